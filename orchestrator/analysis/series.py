@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,11 @@ class NightTable:
 def night_of(moment: datetime) -> date:
     """Return the night that a moment belongs to."""
     return (moment.astimezone() - _NOON).date()
+
+
+def first_moment(night: date) -> datetime:
+    """Return when a night begins: at its date's noon, local time."""
+    return datetime.combine(night, time(12)).astimezone()
 
 
 def night_table(

@@ -10,19 +10,19 @@ from orchestrator.bootstrap import Settings
 from orchestrator.records.identity import CampaignId
 
 if TYPE_CHECKING:
-    from orchestrator.queueing.database import QueueDatabase
     from orchestrator.queueing.owners import Owner
+    from orchestrator.queueing.queue import FarmQueue
 
 
-def queue_beside(settings: Settings, stack: ExitStack) -> QueueDatabase | None:
+def queue_beside(settings: Settings, stack: ExitStack) -> FarmQueue | None:
     """Return the queue in the store's database; None without the packages, or where there is none to be read."""
     if not settings.store.startswith(("postgresql", "postgres")):
         return None
     try:
-        from orchestrator.queueing.database import QueueDatabase
+        from orchestrator.queueing.queue import FarmQueue
     except ImportError:
         return None
-    queue = stack.enter_context(QueueDatabase(settings.store, is_guest=True))
+    queue = stack.enter_context(FarmQueue(settings.store, is_guest=True))
     return queue if queue.is_there() else None
 
 

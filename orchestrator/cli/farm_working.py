@@ -27,6 +27,7 @@ from orchestrator.errors import BenchfarmError, StoreError, UsageError
 from orchestrator.ports import Store
 from orchestrator.queueing.absence import GONE_S
 from orchestrator.queueing.contents import Contents
+from orchestrator.queueing.messages import IN_QUARANTINE
 from orchestrator.queueing.newcomers import Newcomers
 from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
 from orchestrator.queueing.worker import Ended, Hands, Look, Say, Worker
@@ -187,6 +188,13 @@ class Elsewhere:
         rows = [row for row in self._queue.phones() if row["host"] != self._host and row["silent_s"] <= GONE_S]
         return {row["serial"] for row in rows if not row["unusable"]}
 
+    def releases(self) -> Collection[str]:
+        """Return this host's phones that somebody wants to be released from quarantine, each once."""
+        try:
+            return self._queue.take_releases(self._host)
+        except StoreError:
+            return ()
+
     def busy(self, serials: Collection[str]) -> Collection[str]:
         """Return those of these phones that another host may be measuring: all of them when nobody can say."""
         return self._busy & set(serials) if self._busy is not None else set(serials)
@@ -220,6 +228,9 @@ def _look(
                 return serial in busy or bool(farm.lease.live_holder(Serial(serial)) or others.busy([serial]))
 
             idle.have_asked(known, in_use=in_use)
+            for serial in others.releases():
+                if reason := farm.quarantine.release(Serial(serial)):
+                    say(one_line(f"{serial} is released from quarantine, as somebody asked for: {reason}"))
             found: dict[str, Announced] = {}
             phones = farm.attached()
             for attached in phones:
@@ -265,7 +276,7 @@ def _announced(
     """Return what is told of a phone; one of which nothing is known can't be used, for a reason."""
     unusable = "" if attached.seen.usable else attached.seen.reason
     if not unusable and (kept_out := farm.quarantine.reason(serial)):
-        unusable = f"in quarantine: {kept_out}"
+        unusable = f"{IN_QUARANTINE}{kept_out}"
     is_back = known is None or bool(known.unusable)
     facts = known.facts if known is not None else ""
     if is_back and not unusable and serial not in busy:

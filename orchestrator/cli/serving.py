@@ -5,24 +5,39 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
+from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
+from orchestrator.app import api_answers
 from orchestrator.app.farm_beside import queue_beside
+from orchestrator.app.farm_now import FarmNow, job_answer
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.access import Listening, access_of, address_of, require_packages
 from orchestrator.cli.progress import tell
 from orchestrator.cli.result import CommandResult
 from orchestrator.cli.site import TITLE, campaign_html, first_night, gather, report_marks
+from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.identity import CampaignId
+from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.report import site_pages
 from orchestrator.report.site import Site, SiteCampaign
+from orchestrator.serve.answers import (
+    CampaignAnswer,
+    ChangeAnswer,
+    DoneAnswer,
+    FarmAnswer,
+    JobAnswer,
+    OneSeriesAnswer,
+    RunAnswer,
+    SeriesAnswer,
+)
 
 if TYPE_CHECKING:
+    from orchestrator.queueing.queue import FarmQueue
     from orchestrator.serve.app import ServedPage
 
 #: Seconds for which the pages stay as they are, and how many times as long as gathering them took.
@@ -38,6 +53,8 @@ class ServeRequest:
     listening: Listening = field(default_factory=lambda: Listening(port=8080))
     since: str = ""
     title: str = TITLE
+    #: Whether who hasn't the token may read.
+    anyone_reads: bool = False
 
 
 class LivePages:
@@ -58,6 +75,8 @@ class LivePages:
         from orchestrator.report.page_policy import script_hash
         from orchestrator.serve.app import page_of
 
+        if path == "farm":
+            return page_of("farm.html", site_pages.farm_page().encode(), asks=True)
         with self._lock:
             content = self._content(path)
         folder, _, name = path.partition("/")
@@ -65,9 +84,14 @@ class LivePages:
         script = script_hash("report") if is_report else ""
         return None if content is None else page_of(path or "index.html", content, script=script)
 
+    def site(self) -> Site:
+        """Return what the pages show now."""
+        with self._lock:
+            return self._current()[0]
+
     def _content(self, path: str) -> bytes | None:
         if path.startswith("assets/"):
-            shared = (site_pages.style_file(), site_pages.script_file())
+            shared = (site_pages.style_file(), site_pages.script_file(), site_pages.farm_script_file())
             known = {item.path: item.content for item in shared}
             if path not in known:
                 library = site_pages.library_file(self._farm.settings.cache_folder)
@@ -108,7 +132,8 @@ class LivePages:
             list(store.confirmations()),
         )
         if self._known is None or seen != self._seen or self._is_read_anew(campaigns):
-            self._known = gather(store, since=self._since, title=self._title)
+            site, marks = gather(store, since=self._since, title=self._title)
+            self._known = replace(site, is_live=True), marks
             self._seen = seen
         took_s = time.monotonic() - begin_s
         self._fresh_until_s = time.monotonic() + max(_LEAST_AGE_S, _AGE_FACTOR * took_s)
@@ -122,6 +147,92 @@ class LivePages:
         return report_marks(self._farm.store, shown) != marks
 
 
+class LiveAnswers:
+    """What the API answers with: the farm and the store as they are now. An ApiSource."""
+
+    def __init__(self, farm: Farm, queue: FarmQueue | None, pages: LivePages, *, can_be_steered: bool) -> None:
+        self._settings = farm.settings
+        self._farm = farm
+        self._queue = queue
+        self._pages = pages
+        self._now = FarmNow(farm, queue, can_be_steered=can_be_steered)
+
+    def farm(self) -> FarmAnswer:
+        """See ApiSource."""
+        return self._now.read()
+
+    def jobs(self, submission: str) -> Sequence[JobAnswer]:
+        """See ApiSource."""
+        return [job_answer(row) for row in self._queue.jobs(submission)] if self._queue is not None else []
+
+    def campaigns(self) -> Sequence[CampaignAnswer]:
+        """See ApiSource."""
+        return api_answers.campaigns(self._pages.site())
+
+    def runs(self, campaign: str, *, offset: int, limit: int) -> Sequence[RunAnswer]:
+        """See ApiSource."""
+        return api_answers.runs(self._farm.store, campaign, offset=offset, limit=limit)
+
+    def series(self) -> Sequence[SeriesAnswer]:
+        """See ApiSource."""
+        return api_answers.series(self._pages.site())
+
+    def one_series(self, series_key: str) -> OneSeriesAnswer | None:
+        """See ApiSource."""
+        return api_answers.one_series(self._pages.site(), series_key)
+
+    def changes(self) -> Sequence[ChangeAnswer]:
+        """See ApiSource."""
+        return api_answers.changes(self._pages.site())
+
+    def hold(self, scope: str, kind: str) -> DoneAnswer:
+        """See ApiSource."""
+        if kind not in {"pause", "drain"}:
+            raise UsageError(f"{kind!r} isn't known", hint="pause or drain")
+        return self._done(lambda farm: farm.hold(self._settings, [scope], kind))
+
+    def resume(self, scope: str) -> DoneAnswer:
+        """See ApiSource."""
+        return self._done(lambda farm: farm.release(self._settings, [scope]))
+
+    def submit(self, schedule: str) -> DoneAnswer:
+        """See ApiSource."""
+
+        def submit(_: object) -> CommandResult:
+            from orchestrator.cli.farm_nights import submit_now
+
+            return submit_now(self._settings, schedule)
+
+        return self._done(submit)
+
+    def cancel(self, submission: str, serials: Sequence[str]) -> DoneAnswer:
+        """See ApiSource."""
+        return self._done(lambda farm: farm.cancel(self._settings, submission, serials))
+
+    def release(self, serial: str) -> DoneAnswer:
+        """See ApiSource."""
+        from orchestrator.cli import devices
+
+        if self._farm.quarantine.reason(Serial(serial)):
+            done = devices.release(self._settings, serial)
+        elif self._queue is not None and (host := self._queue.ask_release(serial)):
+            text = f"{serial}: its host {host} releases it when it looks at its phones next"
+            done = CommandResult(text=text, data={"serial": serial, "host": host})
+        else:
+            raise UsageError(f"{serial} isn't in quarantine")
+        self._now.read(is_fresh=True)
+        return DoneAnswer(text=done.text, data=done.data)
+
+    def _done(self, act: Callable[[ModuleType], CommandResult]) -> DoneAnswer:
+        if self._queue is None:
+            raise UsageError("this store has no farm's queue", hint="a farm needs a store on PostgreSQL")
+        from orchestrator.cli import farm
+
+        done = act(farm)
+        self._now.read(is_fresh=True)
+        return DoneAnswer(text=done.text, data=done.data)
+
+
 def run(settings: Settings, request: ServeRequest) -> CommandResult:
     """Serve until interrupted; raises UsageError."""
     require_packages("benchfarm serve")
@@ -129,21 +240,28 @@ def run(settings: Settings, request: ServeRequest) -> CommandResult:
     from orchestrator.serve import app as web
     from orchestrator.serve.metrics import page
 
-    access = access_of(settings, request.listening)
+    access = replace(access_of(settings, request.listening), anyone_reads=request.anyone_reads)
+    if request.anyone_reads and not access.token:
+        raise UsageError("--anyone-reads is about a server with a token", hint="give --token-file, or leave it out")
     with ExitStack() as stack:
         farm = stack.enter_context(Farm(settings))
         pages = LivePages(farm, since=first_night(request.since, farm), title=request.title)
         # A store that can't be opened is told now, not at the first request.
         farm.store.campaigns()
-        numbers = Numbers(farm, queue_beside(settings, stack))
+        queue = queue_beside(settings, stack)
+        numbers = Numbers(farm, queue)
+        answers = LiveAnswers(farm, queue, pages, can_be_steered=bool(access.token))
         listening = stack.enter_context(web.listen(request.listening.host, request.listening.port))
         url = f"{address_of(listening)}/"
         if request.listening.token == "new":  # noqa: S105 - a word, no secret
             # Nobody else knows one that was made up; what was given stays out of logs.
             url += f"?token={access.token}"
         tell(settings.log_format, "serving", url, url=url)
-        tell(settings.log_format, "serving", "numbers for Prometheus under /metrics")
+        tell(
+            settings.log_format, "serving", "the farm, live: /farm; its API: /api/v1; numbers for Prometheus: /metrics"
+        )
         tell(settings.log_format, "serving", "Ctrl-C ends it")
         with suppress(KeyboardInterrupt):
-            web.serve(web.make_app(pages, access=access, more={"metrics": lambda: page(numbers.families())}), listening)
+            more = {"metrics": lambda: page(numbers.families())}
+            web.serve(web.make_app(pages, access=access, more=more, source=answers), listening)
     return CommandResult(text="", data={"url": url})

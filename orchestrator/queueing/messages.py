@@ -23,6 +23,8 @@ READ: Final = (PROTOCOL, PROTOCOL - 1)
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 #: The queue's own names are 128 characters at most.
 _LONGEST_SERIAL: Final = 112
+#: How the reason begins for which a phone can't be used that its host keeps in quarantine.
+IN_QUARANTINE: Final = "in quarantine: "
 #: Which fields a message of each version has, all of them text.
 _FIELDS: Final[Mapping[int, tuple[str, ...]]] = {
     1: ("submission", "serial", "plan"),

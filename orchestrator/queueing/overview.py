@@ -9,6 +9,7 @@ import psycopg
 from orchestrator.errors import UsageError
 from orchestrator.queueing.absence import HOST_SILENT_S
 from orchestrator.queueing.database import QueueDatabase, told
+from orchestrator.queueing.messages import IN_QUARANTINE
 from orchestrator.units import format_duration
 
 #: What has become of a job (``j``, ``f`` what the farm keeps of it), as people are told.
@@ -69,6 +70,25 @@ class Overview(QueueDatabase):
     def holds(self) -> dict[str, str]:
         """Return what is paused or drained."""
         return {row["scope"]: row["kind"] for row in self.rows("SELECT scope, kind FROM farm_holds")}
+
+    @told
+    def ask_release(self, serial: str) -> str:
+        """Have the host release a phone that keeps it in quarantine; return its name, empty when none does."""
+        rows = self.rows(
+            "UPDATE farm_phones SET release_asked = true WHERE serial = %s AND starts_with(unusable, %s)"
+            " RETURNING host",
+            serial,
+            IN_QUARANTINE,
+        )
+        return str(rows[0]["host"]) if rows else ""
+
+    @told
+    def take_releases(self, host: str) -> list[str]:
+        """Return the phones of a host that somebody wants to be released from quarantine, each once."""
+        rows = self.rows(
+            "UPDATE farm_phones SET release_asked = false WHERE host = %s AND release_asked RETURNING serial", host
+        )
+        return [row["serial"] for row in rows]
 
     @told
     def hosts(self) -> list[dict[str, Any]]:

@@ -165,6 +165,12 @@ class Schedules:
         return True
 
     @told
+    def one(self, name: str) -> Schedule | None:
+        """Return a schedule, None when there is none; raises UsageError for one in a time zone that isn't known."""
+        rows = self._database.rows("SELECT * FROM farm_schedules WHERE name = %s", name)
+        return _schedule_of(rows[0]) if rows else None
+
+    @told
     def listed(self) -> list[dict[str, Any]]:
         """Return the schedules with their next and their last times (``ticks``, newest first), and plan (a document).
 

@@ -114,8 +114,10 @@ END $$;
 CREATE TRIGGER farm_phones_sighting AFTER DELETE ON farm_phones REFERENCING OLD TABLE AS gone
 FOR EACH STATEMENT EXECUTE FUNCTION farm_note_sighting();
 """
+#: Whether somebody wants its host to release a phone from quarantine, which each host keeps for itself.
+_SEVENTH: Final = "ALTER TABLE farm_phones ADD COLUMN release_asked boolean NOT NULL DEFAULT false;"
 #: What makes the tables of each version out of those of the one before.
-_STEPS: Final = (_FIRST, _SECOND + SCHEDULES, SUBMISSIONS, _FOURTH, _FIFTH, _SIXTH)
+_STEPS: Final = (_FIRST, _SECOND + SCHEDULES, SUBMISSIONS, _FOURTH, _FIFTH, _SIXTH, _SEVENTH)
 #: The version of the tables.
 VERSION: Final = len(_STEPS)
 

@@ -22,6 +22,8 @@ SCRIPTS: Final[Mapping[str, Sequence[str]]] = {
     "compared": ("page.js", "evidence.js", "grid.js"),
     #: Its script is a file of its own.
     "site": (),
+    #: So has this one; it asks its server for what it shows.
+    "farm": (),
     "plain": (),
 }
 
@@ -51,7 +53,8 @@ def page_policy(kind: str, *, has_files: bool) -> str:
     # A report's charts are compiled by Vega.
     own = f"{script_hash(kind)} 'unsafe-eval'" if SCRIPTS[kind] else ""
     files = "'self' " if has_files else ""
+    asks = "; connect-src 'self'" if kind == "farm" else ""
     return (
         f"default-src 'none'; base-uri 'none'; form-action 'none'; script-src {f'{files}{own}'.strip() or _NOTHING}; "
-        f"style-src {files}'unsafe-inline'; img-src {files}data: blob:"
+        f"style-src {files}'unsafe-inline'; img-src {files}data: blob:{asks}"
     )

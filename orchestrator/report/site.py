@@ -275,6 +275,8 @@ class Site:
     faulty_outputs: tuple[FaultyOutputs, ...]
     #: Newest first.
     campaigns: tuple[SiteCampaign, ...]
+    #: Whether a server shows it, with the live page of the farm beside it.
+    is_live: bool = False
 
     @property
     def nights(self) -> Sequence[date]:

@@ -54,6 +54,12 @@ def script_file() -> SharedFile:
 
 
 @cache
+def farm_script_file() -> SharedFile:
+    """Return the script of the farm's live page."""
+    return _shared("farm", "js", _joined("farm.js"))
+
+
+@cache
 def library_file(cache_folder: Path | None) -> SharedFile:
     """Return the charts' library that the campaigns' pages share."""
     return _shared("vega", "js", gzip.decompress(base64.b64decode(packed_runtime(cache_folder))))
@@ -109,6 +115,19 @@ def campaigns_page(site: Site) -> str:
     )
 
 
+def farm_page() -> str:
+    """Return the live page of the farm; its script asks the server for what it shows."""
+    return render_template(
+        "site_farm.html.j2",
+        assets=_assets(),
+        here="farm",
+        root="",
+        is_live=True,
+        is_virtual=False,
+        farm_script=farm_script_file().path,
+    )
+
+
 def series_page(site: Site, row: SiteSeries) -> str:
     """Return the page of one series."""
     nights = site.nights_of(row)
@@ -146,8 +165,13 @@ def series_pages(site: Site) -> Iterator[tuple[str, str]]:
 
 
 def _page(template: str, site: Site, **values: object) -> str:
-    assets = {"css": style_file().path, "js": script_file().path}
-    return render_template(template, site=site, assets=assets, silent_nights=SILENT_NIGHTS, **values)
+    return render_template(
+        template, site=site, assets=_assets(), is_live=site.is_live, silent_nights=SILENT_NIGHTS, **values
+    )
+
+
+def _assets() -> dict[str, str]:
+    return {"css": style_file().path, "js": script_file().path}
 
 
 def _place(night: date, nights: Sequence[SiteNight], chart: NightChart) -> float | None:

@@ -1,8 +1,9 @@
 """The web application: pages from a source, and what keeps strangers and other sites' scripts away from them.
 
-Only GET and HEAD are answered, and only for names that the source knows: no path of a request is ever a file's. A
-request must name a host that this server is known by, so that a site which lets its own name point here (DNS
-rebinding) gets nothing. Pages load nothing from elsewhere, and their policy forbids them to.
+Only GET and HEAD are answered, and only for names that the source knows: no path of a request is ever a file's. What
+changes something is part of the API (serve/api.py), and needs the token in a header of its own. A request must name a
+host that this server is known by, so that a site which lets its own name point here (DNS rebinding) gets nothing. Pages
+load nothing from elsewhere, and their policy forbids them to.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from fastapi.responses import PlainTextResponse, RedirectResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from orchestrator.errors import UsageError
+from orchestrator.serve import api
 
 _COOKIE: Final = "benchfarm-token"
 #: At once, and never more than a quarter of the descriptors that the process may have: the rest is for what is
@@ -39,6 +41,8 @@ _MOST_LINES: Final = 10
 _LINES_S: Final = 60.0
 #: For a request to come whole.
 _REQUEST_S: Final = 10.0
+#: Of what a request that changes something brings along.
+_MOST_BYTES: Final = 64 * 1024
 _MEDIA_TYPES: Final = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -65,16 +69,19 @@ class ServedPage:
     tag: str = ""
 
 
-def page_of(path: str, content: bytes, *, script: str = "") -> ServedPage:
+def page_of(path: str, content: bytes, *, script: str = "", asks: bool = False) -> ServedPage:
     """Return a page with its policy.
 
     ``script``: the policy's word for the script that the page's template has; never made of the page itself, whose data
-    may have brought one along. Without it only scripts of their own files are run.
+    may have brought one along. Without it only scripts of their own files are run. ``asks``: whether these may ask this
+    server.
     """
     ending = path.rpartition(".")[2]
     # A report's charts are compiled by Vega, and its own style sheet and bars' widths stand on the page.
     own = f"script-src 'self' {script} 'unsafe-eval'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:"
     policy = own if script else "script-src 'self'; style-src 'self'; img-src 'self' data:"
+    if asks:
+        policy += "; connect-src 'self'"
     return ServedPage(
         content=content,
         media_type=_MEDIA_TYPES.get(ending, "application/octet-stream"),
@@ -99,8 +106,10 @@ class Access:
     hosts: Collection[str] = ()
     #: Whether any address, not name, may be named: for a server that listens on all of them.
     any_address: bool = False
-    #: Empty: nobody is asked for one.
+    #: Empty: nobody is asked for one, and nothing can be changed.
     token: str = ""
+    #: Whether who hasn't the token may read, too.
+    anyone_reads: bool = False
     _loopback: Collection[str] = field(default=("localhost", "127.0.0.1", "::1"), repr=False)
 
     def knows(self, header: str) -> bool:
@@ -112,11 +121,19 @@ class Access:
 
     def admits(self, request: Request) -> bool:
         """Whether a request brings the token; every comparison takes the same time."""
-        if not self.token:
+        if not self.token or self.anyone_reads:
             return True
-        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
-        brought = (bearer if scheme.lower() == "bearer" else "", request.cookies.get(_COOKIE, ""))
+        brought = (_bearer(request), request.cookies.get(_COOKIE, ""))
         return any([same(self.token, text) for text in brought])  # noqa: C419 - each is compared
+
+    def lets_steer(self, request: Request) -> bool:
+        """Whether a request brings the token in the header that no other site's script can send."""
+        return bool(self.token) and same(self.token, _bearer(request))
+
+
+def _bearer(request: Request) -> str:
+    scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+    return bearer if scheme.lower() == "bearer" else ""
 
 
 def same(token: str, text: str) -> bool:
@@ -147,7 +164,11 @@ def _host_name(header: str) -> str:
 
 
 def make_app(
-    pages: PageSource, *, access: Access, more: Mapping[str, Callable[[], ServedPage]] | None = None
+    pages: PageSource,
+    *,
+    access: Access,
+    more: Mapping[str, Callable[[], ServedPage]] | None = None,
+    source: api.ApiSource | None = None,
 ) -> FastAPI:
     """Return the application.
 
@@ -155,8 +176,13 @@ def make_app(
         pages: what is served under ``/``.
         access: who may ask.
         more: further paths (``metrics``) with what makes their answer.
+        source: what the API answers with; None: there is no API.
     """
     app = FastAPI(title="benchfarm", docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.is_ending = False
+    if source is not None:
+        most = min(api.MOST_STREAMS, most_connections() // 2)
+        app.mount(api.PATH, api.make_api(source, is_ending=lambda: bool(app.state.is_ending), most_streams=most))
 
     @app.middleware("http")
     async def _guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -186,6 +212,8 @@ def _refusal(request: Request, access: Access) -> Response | None:
     """Return what a request gets instead of a page; None for one that may pass."""
     if not access.knows(request.headers.get("host", "")):
         return PlainTextResponse("This server isn't known by that name.\n", status_code=421)
+    if api.changes_something(request.method, request.scope["path"]):
+        return _refused_change(request, access)
     if request.method not in {"GET", "HEAD"}:
         return PlainTextResponse("These pages can only be read.\n", status_code=405, headers={"Allow": "GET, HEAD"})
     if access.token and "token" in request.query_params:
@@ -198,6 +226,17 @@ def _refusal(request: Request, access: Access) -> Response | None:
         )
         return response
     return None if access.admits(request) else _unknown()
+
+
+def _refused_change(request: Request, access: Access) -> Response | None:
+    if not access.token:
+        return api.refusal(403, "the server was started without a token: it only shows", "serve --token-file FILE")
+    if not access.lets_steer(request):
+        return api.refusal(401, "this needs the token", "send it as 'Authorization: Bearer TOKEN'")
+    length = request.headers.get("content-length", "0")
+    if "transfer-encoding" in request.headers or not length.isdecimal() or len(length) > 9 or int(length) > _MOST_BYTES:
+        return api.refusal(413, f"a request may bring {_MOST_BYTES} bytes along, and says how many it brings")
+    return None
 
 
 def _unknown() -> Response:
@@ -305,6 +344,19 @@ class _Sparing(logging.Filter):
 _SPARING: Final = _Sparing()
 
 
+class _Server(uvicorn.Server):
+    """One whose open streams of events end with it."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+        super().__init__(config)
+        self._app = app
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End."""
+        self._app.state.is_ending = True
+        await super().shutdown(sockets)
+
+
 def server_of(app: FastAPI) -> uvicorn.Server:
     """Return a server that says nothing about itself; ``should_exit`` ends it."""
     config = uvicorn.Config(
@@ -319,4 +371,4 @@ def server_of(app: FastAPI) -> uvicorn.Server:
     )
     for name in ("asyncio", "uvicorn.error"):
         logging.getLogger(name).addFilter(_SPARING)
-    return uvicorn.Server(config)
+    return _Server(config, app)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import shutil
 import signal
 from collections.abc import Iterator
@@ -15,9 +16,11 @@ import pytest
 
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.verdict import Finding, Severity
+from orchestrator.serve.api import MOST_STREAMS
 from orchestrator.store.opening import open_store
 from tests.conftest import poll_until
 from tests.samples.history_lab import NIGHTS, fill
+from tests.samples.places import REPO
 
 TOKEN = "a-token-that-nobody-guesses"
 
@@ -91,6 +94,13 @@ def ask(url: str, path: str = "/", method: str = "GET", **headers: str):
     return response.status, dict(response.headers), body
 
 
+def without_farm(page: str) -> str:
+    """Return a served page without its link to the live page of the farm, which a folder of pages doesn't have."""
+    text, count = re.subn(r' *<a href="(\.\./)?farm">Farm</a>\n', "", page)
+    assert count == 1
+    return text
+
+
 def test_site_is_written_once_and_renewed_when_a_note_is_added(weeks, tmp_path):
     out = tmp_path / "public"
     first = weeks("site", "--out", out, "--reports", "2", "--json").ok().json
@@ -136,10 +146,10 @@ def test_site_of_an_empty_store_says_that_there_is_nothing(cli, tmp_path):
 def test_served_pages_are_those_of_the_site(weeks, tmp_path):
     weeks("site", "--out", tmp_path / "out").ok()
     with served(weeks) as url:
-        assert ask(url)[2] == (tmp_path / "out" / "index.html").read_text()
+        assert without_farm(ask(url)[2]) == (tmp_path / "out" / "index.html").read_text()
         series = sorted((tmp_path / "out" / "series").iterdir())[0]
         status, headers, body = ask(url, f"/series/{series.name}")
-        assert (status, body) == (200, series.read_text())
+        assert (status, without_farm(body)) == (200, series.read_text())
         assert "script-src 'self';" in headers["content-security-policy"]
         assert "default-src 'none'" in headers["content-security-policy"]
         assert ask(url, f"/series/{series.name}", If_None_Match=headers["etag"])[0] == 304
@@ -199,6 +209,111 @@ def live(tmp_path_factory, make_cli, filled):
     shutil.copy(filled, cli.home / "store.sqlite")
     with served(cli) as url:
         yield url
+
+
+def test_the_api_answers_what_its_description_says(live):
+    described = json.loads(ask(live, "/api/v1/openapi.json")[2])
+    known = described["components"]["schemas"]
+    seen = set()
+    newest = json.loads(ask(live, "/api/v1/campaigns?limit=1")[2])[0]["campaign_id"]
+    key = json.loads(ask(live, "/api/v1/series?limit=1")[2])[0]["series_key"]
+    asked = {
+        "/farm": "", "/devices": "", "/jobs": "", "/campaigns": "?limit=2&offset=1", "/series": "?limit=5",
+        "/runs": f"?campaign={newest}&limit=3", "/series/{series_key}": "", "/changes": "",
+    }  # fmt: skip
+    for path, query in asked.items():
+        schema = described["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+        status, headers, body = ask(live, f"/api/v1{path.replace('{series_key}', key)}{query}")
+        assert (status, headers["content-type"]) == (200, "application/json")
+        answer = json.loads(body)
+        name = (schema.get("items") or schema)["$ref"].rpartition("/")[2]
+        for item in answer if isinstance(answer, list) else [answer]:
+            assert set(item) == set(known[name]["properties"])
+            seen.add(name)
+    # Phones without a figure in the last hours, and jobs without a queue, aren't there to be described.
+    assert seen == {"FarmAnswer", "CampaignAnswer", "RunAnswer", "SeriesAnswer", "OneSeriesAnswer", "ChangeAnswer"}
+    page = (REPO / "docs" / "reference" / "monitoring.md").read_text("utf-8")
+    assert all(f"/api/v1{path.partition('{')[0]}" in page for path in described["paths"])
+    reads = {path for path, item in described["paths"].items() if "get" in item}
+    assert reads == {*asked, "/farm/events", "/access"}
+
+
+def test_the_api_tells_of_the_changes_that_the_history_has(live):
+    found = json.loads(ask(live, "/api/v1/changes")[2])
+    slow = [item for item in found if "pixel-4-a" in item["label"]]
+    assert {item["state"] for item in slow} == {"explained by an update"}
+    assert all(item["low"] < 1.2 < item["high"] and item["is_recent"] for item in slow)
+    assert len(slow) == 2
+    assert {item["state"] for item in found if not item["is_recent"]} == {"expected"}
+    status, _, body = ask(live, f"/api/v1/series/{slow[0]['series_key']}")
+    nights = json.loads(body)["nights"]
+    assert (status, len(nights)) == (200, NIGHTS)
+    assert ask(live, f"/{slow[0]['page']}")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [("/runs?campaign=none", 409, "no campaign 'none'"), ("/runs?campaign=x&limit=0", 422, "limit"),
+     ("/series/none", 404, "no series"), ("/nothing", 404, "")],
+)  # fmt: skip
+def test_the_api_says_what_is_wrong_with_a_question(live, path, status, said):
+    found, _, body = ask(live, f"/api/v1{path}")
+    assert found == status
+    assert said in body
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/holds"), ("DELETE", "/holds?scope=farm"), ("POST", "/submissions"), ("DELETE", "/submissions/nightly"),
+     ("DELETE", "/quarantine/pixel-4-a")],
+)  # fmt: skip
+def test_nothing_is_steered_without_the_token(live, method, path):
+    """Which is every path that the description has beside those that read."""
+    status, _, body = ask(live, f"/api/v1{path}", method)
+    assert status == 403
+    assert "started without a token" in body
+    described = json.loads(ask(live, "/api/v1/openapi.json")[2])["paths"]
+    assert sum(name != "get" for item in described.values() for name in item) == 5
+
+
+def test_a_cookie_or_a_large_request_steers_nothing(weeks):
+    with served(weeks, "--token", TOKEN) as url:
+        assert ask(url, "/api/v1/farm")[0] == 401
+        cookie = ask(url, f"/?token={TOKEN}")[1]["set-cookie"].partition(";")[0]
+        assert ask(url, "/api/v1/farm", Cookie=cookie)[0] == 200
+        assert ask(url, "/api/v1/holds?scope=farm", "DELETE", Cookie=cookie)[0] == 401
+        assert ask(url, "/api/v1/access", Cookie=cookie)[0] == 401
+        assert ask(url, "/api/v1/holds?scope=farm", "DELETE", Authorization="Bearer wrong")[0] == 401
+        # It is let in, and there is no farm behind this store.
+        status, _, body = ask(url, "/api/v1/holds?scope=farm", "DELETE", Authorization=f"Bearer {TOKEN}")
+        assert (status, "no farm's queue" in body) == (409, True)
+        length = {"Authorization": f"Bearer {TOKEN}", "Content_Length": "1000000000"}
+        assert ask(url, "/api/v1/holds", "POST", **length)[0] == 413
+
+
+def test_so_many_pages_are_kept_up_to_date_and_who_leaves_makes_room(live):
+    def stream():
+        connection = http.client.HTTPConnection("127.0.0.1", urlsplit(live).port, timeout=60)
+        connection.request("GET", "/api/v1/farm/events")
+        return connection, connection.getresponse()
+
+    opened = [stream() for _ in range(MOST_STREAMS)]
+    for _, response in opened:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        assert response.readline() == b"event: farm\n"
+        assert json.loads(response.readline().removeprefix(b"data: "))["has_queue"] is False
+    assert ask(live, "/api/v1/farm/events")[0] == 503
+    assert ask(live, "/api/v1/farm")[0] == 200
+    for connection, response in opened:
+        response.close()
+        connection.close()
+
+    def has_room() -> bool:
+        connection, response = stream()
+        connection.close()
+        return response.status == 200
+
+    poll_until(has_room, "a stream can be opened again")
 
 
 def test_an_address_that_others_reach_needs_a_token(weeks):

@@ -622,3 +622,34 @@ def test_a_phone_that_is_gone_for_good_is_forgotten_and_one_that_is_there_is_not
     result = farm.forget(settings, ["phone:B", "phone:C"])
     assert result.text == "phone:B: forgotten, with its pause\nphone:C: forgotten"
     assert (queue.away(), queue.holds()) == ([], {})
+
+
+def test_a_phone_is_released_from_quarantine_by_its_host_though_somebody_else_asks(
+    queue: FarmQueue, settings: Settings, tmp_path: Path
+) -> None:
+    """The host keeps it; whoever looks at the farm's page may be anywhere."""
+    from orchestrator.cli import farm_working
+    from orchestrator.cli.farm_idle import IdlePhones
+    from orchestrator.cli.farm_job import Shared
+    from orchestrator.devices.discovery import KnownPhones
+
+    queue.register("one", benchfarm_version="0.0.1")
+    queue.announce("one", {"A": Announced(facts="", unusable="in quarantine: it moved (since yesterday)")})
+    heard(queue)
+    elsewhere = Settings.from_environment({}, home=tmp_path / "elsewhere", store=settings.store)
+    with Farm(elsewhere) as watched, Farm(settings) as own:
+        own.quarantine.put(Serial("A"), "it moved")
+        pages = serving.LivePages(watched, since=None, title="")
+        answers = serving.LiveAnswers(watched, queue, pages, can_be_steered=True)
+        (shown,) = answers.farm().devices
+        assert (shown.state, shown.reason) == ("quarantined", "it moved (since yesterday)")
+        assert "its host one releases it" in answers.release("A").text
+        with pytest.raises(UsageError, match="isn't in quarantine"):
+            answers.release("B")
+        said: list[str] = []
+        idle = IdlePhones(KnownPhones(), every_s=0, say=said.append)
+        shared = Shared(asked=KnownPhones(), store=own.store)
+        others = farm_working.Elsewhere(queue, "one")
+        farm_working._look(settings, {}, (), shared, idle, others, lambda text, /, **_: said.append(text))
+        assert own.quarantine.serials() == []
+        assert "A is released from quarantine, as somebody asked for: it moved" in said[0]

@@ -87,7 +87,7 @@ def _night(store: Store, night: int, models: list[Model], generator: np.random.G
         if facts.serial != "virtual-pixel-3" or night <= LAST
         for model in models
         for delegate in (DelegateName.GPU, DelegateName.XNNPACK)
-        for run in _runs(identity, at, facts, model, delegate, sha, night, generator, models)
+        for run in case_runs(identity, at, facts, model, delegate, sha, night, generator, models)
     ]
     store.begin_campaign(
         Campaign(
@@ -110,7 +110,7 @@ def _night(store: Store, night: int, models: list[Model], generator: np.random.G
         store.append_run(run)
 
 
-def _runs(identity, at, facts, model, delegate, sha, night, generator, models):
+def case_runs(identity, at, facts, model, delegate, sha, night, generator, models):
     case = Case(
         serial=facts.serial,
         model_sha256=model.sha256,

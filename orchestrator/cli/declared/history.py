@@ -134,21 +134,27 @@ class ServeOptions(Shown):
     ] = "127.0.0.1"
     port: Annotated[int, typer.Option("--port", help="Port. 0 takes a free one.", min=0, max=65535)] = 8080
     token: Annotated[
-        str, typer.Option("--token", help="Token that readers must send ($BENCHFARM_TOKEN). 'new' creates one.")
+        str, typer.Option("--token", help="Token for reading and for actions ($BENCHFARM_TOKEN). 'new' creates one.")
     ] = ""
     token_file: Annotated[Path | None, typer.Option("--token-file", help="File that holds the token.")] = None
     allow_host: Annotated[
         list[str] | None, typer.Option("--allow-host", help="Another name of this server. Repeat for several.")
     ] = None
+    anyone_reads: Annotated[
+        bool, typer.Option("--anyone-reads", help="Require the token for actions only, not for reading.")
+    ] = False
     since: Annotated[str, typer.Option("--since", help="90d, 12w or a date (default: the newest 90 runs).")] = ""
     title: Annotated[str, typer.Option("--title", help="Title of the overview.")] = "Benchmark history"
 
 
 @command_of(app, "serve", ServeOptions)
 def _serve(options: ServeOptions) -> None:
-    """Serve the history pages from the live store.
+    """Serve the history pages and the live page of the farm.
 
     Example: benchfarm serve --port 8080
+
+    /farm shows phones, queue and tonight's progress; with a token it also pauses, resumes, cancels, releases and
+    submits. /api/v1 answers with the same as JSON, /metrics with numbers for Prometheus.
     """
     from orchestrator.cli import access, serving
 
@@ -159,5 +165,7 @@ def _serve(options: ServeOptions) -> None:
         token_file=options.token_file,
         allowed_hosts=tuple(options.allow_host or ()),
     )
-    request = serving.ServeRequest(listening=listening, since=options.since, title=options.title)
+    request = serving.ServeRequest(
+        listening=listening, since=options.since, title=options.title, anyone_reads=options.anyone_reads
+    )
     show(lambda settings: serving.run(settings, request), as_json=options.as_json)

@@ -1,0 +1,254 @@
+"""What the API answers with: one record a thing. The API's OpenAPI description is made of these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceAnswer:
+    """A phone of the farm as it is now."""
+
+    serial: str
+    #: measuring, free, idle, waiting, held, silent, quarantined, unusable, away or given up.
+    state: str
+    #: Why it isn't measuring; empty where nothing is wrong.
+    reason: str
+    #: The host that has it; empty for this computer.
+    host: str = ""
+    #: As people call it; empty for one that never said.
+    name: str = ""
+    #: What it does now, or did last.
+    doing: str = ""
+    submission: str = ""
+    campaign_id: str = ""
+    #: Invocations stored and left of its campaign.
+    stored: int = 0
+    left: int = 0
+    #: When it is done with its campaign, at the pace it has; None when too little is known.
+    done_at: datetime | None = None
+    battery_heat_c: float | None = None
+    battery_percent: float | None = None
+    #: When heat and battery were read.
+    read_at: datetime | None = None
+    is_virtual: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostAnswer:
+    """A host of the farm."""
+
+    name: str
+    #: alive, silent, pause or drain.
+    state: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobAnswer:
+    """One phone's part of a submission."""
+
+    job_id: int
+    submission: str
+    serial: str
+    plan: str
+    campaign_id: str
+    #: waits, runs, done, failed, cancelled or replaced.
+    status: str
+    priority: int
+    host: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleAnswer:
+    """A stored plan that is submitted by the clock, or when somebody asks for it."""
+
+    name: str
+    plan: str
+    cron: str
+    timezone: str
+    paused: bool
+    next_at: datetime
+    last_at: datetime | None
+    #: submitted, missed or failed; empty before the first time.
+    last_outcome: str
+    last_note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightAnswer:
+    """The night that goes on now, from noon to noon: all campaigns begun in it."""
+
+    night: date
+    campaigns: int = 0
+    #: Invocations stored, and left of what isn't finished.
+    stored: int = 0
+    left: int = 0
+    #: Those of the stored ones that gave no result.
+    without_result: int = 0
+    #: When the last phone is done; None when too little is known.
+    done_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FarmAnswer:
+    """The farm at one moment."""
+
+    #: False for a store without a farm's queue: one computer and its phones.
+    has_queue: bool
+    #: Whether the server was started with a token, so that who has it can steer the farm.
+    can_be_steered: bool
+    night: NightAnswer
+    #: What can't be read now; empty when all could.
+    fault: str = ""
+    devices: tuple[DeviceAnswer, ...] = ()
+    hosts: tuple[HostAnswer, ...] = ()
+    #: Those that run or wait, and tonight's that failed.
+    jobs: tuple[JobAnswer, ...] = ()
+    #: Open jobs that aren't listed.
+    more_jobs: int = 0
+    #: farm, host:NAME or phone:SERIAL, with pause or drain.
+    holds: dict[str, str] = field(default_factory=dict)
+    schedules: tuple[ScheduleAnswer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignAnswer:
+    """A stored campaign."""
+
+    campaign_id: str
+    name: str
+    status: str
+    created_at: datetime
+    finished_at: datetime | None
+    host: str
+    stored: int
+    planned: int
+    #: Path of its report on this server; empty when it has none.
+    page: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunAnswer:
+    """One invocation of a benchmark program."""
+
+    run_id: str
+    campaign_id: str
+    serial: str
+    model: str
+    configuration: str
+    run_pass: str
+    #: Counts from 1 within case and pass.
+    invocation: int
+    started_at: datetime
+    outcome: str
+    reason_code: str
+    #: Median inference time in microseconds; None without one.
+    latency_us: float | None
+    quality: str
+    is_virtual: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeAnswer:
+    """A change of a series."""
+
+    series_key: str
+    #: The first night of the new level.
+    night: date
+    #: Time after / time before, with its 95 % interval.
+    ratio: float
+    low: float
+    high: float
+    before_us: float
+    after_us: float
+    #: not confirmed yet, confirmed, refuted, can't be confirmed, explained by an update, or expected.
+    state: str
+    #: Names the series for people.
+    label: str
+    #: Path of the series' page on this server.
+    page: str
+    #: Whether the new level began within the last 14 nights: what 'benchfarm history changes' reports.
+    is_recent: bool
+    is_virtual: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesAnswer:
+    """One case over the nights."""
+
+    series_key: str
+    model: str
+    device: str
+    serial: str
+    configuration: str
+    last_night: date
+    #: Microseconds.
+    last_us: float
+    #: The newest figure against the median of the nights before it, as a ratio minus 1.
+    against_window: float | None
+    newest_change: ChangeAnswer | None
+    page: str
+    is_virtual: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightFigure:
+    """One night of a series."""
+
+    night: date
+    #: Microseconds; the interval is None for a single invocation.
+    median_us: float
+    low_us: float | None
+    high_us: float | None
+    invocations: int
+    is_clean: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneSeriesAnswer:
+    """A series with its nights."""
+
+    series: SeriesAnswer
+    nights: tuple[NightFigure, ...]
+    changes: tuple[ChangeAnswer, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldRequest:
+    """What is to be paused."""
+
+    #: farm, host:NAME or phone:SERIAL.
+    scope: str
+    #: pause, or drain: the worker ends after its jobs.
+    kind: str = "pause"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmissionRequest:
+    """Which stored plan is to be submitted now."""
+
+    #: The name of a schedule; it may be paused.
+    schedule: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoneAnswer:
+    """What came of an action."""
+
+    #: For people.
+    text: str
+    #: As the command of the same name answers with --json.
+    data: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorAnswer:
+    """Why a request was refused."""
+
+    error: str
+    #: What to do; may be empty.
+    hint: str = ""

@@ -1,0 +1,127 @@
+"""The live page of the farm in a real browser, on a real PostgreSQL server, as ``benchfarm serve`` serves it."""
+
+import re
+import signal
+
+import pytest
+
+from orchestrator.queueing.queue import FarmQueue
+from orchestrator.store.opening import open_store
+from tests.browser.conftest import PHONE, WIDE, serious_faults
+from tests.conftest import installed
+from tests.samples import live_farm
+from tests.samples.command import Cli
+from tests.samples.history_lab import fill
+
+expect = installed("playwright.sync_api").expect
+TOKEN = "a-token-that-nobody-guesses"
+
+
+@pytest.fixture
+def database(postgresql, postgresql_template):
+    return postgresql.url(postgresql.create(postgresql_template))
+
+
+@pytest.fixture
+def queue(database):
+    with FarmQueue(database) as opened:
+        live_farm.fill_queue(opened)
+        yield opened
+
+
+@pytest.fixture
+def store(database):
+    opened = open_store(database)
+    fill(opened, nights=3)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def left(store):
+    """The runs of tonight that aren't stored yet."""
+    return live_farm.begin_tonight(store)
+
+
+@pytest.fixture
+def address(queue, left, database, tmp_path):
+    """The server's address; its token is needed for actions only."""
+    cli = Cli(home=tmp_path / "home")
+    words = ("serve", "--port", "0", "--token", TOKEN, "--anyone-reads")
+    process = cli.start(*words, BENCHFARM_STORE=database)
+    try:
+        yield process.stderr.readline().strip()
+    finally:
+        process.send_signal(signal.SIGINT)
+        # Also while a page is open, which it keeps up to date.
+        assert process.wait(timeout=60) == 0
+        assert "Traceback" not in process.stderr.read()
+
+
+@pytest.fixture
+def open_farm(open_address, address):
+    def open_one(viewport=WIDE):
+        page = open_address(f"{address}farm", viewport, within=address)
+        expect(page.locator("#live-state")).to_have_text("live")
+        return page
+
+    return open_one
+
+
+def row(page, serial):
+    return page.locator("#devices tbody tr").filter(has_text=serial)
+
+
+def test_phones_queue_and_tonight_are_shown_and_follow_without_a_reload(open_farm, queue, store, left):
+    page = open_farm()
+    expect(page.locator("#devices tbody tr")).to_have_count(len(live_farm.TITLES))
+    working = row(page, live_farm.WORKING)
+    for text in ("Google Pixel 4", "measuring", "mobilenet", "4 of 6", "31 °C", "83 %", "lab-1"):
+        expect(working).to_contain_text(text)
+    expect(row(page, live_farm.KEPT_OUT)).to_contain_text("quarantined")
+    expect(row(page, live_farm.KEPT_OUT)).to_contain_text("its reference workload moved by 12.0 %")
+    expect(row(page, live_farm.BROKEN)).to_contain_text("accept this computer's key")
+    expect(row(page, live_farm.AWAY)).to_contain_text("away")
+    expect(row(page, live_farm.VIRTUAL).locator(".badge.virtual")).to_have_text("virtual")
+    expect(page.locator("#night")).to_contain_text(
+        re.compile(r"4\s*invocations stored of 6|invocations stored of 6\s*4")
+    )
+    expect(page.locator("#night-title")).to_have_text(f"Tonight, {live_farm.tonight()}")
+    expect(page.locator("#jobs tbody tr")).to_have_count(2)
+    expect(page.locator("#schedules tbody tr")).to_contain_text("0 1 * * *")
+    page.evaluate("window.isTheSame = true")
+    store.append_run(left[0])
+    expect(working).to_contain_text("5 of 6")
+    queue.hold("phone:pixel-6-a", "pause")
+    expect(row(page, live_farm.FREE)).to_contain_text("held phone:pixel-6-a: pause")
+    assert page.evaluate("window.isTheSame")
+    # Nobody who hasn't shown the token is offered anything.
+    assert page.locator("[data-act]").count() == 0
+
+
+def test_it_is_read_on_a_telephone_and_by_everybody(open_farm):
+    page = open_farm(PHONE)
+    expect(page.locator("#devices tbody tr")).to_have_count(len(live_farm.TITLES))
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert serious_faults(page) == []
+
+
+def test_who_has_the_token_steers_the_farm(open_farm, queue, address):
+    page = open_farm()
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_label("Token").fill(TOKEN)
+    page.get_by_role("button", name="Show the buttons").click()
+    row(page, live_farm.FREE).get_by_role("button", name="Pause phone").click()
+    expect(row(page, live_farm.FREE)).to_contain_text("held")
+    assert queue.holds() == {f"phone:{live_farm.FREE}": "pause"}
+    row(page, live_farm.FREE).get_by_role("button", name="Resume phone").click()
+    expect(row(page, live_farm.FREE)).to_contain_text("free")
+    row(page, live_farm.KEPT_OUT).get_by_role("button", name="Release").click()
+    expect(page.locator("#told")).to_contain_text("its host lab-1 releases it")
+    assert queue.take_releases("lab-1") == [live_farm.KEPT_OUT]
+    page.get_by_role("button", name=f"Cancel {live_farm.SUBMISSION}").click()
+    expect(page.locator("#told")).to_contain_text("1 jobs cancelled, 1 are being stopped")
+    assert {job["status"] for job in queue.jobs(live_farm.SUBMISSION)} == {"runs", "cancelled"}
+    # Neither the address nor what the browser keeps has it.
+    assert TOKEN not in page.url
+    assert TOKEN not in page.evaluate("JSON.stringify([localStorage, sessionStorage, document.cookie])")

@@ -1,0 +1,131 @@
+"""A farm in the middle of its night: phones in every state, jobs, schedules, and weeks of history behind it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+
+from orchestrator.analysis.series import night_of
+from orchestrator.config.farm_documents import dump
+from orchestrator.ports import Store
+from orchestrator.queueing.messages import IN_QUARANTINE, PhoneJob
+from orchestrator.queueing.queue import Announced, FarmQueue
+from orchestrator.queueing.schedule import Cron, Schedule, Schedules
+from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
+from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
+from orchestrator.records.identity import CampaignId, ModelSha, Serial, content_key
+from orchestrator.records.run import RunRecord
+from orchestrator.records.workload import Build, DelegateName, Model, Pass, ToolName
+from tests.samples.history_lab import NEW, case_runs
+
+WORKING, FREE, KEPT_OUT, BROKEN, VIRTUAL, AWAY = "pixel-4-a", "pixel-6-a", "pixel-5-x", "s10-b", "virtual-3", "s22-c"
+TITLES = {
+    WORKING: "Pixel 4",
+    FREE: "Pixel 6",
+    KEPT_OUT: "Pixel 5",
+    BROKEN: "Galaxy S10",
+    VIRTUAL: "Pixel 3",
+    AWAY: "Galaxy S22",
+}
+REASON = "its reference workload moved by 12.0 % (since 2026-03-09 03:12)"
+SUBMISSION = "nightly-20260309"
+PLANNED, STORED = 6, 4
+
+
+def facts_of(serial: str) -> DeviceFacts:
+    return DeviceFacts(
+        serial=Serial(serial),
+        kind=DeviceKind.ANDROID,
+        is_virtual=serial == VIRTUAL,
+        manufacturer="Google" if "Pixel" in TITLES[serial] else "Samsung",
+        model=TITLES[serial],
+    )
+
+
+def tonights_runs(serial: str) -> list[RunRecord]:
+    """Return the runs of a phone's part of tonight, not stored yet."""
+    at = datetime.now(UTC)
+    model = Model(name="mobilenet.tflite", sha256=ModelSha(content_key("mobilenet")), size_bytes=1)
+    identity = CampaignId(f"{SUBMISSION}-{serial}")
+    generator = np.random.default_rng(3)
+    runs = [
+        run
+        for delegate in (DelegateName.GPU, DelegateName.XNNPACK, DelegateName.CPU)
+        for run in case_runs(identity, at, facts_of(serial), model, delegate, NEW, 0, generator, [model])
+    ]
+    state = DeviceState(at=at, battery_heat_c=31.4, battery_percent=83)
+    return [replace(run, state_after=state, started_at=at) for run in runs]
+
+
+def begin_tonight(store: Store, serial: str = WORKING) -> list[RunRecord]:
+    """Store a campaign that goes on, and its first runs; return the others."""
+    runs = tonights_runs(serial)
+    assert len(runs) == PLANNED
+    store.begin_campaign(
+        Campaign(
+            campaign_id=runs[0].campaign_id,
+            name="nightly",
+            created_at=datetime.now(UTC) - timedelta(seconds=1),
+            status=CampaignStatus.RUNNING,
+            finished_at=None,
+            plan_text="",
+            seed=1,
+            benchfarm_version="1",
+            host="lab-1",
+            invocations=tuple(Invocation(case=run.case, run_pass=Pass.TIMING, number=run.invocation) for run in runs),
+        ),
+        devices=[facts_of(serial)],
+        models=[Model(name="mobilenet.tflite", sha256=runs[0].case.model_sha256, size_bytes=1)],
+        builds=[Build(name="native", tool=ToolName.NATIVE, sha256=NEW, abi="arm64-v8a")],
+    )
+    for run in runs[:STORED]:
+        store.append_run(run)
+    return runs[STORED:]
+
+
+def fill_queue(queue: FarmQueue) -> None:
+    """Two hosts, five phones announced and one that was, a submission of which one job runs, a schedule."""
+    first = queue.register("lab-1", benchfarm_version="0.1.0")
+    queue.register("lab-2", benchfarm_version="0.1.0")
+    known = {serial: Announced(facts=dump(facts_of(serial))) for serial in TITLES}
+    announce(queue, known)
+    queue.announce("lab-2", {AWAY: known[AWAY], VIRTUAL: known[VIRTUAL]})
+    queue.announce("lab-2", {VIRTUAL: known[VIRTUAL]})
+    jobs = [PhoneJob(submission=SUBMISSION, serial=Serial(serial), plan="{}") for serial in (WORKING, KEPT_OUT)]
+    queue.submit(jobs, plan_name="nightly", priority=5)
+    assert queue.claim("lab-1", first, [WORKING]) is not None
+    Schedules(queue).put(
+        Schedule(
+            name="nightly",
+            cron=Cron(text="0 1 * * *", timezone="UTC"),
+            plan="{}",
+            plan_name="nightly",
+            parcels=json.dumps({}),
+            priority=0,
+            grace_s=3600,
+        ),
+        [],
+        replace=False,
+    )
+    # No worker runs here that would be heard.
+    queue.rows("UPDATE farm_hosts SET seen_at = now() + interval '1 hour'")
+
+
+def announce(queue: FarmQueue, known: Mapping[str, Announced]) -> None:
+    queue.announce(
+        "lab-1",
+        {
+            WORKING: known[WORKING],
+            FREE: known[FREE],
+            KEPT_OUT: replace(known[KEPT_OUT], unusable=f"{IN_QUARANTINE}{REASON}"),
+            BROKEN: replace(known[BROKEN], unusable="unauthorized: accept this computer's key on its screen"),
+        },
+    )
+
+
+def tonight() -> str:
+    return f"{night_of(datetime.now(UTC)):%Y-%m-%d}"
