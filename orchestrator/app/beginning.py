@@ -18,7 +18,7 @@ from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.plan import Plan
-from orchestrator.records.workload import Build, Model, Pass
+from orchestrator.records.workload import Build, DelegateName, Model, Pass
 from orchestrator.report.escapes import one_line
 
 #: A plan that keeps its busiest device busy for so long is bracketed by the reference workload, unless it says else.
@@ -77,7 +77,7 @@ def expansion_of(
     learn_flags(farm.flag_book, farm.lease, devices, found)
     checked = check_flags(
         expansion,
-        delegates=plan.matrix.delegates,
+        delegates=plan.matrix.delegates or tuple(DelegateName),
         builds=builds.values(),
         book=farm.flag_book,
         owners=OWNED_FLAGS,

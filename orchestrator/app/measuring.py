@@ -16,6 +16,7 @@ from orchestrator.app.host_files import host_files
 from orchestrator.app.joining import PluggedIn
 from orchestrator.app.reporting import load_ahead, report_data
 from orchestrator.bootstrap import Farm, OpenedDevices, this_computer
+from orchestrator.config.plan_keys import PlanOptions
 from orchestrator.engine.campaign import CampaignResult, CampaignRunner
 from orchestrator.engine.events import DeviceNote, FileMoving, Notice
 from orchestrator.engine.recovery import Turns
@@ -26,7 +27,7 @@ from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.night import OUT_OF_TIME
-from orchestrator.records.plan import Plan
+from orchestrator.records.plan import DelegateChoice, Plan
 from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import Build, Model
 
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 
 #: Cases that were never meant to have a figure, or whose turn didn't come.
 _NO_FIGURE_EXPECTED: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.NOT_RUN, CaseStatus.SKIPPED})
+
+
+#: Options that ask another question than which delegate is the fastest.
+_NOT_WHICH_DELEGATE: Final = ("delegates", "flags", "modes", "passes", "sustained")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +79,18 @@ class MeasuredCampaign:
         if not timed or any(row.result.is_judged for row in timed):
             return ""
         return f"no result is clean ({', '.join(dict.fromkeys(map(why_not_clean, timed)))})"
+
+
+def bench_plan(options: PlanOptions) -> Plan:
+    """Return the plan of a quick measurement; raises as ``plan_from_options``.
+
+    Where nothing but timing is asked for, and no delegate is named, the question is which one is the fastest.
+    """
+    from orchestrator.config.plan_options import plan_from_options
+
+    if not any(options.get(key) for key in _NOT_WHICH_DELEGATE):
+        options["delegates"] = DelegateChoice.AUTO.value
+    return plan_from_options(**options)
 
 
 def bench(farm: Farm, plan: Plan) -> MeasuredCampaign:

@@ -25,9 +25,7 @@ from orchestrator.report.escapes import one_line
 
 def bench(settings: Settings, options: PlanOptions, out: Path | None) -> CommandResult:
     """Measure the named models; raises UsageError kinds before anything runs."""
-    from orchestrator.config.plan_options import plan_from_options
-
-    plan = plan_from_options(**options)
+    plan = measuring.bench_plan(options)
     if out is not None:
         check_writable(out)
     with farm_telling(settings) as farm:

@@ -12,6 +12,7 @@ from orchestrator.config.plan_sections import PlanSection
 from orchestrator.config.yaml_file import parse_yaml, read_yaml
 from orchestrator.records.night import Window, parse_window
 from orchestrator.records.plan import (
+    DelegateChoice,
     DeviceSelection,
     FitLimits,
     Matrix,
@@ -22,7 +23,7 @@ from orchestrator.records.plan import (
     Sharding,
     StoppingRule,
 )
-from orchestrator.records.workload import ToolName
+from orchestrator.records.workload import DelegateName, ToolName
 
 __all__ = ["PlanSection", "load_plan", "parse_plan", "plan_json_schema", "to_plan"]
 
@@ -65,7 +66,8 @@ def to_plan(source: Source, *, text: str, folder: Path, default_name: str, home:
         name=section.name or default_name,
         models=models,
         matrix=Matrix(
-            delegates=tuple(section.matrix.delegates),
+            delegates=tuple(word for word in section.matrix.delegates if isinstance(word, DelegateName)),
+            choice=next((word for word in section.matrix.delegates if isinstance(word, DelegateChoice)), None),
             threads=tuple(section.matrix.threads),
             tools=tuple(section.matrix.tools),
             flags=tuple(dict.fromkeys(tuple(sorted(values.items())) for values in flags)),

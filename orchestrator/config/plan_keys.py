@@ -94,7 +94,8 @@ class PlanOptions(TypedDict, total=False):
     name: Annotated[str | None, Key(("name",), "--name", "Name of the campaign (default: the models' names).")]
     models: Annotated[OneOrMore[str | Path], Key(("models",), "model", "Model files (.tflite).", _models)]
     delegates: Annotated[
-        OneOrMore[str], Key(("matrix", "delegates"), "--delegate", "cpu, xnnpack, gpu, nnapi, hexagon ...", split)
+        OneOrMore[str],
+        Key(("matrix", "delegates"), "--delegate", "cpu, xnnpack, gpu, nnapi, hexagon ..., or auto or all.", split),
     ]
     threads: Annotated[OneOrMore[int | str], Key(("matrix", "threads"), "--threads", "Thread counts (1,4).", split)]
     every_thread_count: Annotated[

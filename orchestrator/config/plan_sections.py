@@ -24,6 +24,8 @@ from orchestrator.config.plan_words import (
     THERMAL_STATUS,
     affinity_word,
     campaign_name,
+    delegate_word,
+    delegate_words,
     fact_name,
     free_flags,
     predicate_text,
@@ -31,7 +33,17 @@ from orchestrator.config.plan_words import (
     thermal_status_number,
 )
 from orchestrator.records.night import parse_timezone
-from orchestrator.records.plan import FitLimits, Order, PushLimits, Quiet, RunSettings, Screen, Sharding, StoppingRule
+from orchestrator.records.plan import (
+    DelegateChoice,
+    FitLimits,
+    Order,
+    PushLimits,
+    Quiet,
+    RunSettings,
+    Screen,
+    Sharding,
+    StoppingRule,
+)
 from orchestrator.records.workload import USUAL_DELEGATE, DelegateName, Pass, ProcessMode, ToolName
 
 
@@ -50,10 +62,17 @@ PlanPass = Annotated[
 ]
 
 
+DelegateWord = Annotated[
+    DelegateName | DelegateChoice,
+    BeforeValidator(delegate_word),
+    WithJsonSchema({"enum": [*DelegateName, *DelegateChoice]}),
+]
+
+
 class MatrixSection(Section):
     """The axes; each combination is a case."""
 
-    delegates: Annotated[OneOrMany[tuple[DelegateName, ...]], Field(min_length=1), AfterValidator(unique)] = (
+    delegates: Annotated[OneOrMany[tuple[DelegateWord, ...]], Field(min_length=1), AfterValidator(delegate_words)] = (
         USUAL_DELEGATE,
     )
     threads: Annotated[

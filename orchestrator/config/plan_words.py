@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from orchestrator.config.faults import not_one_of
+from orchestrator.config.fields import unique
 from orchestrator.errors import UsageError
 from orchestrator.predicates import FIELDS, parse_predicate
 from orchestrator.records.flag import OWNED_FLAGS
+from orchestrator.records.plan import DelegateChoice
+from orchestrator.records.workload import DelegateName
 
 #: PowerManager's words for its thermal status.
 THERMAL_STATUS: Final = ("none", "light", "moderate", "severe", "critical", "emergency", "shutdown")
@@ -28,6 +32,25 @@ def free_flags(flags: dict[str, str]) -> dict[str, str]:
         if "\0" in value or "\n" in value:
             raise ValueError(f"the value of {name} must not hold line ends or NUL")
     return flags
+
+
+def delegate_word(value: object) -> DelegateName | DelegateChoice:
+    """Return a delegate, or the word for several, in whatever case it is written; raises ValueError."""
+    word = str(value).strip().lower()
+    known: dict[str, DelegateName | DelegateChoice] = {name.value: name for name in (*DelegateName, *DelegateChoice)}
+    if word not in known:
+        raise ValueError(not_one_of(str(value), known))
+    return known[word]
+
+
+def delegate_words(
+    words: tuple[DelegateName | DelegateChoice, ...],
+) -> tuple[DelegateName | DelegateChoice, ...]:
+    """Return delegates, or one word for several; raises ValueError for both."""
+    choice = next((word for word in words if isinstance(word, DelegateChoice)), None)
+    if choice is not None and len(words) > 1:
+        raise ValueError(f"{choice.value!r} stands for several delegates; leave out the other names")
+    return unique(words)
 
 
 def predicate_text(text: str) -> str:

@@ -12,6 +12,7 @@ DELEGATE = Delegate(
         FlagFamily.IOS_APP: {"use_xnnpack": "false"},
     },
     kinds=EVERYWHERE,
+    tried_on=EVERYWHERE,
     is_builtin=True,
     # What people call "CPU" is XNNPACK on today's phones.
     stands_for=DelegateName.XNNPACK,

@@ -25,6 +25,7 @@ DELEGATE = Delegate(
         FlagFamily.IOS_APP: _ON,
     },
     kinds=EVERYWHERE,
+    tried_on=EVERYWHERE,
     switches={"use_gpu": "gpu"},
     is_on_gpu=True,
     # The flag's default is true.

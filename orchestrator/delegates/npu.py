@@ -2,7 +2,7 @@
 
 import re
 
-from orchestrator.delegates.specification import Delegate, FlagFamily
+from orchestrator.delegates.specification import ON_PHONES, Delegate, FlagFamily
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.workload import Build, DelegateName, Skip
 
@@ -60,6 +60,7 @@ DELEGATE = Delegate(
         FlagFamily.LITERT_BENCHMARK: {"use_npu": "", "no_cpu": ""},
     },
     kinds=frozenset({DeviceKind.ANDROID, DeviceKind.HOST}),
+    tried_on=ON_PHONES,
     switches={"use_npu": "npu"},
     is_on_dsp=True,
     is_half=lambda flags: True,

@@ -38,6 +38,8 @@ class Delegate:
     #: benchmark_model's: without it the programs apply XNNPACK by themselves.
     flags: Mapping[FlagFamily, Mapping[str, str]]
     kinds: frozenset[DeviceKind] = ON_PHONES
+    #: Where it is among those that are tried when a plan leaves the choice to benchfarm (``auto``).
+    tried_on: frozenset[DeviceKind] = frozenset()
     #: Flags that switch it, or a relative, on -> what that one is called in an output.
     switches: Mapping[str, str] = field(default_factory=dict)
     #: Whether a plan's flags have to name it: any of ``switches``.

@@ -14,6 +14,7 @@ DELEGATE = Delegate(
         FlagFamily.IOS_APP: {"use_xnnpack": "true"},
     },
     kinds=EVERYWHERE,
+    tried_on=EVERYWHERE,
     switches={"use_xnnpack": "xnnpack", "use_ynnpack": "ynnpack"},
     uses_threads=True,
     cache_flags=lambda folder, token: {"xnnpack_weight_cache_file_path": f"{folder}/weights.bin"},

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from orchestrator.delegates import needed_companions
 from orchestrator.planning.order import bounds_s, order_invocations
-from orchestrator.planning.programs import option_flags, threads_of, tools_for
+from orchestrator.planning.programs import delegates_for, is_not_there, option_flags, threads_of, tools_for
 from orchestrator.planning.shards import equal_phones, share_out
 from orchestrator.planning.skips import NoBuild, flags_skip, mode_skip, skip_reason
 from orchestrator.records.campaign import Invocation
@@ -122,7 +122,7 @@ def expand(
         cases: list[Case] = []
         for model in models:
             for tool in tools_for(plan, facts.kind):
-                for delegate in plan.matrix.delegates:
+                for delegate in delegates_for(plan, facts.kind, tool):
                     for threads in threads_of(plan, facts, tool, delegate):
                         build = builds.get((facts.serial, tool))
                         skip = skip_reason(facts, profile, tool, delegate, threads, build)
@@ -136,6 +136,8 @@ def expand(
                                     )
                                     # The usual mode isn't named, so that the case keeps the key that it has without.
                                     cases.append(case if mode is case.process_mode else replace(case, mode=mode))
+                                continue
+                            if is_not_there(plan, facts.kind, tool, why.reason_code):
                                 continue
                             skipped.append(
                                 SkippedCase(

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from orchestrator.delegates import DELEGATES
-from orchestrator.planning.thread_counts import first_of_each
+from orchestrator.planning.thread_counts import first_of_each, shared_case
 from orchestrator.records.campaign import Invocation
-from orchestrator.records.identity import Serial
+from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.plan import Order, Plan
 from orchestrator.records.start import START_STAGES, StartStage
 from orchestrator.records.workload import IMPORTED_TOOLS, Case, Pass, ToolName
@@ -26,13 +26,23 @@ _CACHING_TOOLS: Final = frozenset({ToolName.NATIVE, ToolName.APK})
 
 
 def bounds_s(plan: Plan, queue: Sequence[Invocation]) -> tuple[float, float]:
-    """Return the seconds that a device's queue takes at the least: when nothing is added, and when all is."""
-    least = sum(least_duration_s(item, sustained_s=plan.sustained_s) for item in queue)
+    """Return the seconds that a device's queue takes at the least: when nothing is added, and when all is.
+
+    Thread counts that a delegate may leave unused count once when nothing is added: one of them shows the figure.
+    """
+    known: dict[CaseKey, CaseKey] = {}
+    least = most = 0.0
+    for item in queue:
+        duration_s = least_duration_s(item, sustained_s=plan.sustained_s)
+        key = None if plan.matrix.every_thread_count else shared_case(item.case)
+        if key is None or known.setdefault(key, item.case.case_key) == item.case.case_key:
+            least += duration_s
+        most += duration_s
     if plan.stopping is None:
-        return least, least
+        return least, most
     beyond = plan.stopping.most - plan.invocations
     added = sum(beyond * least_duration_s(item) for item in queue if item.run_pass is Pass.TIMING and item.number == 0)
-    return least, least + (added if plan.budget_s is None else min(added, plan.budget_s))
+    return least, most + (added if plan.budget_s is None else min(added, plan.budget_s))
 
 
 def least_duration_s(invocation: Invocation, *, sustained_s: float = 0.0) -> float:

@@ -8,7 +8,7 @@ from typing import Final
 from orchestrator.delegates import DELEGATES, delegates_of
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.plan import Plan
+from orchestrator.records.plan import DelegateChoice, Plan
 from orchestrator.records.workload import DelegateName, ToolName
 
 #: Which delegates each program has, by the kind of device it runs on.
@@ -46,14 +46,43 @@ def tools_for(plan: Plan, kind: DeviceKind) -> tuple[ToolName, ...]:
     are returned, to be skipped with a reason.
     """
     if not plan.matrix.tools:
-        return (USUAL_TOOL.get(kind, ToolName.NATIVE),)
+        usual = USUAL_TOOL.get(kind, ToolName.NATIVE)
+        return (usual, ToolName.LITERT_NATIVE) if tries_npu(plan, kind) else (usual,)
     fitting = tuple(tool for tool in plan.matrix.tools if (tool, kind) in PROGRAM_DELEGATES)
     return fitting or plan.matrix.tools
 
 
+def tries_npu(plan: Plan, kind: DeviceKind) -> bool:
+    """Whether a phone's NPU is tried beside its usual program: by LiteRT's own, where that is at hand."""
+    return plan.matrix.choice is DelegateChoice.AUTO and not plan.matrix.tools and kind is DeviceKind.ANDROID
+
+
+def delegates_for(plan: Plan, kind: DeviceKind, tool: ToolName) -> tuple[DelegateName, ...]:
+    """Return the delegates that a plan means for a program on a kind of device."""
+    if plan.matrix.choice is None:
+        return plan.matrix.delegates
+    offered = PROGRAM_DELEGATES.get((tool, kind), frozenset())
+    if plan.matrix.choice is DelegateChoice.ALL:
+        return tuple(name for name, own in DELEGATES.items() if name in offered and not own.is_named_by_flag)
+    usual = USUAL_TOOL.get(kind, ToolName.NATIVE)
+    # The program beside the usual one is there for what that one lacks.
+    others = PROGRAM_DELEGATES[usual, kind] if tries_npu(plan, kind) and tool is not usual else frozenset()
+    return tuple(name for name, own in DELEGATES.items() if kind in own.tried_on and name in offered - others)
+
+
+def is_not_there(plan: Plan, kind: DeviceKind, tool: ToolName, reason_code: str) -> bool:
+    """Whether a skip only says that a device lacks what ``auto`` would have tried there."""
+    if plan.matrix.choice is not DelegateChoice.AUTO:
+        return False
+    is_beside = tool is not USUAL_TOOL.get(kind) and tries_npu(plan, kind)
+    return is_beside or reason_code == "no-gpu" or reason_code.endswith("-libraries-missing")
+
+
 def threads_for(plan: Plan, facts: DeviceFacts) -> tuple[int, ...]:
     """Return the thread counts that a plan means for a device."""
-    return plan.matrix.threads or (min(USUAL_THREADS, core_count(facts) or USUAL_THREADS),)
+    usual = min(USUAL_THREADS, core_count(facts) or USUAL_THREADS)
+    several = (1, usual) if plan.matrix.choice is DelegateChoice.AUTO and usual > 1 else (usual,)
+    return plan.matrix.threads or several
 
 
 def threads_of(plan: Plan, facts: DeviceFacts, tool: ToolName, delegate: DelegateName) -> tuple[int, ...]:

@@ -84,12 +84,23 @@ class DeviceSelection:
     joins: bool = True
 
 
+class DelegateChoice(enum.StrEnum):
+    """Words that stand in place of delegates' names."""
+
+    #: What a device and its program usually have: the CPU with and without XNNPACK, the GPU, an NPU with its libraries.
+    AUTO = "auto"
+    #: All that the program has.
+    ALL = "all"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
     """The axes; every combination that isn't excluded is a case."""
 
+    #: Empty where ``choice`` says it.
     delegates: tuple[DelegateName, ...] = (USUAL_DELEGATE,)
-    #: Empty: 4, or as many as a device with fewer cores has.
+    choice: DelegateChoice | None = None
+    #: Empty: 4, or as many as a device with fewer cores has; with ``auto`` also 1.
     threads: tuple[int, ...] = ()
     #: Empty: each device's usual program, ``native`` on phones and ``litert`` on this computer.
     tools: tuple[ToolName, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 from collections import Counter
@@ -22,9 +23,8 @@ def runs_of(cli: Cli, campaign: str = "") -> list[dict[str, Any]]:
 
 
 def bench(lab: Lab, *words: object, serial: int = 0, exit_code: int = 0) -> dict[str, Any]:
-    done = lab.cli(
-        "bench", "-s", lab.serials[serial], "--min-secs", "0.2", "-n", "2", "--json", *words
-    )  # fmt: skip
+    which = () if "-d" in words else ("-d", "xnnpack")
+    done = lab.cli("bench", "-s", lab.serials[serial], "--min-secs", "0.2", "-n", "2", "--json", *which, *words)
     assert done.exit_code == exit_code, done.stdout + done.stderr
     return done.json
 
@@ -57,12 +57,39 @@ def test_a_model_is_measured_with_each_delegate_and_thread_count(lab: Lab, model
     assert "virtual" in report.lower()
 
 
+def test_without_a_delegate_what_is_there_is_tried_and_the_winner_named(lab: Lab, model: Path) -> None:
+    quick = ("-s", lab.serials[0], "--min-secs", "0.2", "-n", "2")
+    done = lab.cli("bench", model, *quick, "--json").ok().json
+    measured = {
+        (run["case"]["delegate"], run["case"]["threads"], run["case"]["tool"])
+        for run in done["runs"]
+        if run["outcome"] == "completed"
+    }
+    cpu = {(delegate, threads, "native") for delegate in ("cpu", "xnnpack") for threads in (1, 4)}
+    assert measured - cpu <= {("gpu", 1, "native"), ("npu", 1, "litert-native")}
+    assert measured > cpu
+    (winner,) = done["winners"]
+    assert winner["is_virtual"]
+    fastest = min(
+        (run for run in done["runs"] if run["report"]), key=lambda run: run["report"]["inference"]["median_us"]
+    )
+    assert fastest["case"]["delegate"] in {
+        name.partition(",")[0] for name in [winner["configuration"], *winner["tied"]]
+    }
+    text = lab.cli("bench", model, *quick).ok().stdout
+    assert re.search(r"(fastest with|are tied)", text)
+    assert re.search(r"benchfarm (ab|tune|bench|model inspect) ", text)
+    # Hexagon takes nothing of a float model, which auto doesn't ask it for.
+    every = lab.cli("bench", model, *quick, "-d", "ALL", "-t", "4").ended_with(1).stdout
+    assert "hexagon, 4 threads, native" in every
+
+
 def test_files_are_pushed_once(lab: Lab, model: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.tflite"
     own.write_bytes(model.read_bytes() + b"\0" * 16)
-    first = lab.cli("bench", own, "-s", lab.serials[0], "--min-secs", "0.1", "-n", "1").ok()
+    first = lab.cli("bench", own, "-d", "xnnpack", "-s", lab.serials[0], "--min-secs", "0.1", "-n", "1").ok()
     assert "sent own.tflite" in first.stderr
-    again = lab.cli("bench", own, "-s", lab.serials[0], "--min-secs", "0.1", "-n", "1").ok()
+    again = lab.cli("bench", own, "-d", "xnnpack", "-s", lab.serials[0], "--min-secs", "0.1", "-n", "1").ok()
     assert "own.tflite is there already" in again.stderr
     assert "sent" not in again.stderr
 
@@ -97,7 +124,7 @@ def test_a_model_of_any_name_is_measured_under_that_name(lab: Lab, model: Path, 
 
 
 def test_this_computer_is_measured_for_real(cli: Cli, model: Path) -> None:
-    done = cli("bench", model, "--host", "--min-secs", "0.1", "-n", "1", "-t", "1", "--json")
+    done = cli("bench", model, "-d", "xnnpack", "--host", "--min-secs", "0.1", "-n", "1", "-t", "1", "--json")
     # On a busy computer its figure is suspect, and nothing else was measured.
     assert done.exit_code == int(bool(done.json["nothing_clean"])), done.stderr
     (run,) = done.json["runs"]
@@ -176,7 +203,9 @@ def test_one_phone_is_put_back_however_the_command_is_stopped(
 ) -> None:
     """Also when the program is only about to be started."""
     original = stay_on(lab, lab.serials[0])
-    process = lab.cli.start("bench", model, "-s", lab.serials[0], "--min-secs", "600", "--max-secs", "900")
+    process = lab.cli.start(
+        "bench", model, "-d", "xnnpack", "-s", lab.serials[0], "--min-secs", "600", "--max-secs", "900"
+    )
     assert process.stderr is not None
     for line in process.stderr:
         if "virtual benchmark_model" in line:
@@ -203,7 +232,7 @@ def test_the_app_is_read_right_when_the_phones_clock_goes_back(lab: Lab, model: 
 
 def test_an_app_that_was_left_running_does_not_spoil_the_next_run(lab: Lab, model: Path) -> None:
     process = lab.cli.start(
-        "bench", model, "--tool", "apk", "-s", lab.serials[1], "--min-secs", "600", "--max-secs", "900"
+        "bench", model, "-d", "xnnpack", "--tool", "apk", "-s", lab.serials[1], "--min-secs", "600", "--max-secs", "900"
     )
     poll_until(lambda: lab.shell(lab.serials[1], "pidof org.tensorflow.lite.benchmark"), "the app runs")
     process.kill()
@@ -277,7 +306,9 @@ def test_a_changed_model_is_not_resumed_under_the_old_ones_name(lab: Lab, model:
     own = tmp_path / "m.tflite"
     own.write_bytes(model.read_bytes())
     lab.fault(lab.serials[1], "program-hang")
-    process = lab.cli.start("bench", own, "-s", lab.serials[0], "-s", lab.serials[1], "-n", "2", "--min-secs", "8")
+    process = lab.cli.start(
+        "bench", own, "-d", "xnnpack", "-s", lab.serials[0], "-s", lab.serials[1], "-n", "2", "--min-secs", "8"
+    )
     assert process.stderr is not None
     for line in process.stderr:
         if " 1/2 " in line:
@@ -308,8 +339,8 @@ def test_a_phone_that_does_not_become_fit_is_given_up_and_resumed_later(
 
 def test_a_phone_that_can_not_be_used_is_named(lab: Lab, model: Path) -> None:
     lab.fault(lab.serials[0], "unauthorized")
-    done = lab.cli("bench", model, "--where", "virtual", "--min-secs", "0.1", "-n", "1", "--json").ok()
+    done = lab.cli("bench", model, "-d", "xnnpack", "--where", "virtual", "--min-secs", "0.1", "-n", "1", "--json").ok()
     assert len(done.json["left_out"]) == 1
     assert "not used" in done.stderr
-    named = lab.cli("bench", model, "-s", lab.serials[0], BENCHFARM_ADB_SERVER="127.0.0.1:1")
+    named = lab.cli("bench", model, "-d", "xnnpack", "-s", lab.serials[0], BENCHFARM_ADB_SERVER="127.0.0.1:1")
     assert named.exit_code == 3

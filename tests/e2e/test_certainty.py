@@ -35,7 +35,7 @@ def plan(tmp_path: Path, model: Path, serials: tuple[str, ...], text: str) -> Pa
 
 
 def test_a_case_gets_as_many_invocations_as_its_noise_needs_within_the_budget(lab: Lab, model: Path) -> None:
-    words = ("bench", model, "-s", lab.serials[0], "-t", "1", "--min-secs", "0.1", "--json")
+    words = ("bench", model, "-d", "xnnpack", "-s", lab.serials[0], "-t", "1", "--min-secs", "0.1", "--json")
     wide = lab.cli(*words, "-n", "3-5", "--precision", "90%").ok().json
     narrow = lab.cli(*words, "-n", "3-5", "--precision", "0.1%").ok()
     broke = lab.cli(*words, "-n", "3-5", "--precision", "0.1%", "--budget", "0 s").ok().json

@@ -176,7 +176,7 @@ def test_delegates_models_and_flags_are_sides_too(bench: Bench) -> None:
 
 def test_two_nights_are_compared_and_a_changed_setting_makes_them_incomparable(bench: Bench) -> None:
     for settings in ((), (), ("--num-runs", "20")):
-        bench.cli("bench", bench.model, "-s", bench.serial, "-n", "3", *QUICK, *settings).ok()
+        bench.cli("bench", bench.model, "-d", "xnnpack", "-s", bench.serial, "-n", "3", *QUICK, *settings).ok()
     changed = bench.cli("compare", "--json")
     assert changed.exit_code == 1
     assert changed.json["counts"]["incomparable"] == 1

@@ -129,7 +129,7 @@ def test_a_phone_that_another_home_uses_is_left_alone_without_a_word_of_putting_
     serial, other = lab.serials[1], OwnerNote(tmp_path)
     lab.shell(serial, other.claim_command(WORK_FOLDER, hold_s=100_000))
     try:
-        done = lab.cli("bench", MODEL, "-s", serial, "-n", 1, "--min-secs", "0.1", "--json")
+        done = lab.cli("bench", MODEL, "-d", "xnnpack", "-s", serial, "-n", 1, "--min-secs", "0.1", "--json")
     finally:
         lab.shell(serial, other.release_command(WORK_FOLDER))
     assert done.exit_code != 0

@@ -160,7 +160,9 @@ def test_what_a_killed_run_left_on_a_phone_is_ended_by_restore(
     lab, serial = matrix_lab, matrix_lab.serials[0]
     before = changed(lab)[serial]
     give(lab, serial, "program-hang")
-    process = lab.cli.start("bench", model, "-s", serial, "--tool", tool, "-n", "1", "--min-secs", "0.1")
+    process = lab.cli.start(
+        "bench", model, "-d", "xnnpack", "-s", serial, "--tool", tool, "-n", "1", "--min-secs", "0.1"
+    )
     poll_until(lambda: not faults_of(lab, serial), "the program hangs", timeout_s=60)
     ended(process)
     assert "benchmark" in changed(lab)[serial], "nothing was left"

@@ -40,7 +40,20 @@ def build(folder: Path, recording: str) -> Path:
 def test_a_program_that_the_user_names_is_run_and_read(cli: Cli, model: Path, tmp_path: Path) -> None:
     program = build(tmp_path, "xnnpack_true_fully_delegated.txt")
     done = cli(
-        "bench", model, "--host", "--tool", "native", "--build", f"native={program}", "-t", "1", "-n", "1", "--json"
+        "bench",
+        model,
+        "-d",
+        "xnnpack",
+        "--host",
+        "--tool",
+        "native",
+        "--build",
+        f"native={program}",
+        "-t",
+        "1",
+        "-n",
+        "1",
+        "--json",
     )
     assert done.exit_code in {0, 1}, done.stderr
     (run,) = done.json["runs"]
@@ -55,7 +68,20 @@ def test_a_program_that_the_user_names_is_run_and_read(cli: Cli, model: Path, tm
 def test_a_program_that_fails_is_a_failure_with_its_own_reason(cli: Cli, model: Path, tmp_path: Path) -> None:
     program = build(tmp_path, "err_corrupt_truncated.txt")
     done = cli(
-        "bench", model, "--host", "--tool", "native", "--build", f"native={program}", "-t", "1", "-n", "1", "--json"
+        "bench",
+        model,
+        "-d",
+        "xnnpack",
+        "--host",
+        "--tool",
+        "native",
+        "--build",
+        f"native={program}",
+        "-t",
+        "1",
+        "-n",
+        "1",
+        "--json",
     )
     assert done.exit_code == 1
     (run,) = done.json["runs"]
@@ -66,7 +92,7 @@ def test_a_program_that_fails_is_a_failure_with_its_own_reason(cli: Cli, model: 
 def test_a_file_that_is_no_program_is_refused_before_anything_runs(cli: Cli, model: Path, tmp_path: Path) -> None:
     text = tmp_path / "benchmark_model"
     text.write_text("hello")
-    done = cli("bench", model, "--host", "--tool", "native", "--build", f"native={text}")
+    done = cli("bench", model, "-d", "xnnpack", "--host", "--tool", "native", "--build", f"native={text}")
     assert done.exit_code == 4, done.stderr
     assert str(text) in done.stderr
 

@@ -66,7 +66,7 @@ def test_a_shown_log_is_read_as_the_run_that_is_stored(lab: Lab, model: Path, wo
 
 
 def test_a_log_of_this_computer_is_read_as_the_run_that_is_stored(cli: Cli, model: Path) -> None:
-    done = cli("bench", model, "-s", "host", "--min-secs", "0.1", "-n", "1", "-t", "1,2", "--json")
+    done = cli("bench", model, "-d", "xnnpack", "-s", "host", "--min-secs", "0.1", "-n", "1", "-t", "1,2", "--json")
     runs = done.json["runs"]
     assert {run["case"]["tool"] for run in runs} == {"litert"}
     for run in runs:

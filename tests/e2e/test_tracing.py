@@ -172,7 +172,7 @@ def wait_for(lab: Lab, serial: str, process: Any) -> None:
 def test_a_bare_resume_takes_the_measurement_that_was_cut_off_and_not_the_trace_after_it(lab: Lab, model: Path) -> None:
     serial = lab.serials[0]
     for words in (
-        ("bench", model, "-s", serial, "-t", "1", "-n", "2", "--min-secs", "0.1"),
+        ("bench", model, "-d", "xnnpack", "-s", serial, "-t", "1", "-n", "2", "--min-secs", "0.1"),
         ("trace", model, "-s", serial),
     ):
         lab.fault(serial, "program-hang")

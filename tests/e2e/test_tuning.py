@@ -63,7 +63,13 @@ def test_a_winner_with_wrong_outputs_leaves_and_the_next_one_is_found(lab: Lab, 
 
 
 def test_a_campaign_that_is_no_search_is_told(lab: Lab, model: Path) -> None:
-    bench = lab.cli("bench", model, "-s", lab.serials[0], "-t", "1", "-n", "1", "--min-secs", "0.1", "--json").ok().json
+    bench = (
+        lab.cli(
+            "bench", model, "-d", "xnnpack", "-s", lab.serials[0], "-t", "1", "-n", "1", "--min-secs", "0.1", "--json"
+        )
+        .ok()
+        .json
+    )
     done = lab.cli("tune", "--campaign", bench["campaign_id"])
     assert done.exit_code == 2
     assert "is no search" in done.stderr

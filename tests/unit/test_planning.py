@@ -8,7 +8,7 @@ import pytest
 from orchestrator.planning import Expansion, HostFiles, NoBuild, expand, sentinel_case, tools_for
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
-from orchestrator.records.plan import Matrix, Order, Plan, PlanModel, RunSettings, StoppingRule
+from orchestrator.records.plan import DelegateChoice, Matrix, Order, Plan, PlanModel, RunSettings, StoppingRule
 from orchestrator.records.workload import Build, Companion, DelegateName, Model, Pass, ProcessMode, ToolName
 
 PHONE = DeviceFacts(
@@ -359,3 +359,24 @@ def test_a_mode_that_a_program_does_not_have_is_skipped() -> None:
     expansion = expanded(plan(matrix=Matrix(threads=(1,), modes=(ProcessMode.FOREGROUND,))))
     assert expansion.cases == ()
     assert {skip.reason_code for skip in expansion.skipped} == {"mode-not-in-tool"}
+
+
+def test_auto_tries_what_a_phone_has_and_says_nothing_of_what_it_lacks() -> None:
+    auto = plan(matrix=Matrix(delegates=(), choice=DelegateChoice.AUTO))
+    found = expanded(auto)
+    # Of this phone's programs none has an NPU's libraries.
+    assert {(case.delegate.value, case.threads) for case in found.cases} == {
+        (name, threads) for name in ("cpu", "xnnpack", "gpu") for threads in (1, 4)
+    }
+    assert found.skipped == ()
+    every = expanded(plan(matrix=Matrix(delegates=(), choice=DelegateChoice.ALL)))
+    assert {case.delegate.value for case in every.cases} == {"cpu", "xnnpack", "gpu", "nnapi"}
+    assert {skip.reason_code for skip in every.skipped} == {"hexagon-libraries-missing"}
+
+
+def test_thread_counts_that_a_delegate_may_leave_unused_count_once_in_the_least_estimate() -> None:
+    gpu = plan(matrix=Matrix(delegates=(DelegateName.GPU,), threads=(1, 2, 4)), invocations=2)
+    (least, most) = expanded(gpu).estimate_s(gpu)
+    assert most == pytest.approx(3 * least)
+    every = replace(gpu, matrix=replace(gpu.matrix, every_thread_count=True))
+    assert expanded(every).estimate_s(every) == pytest.approx((most, most))

@@ -48,7 +48,12 @@ class BenchOptions(OnPhones, PerProcess):
 
     models: Annotated[list[Path], typer.Argument(help="Model files (.tflite).")]
     delegate: Annotated[
-        list[str] | None, typer.Option("--delegate", "-d", help="cpu, xnnpack, gpu, nnapi, hexagon ... (a,b,c).")
+        list[str] | None,
+        typer.Option(
+            "--delegate",
+            "-d",
+            help="cpu, xnnpack, gpu, nnapi, hexagon ... (a,b,c), or all (default: try what is there).",
+        ),
     ] = None
     threads: Annotated[list[str] | None, typer.Option("--threads", "-t", help="Thread counts (1,4).")] = None
     every_thread_count: Annotated[
@@ -101,7 +106,9 @@ class BenchOptions(OnPhones, PerProcess):
 
 @command_of(app, "bench", BenchOptions)
 def _bench(options: BenchOptions) -> None:
-    """Measure models on the attached phones.
+    """Measure models on phones; name the fastest delegate.
+
+    Example: benchfarm bench model.tflite
 
     Example: benchfarm bench model.tflite --delegate xnnpack,gpu --threads 1,4
     """

@@ -76,7 +76,7 @@ devices:
   where: sdk >> 3
 invocations: many
 """
-    names = ", ".join(DelegateName)
+    names = ", ".join([*DelegateName, "auto", "all"])
     assert faults_of(folder, text) == [
         f"p.yaml:1:20: models[1]: there is no file '{folder}/missing.tflite'",
         f"p.yaml:3:24: matrix.delegates[1]: 'gpuu' isn't one of {names}; did you mean 'gpu'?",
@@ -208,6 +208,16 @@ def test_any_file_name_survives_the_way_through_options_and_text(tmp_path_factor
     plan = plan_from_options(models=[path], devices=[stem] if stem.strip() else [])
     assert plan.models[0].path == path
     assert parse_plan(plan.text, folder=Path("/")) == plan
+
+
+def test_delegates_are_known_in_any_case_and_a_word_for_several_stands_alone(folder):
+    def matrix(*words):
+        return plan_from_options(models=[folder / "a.tflite"], delegates=words).matrix
+
+    assert matrix("GPU", "Xnnpack").delegates == (DelegateName.GPU, DelegateName.XNNPACK)
+    assert (matrix("ALL").delegates, matrix("ALL").choice) == ((), "all")
+    with pytest.raises(PlanError, match="'all' stands for several delegates"):
+        matrix("gpu", "all")
 
 
 def test_faults_of_options_name_the_option(folder):
