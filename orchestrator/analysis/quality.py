@@ -20,7 +20,7 @@ from orchestrator.records.plan import Screen
 from orchestrator.records.run import DelegateTruth, LatencySummary, Outcome, ToolReport
 from orchestrator.records.sample import RunSamples
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
-from orchestrator.records.workload import IMPORTED_TOOLS, Case, Pass, ToolName
+from orchestrator.records.workload import IMPORTED_TOOLS, Case, Pass
 from orchestrator.units import format_latency, format_percent
 
 #: Rounding that may move a figure by more than this share of its value hides small changes.
@@ -124,7 +124,9 @@ def _lacks_looks(
     after: DeviceState | None,
 ) -> bool:
     """Whether the sampler should have seen a run and didn't: a program of ours that ended well on a phone."""
-    is_ours = facts.kind is DeviceKind.ANDROID and case.tool in {ToolName.NATIVE, ToolName.LITERT_NATIVE}
+    is_ours = facts.kind is DeviceKind.ANDROID and not (
+        case.tool.is_app or case.tool.is_session or case.tool in IMPORTED_TOOLS
+    )
     is_measured = ending.outcome is Outcome.COMPLETED and before is not None and after is not None
     return is_ours and is_measured and len(looks.samples) < 2
 

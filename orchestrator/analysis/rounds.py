@@ -21,7 +21,7 @@ from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.night import GIVEN_UP, OUT_OF_TIME, THREADS_UNUSED
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.workload import Case, Pass, ToolName
+from orchestrator.records.workload import Case, Pass
 
 #: What an invocation costs beside its process: probes before and after.
 _OVERHEAD_S: Final = 1.0
@@ -297,7 +297,7 @@ def _reason(
     if case.case_key in planned:
         if not planned[case.case_key][1] <= {run.invocation for run in runs}:
             return StopReason.PLANNED
-    elif case.tool is ToolName.PERF_OPTIONS:
+    elif case.tool.is_session:
         return StopReason.BESIDE
     if runs and runs[-1].reason_code == THREADS_UNUSED:
         return StopReason.UNUSED

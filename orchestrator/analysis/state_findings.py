@@ -16,7 +16,7 @@ from orchestrator.records.device import DeviceKind, DeviceState
 from orchestrator.records.plan import Screen
 from orchestrator.records.sample import RunSamples, Sample
 from orchestrator.records.verdict import Finding, Severity
-from orchestrator.records.workload import Case, ToolName
+from orchestrator.records.workload import Case
 
 #: A clock limit that fell below this share of what it was before the run is throttling.
 CLOCK_LIMIT_MIN: Final = 0.98
@@ -134,7 +134,7 @@ def _screen_findings(before: DeviceState, after: DeviceState, case: Case, screen
         yield _finding("screen-off", Severity.WARNING, "the screen was off at the run's end; phones slow down then")
     # The benchmark's app takes the screen itself.
     has_changed = before.foreground and after.foreground and before.foreground != after.foreground
-    if has_changed and case.tool is not ToolName.APK:
+    if has_changed and not case.tool.is_app:
         evidence = f"{before.foreground}, then {after.foreground}"
         yield _finding(
             "foreground-changed", Severity.WARNING, "another app came to the screen during the run", evidence

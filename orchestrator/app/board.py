@@ -30,9 +30,11 @@ from orchestrator.engine.events import (
 )
 from orchestrator.files import write_whole
 from orchestrator.ports import Observer
+from orchestrator.programs import usual_tool
 from orchestrator.records.campaign import Invocation
+from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import Outcome
-from orchestrator.records.workload import Pass, ToolName
+from orchestrator.records.workload import Pass
 from orchestrator.units import format_bytes
 
 #: A board is written so often at the most.
@@ -277,6 +279,6 @@ def doing_of(invocation: Invocation) -> str:
     """Return what a phone measures, in words."""
     case = invocation.case
     # The usual program is left out: there is little room.
-    configuration = case.configuration.replace(f", {ToolName.NATIVE}", "")
+    configuration = case.configuration.replace(f", {usual_tool(DeviceKind.ANDROID)}", "")
     kind = "" if invocation.run_pass is Pass.TIMING else f" ({invocation.run_pass})"
     return f"{case.model_name}: {configuration}{kind} #{invocation.number + 1}"

@@ -23,7 +23,9 @@ from orchestrator.config.plan_keys import PlanOptions, each, split
 from orchestrator.engine.ab import AbRunner, first_invocations, pair_counts
 from orchestrator.engine.campaign import CampaignResult
 from orchestrator.errors import PlanError, UsageError
+from orchestrator.programs import usual_tool
 from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import content_key
 from orchestrator.records.pairing import Pairing
 from orchestrator.records.plan import Plan
@@ -262,7 +264,7 @@ def _sides(request: AbRequest) -> tuple[Side, Side]:
         raise UsageError("the builds are the sides; leave --build out")
     if before.kind != "model" and not request.options.get("models"):
         raise UsageError("no model is named", hint="give one with -m FILE.tflite; it may be given again")
-    if ToolName.PERF_OPTIONS.value in _tools(request):
+    if any(tool.is_session for tool in ToolName if tool in _tools(request)):
         raise UsageError("perf-options measures many cases in one process, which can't be paired", hint="--tool native")
     return before, after
 
@@ -280,13 +282,13 @@ def _plan(request: AbRequest, side: Side) -> Plan:
         case "model":
             options["models"] = Path(side.value)
         case "build":
-            options["builds"] = dict.fromkeys(_tools(request) or (ToolName.NATIVE.value,), side.value)
+            options["builds"] = dict.fromkeys(_tools(request) or (usual_tool(DeviceKind.ANDROID).value,), side.value)
         case "flags":
             options["flags"] = [*each(request.options.get("flags")), *split(side.value)]
         case kind:
             options[_OPTIONS[kind]] = side.value  # type: ignore[literal-required]
     plan = plan_from_options(**options)
-    if ToolName.PERF_OPTIONS in plan.matrix.tools:
+    if any(tool.is_session for tool in plan.matrix.tools):
         raise PlanError("perf-options measures many cases in one process, which can't be paired")
     return plan
 

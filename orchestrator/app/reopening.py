@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from orchestrator.bootstrap import Farm, OpenedDevices, litert_build
+from orchestrator.bootstrap import Farm, OpenedDevices
 from orchestrator.errors import NoDeviceError, UsageError
+from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection
-from orchestrator.records.workload import Build, Case, Model, ToolName
+from orchestrator.records.workload import Build, Case, Model
 
 _Known = TypeVar("_Known", Model, Build)
 
@@ -43,8 +44,8 @@ def reopen(
 
 def _with_file(known: _Known, campaign: Campaign) -> _Known:
     """Return a stored model or build with its file, which must be there and unchanged."""
-    if isinstance(known, Build) and known.tool is ToolName.LITERT:
-        installed = litert_build()
+    if isinstance(known, Build) and (find := program(known.tool).installed) is not None:
+        installed = find()
         if installed.sha256 != known.sha256:
             raise UsageError(f"{known.name} isn't installed any more, but {installed.name}", hint="install it again")
         return replace(known, path=installed.path)

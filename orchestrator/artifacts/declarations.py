@@ -5,15 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from orchestrator.artifacts.program import ProgramFacts
 from orchestrator.errors import ArtifactError
+from orchestrator.programs import program
 from orchestrator.records.build_spec import BuildSpec, LibrarySpec
 from orchestrator.records.workload import ToolName
-
-#: LiteRT's programs have the file names of TFLite's, so that a file name can't tell which one it is.
-_AMBIGUOUS: Final = frozenset({ToolName.LITERT, ToolName.LITERT_NATIVE})
 
 
 class Declarations:
@@ -24,9 +21,9 @@ class Declarations:
 
     def name_for(self, path: Path, facts: ProgramFacts, tool: ToolName | None = None) -> str:
         """Return the declared name that a file's name stands for, else the file's own without .apk."""
-        specs = [s for s in self.specs if (s.tool is tool if tool else s.tool not in _AMBIGUOUS)]
+        specs = [s for s in self.specs if (s.tool is tool if tool else not program(s.tool).shares_file_name)]
         for spec in specs:
-            if (spec.tool is ToolName.APK) != facts.is_apk or not set(facts.abis) & {spec.abi}:
+            if spec.tool.is_app != facts.is_apk or not set(facts.abis) & {spec.abi}:
                 continue
             if path.name == spec.url.rpartition("/")[2]:
                 return spec.name

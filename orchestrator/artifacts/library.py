@@ -20,6 +20,7 @@ from orchestrator.artifacts.releases import Release, ReleaseFile, ReleaseHistory
 from orchestrator.artifacts.shelf import Shelf, sha256_of
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.errors import ArtifactError
+from orchestrator.programs import usual_tool
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha
@@ -345,7 +346,7 @@ class BuildLibrary:
     def _from_path(self, path: Path, tool: ToolName, wanted: frozenset[str]) -> Build:
         facts = self._files.program(path)
         name = self._declared.name_for(path, facts, tool)
-        if facts.is_apk != (tool is ToolName.APK):
+        if facts.is_apk != tool.is_app:
             raise ArtifactError(f"{str(path)!r} is {'an' if facts.is_apk else 'no'} APK, which isn't what {tool} needs")
         build = self._build(name, facts, self._files.sha256(path), path.absolute(), tool=tool)
         if not fits(build.abi, wanted):
@@ -402,8 +403,8 @@ class BuildLibrary:
 
     def _build(self, name: str, facts: ProgramFacts, sha256: str, path: Path, tool: ToolName | None = None) -> Build:
         if tool is None:
-            declared = next((spec.tool for spec in self.specs if spec.name == name), ToolName.NATIVE)
-            tool = ToolName.APK if facts.is_apk else declared
+            declared = next((spec.tool for spec in self.specs if spec.name == name), usual_tool(DeviceKind.ANDROID))
+            tool = next(each for each in ToolName if each.is_app) if facts.is_apk else declared
         return Build(
             name=name, tool=tool, sha256=BuildSha(sha256), abi=ABI_SEPARATOR.join(facts.abis), version=facts.version,
             package=facts.package, is_virtual=facts.is_stand_in, path=path,

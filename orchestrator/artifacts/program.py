@@ -11,7 +11,6 @@ from typing import Final
 from orchestrator.artifacts import apk, elf
 from orchestrator.errors import ArtifactError
 from orchestrator.records.build_spec import BuildSpec
-from orchestrator.records.workload import ToolName
 
 #: Flags and words of every benchmark program of TFLite and LiteRT: one of them stands in the file of each.
 _WORDS: Final = (b"Inference timings in us", b"num_threads", b"warmup_runs", b"graph file name")
@@ -110,7 +109,7 @@ def check_against(spec: BuildSpec, facts: ProgramFacts, sha256: str, path: Path,
         )
     if abi and facts.abis and abi not in facts.abis:
         raise ArtifactError(f"{wrong}it is built for {', '.join(facts.abis)}, not for {abi}")
-    if facts.is_apk != (spec.tool is ToolName.APK):
+    if facts.is_apk != spec.tool.is_app:
         raise ArtifactError(wrong + ("it is an APK" if facts.is_apk else "it is no APK"), hint=spec.how_to_get)
     if spec.package and facts.package != spec.package:
         raise ArtifactError(f"{wrong}its package is {facts.package!r}, not {spec.package!r}", hint=spec.how_to_get)

@@ -13,7 +13,7 @@ from orchestrator.clock import SystemClock
 from orchestrator.errors import BenchfarmError, StoreMissingError
 from orchestrator.records.device import DeviceFacts, DeviceProfile
 from orchestrator.records.identity import Serial
-from orchestrator.records.workload import ToolName
+from orchestrator.records.workload import IMPORTED_TOOLS, ToolName
 from orchestrator.resources import data_folder
 
 if TYPE_CHECKING:
@@ -110,25 +110,12 @@ class Adapters:
     @cached_property
     def tools(self) -> Mapping[ToolName, Tool]:
         """The benchmark programs."""
-        from orchestrator.programs.apk import ApkTool
-        from orchestrator.programs.delegate_performance import DelegatePerformanceTool
-        from orchestrator.programs.firebase import FirebaseTool
-        from orchestrator.programs.ios_app import IosAppTool
-        from orchestrator.programs.litert import LitertTool
-        from orchestrator.programs.litert_native import LitertNativeTool
-        from orchestrator.programs.native import NativeTool
-        from orchestrator.programs.perf_options import PerformanceOptionsTool
+        from orchestrator.programs import programs
         from orchestrator.programs.running.trace_recording import traced
 
-        tools: tuple[Tool, ...] = (
-            NativeTool(),
-            ApkTool(),
-            LitertTool(),
-            PerformanceOptionsTool(),
-            LitertNativeTool(),
-        )
-        imported: tuple[Tool, ...] = (IosAppTool(), FirebaseTool(), DelegatePerformanceTool())
-        return {tool.name: tool for tool in (*(traced(tool, self._hold) for tool in tools), *imported)}
+        return {
+            own.name: own.tool() if own.name in IMPORTED_TOOLS else traced(own.tool(), self._hold) for own in programs()
+        }
 
     def _hold(self, device: Device, what: str, undo: str, command: str) -> None:
         """Make a change on a device after it has been journalled."""

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from orchestrator.bootstrap import virtual_lab
+from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import ArtifactError
 from orchestrator.files import write_whole
 from orchestrator.planning import NoBuild, tools_for
-from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.programs import program
+from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import BuildSha, Serial
 from orchestrator.records.plan import Plan
 from orchestrator.records.workload import IMPORTED_TOOLS, Build, Companion, ToolName
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.library import BuildLibrary
-
-#: The stand-in for each program that is an executable.
-_STAND_INS: Final[Mapping[ToolName, str]] = {
-    ToolName.NATIVE: "benchmark_model",
-    ToolName.PERF_OPTIONS: "benchmark_model_performance_options",
-    ToolName.LITERT_NATIVE: "benchmark_litert_model",
-}
-#: Tools whose program comes with and without TensorFlow's operators.
-_WITH_FLEX: Final = frozenset({ToolName.NATIVE, ToolName.APK})
 
 
 class BuildChoice:
@@ -50,14 +42,15 @@ class BuildChoice:
         }
 
     def _build_of(self, named: str, facts: DeviceFacts, tool: ToolName) -> Build | NoBuild:
-        if tool is ToolName.LITERT and facts.kind is DeviceKind.HOST:
-            return litert_build()
+        own = program(tool)
+        if own.installed is not None and facts.kind in own.kinds:
+            return own.installed()
         if tool in self._brought:
             self._library.check_for(self._brought[tool], facts)
             return self._brought[tool]
         if tool in IMPORTED_TOOLS:
             return NoBuild(reason_code="tool-not-on-device", reason=f"benchfarm doesn't start '{tool}'")
-        if facts.is_virtual and not named and tool is not ToolName.LITERT:
+        if facts.is_virtual and not named and own.installed is None:
             return stand_in_build(self._stand_ins, tool, facts.abis[0])
         try:
             return self._library.resolve_for(facts, tool, name_or_path=named)
@@ -73,7 +66,7 @@ class BuildChoice:
 
     def with_flex(self, builds: Sequence[Build]) -> dict[str, Build]:
         """Return the build with TensorFlow's operators (Flex) of each build that has one on this computer."""
-        twins = {build.sha256: self._flex_twin(build) for build in builds if build.tool in _WITH_FLEX}
+        twins = {build.sha256: self._flex_twin(build) for build in builds if program(build.tool).is_benchmark_model}
         return {sha256: twin for sha256, twin in twins.items() if twin is not None and twin.sha256 != sha256}
 
     def _flex_twin(self, build: Build) -> Build | None:
@@ -91,37 +84,19 @@ class BuildChoice:
         return None
 
 
-def litert_build() -> Build:
-    """Return the installed litert-benchmark, known by the hashes of its package's files."""
-    from importlib.metadata import distribution
-
-    from orchestrator.programs.litert import program_path
-
-    package = distribution("ai-edge-litert")
-    record = package.read_text("RECORD") or package.version
-    return Build(
-        name=f"ai-edge-litert {package.version}",
-        tool=ToolName.LITERT,
-        sha256=BuildSha(hashlib.sha256(record.encode()).hexdigest()),
-        abi=platform.machine(),
-        version=package.version,
-        path=program_path(),
-    )
-
-
 def stand_in_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = False) -> Build:
     """Return the stand-in for a program that virtual phones can run, written to ``folder`` when it isn't there.
 
     The libraries that the real program needs beside it for a DSP or an NPU come with it.
     """
     package, libraries = "", {}
-    if tool is ToolName.APK:
+    if tool.is_app:
         name = "benchmark_model_plus_flex.apk" if has_flex else "benchmark_model.apk"
         content, package = virtual_lab.fake_app(abi, has_flex=has_flex)
     else:
-        name = "benchmark_model_plus_flex" if has_flex else _STAND_INS[tool]
+        name = "benchmark_model_plus_flex" if has_flex else program(tool).file_name
         content = virtual_lab.fake_program(name, abi)
-        libraries = virtual_lab.fake_libraries(abi, npu=tool is ToolName.LITERT_NATIVE)
+        libraries = virtual_lab.fake_libraries(abi, npu=program(tool).family is FlagFamily.LITERT)
     sha256 = hashlib.sha256(content).hexdigest()
     return Build(
         name=f"virtual {name}",

@@ -251,7 +251,7 @@ def _shows_benchmark(build: Build) -> bool:
     """Whether nothing speaks against a build being a benchmark program; an APK is known by its package."""
     from orchestrator.artifacts.program import shows_benchmark
 
-    if build.is_virtual or build.tool is ToolName.APK or build.path is None:
+    if build.is_virtual or build.tool.is_app or build.path is None:
         return True
     return shows_benchmark(build.path)
 

@@ -12,15 +12,14 @@ from orchestrator.cli.result import CommandResult, table
 from orchestrator.engine.flag_check import ask_for_flags, learn_flags
 from orchestrator.errors import ArtifactError, OutputParseError, UsageError
 from orchestrator.planning import NoBuild
+from orchestrator.programs import program
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.flag import FlagSchema, FlagSpec
 from orchestrator.records.plan import DeviceSelection, Matrix, Plan
-from orchestrator.records.workload import IMPORTED_TOOLS, Build, ToolName
+from orchestrator.records.workload import Build, ToolName
 from orchestrator.report.escapes import one_line
 
 _WIDTH: Final = 100
-#: litert-benchmark of this computer has flags of another kind; the others are only read, never started.
-_WITHOUT_FLAGS: Final = (IMPORTED_TOOLS - {ToolName.IOS_APP}) | {ToolName.LITERT}
 _PHONE_ABIS: Final = ("arm64-v8a", "armeabi-v7a", "x86_64", "x86")
 #: How builds are called that have a flag, where "builds with the delegate ..." isn't it.
 _BUILDS: Final[Mapping[str, str]] = {"all": "all builds", "android": "Android builds", "ios": "builds for iOS"}
@@ -66,7 +65,7 @@ def explain(settings: Settings, name: str, *, build: str, tool: str, serial: str
 
 
 def _tool(name: str) -> ToolName:
-    with_flags = [tool for tool in ToolName if tool not in _WITHOUT_FLAGS]
+    with_flags = [tool for tool in ToolName if program(tool).has_flags]
     if name in with_flags:
         return ToolName(name)
     problem = "takes none of a plan's flags" if name in list(ToolName) else "is no tool"
@@ -80,10 +79,8 @@ def _source(farm: Farm, tool: ToolName, named: str, serial: str) -> _Source:
     book = farm.flag_book
     build = _on_device(farm, tool, named, serial) if serial else _named(farm, tool, named) if named else None
     if build is None:
-        from orchestrator.programs.flags.book import program_of
-
         return _Source(
-            schema=documented_flags(program_of(tool)), build=None, title=f"{tool}, all builds, as documented"
+            schema=documented_flags(program(tool).family), build=None, title=f"{tool}, all builds, as documented"
         )
     schema = book.schema(build)
     how = "as it says itself" if schema.is_learned else "as documented for all builds: it wasn't asked yet"

@@ -15,6 +15,7 @@ from orchestrator.bootstrap import Farm, Settings, this_computer
 from orchestrator.cli.result import CommandResult
 from orchestrator.engine.importing import ForeignRun, ImportResult
 from orchestrator.errors import UsageError
+from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
@@ -238,7 +239,7 @@ class _Batch:
         model = self._model(report, where)
         if model is None:
             return None
-        build = self.builds.setdefault(tool, foreign_build(tool, self.app))
+        build = self.builds.setdefault(tool, foreign_build(program(tool), self.app))
         return Case(
             serial=self.facts.serial,
             model_sha256=model.sha256,

@@ -13,10 +13,11 @@ from orchestrator.cli.importing import imported, new_campaign, raw_output, read_
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.files import write_file
+from orchestrator.programs import program, usual_tool
 from orchestrator.records.device import DeviceKind, DeviceProfile
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import Attachment, ToolReport
-from orchestrator.records.workload import DelegateName, ToolName
+from orchestrator.records.workload import DelegateName
 from orchestrator.report.escapes import one_line
 
 if TYPE_CHECKING:
@@ -106,13 +107,14 @@ def _exported(plan: Plan, profile: DeviceProfile, phone: IPhone) -> tuple[IosExp
 
     models = identify(plan)
     facts = iphone_facts(profile, serial=phone.name or profile.name, os_version=phone.os_version)
-    build = foreign_build(ToolName.IOS_APP, phone.app or plan.builds.get(ToolName.IOS_APP, ""))
+    tool = usual_tool(DeviceKind.IOS)
+    build = foreign_build(program(tool), phone.app or plan.builds.get(tool, ""))
     passes = tuple(run_pass for run_pass in plan.passes if run_pass in PASSES)
     if not passes:
         raise UsageError(f"the iOS benchmark app can do none of the plan's passes ({', '.join(plan.passes)})")
     # Whatever programs the plan names for other devices, an iPhone has this one.
-    on_ios = replace(plan, passes=passes, matrix=replace(plan.matrix, tools=(ToolName.IOS_APP,)))
-    found = expand(on_ios, [facts], models, {(facts.serial, ToolName.IOS_APP): build}, {profile.name: profile})
+    on_ios = replace(plan, passes=passes, matrix=replace(plan.matrix, tools=(tool,)))
+    found = expand(on_ios, [facts], models, {(facts.serial, tool): build}, {profile.name: profile})
     expansion = without(
         found,
         {

@@ -13,10 +13,12 @@ from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.ports import Store
+from orchestrator.programs import program
 from orchestrator.programs.running.trace import TraceSummary, read_recording, summarise, trace_names
+from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.workload import IMPORTED_TOOLS, Pass, ToolName
+from orchestrator.records.workload import Pass, ToolName
 from orchestrator.report.escapes import one_line
 
 #: Operators that the text lists; JSON lists all.
@@ -87,12 +89,12 @@ def trace(settings: Settings, request: TraceRequest, out: Path | None) -> Comman
 
 def _check_tool(name: str) -> None:
     """Refuse what can't be traced; names that are no tool are told by the plan."""
-    refused = {*(str(tool) for tool in IMPORTED_TOOLS), str(ToolName.LITERT)}
-    if name in refused:
+    tool = next((tool for tool in ToolName if tool == name), None)
+    if tool is not None and DeviceKind.ANDROID not in program(tool).kinds:
         raise UsageError(
             f"{name} can't be traced: traces are recorded on Android phones, with a program that benchfarm starts",
             hint="docs/guides/tracing.md says how an iPhone's run is traced by hand"
-            if name == ToolName.IOS_APP
+            if DeviceKind.IOS in program(tool).kinds
             else "",
         )
 

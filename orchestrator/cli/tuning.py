@@ -19,12 +19,13 @@ from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import UsageError
 from orchestrator.models.zoo import sample_models
 from orchestrator.ports import Device
+from orchestrator.programs import programs, usual_tool
 from orchestrator.records.campaign import Campaign, CampaignStatus, Terms
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.plan import DeviceSelection, FitLimits, Matrix, Plan, PlanModel, RunSettings
 from orchestrator.records.tuning import ModeRatio, OptionTrial, PhoneExperiments
-from orchestrator.records.workload import USUAL_DELEGATE, Build, Case, ProcessMode, ToolName
+from orchestrator.records.workload import USUAL_DELEGATE, Build, Case, ProcessMode
 from orchestrator.report.escapes import one_line
 
 
@@ -48,7 +49,7 @@ def tune(
     unknown = [name for name in options if name not in OPTIONS]
     if unknown:
         raise UsageError(f"there is no option {', '.join(unknown)}", hint=f"there are {', '.join(OPTIONS)}")
-    matrix = Matrix(delegates=(USUAL_DELEGATE,), tools=(ToolName.NATIVE,))
+    matrix = Matrix(delegates=(USUAL_DELEGATE,), tools=(usual_tool(DeviceKind.ANDROID),))
     with _bench(settings, serial, matrix, wait_s=wait_s, min_secs=min_secs) as bench:
         tuned = _tuned(bench, options or OPTIONS, invocations)
         book = bench.farm.experiments
@@ -89,7 +90,8 @@ def _tuned(bench: _Bench, options: Sequence[str], invocations: int) -> Tuned:
 
 def bias(settings: Settings, serial: str, *, invocations: int, wait_s: float, min_secs: float) -> CommandResult:
     """Measure what running as an app, from the shell, and from the shell as the top app cost on a phone."""
-    matrix = Matrix(delegates=(USUAL_DELEGATE,), tools=(ToolName.NATIVE, ToolName.APK), modes=tuple(ProcessMode))
+    tools = tuple(own.name for own in programs() if own.is_benchmark_model)
+    matrix = Matrix(delegates=(USUAL_DELEGATE,), tools=tools, modes=tuple(ProcessMode))
     with _bench(settings, serial, matrix, wait_s=wait_s, min_secs=min_secs) as bench:
         modes = bench.laboratory.bias(bench.cases, invocations=invocations)
         measured = {item.mode for item in modes}
@@ -151,8 +153,7 @@ def _bench(settings: Settings, serial: str, matrix: Matrix, *, wait_s: float, mi
             mode: skip.reason
             for skip in expansion.skipped
             for mode in ProcessMode
-            if skip.tool is (ToolName.APK if mode is ProcessMode.FOREGROUND else ToolName.NATIVE)
-            and skip.reason_code != "mode-not-in-tool"
+            if skip.tool.is_app == (mode is ProcessMode.FOREGROUND) and skip.reason_code != "mode-not-in-tool"
         }
         if not expansion.cases:
             raise UsageError(f"the sample model can't be measured on {serial}: {'; '.join(skipped.values())}")

@@ -91,7 +91,7 @@ class BuildSection(Section):
 
     @model_validator(mode="after")
     def _apk_has_a_package(self) -> BuildSection:
-        if self.tool is ToolName.APK and not (self.expected.package and self.expected.activity):
+        if self.tool.is_app and not (self.expected.package and self.expected.activity):
             raise ValueError("an APK needs expected.package and expected.activity")
         return self
 

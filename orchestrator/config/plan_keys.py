@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypedDict, TypeVar, get_type_hints
 
 from orchestrator.errors import UsageError
-from orchestrator.records.workload import ToolName
+from orchestrator.records.workload import USUAL_TOOL, ToolName
 
 #: A value as a plan file has it before it is checked.
 Written = str | list[Any] | dict[str, Any]
@@ -181,7 +181,7 @@ def builds_of(texts: Sequence[str], tools: Sequence[str]) -> dict[str, str]:
 
     ``tools`` are those that were asked for; none of them means ``native``. Raises UsageError.
     """
-    used = list(dict.fromkeys(tools)) or [ToolName.NATIVE.value]
+    used = list(dict.fromkeys(tools)) or [USUAL_TOOL.value]
     found: dict[str, str] = {}
     for text in texts:
         tool, equals, build = text.partition("=")

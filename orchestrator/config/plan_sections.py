@@ -252,7 +252,7 @@ class PlanSection(Section):
         whole = [name for name in self.passes if name in (Pass.COLD, Pass.SUSTAINED, Pass.TRACE)]
         if whole:
             raise ValueError(f"shard: the pass '{whole[0]}' is a sequence on one phone; leave one of the two out")
-        if ToolName.PERF_OPTIONS in self.matrix.tools:
+        if any(tool.is_session for tool in self.matrix.tools):
             raise ValueError("shard: a process of 'perf-options' measures many cases at once; leave one of the two out")
         if "invocations" in given and self.invocations.first != self.invocations.most:
             raise ValueError(

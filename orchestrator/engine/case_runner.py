@@ -40,7 +40,7 @@ from orchestrator.records.night import OUT_OF_TIME, THREADS_UNUSED
 from orchestrator.records.plan import FitLimits
 from orchestrator.records.run import Outcome, RawOutput, RunRecord
 from orchestrator.records.sample import SAMPLES_FILE
-from orchestrator.records.workload import Case, Pass, ToolName
+from orchestrator.records.workload import Case, Pass
 from orchestrator.units import format_duration
 
 __all__ = ["CaseRunner", "Services", "Workload"]
@@ -149,7 +149,7 @@ class CaseRunner:
         if not self._device.hub:
             return
         # An app takes another build's place.
-        cases = {item.case.case_key: item.case for item in invocations if item.case.tool is not ToolName.APK}
+        cases = {item.case.case_key: item.case for item in invocations if not item.case.tool.is_app}
         for case in cases.values():
             self._check_cancelled()
             try:

@@ -8,13 +8,11 @@ from typing import Final
 from orchestrator.analysis.outcome import Ending
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import ModelError
+from orchestrator.programs import program
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.parity import ParityBasis
 from orchestrator.records.run import Outcome
-from orchestrator.records.workload import ToolName
 
-#: Programs that take inputs from files and write their outputs to one.
-PARITY_TOOLS: Final = frozenset({ToolName.NATIVE, ToolName.APK})
 #: Flags of a plan that would change what the inputs or outputs are.
 _OWN_INPUTS: Final = (
     "input_layer", "input_layer_shape", "input_layer_value_files", "input_layer_value_range", "output_filepath",
@@ -25,7 +23,7 @@ _OWN_INPUTS: Final = (
 def basis_of(invocation: Invocation, workload: Workload, services: Services) -> ParityBasis | Ending:
     """Return what an invocation's outputs are to be compared with, or the ending of one that can't be run."""
     case = invocation.case
-    if case.tool not in PARITY_TOOLS:
+    if not program(case.tool).is_benchmark_model:
         return _skip("parity-not-in-tool", f"'{case.tool}' writes no outputs that could be compared")
     if services.reference is None:
         return _skip("parity-no-reference", "nothing here computes the reference outputs")

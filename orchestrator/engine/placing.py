@@ -10,6 +10,7 @@ from pathlib import Path
 from orchestrator.engine.events import FilePlaced
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.ports import Device, InvocationRequest
+from orchestrator.programs import program
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import RunId, content_key
 from orchestrator.records.parity import ParityInput, PlacedInput
@@ -74,9 +75,9 @@ class Placer:
         )
 
     def _put_program(self, tool: ToolName, build: Build, set_sha256: str) -> str:
-        if tool is ToolName.LITERT:
+        if program(tool).installed is not None:
             return str(build.path)
-        if tool is ToolName.APK:
+        if tool.is_app:
             assert build.path is not None
             path = build.path
             self._timed(build.name, lambda: self._device.install(path, sha256=build.sha256, package=build.package))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.analysis.search import next_search, search_standings
-from orchestrator.engine.parity import PARITY_TOOLS
+from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.run import Outcome, RunRecord
@@ -34,7 +34,7 @@ def open_search(
         Invocation(case=arm.case, run_pass=Pass.PARITY, number=number)
         for standing in search_standings(own, runs, rule)
         for arm in standing.live
-        if arm.case.tool in PARITY_TOOLS and (number := _next_look(runs, arm.case.case_key)) is not None
+        if program(arm.case.tool).is_benchmark_model and (number := _next_look(runs, arm.case.case_key)) is not None
     )
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from orchestrator.planning.expansion import Expansion, HostFiles, expand, sentinel_case, without
 from orchestrator.planning.order import cold_rounds, least_duration_s, order_invocations
-from orchestrator.planning.programs import USUAL_THREADS, USUAL_TOOL, core_count, threads_for, tools_for
+from orchestrator.planning.programs import USUAL_THREADS, core_count, threads_for, tools_for
 from orchestrator.planning.skips import NoBuild, mode_skip, skip_reason
 from orchestrator.records.workload import Skip
 
 __all__ = [
     "USUAL_THREADS",
-    "USUAL_TOOL",
     "Expansion",
     "HostFiles",
     "NoBuild",

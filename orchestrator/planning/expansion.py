@@ -6,11 +6,12 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from orchestrator.delegates import needed_companions
+from orchestrator.delegates import DELEGATES, needed_companions
 from orchestrator.planning.order import bounds_s, order_invocations
-from orchestrator.planning.programs import delegates_for, is_not_there, option_flags, threads_of, tools_for
+from orchestrator.planning.programs import delegates_for, is_not_there, threads_of, tools_for
 from orchestrator.planning.shards import equal_phones, share_out
 from orchestrator.planning.skips import NoBuild, flags_skip, mode_skip, skip_reason
+from orchestrator.programs import program
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.identity import CaseKey, Serial
@@ -83,7 +84,7 @@ def sentinel_case(
     for tool in tools_for(plan, facts.kind):
         build = builds.get((facts.serial, tool))
         why = skip_reason(facts, None, tool, USUAL_DELEGATE, 1, build)
-        if tool is not ToolName.PERF_OPTIONS and why is None and isinstance(build, Build):
+        if not tool.is_session and why is None and isinstance(build, Build):
             return Case(
                 serial=facts.serial,
                 model_sha256=model.sha256,
@@ -130,7 +131,7 @@ def expand(
                             why = skip or flags_skip(tool, delegate, flags) or mode_skip(facts.kind, tool, mode)
                             if why is None:
                                 assert isinstance(build, Build)
-                                for own in option_flags(tool, delegate):
+                                for own in program(tool).options(DELEGATES[delegate]):
                                     case = _case(
                                         plan, facts, model, build, delegate, threads, flags + own, host_files or {}
                                     )

@@ -8,21 +8,17 @@ from typing import Final
 
 from orchestrator.delegates import DELEGATES
 from orchestrator.planning.thread_counts import first_of_each, shared_case
+from orchestrator.programs import program
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.plan import Order, Plan
 from orchestrator.records.start import START_STAGES, StartStage
-from orchestrator.records.workload import IMPORTED_TOOLS, Case, Pass, ToolName
+from orchestrator.records.workload import IMPORTED_TOOLS, Case, Pass
 
 #: Rounds of cold starts where no fixed number is given.
 _COLD_ROUNDS: Final = 3
 #: What one invocation costs beside its inferences: start, load, probes before and after.
 _OVERHEAD_S: Final = 3.0
-
-#: Programs of which one process measures several cases, or that a person starts: their starts aren't cold ones.
-_WITHOUT_STARTS: Final = frozenset({ToolName.PERF_OPTIONS}) | IMPORTED_TOOLS
-#: Programs that can be told where caches are.
-_CACHING_TOOLS: Final = frozenset({ToolName.NATIVE, ToolName.APK})
 
 
 def bounds_s(plan: Plan, queue: Sequence[Invocation]) -> tuple[float, float]:
@@ -94,8 +90,8 @@ def cold_numbers(case: Case, rounds: int) -> tuple[int, ...]:
 
     Without a cache there is only the stage ``process-cold``; a program whose process isn't the case's own has none.
     """
-    if case.tool in _WITHOUT_STARTS:
+    if case.tool.is_session or case.tool in IMPORTED_TOOLS:
         return ()
-    caches = DELEGATES[case.delegate].cache_flags is not None and case.tool in _CACHING_TOOLS
+    caches = DELEGATES[case.delegate].cache_flags is not None and program(case.tool).is_benchmark_model
     wanted = START_STAGES if caches else (StartStage.PROCESS_COLD,)
     return tuple(len(START_STAGES) * turn + START_STAGES.index(stage) for turn in range(rounds) for stage in wanted)

@@ -6,17 +6,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.delegates import DELEGATES, ENABLING_FLAGS
-from orchestrator.planning.programs import OPTION_THREADS, PROGRAM_DELEGATES, core_count
+from orchestrator.planning.programs import core_count
+from orchestrator.programs import program
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
-from orchestrator.records.workload import IMPORTED_TOOLS, Build, DelegateName, ProcessMode, Skip, ToolName
+from orchestrator.records.workload import Build, DelegateName, ProcessMode, Skip, ToolName
 
-#: Flags that it sets itself before each option, whatever the command line says.
-_OPTION_FLAGS: Final = frozenset(
-    {
-        "use_xnnpack", "xnnpack_force_fp16", "gpu_precision_loss_allowed", "nnapi_accelerator_name",
-        "disable_nnapi_cpu", "nnapi_allow_fp16", "max_delegated_partitions",
-    }
-)  # fmt: skip
 #: What may run the operators that an accelerator leaves to the CPU.
 _CPU_LIBRARIES: Final = frozenset({"xnnpack", "ynnpack"})
 _OFF: Final = frozenset({"", "0", "false"})
@@ -39,14 +33,14 @@ def skip_reason(
     build: Build | NoBuild | None,
 ) -> Skip | None:
     """Return why a combination can't or shouldn't be run on a device, None when it can."""
-    offered = PROGRAM_DELEGATES.get((tool, facts.kind))
-    if offered is None:
-        if tool in IMPORTED_TOOLS and tool is not ToolName.IOS_APP:
+    its = program(tool)
+    if facts.kind not in its.kinds:
+        if not its.kinds:
             reason = f"benchfarm doesn't start '{tool}'; 'benchfarm import' reads its results"
             return Skip(reason_code="tool-not-on-device", reason=reason)
         where = {DeviceKind.HOST: "this computer", DeviceKind.IOS: "an iPhone"}.get(facts.kind, "a phone")
         return Skip(reason_code="tool-not-on-device", reason=f"the program '{tool}' doesn't run on {where}")
-    if delegate not in offered:
+    if delegate not in its.delegates(facts.kind):
         return Skip(reason_code="delegate-not-in-tool", reason=f"'{tool}' has no delegate '{delegate}'")
     if build is None or isinstance(build, NoBuild):
         known = build or NoBuild(reason_code="no-build", reason=f"no build of '{tool}' is known")
@@ -59,16 +53,17 @@ def skip_reason(
     if facts.kind is DeviceKind.ANDROID:
         skip = own.skip(facts) or _profile_skip(profile, delegate)
         # An app carries its libraries in itself.
-        if skip is None and tool is not ToolName.APK:
+        if skip is None and not tool.is_app:
             skip = own.library_skip(build, facts)
         if skip is not None:
             return skip
     if facts.kind is DeviceKind.IOS and (skip := _profile_skip(profile, delegate)) is not None:
         return skip
-    if tool is ToolName.PERF_OPTIONS and threads not in OPTION_THREADS:
+    if its.threads and threads not in its.threads:
+        counts = f"{', '.join(map(str, its.threads[:-1]))} and {its.threads[-1]}"
         return Skip(
             reason_code="option-not-in-program",
-            reason=f"'{tool}' tries 1, 2 and 4 threads by itself and no other number ({threads})",
+            reason=f"'{tool}' tries {counts} threads by itself and no other number ({threads})",
         )
     cores = core_count(facts)
     if cores and threads > cores:
@@ -89,10 +84,10 @@ def flags_skip(tool: ToolName, delegate: DelegateName, flags: tuple[tuple[str, s
             reason_code="external-delegate-unnamed",
             reason=f"the delegate '{delegate}' needs one of the flags {', '.join(sorted(own.switches))}",
         )
-    if tool is ToolName.PERF_OPTIONS and given & _OPTION_FLAGS:
-        names = ", ".join(sorted(given & _OPTION_FLAGS))
+    if own_flags := given & program(tool).own_flags:
+        names = ", ".join(sorted(own_flags))
         return Skip(reason_code="flags-not-in-tool", reason=f"'{tool}' sets {names} itself before each option")
-    if tool is ToolName.LITERT and flags:
+    if flags and not program(tool).has_flags:
         names = ", ".join(name for name, _ in flags)
         return Skip(reason_code="flags-not-in-tool", reason=f"'{tool}' has no flags of benchmark_model ({names})")
     allowed: set[str] = {delegate} if delegate.is_cpu else {delegate, *_CPU_LIBRARIES}
@@ -107,7 +102,7 @@ def flags_skip(tool: ToolName, delegate: DelegateName, flags: tuple[tuple[str, s
 
 def mode_skip(kind: DeviceKind, tool: ToolName, mode: ProcessMode | None) -> Skip | None:
     """Return why a program can't be run as what a plan asks for, None when it can."""
-    is_app = tool is ToolName.APK
+    is_app = tool.is_app
     if mode is None or (is_app == (mode is ProcessMode.FOREGROUND) and kind is DeviceKind.ANDROID):
         return None
     if kind is DeviceKind.ANDROID:

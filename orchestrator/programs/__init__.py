@@ -1,1 +1,29 @@
-"""The benchmark programs: how each is called and how its output is read."""
+"""The benchmark programs: a module for each, named as a plan names it, and what they share in the folders beside."""
+
+from __future__ import annotations
+
+import functools
+from importlib import import_module
+
+from orchestrator.programs.specification import Program
+from orchestrator.records.device import DeviceKind
+from orchestrator.records.workload import ToolName
+
+
+@functools.cache
+def program(tool: ToolName) -> Program:
+    """Return what is known of a program."""
+    found = import_module(f"{__name__}.{tool.value.replace('-', '_')}").PROGRAM
+    assert isinstance(found, Program)
+    return found
+
+
+def programs() -> tuple[Program, ...]:
+    """Return all programs, in the order in which they are listed."""
+    return tuple(map(program, ToolName))
+
+
+@functools.cache
+def usual_tool(kind: DeviceKind) -> ToolName:
+    """Return what a kind of device is measured with where a plan names no program."""
+    return next(own.name for own in programs() if own.usual_on is kind)

@@ -25,6 +25,8 @@ from orchestrator.programs.flags.arguments import (
 )
 from orchestrator.programs.running.collected import read_collected
 from orchestrator.programs.running.start_caches import finish_start, prepare_start, with_start
+from orchestrator.programs.specification import Program
+from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import RunId
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.workload import Case, ToolName
@@ -208,3 +210,6 @@ def _names_pid(text: bytes, pid: bytes) -> bool:
 
 def _is_death(tag: bytes, text: bytes) -> bool:
     return tag == b"ActivityManager" and (b"has died" in text or b"Killing " in text)
+
+
+PROGRAM = Program(name=ToolName.APK, tool=ApkTool, kinds=frozenset({DeviceKind.ANDROID}))

@@ -17,6 +17,7 @@ from typing import Final
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.foreign_app import SOURCE, implicit_xnnpack, not_startable, plain_text, selected_run
 from orchestrator.programs.grammar.figures import parse_number
+from orchestrator.programs.specification import Program
 from orchestrator.records.run import DelegateEvidence, RawOutput, ToolReport
 from orchestrator.records.workload import Case, DelegateName, ToolName
 
@@ -164,3 +165,11 @@ def _is_kept_apart(name: str) -> bool:
     return name.startswith(("inference_latency_m", "inference_latency_s", "warmup_latency_m", "warmup_latency_s")) or (
         "memory" in name or name == "startup_overhead_latency_us"
     )
+
+
+PROGRAM = Program(
+    name=ToolName.DELEGATE_PERFORMANCE,
+    tool=DelegatePerformanceTool,
+    has_flags=False,
+    title="TFLite Delegate Performance Benchmark app",
+)

@@ -13,6 +13,7 @@ from typing import Final
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.foreign_app import SOURCE, implicit_xnnpack, not_startable, plain_text, selected_run
 from orchestrator.programs.grammar.figures import NUMBER, parse_number
+from orchestrator.programs.specification import Program
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, RawOutput, ToolReport
 from orchestrator.records.workload import Case, DelegateName, ToolName
 
@@ -153,3 +154,11 @@ def _csv_reports(text: str) -> list[ToolReport]:
             )
         )
     return reports
+
+
+PROGRAM = Program(
+    name=ToolName.FIREBASE,
+    tool=FirebaseTool,
+    has_flags=False,
+    title="TFLite Firebase game-loop app",
+)

@@ -14,6 +14,7 @@ from typing import Final, Never
 
 from orchestrator.errors import UsageError
 from orchestrator.ports import Device, InvocationRequest
+from orchestrator.programs.specification import Program
 from orchestrator.records.identity import BuildSha, content_key
 from orchestrator.records.run import Attachment, DelegateEvidence, DelegateTruth, RawOutput
 from orchestrator.records.workload import Build, DelegateName, ToolName
@@ -23,21 +24,14 @@ SOURCE: Final = "imported"
 #: The attachment that says which run of it is meant: ``{"run": 0}``.
 SELECTION: Final = "selection.json"
 
-_NAMES: Final = {
-    ToolName.IOS_APP: "TFLite iOS benchmark app",
-    ToolName.FIREBASE: "TFLite Firebase game-loop app",
-    ToolName.DELEGATE_PERFORMANCE: "TFLite Delegate Performance Benchmark app",
-}
 
-
-def foreign_build(tool: ToolName, named: str) -> Build:
+def foreign_build(program: Program, named: str) -> Build:
     """Return the build of an app that was built and started elsewhere.
 
     ``named`` with a slash is the path of the app's own file (an ``.ipa``, an APK, a framework's archive), by whose
     content it is known. Anything else is a description such as ``TensorFlow 2.17``; the build is known by this text
     then, for its content was never seen. Raises UsageError for a file that can't be read.
     """
-    title = _NAMES[tool]
     if "/" in named:
         path = Path(named).expanduser()
         try:
@@ -45,9 +39,9 @@ def foreign_build(tool: ToolName, named: str) -> Build:
                 sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}", hint="name the app's own file, or describe it") from error
-        return Build(name=path.name, tool=tool, sha256=BuildSha(sha256), abi="", version="")
-    described = {"program": title, "described as": named}
-    return Build(name=title, tool=tool, sha256=BuildSha(content_key(described)), abi="", version=named)
+        return Build(name=path.name, tool=program.name, sha256=BuildSha(sha256), abi="", version="")
+    described = {"program": program.title, "described as": named}
+    return Build(name=program.title, tool=program.name, sha256=BuildSha(content_key(described)), abi="", version=named)
 
 
 def not_startable(

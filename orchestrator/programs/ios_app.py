@@ -19,9 +19,11 @@ from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.flags.arguments import RESULT_FILE
-from orchestrator.programs.flags.checking import Program, check_flags, documented_flags
+from orchestrator.programs.flags.checking import check_flags, documented_flags
 from orchestrator.programs.foreign_app import SOURCE, not_startable, selected_run
 from orchestrator.programs.grammar.output import RunFiles, parse_run, parse_text
+from orchestrator.programs.specification import Program
+from orchestrator.records.device import DeviceKind
 from orchestrator.records.flag import OWNED_FLAGS
 from orchestrator.records.run import LatencySummary, RawOutput, ToolReport
 from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
@@ -141,7 +143,7 @@ def case_mark(case: Case, run_pass: Pass) -> str:
 
 def flag_faults(flags: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     """Return what is wrong with a plan's further flags for this app, a sentence each."""
-    documented = documented_flags(Program.BENCHMARK_MODEL)
+    documented = documented_flags(FlagFamily.BENCHMARK_MODEL)
     known = {
         name: spec
         for name, spec in documented.flags.items()
@@ -221,7 +223,7 @@ def _echo_fault(echo: str, value: str, params: Mapping[str, str]) -> str:
         return ""
     if flag == "graph":
         value = value.rpartition("/")[2]
-    wanted = params.get(flag, documented_flags(Program.BENCHMARK_MODEL).flags[flag].default)
+    wanted = params.get(flag, documented_flags(FlagFamily.BENCHMARK_MODEL).flags[flag].default)
     if _plain(value) == _plain(wanted):
         return ""
     return f"it says '{echo}: [{value}]', the case has {wanted or 'none'}"
@@ -250,3 +252,13 @@ def _count_faults(
         did = f"its {what} took {spent_s:.3g} s for {summary.count} inferences"
         return [f"{did}, the case asks for {least} and {least_s:g} s"]
     return []
+
+
+PROGRAM = Program(
+    name=ToolName.IOS_APP,
+    tool=IosAppTool,
+    kinds=frozenset({DeviceKind.IOS}),
+    usual_on=DeviceKind.IOS,
+    family=FlagFamily.IOS_APP,
+    title="TFLite iOS benchmark app",
+)

@@ -7,13 +7,16 @@ tells how many inferences a plan's ``min_secs`` are.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import platform
 import re
 import shlex
 import sys
 import threading
 from dataclasses import dataclass, replace
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +25,9 @@ from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import UsageError
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.running.collected import run_and_collect
-from orchestrator.records.identity import CaseKey, RunId
+from orchestrator.programs.specification import Program
+from orchestrator.records.device import DeviceKind
+from orchestrator.records.identity import BuildSha, CaseKey, RunId
 from orchestrator.records.run import (
     DelegateEvidence,
     DelegateTruth,
@@ -30,7 +35,7 @@ from orchestrator.records.run import (
     RawOutput,
     ToolReport,
 )
-from orchestrator.records.workload import Case, DelegateName, ToolName
+from orchestrator.records.workload import Build, Case, DelegateName, ToolName
 from orchestrator.units import US_PER_MS, US_PER_S
 
 RESULT_FILE: Final = "result.json"
@@ -126,6 +131,20 @@ def program_path() -> Path:
     return Path(sys.executable).with_name("litert-benchmark")
 
 
+def installed_build() -> Build:
+    """Return the installed litert-benchmark, known by the hashes of its package's files."""
+    package = distribution("ai-edge-litert")
+    record = package.read_text("RECORD") or package.version
+    return Build(
+        name=f"ai-edge-litert {package.version}",
+        tool=ToolName.LITERT,
+        sha256=BuildSha(hashlib.sha256(record.encode()).hexdigest()),
+        abi=platform.machine(),
+        version=package.version,
+        path=program_path(),
+    )
+
+
 def _report(result: dict[str, object], latency: dict[str, float], raw: RawOutput, case: Case) -> ToolReport:
     def us(name: str) -> float | None:
         value = latency.get(name)
@@ -202,3 +221,15 @@ def _reason(data: bytes) -> str:
     lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines() if line.strip()]
     errors = (line for line in lines if _ERROR_LINE.match(line))
     return next(errors, lines[-1] if lines else "the program printed nothing")
+
+
+PROGRAM = Program(
+    name=ToolName.LITERT,
+    tool=LitertTool,
+    kinds=frozenset({DeviceKind.HOST}),
+    usual_on=DeviceKind.HOST,
+    family=FlagFamily.LITERT_BENCHMARK,
+    has_flags=False,
+    shares_file_name=True,
+    installed=installed_build,
+)

@@ -16,10 +16,11 @@ from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import UsageError
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.flags.arguments import RESULT_FILE, RUNTIME_INFO_FILE, format_flags, placed_value
-from orchestrator.programs.flags.checking import Program, check_flags, documented_flags
+from orchestrator.programs.flags.checking import check_flags, documented_flags
 from orchestrator.programs.native import command_line
 from orchestrator.programs.running.collected import read_collected, run_and_collect
 from orchestrator.programs.running.environment import library_folders
+from orchestrator.programs.specification import Program
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.flag import OWNED_FLAGS
 from orchestrator.records.run import RawOutput, ToolReport
@@ -81,7 +82,7 @@ def litert_flags(request: InvocationRequest, *, folder: str) -> list[tuple[str, 
         if name in OWNED_FLAGS or name in _ACCELERATOR_FLAGS:
             raise UsageError(f"flag {name} follows from the plan's own keys and can't be set beside them")
         flags[name] = placed_value(value, request)
-    faults = check_flags(format_flags(list(flags.items())), documented_flags(Program.LITERT))
+    faults = check_flags(format_flags(list(flags.items())), documented_flags(FlagFamily.LITERT))
     if faults:
         raise UsageError("; ".join(fault.message for fault in faults), hint="see 'benchfarm flags'")
     return list(flags.items())
@@ -111,3 +112,14 @@ def _pass_flags(run_pass: Pass, folder: str) -> dict[str, str]:
 
 def _files_written(run_pass: Pass) -> tuple[str, ...]:
     return (RESULT_FILE, RUNTIME_INFO_FILE) if run_pass is Pass.TIMING else (RESULT_FILE,)
+
+
+PROGRAM = Program(
+    name=ToolName.LITERT_NATIVE,
+    tool=LitertNativeTool,
+    kinds=frozenset({DeviceKind.ANDROID}),
+    beside_on=DeviceKind.ANDROID,
+    family=FlagFamily.LITERT,
+    file_name="benchmark_litert_model",
+    shares_file_name=True,
+)

@@ -15,6 +15,7 @@ from orchestrator.programs.flags.arguments import (
 from orchestrator.programs.running.collected import read_collected, run_and_collect
 from orchestrator.programs.running.environment import environment
 from orchestrator.programs.running.start_caches import finish_start, prepare_start, with_start
+from orchestrator.programs.specification import Program
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.run import RawOutput, ToolReport
 from orchestrator.records.workload import Case, ToolName
@@ -72,3 +73,12 @@ def affinity_mask(affinity: str, facts: DeviceFacts) -> str:
     if facts.kind is not DeviceKind.ANDROID or set(facts.big_cores) == every:
         return ""
     return f"{sum(1 << cpu for cpu in facts.big_cores):x}"
+
+
+PROGRAM = Program(
+    name=ToolName.NATIVE,
+    tool=NativeTool,
+    kinds=frozenset({DeviceKind.ANDROID, DeviceKind.HOST}),
+    usual_on=DeviceKind.ANDROID,
+    file_name="benchmark_model",
+)

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from orchestrator.delegates.evidence import accelerators_in
+from orchestrator.delegates.specification import FlagFamily
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.flags.arguments import (
     benchmark_flags,
@@ -26,6 +27,8 @@ from orchestrator.programs.grammar.option_blocks import (
     ACCELERATOR_FLAG,
     OPTION_FLAGS,
     OPTION_GROUPS,
+    OPTION_THREADS,
+    PRECISION_FLAG,
     OptionBlock,
     label_of,
     options_of,
@@ -36,6 +39,8 @@ from orchestrator.programs.grammar.output import parse_run
 from orchestrator.programs.native import command_line
 from orchestrator.programs.running.collected import read_collected, run_and_collect
 from orchestrator.programs.running.process_mode import in_mode
+from orchestrator.programs.specification import Program
+from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import RunId
 from orchestrator.records.run import Attachment, DelegateEvidence, RawOutput, ToolReport
 from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
@@ -243,3 +248,21 @@ def _run_alone(device: Device, request: InvocationRequest, cancelled: threading.
         files=files_written(request.run_pass),
         cancelled=cancelled,
     )
+
+
+PROGRAM = Program(
+    name=ToolName.PERF_OPTIONS,
+    tool=PerformanceOptionsTool,
+    kinds=frozenset({DeviceKind.ANDROID}),
+    family=FlagFamily.PERFORMANCE_OPTIONS,
+    own_flags=frozenset(
+        {
+            "use_xnnpack", "xnnpack_force_fp16", "gpu_precision_loss_allowed", "nnapi_accelerator_name",
+            "disable_nnapi_cpu", "nnapi_allow_fp16", "max_delegated_partitions",
+        }
+    ),
+    # On the CPU; every other option has one thread.
+    threads=OPTION_THREADS,
+    options=lambda own: tuple(((PRECISION_FLAG, value),) for value in ("true", "false")) if own.is_on_gpu else ((),),
+    file_name="benchmark_model_performance_options",
+)  # fmt: skip

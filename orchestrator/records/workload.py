@@ -47,9 +47,21 @@ class ToolName(enum.StrEnum):
     #: The Delegate Performance Benchmark app; its reports are imported.
     DELEGATE_PERFORMANCE = "delegate-performance"
 
+    @property
+    def is_app(self) -> bool:
+        """Whether it is an app of Android that benchfarm installs and starts, else an executable."""
+        return self is ToolName.APK
+
+    @property
+    def is_session(self) -> bool:
+        """Whether one process of it measures several cases."""
+        return self is ToolName.PERF_OPTIONS
+
 
 #: What is asked for where nobody names a delegate.
 USUAL_DELEGATE: Final = DelegateName.XNNPACK
+#: What phones are measured with where nobody names a program.
+USUAL_TOOL: Final = ToolName.NATIVE
 #: Programs that benchfarm reads the results of and never starts.
 IMPORTED_TOOLS: Final = frozenset({ToolName.IOS_APP, ToolName.FIREBASE, ToolName.DELEGATE_PERFORMANCE})
 
@@ -154,7 +166,7 @@ class Case:
     @property
     def process_mode(self) -> ProcessMode:
         """As what the program runs."""
-        usual = ProcessMode.FOREGROUND if self.tool is ToolName.APK else ProcessMode.SHELL
+        usual = ProcessMode.FOREGROUND if self.tool.is_app else ProcessMode.SHELL
         return self.mode or usual
 
     @cached_property

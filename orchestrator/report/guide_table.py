@@ -15,12 +15,13 @@ from typing import Final
 from orchestrator.analysis.case_result import CaseResult, CaseStatus
 from orchestrator.delegates import DELEGATES
 from orchestrator.errors import UsageError
+from orchestrator.programs import program
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import OPENGL, DelegateTruth, FigureKind
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import Case, DelegateName, ProcessMode, ToolName
+from orchestrator.records.workload import Case, DelegateName, ProcessMode
 from orchestrator.report.data import PublishedFigure
 from orchestrator.report.labels import MODEL_HASH, unique_labels
 from orchestrator.report.published import SOURCE
@@ -33,8 +34,6 @@ _SIGNIFICANT_DIGITS: Final = 3
 MEASURED: Final = "measured with benchfarm"
 #: What no older figure can surpass (MeasuredCase.worth).
 BEST_WORTH: Final = (True, 2)
-#: The programs that a device is usually measured with: phones, this computer, iPhones.
-_PLAIN_TOOLS: Final = frozenset({ToolName.NATIVE, ToolName.LITERT, ToolName.IOS_APP})
 _PLAIN_AFFINITY: Final = "big"
 _ENDED_WITHOUT_FIGURE: Final = frozenset(
     {CaseStatus.FELL_BACK, CaseStatus.REJECTED, CaseStatus.FAILED, CaseStatus.TIMED_OUT}
@@ -341,7 +340,12 @@ def _fits(case: Case, column: Column, *, delegate: DelegateName | None = None) -
 
 def _departure(case: Case) -> tuple[bool, ...]:
     """Return how far a case is from what people call its configuration: the least is the plainest."""
-    return bool(case.flags), case.tool not in _PLAIN_TOOLS, case.mode is not None, case.affinity != _PLAIN_AFFINITY
+    return (
+        bool(case.flags),
+        program(case.tool).usual_on is None,
+        case.mode is not None,
+        case.affinity != _PLAIN_AFFINITY,
+    )
 
 
 def _figure_us(result: CaseResult) -> float | None:
@@ -365,7 +369,7 @@ def _notes(item: MeasuredCase, column: Column) -> Iterable[str]:
         yield _thread_words(case.threads)
     if case.flags:
         yield f"with {' '.join(f'{name}={value}' for name, value in case.flags)}"
-    if case.tool not in _PLAIN_TOOLS:
+    if program(case.tool).usual_on is None:
         yield f"measured by {case.tool.value}"
     if case.affinity != _PLAIN_AFFINITY:
         yield f"on the cores {case.affinity}"

@@ -10,8 +10,8 @@ from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.compare import Ratio, best_of, speed_up
+from orchestrator.programs import program
 from orchestrator.records.night import THREADS_UNUSED
-from orchestrator.records.workload import ToolName
 from orchestrator.report.data import ResultRow
 from orchestrator.units import format_latency, format_percent
 
@@ -134,7 +134,7 @@ def next_step(winner: Winner, path: str) -> str:
     """Return what to try next, as a command for this model's file."""
     row, rival = winner.row, next(iter(winner.tied), None)
     model, where = shlex.quote(path), f"-s {shlex.quote(row.device.serial)}"
-    if row.case.tool not in (ToolName.NATIVE, ToolName.LITERT):
+    if program(row.case.tool).usual_on is None:
         where += f" --tool {row.case.tool}"
     if rival is not None and rival.case.tool is row.case.tool:
         ours, theirs = row.case, rival.case

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -13,22 +13,12 @@ from orchestrator.delegates import flags_of
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import OutputParseError
 from orchestrator.files import write_whole
+from orchestrator.programs import program
 from orchestrator.programs.flags.arguments import case_flags, format_flags
-from orchestrator.programs.flags.checking import Program, check_flags, documented_flags, parse_help
+from orchestrator.programs.flags.checking import check_flags, documented_flags, parse_help
 from orchestrator.records.flag import FlagFault, FlagSchema
-from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
+from orchestrator.records.workload import Build, Case, DelegateName, Pass
 
-#: Programs whose flags follow from the case by ``arguments``; of the others only the user's own are checked, and not
-#: for what they need beside them: performance_options sets the delegates' flags itself.
-_ARGUMENT_TOOLS: Final = frozenset({ToolName.NATIVE, ToolName.APK})
-#: Tools that can be asked: LiteRT's own program needs its libraries beside it to say anything, and performance_options
-#: lists only the four flags that it has beside benchmark_model's.
-_ASKED_TOOLS: Final = frozenset({ToolName.NATIVE})
-_PROGRAMS: Final[Mapping[ToolName, Program]] = {
-    ToolName.LITERT: Program.LITERT,
-    ToolName.LITERT_NATIVE: Program.LITERT,
-    ToolName.PERF_OPTIONS: Program.PERFORMANCE_OPTIONS,
-}
 #: Only performance_options has it, whose help leaves out every flag that it hands on to benchmark_model.
 _OPTIONS_FLAG: Final = "perf_options_list"
 
@@ -43,7 +33,7 @@ class HelpFlagBook:
     def schema(self, build: Build) -> FlagSchema:
         """Return the flags of a build: its own with what the tables know of them, the tables alone when unknown."""
         if build.sha256 not in self._schemas:
-            self._schemas[build.sha256] = self._learned(build) or documented_flags(program_of(build.tool))
+            self._schemas[build.sha256] = self._learned(build) or documented_flags(program(build.tool).family)
         return self._schemas[build.sha256]
 
     def names(self, build: Build) -> frozenset[str]:
@@ -53,7 +43,9 @@ class HelpFlagBook:
 
     def help_command(self, build: Build, program_path: str) -> str:
         """See FlagBook.help_command. The programs print it to standard error and end with 1."""
-        if build.tool not in _ASKED_TOOLS:
+        # LiteRT's own program needs its libraries beside it to say anything; performance_options lists only the flags
+        # that it has beside benchmark_model's.
+        if build.tool.is_app or not program(build.tool).is_benchmark_model:
             return ""
         libraries = shlex.quote(str(PurePosixPath(program_path).parent))
         return f"LD_LIBRARY_PATH={libraries} {shlex.quote(program_path)} --help"
@@ -72,7 +64,8 @@ class HelpFlagBook:
     def faults(self, build: Build, case: Case, run_pass: Pass) -> Sequence[FlagFault]:
         """See FlagBook.faults."""
         schema = self.schema(build)
-        if build.tool not in _ARGUMENT_TOOLS:
+        if not program(build.tool).is_benchmark_model:
+            # Only the user's own, and not for what they need beside them: the program may set that itself.
             found = check_flags(format_flags(list(case.flags)), schema)
             return tuple(fault for fault in found if fault.code != "ineffective-flag")
         return case_faults(case, run_pass, schema)
@@ -85,11 +78,6 @@ class HelpFlagBook:
 
     def _path(self, build: Build) -> Path:
         return self._folder / f"{build.sha256}.txt"
-
-
-def program_of(tool: ToolName) -> Program:
-    """Return the family of programs whose documented flags a tool takes."""
-    return _PROGRAMS.get(tool, Program.BENCHMARK_MODEL)
 
 
 def case_faults(case: Case, run_pass: Pass, schema: FlagSchema) -> tuple[FlagFault, ...]:
@@ -107,7 +95,7 @@ def case_faults(case: Case, run_pass: Pass, schema: FlagSchema) -> tuple[FlagFau
         else:
             message = f"the pass '{run_pass}' needs --{fault.flag}, which this binary doesn't have; use a newer build"
             faults.append(FlagFault(code="needed-flag", flag=fault.flag, message=message))
-    if case.tool is ToolName.APK:
+    if case.tool.is_app:
         faults += [_split_fault(name, value) for name, value in users.items() if re.search(r"\s", value)]
     return tuple(faults)
 
@@ -135,4 +123,4 @@ def _read(printed: bytes) -> FlagSchema | None:
         return None
     if _OPTIONS_FLAG in learned.flags:
         return None
-    return learned.merged_with(documented_flags(Program.BENCHMARK_MODEL))
+    return learned.merged_with(documented_flags(FlagFamily.BENCHMARK_MODEL))

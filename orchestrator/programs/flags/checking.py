@@ -7,11 +7,11 @@ The programs themselves are lenient to a fault: an unknown or repeated flag is a
 from __future__ import annotations
 
 import difflib
-import enum
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import OutputParseError
 from orchestrator.programs.flags import tables as flag_tables
 from orchestrator.programs.flags.vendors import vendor_flags
@@ -26,14 +26,6 @@ _DECIMAL: Final = re.compile(r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE
 _TRUE: Final = frozenset({"true", "1"})
 _FALSE: Final = frozenset({"false", "0"})
 _WHOLE_BITS: Final = {"int32": 31, "int64": 63}
-
-
-class Program(enum.StrEnum):
-    """A family of programs with flags in common."""
-
-    BENCHMARK_MODEL = "benchmark_model"
-    PERFORMANCE_OPTIONS = "performance_options"
-    LITERT = "litert"
 
 
 def parse_help(text: str) -> FlagSchema:
@@ -59,14 +51,14 @@ def parse_help(text: str) -> FlagSchema:
     return FlagSchema(flags=flags, is_learned=True)
 
 
-def documented_flags(program: Program) -> FlagSchema:
+def documented_flags(family: FlagFamily) -> FlagSchema:
     """Return the flags that the sources of a program define, over all its builds."""
-    if program is Program.LITERT:
+    if family in (FlagFamily.LITERT, FlagFamily.LITERT_BENCHMARK):
         rows = {row[0]: row for row in (*flag_tables.CORE, *flag_tables.LITERT)}.values()
         own = _specs(rows, {**flag_tables.CHOICES, **flag_tables.LITERT_CHOICES}, flag_tables.LITERT_NEEDS)
         return FlagSchema(flags=own | vendor_flags())
     tables = [*flag_tables.CORE, *flag_tables.MODEL, *flag_tables.DELEGATES]
-    if program is Program.PERFORMANCE_OPTIONS:
+    if family is FlagFamily.PERFORMANCE_OPTIONS:
         tables = [*flag_tables.PERFORMANCE_OPTIONS, *tables]
     return FlagSchema(flags=_specs(tables, flag_tables.CHOICES, flag_tables.NEEDS))
 

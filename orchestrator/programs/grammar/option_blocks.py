@@ -27,7 +27,7 @@ ACCELERATOR_FLAG: Final = "nnapi_accelerator_name"
 #: The flags by which options of one group differ.
 OPTION_FLAGS: Final = frozenset({PRECISION_FLAG, ACCELERATOR_FLAG})
 
-_THREADS: Final = (1, 2, 4)
+OPTION_THREADS: Final = (1, 2, 4)
 _FIRST_LINE: Final = "Log parameter values verbosely:"
 _ECHO: Final = re.compile(r"([^:]{1,80}): \[(.*)\]")
 
@@ -61,7 +61,7 @@ def options_of(case: Case, *, accelerators: Sequence[str]) -> list[Case]:
 
     match OPTION_GROUPS[case.delegate]:
         case "cpu":
-            return [option(name, n) for name in (DelegateName.CPU, DelegateName.XNNPACK) for n in _THREADS]
+            return [option(name, n) for name in (DelegateName.CPU, DelegateName.XNNPACK) for n in OPTION_THREADS]
         case "gpu":
             return [option(DelegateName.GPU, 1, (PRECISION_FLAG, value)) for value in ("true", "false")]
         case "nnapi":

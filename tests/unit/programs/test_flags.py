@@ -2,8 +2,9 @@
 
 import pytest
 
+from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.flags.checking import Program, check_flags, documented_flags, parse_help
+from orchestrator.programs.flags.checking import check_flags, documented_flags, parse_help
 from tests.samples.places import NATIVE
 
 HELP = (NATIVE / "help_true.txt").read_text(encoding="utf-8")
@@ -20,12 +21,12 @@ def test_help_of_a_binary_lists_58_flags_each_once() -> None:
 @pytest.mark.parametrize(
     ("name", "program"),
     [
-        ("help_true", Program.BENCHMARK_MODEL),
-        ("perf_help", Program.PERFORMANCE_OPTIONS),
-        ("perf_bad_flag_value", Program.BENCHMARK_MODEL),
+        ("help_true", FlagFamily.BENCHMARK_MODEL),
+        ("perf_help", FlagFamily.PERFORMANCE_OPTIONS),
+        ("perf_bad_flag_value", FlagFamily.BENCHMARK_MODEL),
     ],
 )
-def test_documented_tables_agree_with_what_binaries_say(name: str, program: Program) -> None:
+def test_documented_tables_agree_with_what_binaries_say(name: str, program: FlagFamily) -> None:
     learned = parse_help((NATIVE / f"{name}.txt").read_text(encoding="utf-8")).flags
     documented = documented_flags(program).flags
     assert learned
@@ -35,7 +36,7 @@ def test_documented_tables_agree_with_what_binaries_say(name: str, program: Prog
 
 
 def test_learned_schema_keeps_its_own_flags_and_gains_what_depends_on_what() -> None:
-    merged = parse_help(HELP).merged_with(documented_flags(Program.BENCHMARK_MODEL))
+    merged = parse_help(HELP).merged_with(documented_flags(FlagFamily.BENCHMARK_MODEL))
     assert "use_gpu" not in merged.flags
     assert merged.flags["op_profiling_output_mode"].choices == ("stdout", "csv", "proto")
     assert merged.flags["xnnpack_force_fp16"].needs == "use_xnnpack"
@@ -64,19 +65,19 @@ def test_learned_schema_keeps_its_own_flags_and_gains_what_depends_on_what() -> 
     ],
 )
 def test_each_fault_is_found_and_named(words: list[str], code: str, nearest: str) -> None:
-    schema = parse_help(HELP).merged_with(documented_flags(Program.BENCHMARK_MODEL))
+    schema = parse_help(HELP).merged_with(documented_flags(FlagFamily.BENCHMARK_MODEL))
     (fault,) = check_flags(words, schema)
     assert (fault.code, fault.nearest) == (code, nearest)
     assert fault.flag in fault.message
 
 
 def test_accelerator_name_without_nnapi_is_ineffective() -> None:
-    (fault,) = check_flags(["--nnapi_accelerator_name=qti-dsp"], documented_flags(Program.BENCHMARK_MODEL))
+    (fault,) = check_flags(["--nnapi_accelerator_name=qti-dsp"], documented_flags(FlagFamily.BENCHMARK_MODEL))
     assert (fault.code, fault.nearest) == ("ineffective-flag", "use_nnapi")
 
 
 def test_all_faults_are_told_at_once() -> None:
-    schema = documented_flags(Program.BENCHMARK_MODEL)
+    schema = documented_flags(FlagFamily.BENCHMARK_MODEL)
     faults = check_flags(["--grph=x", "--num_runs=x", "word", "--gpu_backend=cl"], schema)
     assert [fault.code for fault in faults] == ["unknown-flag", "wrong-type", "bad-form", "ineffective-flag"]
 
@@ -92,11 +93,11 @@ def test_all_faults_are_told_at_once() -> None:
     ],
 )
 def test_flags_that_are_right_have_no_fault(words: list[str]) -> None:
-    assert check_flags(words, documented_flags(Program.BENCHMARK_MODEL)) == ()
+    assert check_flags(words, documented_flags(FlagFamily.BENCHMARK_MODEL)) == ()
 
 
 def test_a_vendor_flag_of_litert_is_checked_because_the_program_never_does() -> None:
-    schema = documented_flags(Program.LITERT)
+    schema = documented_flags(FlagFamily.LITERT)
     npu = ["--use_npu=true", "--dispatch_library_path=/x"]
     assert check_flags(["--qualcomm_htp_performance_mode=burst", *npu], schema) == ()
     (misspelt,) = check_flags(["--qualcomm_htp_perfomance_mode=burst", *npu], schema)

@@ -1,0 +1,61 @@
+"""What benchfarm knows of a benchmark program, in one record that its module fills."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from orchestrator.delegates import delegates_of
+from orchestrator.delegates.specification import Delegate, FlagFamily
+from orchestrator.ports import Tool
+from orchestrator.records.device import DeviceKind
+from orchestrator.records.workload import Build, DelegateName, ToolName
+
+#: Flags beside the case's own, for one way in which a program tries a delegate.
+Option = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """Everything that depends on which program it is."""
+
+    name: ToolName
+    #: Makes what runs it and reads its output.
+    tool: Callable[[], Tool]
+    #: What it runs on; none for one that benchfarm neither starts nor prepares.
+    kinds: frozenset[DeviceKind] = frozenset()
+    #: The kind of device that is measured with it where a plan names no program.
+    usual_on: DeviceKind | None = None
+    #: The kind of device on which it is tried beside the usual program, for the delegates that that one lacks.
+    beside_on: DeviceKind | None = None
+    #: Whose flags it has.
+    family: FlagFamily = FlagFamily.BENCHMARK_MODEL
+    #: Whether a plan may set flags of it.
+    has_flags: bool = True
+    #: Flags that it sets itself, whatever the command line says.
+    own_flags: frozenset[str] = frozenset()
+    #: The thread counts that it tries by itself, all others are refused; empty: a plan's.
+    threads: tuple[int, ...] = ()
+    #: The ways in which it tries a delegate by itself.
+    options: Callable[[Delegate], tuple[Option, ...]] = lambda delegate: ((),)
+    #: The file's usual name; empty for an app.
+    file_name: str = ""
+    #: Whether files of that name are another program's, so that a file name doesn't tell which it is.
+    shares_file_name: bool = False
+    #: Finds the build where a package of this computer brings the program.
+    installed: Callable[[], Build] | None = None
+    #: What an app that somebody else starts is called.
+    title: str = ""
+
+    def delegates(self, kind: DeviceKind) -> frozenset[DelegateName]:
+        """Return the delegates that it has on a kind of device; none where it doesn't run."""
+        return delegates_of(self.family, kind) if kind in self.kinds else frozenset()
+
+    @property
+    def is_benchmark_model(self) -> bool:
+        """Whether it is benchmark_model, as an executable or an app.
+
+        It takes every flag of a case, keeps caches where it is told to, reads inputs from files and writes outputs to
+        one, and comes with and without TensorFlow's operators (Flex).
+        """
+        return self.family is FlagFamily.BENCHMARK_MODEL and bool(self.kinds)
