@@ -21,6 +21,8 @@ PAGES = [
     *sorted((REPO / "docs").rglob("*.md")),
 ]
 SOURCES = sorted([*(REPO / "orchestrator").rglob("*.py"), *(REPO / "lab" / "src").rglob("*.py")])
+#: Words on the pages that people read from the first line to the last, at most.
+WORDS_MAX = 25_000
 #: What ends a command in a shell's line.
 ENDS = {"|", "||", "&&", "&", ";", ">", ">>", "<", "2>"}
 
@@ -122,6 +124,14 @@ def test_links_lead_to_files_and_headings_that_are_there(page: Path) -> None:
     for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text("utf-8")):
         assert (page.parent / target).exists(), target
         assert not anchor or anchor in anchors(page.parent / target if target else page), f"{target}#{anchor}"
+
+
+def test_the_pages_to_read_stay_short() -> None:
+    """Reference and decisions are looked up, evidence.md is written by ``make evidence``; all else is to be read."""
+    looked_up = ("docs/reference/", "docs/decisions/", "docs/evidence.md")
+    pages = [page for page in PAGES if page.is_relative_to(REPO / "docs")]
+    read = [page for page in pages if not page.relative_to(REPO).as_posix().startswith(looked_up)]
+    assert sum(len(page.read_text("utf-8").split()) for page in read) <= WORDS_MAX
 
 
 def test_pages_that_code_names_are_there() -> None:

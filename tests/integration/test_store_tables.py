@@ -281,7 +281,7 @@ def test_a_copy_that_sqlite_makes_while_the_store_is_in_use_is_a_store(path: Pat
 
 
 def test_every_table_is_documented(connection) -> None:
-    text = (REPO / "docs" / "internals" / "store.md").read_text()
+    text = (REPO / "docs" / "reference" / "store-tables.md").read_text()
     tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
 
     assert len(tables) > 10
@@ -289,7 +289,7 @@ def test_every_table_is_documented(connection) -> None:
 
 
 def test_the_questions_of_the_documentation_are_answered_from_indexes(connection) -> None:
-    text = (REPO / "docs" / "internals" / "store.md").read_text()
+    text = (REPO / "docs" / "reference" / "store-tables.md").read_text()
     questions = [part.split(";")[0] for part in text.split("\n    SELECT ")[1:]]
 
     plans = [[row[-1] for row in connection.execute(f"EXPLAIN QUERY PLAN SELECT {question}")] for question in questions]
