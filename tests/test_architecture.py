@@ -221,6 +221,38 @@ def test_no_module_needs_itself() -> None:
     assert needs == {}
 
 
+#: Where delegates and programs are at home; whoever else needs to know something of one asks its record.
+HOMES = {"delegates", "programs"}
+#: What else spells the name of a delegate or a program, and why. It only gets shorter.
+ELSEWHERE = {
+    "records/workload.py": "the vocabulary: the enumerations themselves, and what is meant where nobody names one",
+    "records/parity.py": "the kernels of this computer's reference run, one of which is called like a delegate",
+    "models/reference_run.py": "the same kernels, in the process that runs them",
+    "artifacts/elf.py": "the machine of libraries for Qualcomm's DSP",
+}
+#: Names that mean nothing else; "cpu" and "gpu" are parts of a phone, "native" and "external" are words.
+TELLING = {"xnnpack", "nnapi", "hexagon", "npu", "coreml"} | {
+    "apk",
+    "litert",
+    "perf-options",
+    "litert-native",
+    "ios-app",
+}
+
+
+def test_the_names_of_delegates_and_programs_stay_at_home() -> None:
+    """A delegate or a program is added and understood in one file."""
+    found = set()
+    for path in modules():
+        if part_of(path) in HOMES:
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            is_member = isinstance(node, ast.Attribute) and ast.unparse(node.value) in {"DelegateName", "ToolName"}
+            if (is_member and node.attr.isupper()) or (isinstance(node, ast.Constant) and node.value in TELLING):
+                found.add(path.relative_to(PACKAGE).as_posix())
+    assert found == ELSEWHERE.keys()
+
+
 #: Where Python may hold HTML: GitHub's folds in Markdown, of words of ours alone.
 WITH_HTML = {"report/comparisons.py"}
 #: Where text may be called safe: the scripts of the templates themselves.

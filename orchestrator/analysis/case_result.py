@@ -14,12 +14,13 @@ from orchestrator.analysis.figures import figure_error, figure_us, of_one_kind, 
 from orchestrator.analysis.memory import EVEN, Pace, gaps_of, likelihoods, pooled
 from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED
 from orchestrator.analysis.summary import Summary, logs_of, summarize
+from orchestrator.delegates import is_on_gpu, is_on_opengl
 from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import OPENGL, DelegateTruth, FigureKind, Outcome, RunRecord
 from orchestrator.records.verdict import Finding, Grade, Quality, Severity
-from orchestrator.records.workload import DelegateName, Pass
+from orchestrator.records.workload import Pass
 from orchestrator.units import format_percent
 
 Key = TypeVar("Key")
@@ -109,10 +110,10 @@ class CaseResult:
 
     def named(self, configuration: str) -> str:
         """Return a configuration that says so where its GPU ran on OpenGL and no flag of it had asked for that."""
-        usual = DelegateName.GPU.value
-        if not self.is_on_opengl or "gpu_backend=" in configuration or configuration.partition(",")[0] != usual:
+        name, comma, rest = configuration.partition(",")
+        if not self.is_on_opengl or "gpu_backend=" in configuration or not is_on_gpu(name):
             return configuration
-        return f"{usual} ({OPENGL}){configuration.removeprefix(usual)}"
+        return f"{name} ({OPENGL}){comma}{rest}"
 
     @property
     def own_summary(self) -> Summary | None:
@@ -312,7 +313,7 @@ def _with_figure(
         reason=reason,
         truth=_shared_truth([truth_of(run) for run in used]),
         quality=quality,
-        is_on_opengl=any(run.report is not None and run.report.delegate.is_on_opengl for run in used),
+        is_on_opengl=any(run.report is not None and is_on_opengl(run.report.delegate) for run in used),
         summary=summary,
         figure=kind,
         means_us=() if None in means else tuple(mean for mean in means if mean is not None),

@@ -15,6 +15,7 @@ from typing import Final
 
 from orchestrator.analysis.case_result import CaseResult, judge_case, remembered
 from orchestrator.analysis.pairs import CLAIM_LEVEL, THRESHOLD
+from orchestrator.delegates import place_of
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.run import Outcome, RunRecord
@@ -105,7 +106,7 @@ class Measured:
     def actual(self) -> str:
         """Where the operators ran, as the runs used show it: ``gpu, partial``; empty when nothing shows it."""
         reports = [run.report for run in self.used.values() if run.report is not None]
-        places = sorted({report.delegate.place for report in reports if report.delegate.actual})
+        places = sorted({place_of(report.delegate) for report in reports if report.delegate.actual})
         truths = sorted({report.delegate.truth.value for report in reports})
         return ", ".join([*places, *truths]) if places else ""
 

@@ -14,7 +14,7 @@ from orchestrator.app.reporting import report_data, report_title, write_html
 from orchestrator.bootstrap import Farm, Settings, this_computer
 from orchestrator.cli.result import CommandResult
 from orchestrator.engine.importing import ForeignRun, ImportResult
-from orchestrator.errors import UsageError
+from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind
@@ -189,14 +189,10 @@ class _Batch:
 
     def add(self, path: Path, data: bytes) -> None:
         """Take in a file's runs."""
-        from orchestrator.programs.delegate_performance import parse_delegate_performance
-        from orchestrator.programs.firebase import parse_firebase
-
         text = data.decode("utf-8", "replace")
-        for tool, reports in (
-            (ToolName.FIREBASE, parse_firebase(text)),
-            (ToolName.DELEGATE_PERFORMANCE, parse_delegate_performance(text)),
-        ):
+        for tool in ToolName:
+            results = program(tool).results
+            reports = results.read(text) if results is not None else []
             for number, report in enumerate(reports):
                 case = self._case(tool, report, path)
                 if case is not None and not self._is_repeated(case, report):
@@ -214,7 +210,8 @@ class _Batch:
         self.runs.append(ForeignRun(case=case, run_pass=Pass.TIMING, raw=raw_output(path, (source, selection(number)))))
 
     def _is_repeated(self, case: Case, report: ToolReport) -> bool:
-        if case.tool is not ToolName.FIREBASE or report.inference_mean_us is None:
+        results = program(case.tool).results
+        if results is None or not results.are_repeated or report.inference_mean_us is None:
             return False
         key = (case.case_key, f"{report.inference_mean_us:.6g}")
         is_repeated = key in self._seen
@@ -222,20 +219,16 @@ class _Batch:
         return is_repeated
 
     def _case(self, tool: ToolName, report: ToolReport, path: Path) -> Case | None:
-        from orchestrator.programs.delegate_performance import setting_of
-        from orchestrator.programs.firebase import SCENARIOS, Scenario
         from orchestrator.programs.foreign_app import foreign_build
 
         where = f"{path}: {report.label}"
-        if tool is ToolName.FIREBASE:
-            scenario = SCENARIOS.get(report.label)
-            if scenario is None:
-                self.faults.append(f"{where}: isn't the label of a scenario; known are {', '.join(SCENARIOS)}")
-                return None
-        else:
-            setting = setting_of(report.label)
-            settings = (("tflite_settings_file", setting.settings_path),) if setting.settings_path else ()
-            scenario = Scenario(delegate=setting.delegate, flags=settings)
+        results = program(tool).results
+        assert results is not None
+        try:
+            scenario = results.scenario(report.label)
+        except OutputParseError as error:
+            self.faults.append(f"{where}: {error}")
+            return None
         model = self._model(report, where)
         if model is None:
             return None

@@ -17,7 +17,7 @@ from orchestrator.programs import program, usual_tool
 from orchestrator.records.device import DeviceKind, DeviceProfile
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import Attachment, ToolReport
-from orchestrator.records.workload import DelegateName
+from orchestrator.records.workload import BUILTIN
 from orchestrator.report.escapes import one_line
 
 if TYPE_CHECKING:
@@ -311,7 +311,7 @@ class _Reading:
     def _parse(text: bytes, proto: bytes, item: ExportedCase | None) -> tuple[ToolReport, ...]:
         from orchestrator.programs.ios_app import read_results
 
-        return read_results(text, result_pb=proto, delegate=item.case.delegate if item else DelegateName.CPU)
+        return read_results(text, result_pb=proto, delegate=item.case.delegate if item else BUILTIN)
 
     def _add(self, source: _Source, text: bytes, proto: bytes, number: int, item: ExportedCase) -> None:
         from orchestrator.engine.importing import ForeignRun

@@ -10,6 +10,8 @@ from orchestrator.cli import lab
 from orchestrator.cli.measuring import bench
 from orchestrator.cli.result import CommandResult
 from orchestrator.config.plan_keys import PlanOptions
+from orchestrator.delegates import DELEGATES
+from orchestrator.delegates.specification import EVERYWHERE
 
 #: Virtual phones may live faster than we do; what they report is in their own time.
 PHONE_SPEED = 8.0
@@ -44,7 +46,7 @@ def _options(models: tuple[Path, ...], serials: tuple[str, ...]) -> PlanOptions:
     # A fixed number of invocations, so that it ends soon; a bench of one's own gives each case what its noise needs.
     return PlanOptions(
         models=models,
-        delegates=("cpu", "xnnpack", "gpu"),
+        delegates=tuple(name.value for name, own in DELEGATES.items() if own.kinds == EVERYWHERE),
         threads=(1, 2),
         devices=serials,
         host=True,

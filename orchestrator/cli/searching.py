@@ -13,13 +13,16 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.measuring import execute
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.cli.shares import share_of
+from orchestrator.delegates import DELEGATES
 from orchestrator.errors import UsageError
+from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign
+from orchestrator.records.device import DeviceKind
 from orchestrator.records.search import SearchArm, SearchRule, SearchStanding
+from orchestrator.records.workload import USUAL_TOOL
 from orchestrator.report.escapes import one_line
 from orchestrator.units import format_change, format_duration, format_latency
 
-_DELEGATES: Final = ("cpu", "xnnpack", "gpu", "nnapi", "hexagon")
 _THREADS: Final = ("1", "2", "4", "8")
 #: What may make a configuration faster beside delegate and threads; where a set has no effect, it isn't run.
 _FLAG_SETS: Final = ("xnnpack_force_fp16=true", "gpu_precision_loss_allowed=false")
@@ -62,7 +65,7 @@ def tune(settings: Settings, request: TuneRequest) -> CommandResult:
 
     plan = plan_from_options(
         models=request.models,
-        delegates=request.delegates or _DELEGATES,
+        delegates=request.delegates or _delegates(),
         threads=request.threads or _THREADS,
         tools=(request.tool,),
         builds=request.builds,
@@ -204,3 +207,9 @@ def _flag_set(text: str) -> tuple[tuple[str, str], ...]:
             raise UsageError(f"--flags {text!r}: {part!r} isn't name=value", hint="--flags xnnpack_force_fp16=true")
         pairs.append((name, value))
     return tuple(sorted(pairs))
+
+
+def _delegates() -> tuple[str, ...]:
+    """Return what a phone's usual program may be fastest with."""
+    offered = program(USUAL_TOOL).delegates(DeviceKind.ANDROID)
+    return tuple(name.value for name, own in DELEGATES.items() if name in offered and not own.is_named_by_flag)

@@ -9,6 +9,7 @@ from typing import Final
 
 from orchestrator.delegates.specification import Delegate, FlagFamily
 from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.run import OPENGL, DelegateEvidence
 from orchestrator.records.workload import Build, Companion, DelegateName
 
 #: Every delegate's record, in the order in which they are listed.
@@ -24,6 +25,22 @@ ENABLING_FLAGS: Final[Mapping[str, str]] = MappingProxyType(
 def delegates_of(family: FlagFamily, kind: DeviceKind) -> frozenset[DelegateName]:
     """Return the delegates that programs with these flags have on a kind of device."""
     return frozenset(name for name, own in DELEGATES.items() if family in own.flags and kind in own.kinds)
+
+
+def is_on_gpu(name: str) -> bool:
+    """Whether a delegate of this name, as a plan has it, runs on the GPU."""
+    return any(own.is_on_gpu for delegate, own in DELEGATES.items() if delegate.value == name)
+
+
+def is_on_opengl(evidence: DelegateEvidence) -> bool:
+    """Whether the GPU was driven through OpenGL: slower than OpenCL, and all that some phones have."""
+    return evidence.backend == OPENGL.lower() and any(map(is_on_gpu, evidence.actual.split("+")))
+
+
+def place_of(evidence: DelegateEvidence) -> str:
+    """Return where the operators ran, for people: ``actual``, with the GPU's backend where it isn't the usual one."""
+    names = evidence.actual.split("+")
+    return "+".join(f"{name} ({OPENGL})" if is_on_gpu(name) and is_on_opengl(evidence) else name for name in names)
 
 
 def flags_of(delegate: DelegateName, family: FlagFamily) -> Mapping[str, str]:

@@ -1,7 +1,6 @@
 """The GPU delegate: OpenCL or OpenGL on Android, Metal on an iPhone, and LiteRT's own over each interface."""
 
-from orchestrator.delegates.serialization import serialized
-from orchestrator.delegates.specification import EVERYWHERE, Delegate, FlagFamily
+from orchestrator.delegates.specification import EVERYWHERE, Delegate, FlagFamily, serialized
 from orchestrator.records.workload import DelegateName
 
 _ON = {"use_gpu": "true", "use_xnnpack": "false"}

@@ -1,7 +1,6 @@
 """Android's Neural Networks API, which hands a model to the phone's drivers."""
 
-from orchestrator.delegates.serialization import serialized
-from orchestrator.delegates.specification import Delegate, FlagFamily
+from orchestrator.delegates.specification import Delegate, FlagFamily, serialized
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.workload import DelegateName, Skip
 

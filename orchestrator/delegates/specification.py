@@ -27,6 +27,11 @@ ON_PHONES = frozenset({DeviceKind.ANDROID})
 EVERYWHERE = frozenset(DeviceKind)
 
 
+def serialized(folder: str, token: str) -> Mapping[str, str]:
+    """Return the flags that make a delegate keep what it compiles; ``token`` names the model in the folder."""
+    return {"delegate_serialize_dir": folder, "delegate_serialize_token": token}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delegate:
     """Everything that depends on which delegate it is."""

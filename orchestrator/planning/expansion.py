@@ -16,16 +16,7 @@ from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.plan import Plan, Shard, Sharding
-from orchestrator.records.workload import (
-    USUAL_DELEGATE,
-    Build,
-    Case,
-    DelegateName,
-    Model,
-    Skip,
-    SkippedCase,
-    ToolName,
-)
+from orchestrator.records.workload import USUAL_DELEGATE, Build, Case, DelegateName, Model, Skip, SkippedCase, ToolName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,9 @@ from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.workload import Build, DelegateName, ProcessMode, Skip, ToolName
 
 #: What may run the operators that an accelerator leaves to the CPU.
-_CPU_LIBRARIES: Final = frozenset({"xnnpack", "ynnpack"})
+_CPU_LIBRARIES: Final = frozenset(
+    called for name, own in DELEGATES.items() if name.is_cpu for called in own.switches.values()
+)
 _OFF: Final = frozenset({"", "0", "false"})
 
 

@@ -11,13 +11,13 @@ import json
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.foreign_app import SOURCE, implicit_xnnpack, not_startable, plain_text, selected_run
 from orchestrator.programs.grammar.figures import parse_number
-from orchestrator.programs.specification import Program
+from orchestrator.programs.specification import Program, Results, Scenario
 from orchestrator.records.run import DelegateEvidence, RawOutput, ToolReport
 from orchestrator.records.workload import Case, DelegateName, ToolName
 
@@ -55,16 +55,7 @@ class DelegatePerformanceTool:
         return ToolReport(outcome="failed", failure_code="no-result", failure_reason=reason)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """What a delegate's identifier in a report says: the delegate, and the path of its settings on the phone."""
-
-    delegate: DelegateName
-    #: Empty for the runtime's own choice.
-    settings_path: str
-
-
-def setting_of(identifier: str) -> Setting:
+def setting_of(identifier: str) -> Scenario:
     """Return what an identifier such as ``XNNPACK (/data/local/tmp/xnnpack.json)`` means.
 
     The type is what the settings file says. A delegate without a type of its own, and one that the app has no flag
@@ -73,8 +64,9 @@ def setting_of(identifier: str) -> Setting:
     match = _IDENTIFIER.fullmatch(identifier)
     kind, path = (match["kind"], match["path"]) if match else (identifier, "")
     if path == _NO_SETTINGS:
-        return Setting(delegate=DelegateName.CPU, settings_path="")
-    return Setting(delegate=_DELEGATES.get(kind, DelegateName.EXTERNAL), settings_path=path)
+        return Scenario(delegate=DelegateName.CPU)
+    flags = (("tflite_settings_file", path),) if path else ()
+    return Scenario(delegate=_DELEGATES.get(kind, DelegateName.EXTERNAL), flags=flags)
 
 
 def parse_delegate_performance(text: str) -> list[ToolReport]:
@@ -158,7 +150,7 @@ def _report(model: str, identifier: str, figures: Mapping[str, float | None]) ->
             **{name: value for name, value in figures.items() if value is not None and _is_kept_apart(name)},
         },
     )
-    return replace(report, delegate=implicit_xnnpack()) if not setting.settings_path else report
+    return replace(report, delegate=implicit_xnnpack()) if not setting.flags else report
 
 
 def _is_kept_apart(name: str) -> bool:
@@ -171,5 +163,6 @@ PROGRAM = Program(
     name=ToolName.DELEGATE_PERFORMANCE,
     tool=DelegatePerformanceTool,
     has_flags=False,
+    results=Results(read=parse_delegate_performance, scenario=setting_of),
     title="TFLite Delegate Performance Benchmark app",
 )

@@ -7,13 +7,13 @@ import json
 import re
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.errors import OutputParseError
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.foreign_app import SOURCE, implicit_xnnpack, not_startable, plain_text, selected_run
 from orchestrator.programs.grammar.figures import NUMBER, parse_number
-from orchestrator.programs.specification import Program
+from orchestrator.programs.specification import Program, Results, Scenario
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, RawOutput, ToolReport
 from orchestrator.records.workload import Case, DelegateName, ToolName
 
@@ -24,16 +24,6 @@ _CSV_COLUMNS: Final = (
     "inference_avg", "inference_min", "inference_max", "inference_stddev", "init_max_rss", "init_total_alloc",
     "init_in_use_alloc", "overall_max_rss", "overall_total_alloc", "overall_in_use_alloc",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
-    """What one scenario of the app passes to the benchmark; everything else has the programs' defaults."""
-
-    delegate: DelegateName
-    #: -1: not passed, the runtime's choice.
-    threads: int = -1
-    flags: tuple[tuple[str, str], ...] = ()
 
 
 _SERIALIZED: Final = (("delegate_serialize_dir", "/sdcard/serialize"), ("delegate_serialize_token", "dummy_token"))
@@ -156,9 +146,18 @@ def _csv_reports(text: str) -> list[ToolReport]:
     return reports
 
 
+def scenario_of(label: str) -> Scenario:
+    """Return what a record's label means; raises OutputParseError for one that isn't the app's."""
+    if label not in SCENARIOS:
+        raise OutputParseError(f"isn't the label of a scenario; known are {', '.join(SCENARIOS)}")
+    return SCENARIOS[label]
+
+
 PROGRAM = Program(
     name=ToolName.FIREBASE,
     tool=FirebaseTool,
     has_flags=False,
+    # The app writes each result twice, as JSON and as CSV.
+    results=Results(read=parse_firebase, scenario=scenario_of, are_repeated=True),
     title="TFLite Firebase game-loop app",
 )

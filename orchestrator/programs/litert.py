@@ -28,13 +28,7 @@ from orchestrator.programs.running.collected import run_and_collect
 from orchestrator.programs.specification import Program
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import BuildSha, CaseKey, RunId
-from orchestrator.records.run import (
-    DelegateEvidence,
-    DelegateTruth,
-    LatencySummary,
-    RawOutput,
-    ToolReport,
-)
+from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, RawOutput, ToolReport
 from orchestrator.records.workload import Build, Case, DelegateName, ToolName
 from orchestrator.units import US_PER_MS, US_PER_S
 

@@ -7,11 +7,7 @@ import threading
 from dataclasses import replace
 
 from orchestrator.ports import Device, InvocationRequest
-from orchestrator.programs.flags.arguments import (
-    benchmark_flags,
-    files_written,
-    format_flags,
-)
+from orchestrator.programs.flags.arguments import benchmark_flags, files_written, format_flags
 from orchestrator.programs.running.collected import read_collected, run_and_collect
 from orchestrator.programs.running.environment import environment
 from orchestrator.programs.running.start_caches import finish_start, prepare_start, with_start

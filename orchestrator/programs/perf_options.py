@@ -18,11 +18,7 @@ from typing import Final
 from orchestrator.delegates.evidence import accelerators_in
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.ports import Device, InvocationRequest
-from orchestrator.programs.flags.arguments import (
-    benchmark_flags,
-    files_written,
-    format_flags,
-)
+from orchestrator.programs.flags.arguments import benchmark_flags, files_written, format_flags
 from orchestrator.programs.grammar.option_blocks import (
     ACCELERATOR_FLAG,
     OPTION_FLAGS,

@@ -9,10 +9,33 @@ from orchestrator.delegates import delegates_of
 from orchestrator.delegates.specification import Delegate, FlagFamily
 from orchestrator.ports import Tool
 from orchestrator.records.device import DeviceKind
+from orchestrator.records.run import ToolReport
 from orchestrator.records.workload import Build, DelegateName, ToolName
 
 #: Flags beside the case's own, for one way in which a program tries a delegate.
 Option = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """What an app passes to the benchmark; everything else has the programs' defaults."""
+
+    delegate: DelegateName
+    #: -1: not passed, the runtime's choice.
+    threads: int = -1
+    flags: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """How the results of an app that somebody else starts are read from its files."""
+
+    #: Reads a text; empty when it holds none of the app's.
+    read: Callable[[str], list[ToolReport]]
+    #: What a report's label says was passed to the benchmark. Raises OutputParseError for an unknown label.
+    scenario: Callable[[str], Scenario]
+    #: Whether the app writes each result more than once.
+    are_repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +69,8 @@ class Program:
     installed: Callable[[], Build] | None = None
     #: What an app that somebody else starts is called.
     title: str = ""
+    #: How its results are read.
+    results: Results | None = None
 
     def delegates(self, kind: DeviceKind) -> frozenset[DelegateName]:
         """Return the delegates that it has on a kind of device; none where it doesn't run."""

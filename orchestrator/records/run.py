@@ -110,17 +110,6 @@ class DelegateEvidence:
     #: Where several delegates were asked for: what became of each.
     each: Mapping[str, DelegateTruth] = field(default_factory=dict)
 
-    @property
-    def place(self) -> str:
-        """Where the operators ran, for people: ``actual``, with the GPU's backend where it isn't the usual one."""
-        names = self.actual.split("+")
-        return "+".join(f"gpu ({OPENGL})" if name == "gpu" and self.is_on_opengl else name for name in names)
-
-    @property
-    def is_on_opengl(self) -> bool:
-        """Whether the GPU was driven through OpenGL: slower than OpenCL, and all that some phones have."""
-        return self.backend == OPENGL.lower() and "gpu" in self.actual.split("+")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorTime:

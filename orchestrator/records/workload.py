@@ -58,6 +58,8 @@ class ToolName(enum.StrEnum):
         return self is ToolName.PERF_OPTIONS
 
 
+#: The runtime's own kernels.
+BUILTIN: Final = DelegateName.CPU
 #: What is asked for where nobody names a delegate.
 USUAL_DELEGATE: Final = DelegateName.XNNPACK
 #: What phones are measured with where nobody names a program.

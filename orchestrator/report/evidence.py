@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseStatus
 from orchestrator.analysis.sustained_runs import ATTEMPT_NUMBERS
+from orchestrator.delegates import place_of
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence, FigureKind
 from orchestrator.records.workload import Pass
@@ -169,7 +170,7 @@ def _delegate(row: ResultRow) -> Iterable[Part]:
     found = row.delegate
     if found is None or not (found.lines or found.cpu_operators):
         return
-    asked, ran = found.requested or row.case.delegate.value, found.place or "unknown"
+    asked, ran = found.requested or row.case.delegate.value, place_of(found) or "unknown"
     yield {"h3": "Where the operators ran"}
     yield {"p": [f"{_nodes(found)}Asked for ", {"code": _text(asked)}, ", ran on ", {"code": _text(ran)}, "."]}
     yield from ({"pre": _text(line)} for line in found.lines[:_MOST_LINES])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.delegates import place_of
 from orchestrator.records.identity import CaseKey, content_key
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
@@ -68,7 +69,7 @@ def truth_words(evidence: DelegateEvidence | None, truth: DelegateTruth | None =
             return f"partial {evidence.delegated_nodes}/{evidence.total_nodes}"
         return "partial"
     if truth is DelegateTruth.WRONG_BACKEND:
-        actual = evidence.place or evidence.backend if evidence is not None else ""
+        actual = place_of(evidence) or evidence.backend if evidence is not None else ""
         return f"ran on {actual}" if actual else "ran elsewhere"
     return {
         DelegateTruth.FULL: "full",

@@ -14,6 +14,7 @@ import jinja2
 
 from orchestrator import __version__
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseStatus
+from orchestrator.delegates import DELEGATES
 from orchestrator.records.device import CpuCluster
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.verdict import Severity
@@ -59,8 +60,7 @@ _MOST_TROUBLED: Final = 200
 _REFERENCE_WORDS: Final = {
     "cpu_4_threads": "CPU, 4 threads",
     "cpu_2_threads": "CPU, 2 threads",
-    "gpu": "GPU",
-    "nnapi": "NNAPI",
+    **{name.value: own.label for name, own in DELEGATES.items()},
 }
 
 

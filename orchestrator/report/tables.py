@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.delegates import place_of
 from orchestrator.records.night import OUT_OF_TIME
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateTruth, FigureKind, Outcome
@@ -356,7 +357,7 @@ def flat_record(row: ResultRow) -> dict[str, Scalar]:
         "build_sha256": str(row.case.build_sha256),
         "status": result.status.value,
         "delegate_truth": result.truth.value if result.truth is not None else None,
-        "delegate_actual": delegate.place if delegate is not None else None,
+        "delegate_actual": place_of(delegate) if delegate is not None else None,
         "delegated_nodes": delegate.delegated_nodes if delegate is not None else None,
         "total_nodes": delegate.total_nodes if delegate is not None else None,
         "quality": result.quality.value if result.quality is not None else None,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.frame import Json, app, command, group, show, split
+from orchestrator.records.workload import USUAL_TOOL
 
 build_app = group("build", "List, download and choose the benchmark programs.")
 
@@ -17,7 +18,7 @@ def _flags(
     flag_name: Annotated[str, typer.Argument(metavar="NAME", help="Flag to explain (default: list all).")] = "",
     tool: Annotated[
         str, typer.Option("--tool", help="Program: native, apk, perf-options, litert-native or ios-app.")
-    ] = "native",
+    ] = USUAL_TOOL,
     build: Annotated[str, typer.Option("--build", help="Name, sha256 or path of one program.")] = "",
     device: Annotated[
         str, typer.Option("--device", "-s", help="Ask the program that is used on this device (host: this computer).")

@@ -10,6 +10,7 @@ import typer
 
 from orchestrator.cli.frame import OnPhones, app, command_of, refuse, show, split
 from orchestrator.errors import UsageError
+from orchestrator.records.workload import USUAL_TOOL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,7 @@ class TuneOptions(OnPhones):
         list[str] | None,
         typer.Option("--flags", help="A set of flags to try beside none, name=value,name=value. Repeat for several."),
     ] = None
-    tool: Annotated[str, typer.Option("--tool", help="native, apk or litert-native.")] = "native"
+    tool: Annotated[str, typer.Option("--tool", help="native, apk or litert-native.")] = USUAL_TOOL
     most: Annotated[int, typer.Option(min=2, max=64, help="Processes per configuration, at most.")] = 8
     alike: Annotated[str, typer.Option("--alike", help="Ignore differences below this.")] = "2%"
     budget: Annotated[

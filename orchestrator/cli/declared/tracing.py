@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.frame import Builds, Devices, Shown, app, command_of, show
+from orchestrator.records.workload import BUILTIN, USUAL_TOOL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,9 +18,9 @@ class TraceOptions(Shown):
 
     model: Annotated[Path, typer.Argument(help="Model file (.tflite).")]
     device: Devices = None
-    delegate: Annotated[str, typer.Option("--delegate", "-d", help="cpu, xnnpack, gpu, nnapi, hexagon ...")] = "cpu"
+    delegate: Annotated[str, typer.Option("--delegate", "-d", help="cpu, xnnpack, gpu, nnapi, hexagon ...")] = BUILTIN
     threads: Annotated[int, typer.Option("--threads", "-t", min=1, help="Number of threads.")] = 1
-    tool: Annotated[str, typer.Option("--tool", help="native, apk, litert-native or perf-options.")] = "native"
+    tool: Annotated[str, typer.Option("--tool", help="native, apk, litert-native or perf-options.")] = USUAL_TOOL
     build: Builds = None
     num_runs: Annotated[int, typer.Option(min=1, help="Inferences beside the warm-up, at least.")] = 20
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that the run may take.")] = 120.0

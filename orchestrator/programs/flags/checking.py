@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from orchestrator.delegates import ENABLING_FLAGS
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import OutputParseError
 from orchestrator.programs.flags import tables as flag_tables
@@ -74,10 +75,16 @@ def _specs(
             build=build,
             meaning=meaning,
             choices=choices.get(name, ()),
-            needs=needs.get(name, ""),
+            needs=needs.get(name, _switch_of(name)),
         )
         for name, kind, default, build, meaning in rows
     }
+
+
+def _switch_of(name: str) -> str:
+    """Return the switch of the delegate that a flag is of by its name."""
+    switch = f"use_{name.partition('_')[0]}"
+    return switch if switch in ENABLING_FLAGS else ""
 
 
 def check_flags(words: Sequence[str], schema: FlagSchema) -> tuple[FlagFault, ...]:

@@ -148,8 +148,10 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 LITERT_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {"gpu_backend": ("webgpu", "opengl", "gl")}
 
-#: A flag that does nothing unless another is set (to true, or to anything where that is a string).
+#: A flag that does nothing unless another is set (to true, or to anything where that is a string). One that begins with
+#: a delegate's name needs the delegate's switch where nothing else is said.
 NEEDS: Final[Mapping[str, str]] = {
+    "gpu_invoke_loop_times": "",
     "op_profiling_output_mode": "enable_op_profiling",
     "op_profiling_output_file": "enable_op_profiling",
     "profiling_output_csv_file": "enable_op_profiling",
@@ -160,43 +162,17 @@ NEEDS: Final[Mapping[str, str]] = {
     "memory_footprint_check_interval_ms": "report_peak_memory_footprint",
     "delegate_serialize_dir": "delegate_serialize_token",
     "delegate_serialize_token": "delegate_serialize_dir",
-    "xnnpack_force_fp16": "use_xnnpack",
-    "xnnpack_weight_cache_file_path": "use_xnnpack",
-    "xnnpack_runtime_flags": "use_xnnpack",
-    "ynnpack_static_shape": "use_ynnpack",
-    "ynnpack_fast_math": "use_ynnpack",
-    "ynnpack_consistent_arithmetic": "use_ynnpack",
-    "ynnpack_no_excess_precision": "use_ynnpack",
-    "gpu_precision_loss_allowed": "use_gpu",
-    "gpu_experimental_enable_quant": "use_gpu",
-    "gpu_inference_for_sustained_speed": "use_gpu",
-    "gpu_backend": "use_gpu",
-    "gpu_wait_type": "use_gpu",
-    "nnapi_execution_preference": "use_nnapi",
-    "nnapi_execution_priority": "use_nnapi",
-    "nnapi_accelerator_name": "use_nnapi",
     "disable_nnapi_cpu": "use_nnapi",
-    "nnapi_allow_fp16": "use_nnapi",
-    "nnapi_allow_dynamic_dimensions": "use_nnapi",
-    "nnapi_use_burst_mode": "use_nnapi",
-    "nnapi_support_library_path": "use_nnapi",
-    "hexagon_lib_path": "use_hexagon",
-    "hexagon_profiling": "use_hexagon",
-    "coreml_version": "use_coreml",
     "external_delegate_options": "external_delegate_path",
 }
 LITERT_NEEDS: Final[Mapping[str, str]] = {
+    "gpu_invoke_loop_times": "",
+    "xnnpack_weight_cache_file_path": "",
     "dispatch_library_path": "use_npu",
     "compiler_plugin_library_path": "use_npu",
     "compiler_cache_path": "use_npu",
-    "gpu_backend": "use_gpu",
     "gpu-precision": "use_gpu",
-    "gpu_low_priority": "use_gpu",
     "convert_weights_on_gpu": "use_gpu",
-    "gpu_serialize_external_tensors": "use_gpu",
-    "gpu_prefer_texture_weights": "use_gpu",
-    "gpu_wait_for_weights_conversion_complete": "use_gpu",
-    "gpu_cache_compiled_programs_only": "use_gpu",
     "gpu_serialization_dir": "gpu_model_cache_key",
     "gpu_model_cache_key": "gpu_serialization_dir",
     "memory_footprint_check_interval_ms": "report_peak_memory_footprint",

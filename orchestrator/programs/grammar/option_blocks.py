@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.delegates import delegates_of, flags_of
+from orchestrator.delegates.specification import FlagFamily
 from orchestrator.programs.grammar.lines import parse_line
 from orchestrator.programs.grammar.summary_rows import parse_row, starts_summary
 from orchestrator.programs.grammar.transcript import UNCONSUMED
+from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import LatencySummary
 from orchestrator.records.workload import Case, DelegateName
 
 #: Delegate -> what the program calls the group of options that holds it.
-OPTION_GROUPS: Final[Mapping[DelegateName, str]] = {
-    DelegateName.CPU: "cpu",
-    DelegateName.XNNPACK: "cpu",
-    DelegateName.GPU: "gpu",
-    DelegateName.NNAPI: "nnapi",
-    DelegateName.HEXAGON: "dsp",
+OPTION_GROUPS: Final = {
+    name: flags_of(name, FlagFamily.PERFORMANCE_OPTIONS)["perf_options_list"]
+    for name in delegates_of(FlagFamily.PERFORMANCE_OPTIONS, DeviceKind.ANDROID)
 }
 PRECISION_FLAG: Final = "gpu_precision_loss_allowed"
 ACCELERATOR_FLAG: Final = "nnapi_accelerator_name"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from orchestrator.delegates import place_of
 from orchestrator.delegates.evidence import family
 from orchestrator.programs.grammar.failure_codes import next_step
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
@@ -229,7 +230,7 @@ def describe(report: ToolReport) -> list[str]:
 
 def describe_delegate(evidence: DelegateEvidence) -> str:
     """Return where the operators ran as one phrase: ``delegate gpu -> gpu+xnnpack: partial, 54/559 nodes in 3 ...``."""
-    text = f"delegate {evidence.requested or 'unknown'} -> {evidence.place or 'unknown'}: {evidence.truth.value}"
+    text = f"delegate {evidence.requested or 'unknown'} -> {place_of(evidence) or 'unknown'}: {evidence.truth.value}"
     if evidence.delegated_nodes is not None:
         total = "?" if evidence.total_nodes is None else str(evidence.total_nodes)
         text += f", {evidence.delegated_nodes}/{total} nodes"

@@ -57,7 +57,8 @@ def test_running_without_settings_is_running_on_xnnpack() -> None:
 )
 def test_an_identifier_names_the_delegate_and_its_settings(identifier: str, delegate: DelegateName, path: str) -> None:
     setting = setting_of(identifier)
-    assert (setting.delegate, setting.settings_path) == (delegate, path)
+    assert setting.delegate is delegate
+    assert setting.flags == (((("tflite_settings_file", path),)) if path else ())
 
 
 def test_a_delegate_whose_run_failed_has_no_number() -> None:
