@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from orchestrator.cli.site import gather
+from orchestrator.app.site import gather
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.history import CampaignSketch, Contents, Points, SeriesSketch

@@ -1,12 +1,14 @@
-"""The farm's queue in the store's database, for commands that do without when there is none."""
+"""A farm beside its store: its queue, whose campaigns are its jobs', and what those that are over gave."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.bootstrap import Settings
+from orchestrator.ports import Store
+from orchestrator.records.activity import Yield
 from orchestrator.records.identity import CampaignId
 
 if TYPE_CHECKING:
@@ -35,3 +37,15 @@ def owners_of(settings: Settings, campaign_ids: Sequence[CampaignId]) -> Mapping
         from orchestrator.queueing.owners import read_owners
 
         return read_owners(queue, campaign_ids)
+
+
+def shortcomings(store: Store, jobs: Iterable[Mapping[str, Any]]) -> dict[str, Yield]:
+    """Return what the phones of a submission gave, by serial number; phones of whose runs each gave a result aside."""
+    serials = {CampaignId(job["campaign_id"]): str(job["serial"]) for job in jobs}
+    given = store.yields(list(serials))
+    return {serials[campaign_id]: item for campaign_id, item in given.items() if item.without_result}
+
+
+def worst_text(lacking: Mapping[str, Yield]) -> str:
+    """Return for people which phones measured all for nothing; empty when none did."""
+    return ", ".join(sorted(serial for serial, given in lacking.items() if given.is_nothing))

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from orchestrator.app import nights
+from orchestrator.app.closing import close_cancelled
+from orchestrator.app.farm_beside import shortcomings
+from orchestrator.app.farm_phones import away_text
+from orchestrator.app.farm_worker import contents_of
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.closing import close_cancelled
-from orchestrator.cli.farm_phones import away_text
-from orchestrator.cli.farm_working import contents_of
-from orchestrator.cli.farm_yields import shortcomings
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, table
 from orchestrator.config.farm_documents import read_labels
 from orchestrator.errors import UsageError

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from orchestrator import __version__
+from orchestrator.app.farm_beside import shortcomings, worst_text
+from orchestrator.app.farm_phones import away_text, of_several
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.doctor import Finding, of_host, ok, problem, run_checks, shown, warning
-from orchestrator.cli.farm_phones import away_text, of_several
-from orchestrator.cli.farm_yields import shortcomings, worst_text
 from orchestrator.cli.result import CommandResult
 from orchestrator.errors import StoreError
 from orchestrator.ports import Store

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.app.beginning import identify
+from orchestrator.app.farm_newcomers import kept_for_newcomers
+from orchestrator.app.farm_parcel import by_phone_and_kind, jobs_for, keep_all, pack
+from orchestrator.app.farm_phones import away_meant, check_names, choose_phones
+from orchestrator.app.farm_worker import contents_of
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.farm_newcomers import kept_for_newcomers
-from orchestrator.cli.farm_parcel import by_phone_and_kind, jobs_for, keep_all, pack
-from orchestrator.cli.farm_phones import away_meant, check_names, choose_phones
-from orchestrator.cli.farm_working import contents_of
 from orchestrator.cli.result import CommandResult
 from orchestrator.config.farm_documents import dump
 from orchestrator.config.plan import load_plan

@@ -4,33 +4,21 @@ from __future__ import annotations
 
 import csv
 import io
-import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from datetime import date
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from orchestrator.analysis.changepoint import LEAST_CHANGE, Preset
+from orchestrator.app import history
+from orchestrator.app.history import ChangesRequest
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.files import format_of
 from orchestrator.cli.progress import farm_telling
 from orchestrator.cli.result import CommandResult, table
-from orchestrator.cli.shares import share_of
-from orchestrator.engine.history import (
-    SELECTION_WORDS,
-    FoundChange,
-    FoundOutputs,
-    Question,
-    Regressions,
-    describe_series,
-    find_regressions,
-    fits,
-    moment_of,
-)
+from orchestrator.engine.history import FoundChange, FoundOutputs, Regressions
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
-from orchestrator.records.history import Annotation, ConfirmationStatus
+from orchestrator.records.history import ConfirmationStatus
 from orchestrator.report.escapes import one_line
 from orchestrator.units import format_change
 
@@ -41,12 +29,6 @@ _CSV_COLUMNS: Final = (
     "group", "series_key", "serial", "phone", "model", "configuration", "night", "earliest", "latest", "ratio", "low",
     "high", "confidence", "before_us", "after_us", "status", "expected", "causes", "outputs",
 )  # fmt: skip
-#: What the exit code tells -> the states of a slowdown that it is told of.
-_FAIL_ON: Final[Mapping[str, frozenset[ConfirmationStatus]]] = {
-    "confirmed": frozenset({ConfirmationStatus.CONFIRMED, ConfirmationStatus.EXPLAINED}),
-    "unrefuted": frozenset(ConfirmationStatus) - {ConfirmationStatus.REFUTED},
-    "never": frozenset(),
-}
 #: How people are told what became of a change.
 _STATUS: Final[Mapping[ConfirmationStatus, str]] = {
     ConfirmationStatus.UNCONFIRMED: "not confirmed yet",
@@ -57,82 +39,26 @@ _STATUS: Final[Mapping[ConfirmationStatus, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegressionsRequest:
-    """The options of ``benchfarm history changes``."""
-
-    since: str = ""
-    selections: tuple[str, ...] = ()
-    preset: str = "default"
-    threshold: str = "2%"
-    #: Empty: by the ending of ``out``.
-    form: str = ""
-    confirm: bool = False
-    fail_on: str = "unrefuted"
-    out: Path | None = None
-
-
-def regressions(settings: Settings, request: RegressionsRequest) -> CommandResult:
-    """Find what changed; with ``confirm``, run old against new first. Raises UsageError."""
-    form = format_of(request.form, request.out, _FORMS, default="text")
-    if request.fail_on not in _FAIL_ON:
-        raise UsageError(f"--fail-on {request.fail_on!r} isn't known", hint=f"choose one of {', '.join(_FAIL_ON)}")
-    for selection in request.selections:
-        _check(selection)
+def changes(settings: Settings, request: ChangesRequest, *, form: str = "", out: Path | None = None) -> CommandResult:
+    """Find what changed, in a form that is known by the ending of ``out`` where none is named. Raises UsageError."""
+    form = format_of(form, out, _FORMS, default="text")
     with farm_telling(settings, makes_store=False) as farm:
-        question = Question(
-            since=night_meant(request.since, farm, "--since") if request.since else None,
-            selections=request.selections,
-            preset=_preset(request.preset),
-            threshold=share_of(request.threshold, "--threshold", least=LEAST_CHANGE, most=1.0),
-        )
-        found = find_regressions(farm.store, question)
-        if request.confirm:
-            from orchestrator.app.confirming import confirm_changes
-
-            confirm_changes(farm, found.changes)
-            found = find_regressions(farm.store, question)
-        # What looked at nothing has shown nothing to be good.
-        is_blind = not found.series and not farm.store.series()
-        nothing = f"nothing was looked at: no series in {farm.store.name}" if is_blind else ""
-    fails = any(_is_failure(change, request.fail_on) for change in found.changes) or any(
-        # A comparison with the reference is its own proof.
-        item.change.is_worse and not item.expected and _FAIL_ON[request.fail_on]
-        for item in found.outputs
-    )
-    fails = fails or (is_blind and request.fail_on != "never")
-    text = _RENDERERS[form](found)
-    if request.out is not None:
-        write_file(request.out, text.encode())
-        text = str(request.out)
-    if nothing and (request.out is not None or form in _FOR_PEOPLE):
-        is_markdown = request.out is None and form == "markdown"
-        text = f"{text}\n\n{_escaped(nothing) if is_markdown else one_line(nothing)}"
-    return CommandResult(text=text, data={**_data(found), "fails": fails}, exit_code=int(fails))
-
-
-def _is_failure(change: FoundChange, fail_on: str) -> bool:
-    """Whether an unexpected slowdown is one that the exit code is to tell."""
-    return not change.expected and change.ratio > 1 and change.status in _FAIL_ON[fail_on]
+        done = history.find_changes(farm, request)
+    text = _RENDERERS[form](done.found)
+    if out is not None:
+        write_file(out, text.encode())
+        text = str(out)
+    if done.nothing and (out is not None or form in _FOR_PEOPLE):
+        is_markdown = out is None and form == "markdown"
+        text = f"{text}\n\n{_escaped(done.nothing) if is_markdown else one_line(done.nothing)}"
+    return CommandResult(text=text, data={**_data(done.found), "fails": done.fails}, exit_code=int(done.fails))
 
 
 def annotate(settings: Settings, selection: str, night: str, text: str) -> CommandResult:
     """Keep that a change is expected; raises UsageError."""
-    _check(selection)
-    if not text.strip():
-        raise UsageError("the annotation says nothing", hint="write what is expected, for example 'driver 502'")
     # In a store of another name nobody would find it.
     with Farm(settings, makes_store=settings.is_default_store) as farm:
-        first = night_meant(night, farm, "the date")
-        fitting = sum(fits(selection, key, words) for key, words in describe_series(farm.store).items())
-        kept = Annotation(
-            annotation_id=secrets.token_hex(4),
-            selection=selection,
-            night=first,
-            text=text,
-            created_at=farm.clock.now(),
-        )
-        farm.store.annotate(kept)
+        kept, fitting = history.expect(farm, selection, night, text)
     return CommandResult(
         text=f"annotation {kept.annotation_id}: {fitting} series fit it now", data={**asdict(kept), "series": fitting}
     )
@@ -155,33 +81,6 @@ def delete_annotation(settings: Settings, annotation_id: str) -> CommandResult:
                 f"there is no annotation {annotation_id!r}", hint="'benchfarm history expected' lists them"
             )
     return CommandResult(text=f"annotation {annotation_id} is gone", data={"annotation_id": annotation_id})
-
-
-def _check(selection: str) -> None:
-    """Refuse a selection that can never fit; raises UsageError."""
-    known = {word.lower() for word in SELECTION_WORDS}
-    for part in selection.split(","):
-        name, equals, _ = part.strip().partition("=")
-        if not part.strip() or (equals and name.strip().lower() not in known):
-            raise UsageError(
-                f"{selection!r} names no series",
-                hint=f"a series key, or words such as delegate=gpu; the words are {', '.join(SELECTION_WORDS)}",
-            )
-
-
-def night_meant(text: str, farm: Farm, what: str) -> date:
-    """Return the night that an option, ``what``, means; raises UsageError."""
-    try:
-        return moment_of(text, now=farm.clock.now())
-    except (ValueError, OverflowError):
-        raise UsageError(f"{what} {text!r} isn't a date", hint="write 2026-03-09, 30d or 4w") from None
-
-
-def _preset(text: str) -> Preset:
-    try:
-        return Preset(text)
-    except ValueError:
-        raise UsageError(f"--preset {text!r} isn't known", hint="sensitive, default or quiet") from None
 
 
 def _causes(change: FoundChange) -> str:

@@ -1,13 +1,13 @@
-"""``benchfarm results remove``, ``hide`` and ``unhide``: what is of no use any more, and what isn't to be seen."""
+"""``benchfarm results close``, ``remove``, ``hide`` and ``unhide``: what is of no use any more or isn't to be seen."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 
+from orchestrator.app import closing
 from orchestrator.app.stored import find_campaigns
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.closing import check_left_alone
 from orchestrator.cli.result import CommandResult
 from orchestrator.cli.terminal import say
 from orchestrator.errors import StoreError, UsageError
@@ -17,6 +17,18 @@ from orchestrator.records.identity import CampaignId
 from orchestrator.report.escapes import one_line
 
 
+def close(settings: Settings, words: Sequence[str]) -> CommandResult:
+    """Give up what is left of some open campaigns; raises as the use case."""
+    closed = closing.close(settings, words)
+    lines = [
+        f"{item.campaign_id} ({item.name}): closed"
+        + (f"; {count} invocations that were left are given up" if count else "")
+        for item, count in closed
+    ]
+    data = [{"campaign_id": item.campaign_id, "given_up": count} for item, count in closed]
+    return CommandResult(text="\n".join(map(one_line, lines)), data=data)
+
+
 def remove(settings: Settings, words: Sequence[str], *, is_sure: bool) -> CommandResult:
     """Delete some campaigns with their runs and raw output, all or none of them.
 
@@ -24,7 +36,7 @@ def remove(settings: Settings, words: Sequence[str], *, is_sure: bool) -> Comman
     """
     with Farm(settings, makes_store=False) as farm:
         found = _named(farm.store, words)
-        check_left_alone(farm, [campaign for campaign in found.values() if campaign is not None])
+        closing.check_left_alone(farm, [campaign for campaign in found.values() if campaign is not None])
         progress = farm.store.progress()
         stored = {campaign_id: progress.get(campaign_id, (0, 0))[0] for campaign_id in found}
         lines = [one_line(f"{_title(key, found[key])}: {count} runs") for key, count in stored.items()]

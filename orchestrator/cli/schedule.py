@@ -10,14 +10,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from orchestrator.app import farm_nights
 from orchestrator.app.beginning import identify
+from orchestrator.app.farm_beside import shortcomings, worst_text
+from orchestrator.app.farm_parcel import by_phone_and_kind, keep_all, pack
+from orchestrator.app.farm_phones import check_names, choose_phones
+from orchestrator.app.farm_worker import contents_of
 from orchestrator.app.nights import limited
 from orchestrator.bootstrap import Farm, Settings, this_computer
-from orchestrator.cli.farm_parcel import by_phone_and_kind, keep_all, pack
-from orchestrator.cli.farm_phones import check_names, choose_phones
 from orchestrator.cli.farm_submitting import check_travels, sent_plan
-from orchestrator.cli.farm_working import contents_of
-from orchestrator.cli.farm_yields import shortcomings, worst_text
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.config.farm_documents import dump, read_plan
 from orchestrator.config.plan import load_plan
@@ -204,6 +205,12 @@ def _lacking(farm: Farm, queue: FarmQueue, ticks: Sequence[Mapping[str, Any]]) -
         f"no run of {nothing} gave a result" if nothing else "",
     ]
     return "; ".join(text for text in texts if text)
+
+
+def submit_now(settings: Settings, name: str) -> CommandResult:
+    """Submit a schedule's plan now, whether it is paused or not; raises UsageError for a schedule that isn't there."""
+    submission, note = farm_nights.submit_now(settings, name)
+    return CommandResult(text=one_line(f"{submission}: {note}"), data={"submission": submission, "note": note})
 
 
 def remove(settings: Settings, name: str) -> CommandResult:

@@ -1,4 +1,4 @@
-"""``benchfarm serve``: the site's pages from the live store."""
+"""``benchfarm history site`` and ``benchfarm serve``: the history's pages in a folder, and from the live store."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from datetime import date
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.app import api_answers
+from orchestrator.app import api_answers, site
+from orchestrator.app.access import Listening, access_of, address_of, require_packages
 from orchestrator.app.farm_beside import queue_beside
 from orchestrator.app.farm_now import FarmNow, job_answer
+from orchestrator.app.site import TITLE, SiteRequest, campaign_html, first_night, gather, report_marks
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.access import Listening, access_of, address_of, require_packages
 from orchestrator.cli.progress import tell
 from orchestrator.cli.result import CommandResult
-from orchestrator.cli.site import TITLE, campaign_html, first_night, gather, report_marks
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.identity import CampaignId, Serial
@@ -199,7 +199,7 @@ class LiveAnswers:
         """See ApiSource."""
 
         def submit(_: object) -> CommandResult:
-            from orchestrator.cli.farm_nights import submit_now
+            from orchestrator.cli.schedule import submit_now
 
             return submit_now(self._settings, schedule)
 
@@ -233,10 +233,23 @@ class LiveAnswers:
         return DoneAnswer(text=done.text, data=done.data)
 
 
+def build(settings: Settings, request: SiteRequest) -> CommandResult:
+    """Write or renew the pages; raises UsageError, HostStorageError."""
+    with Farm(settings, makes_store=False) as farm:
+        done = site.build(farm, request)
+    text = (
+        f"{done.path}: {done.series} series, {done.reports} reports; "
+        f"{done.written} pages written, {done.unchanged} unchanged, {done.removed} removed"
+    )
+    if done.kept:
+        text += f"\nleft as they are, since somebody changed them: {', '.join(done.kept[:5])}"
+    return CommandResult(text=text, data=done)
+
+
 def run(settings: Settings, request: ServeRequest) -> CommandResult:
     """Serve until interrupted; raises UsageError."""
     require_packages("benchfarm serve")
-    from orchestrator.cli.gauges import Numbers
+    from orchestrator.app.gauges import Numbers
     from orchestrator.serve import app as web
     from orchestrator.serve.metrics import page
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from orchestrator.bootstrap import Settings
-from orchestrator.cli.site import SiteRequest, build
+from orchestrator.app.site import SiteRequest, build
+from orchestrator.bootstrap import Farm, Settings
 from orchestrator.store.opening import open_store
 from tests.browser.conftest import PHONE, WIDE, serious_faults
 from tests.conftest import installed
@@ -21,7 +21,8 @@ def site(tmp_path_factory):
     store.close()
     # A folder with a space in it, as a sub-path.
     out = tmp_path_factory.mktemp("web") / "sub path" / "site"
-    build(settings, SiteRequest(out=out, reports=1))
+    with Farm(settings) as farm:
+        build(farm, SiteRequest(out=out, reports=1))
     return out
 
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from benchfarm_lab.faults import parse_fault
 from benchfarm_lab.samples import BENCHMARK_PACKAGE, benchmark_apk
+from orchestrator.app.farm_idle import IdlePhones
+from orchestrator.app.farm_job import Shared
+from orchestrator.app.farm_worker import Elsewhere
+from orchestrator.app.farm_worker import _look as look_at_phones
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.farm_idle import IdlePhones
-from orchestrator.cli.farm_job import Shared
-from orchestrator.cli.farm_working import Elsewhere
-from orchestrator.cli.farm_working import _look as look_at_phones
 from orchestrator.clock import Deadline
 from orchestrator.devices.adb import WORK_FOLDER, AdbDevice
 from orchestrator.devices.address import ServerAddress

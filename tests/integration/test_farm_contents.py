@@ -16,8 +16,8 @@ import psycopg
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+from orchestrator.app.farm_parcel import clean_inputs, unpack
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.farm_parcel import clean_inputs, unpack
 from orchestrator.errors import HostStorageError, StoreError, UsageError
 from orchestrator.queueing.contents import CACHED_S, Contents
 from orchestrator.queueing.messages import PhoneJob

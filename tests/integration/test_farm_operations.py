@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
+from orchestrator.app.farm_phones import away_meant, check_names, choose_phones
+from orchestrator.app.gauges import Numbers
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import devices, doctor, farm, farm_doctor, serving
-from orchestrator.cli.farm_phones import away_meant, check_names, choose_phones
-from orchestrator.cli.gauges import Numbers
 from orchestrator.config.farm_documents import dump
 from orchestrator.devices.journal import Change
 from orchestrator.errors import NoDeviceError, PlanError, UsageError

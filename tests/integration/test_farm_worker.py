@@ -17,9 +17,10 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.pool import Pool
 
+from orchestrator.app.access import Listening
+from orchestrator.app.farm_job import run_job
+from orchestrator.app.farm_worker import WorkerRequest
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.access import Listening
-from orchestrator.cli.farm_job import run_job
 from orchestrator.cli.farm_working import work
 from orchestrator.devices.journal import Change
 from orchestrator.errors import PlanError, StoreError, UsageError
@@ -308,11 +309,13 @@ def test_a_worker_that_would_be_taken_for_dead_between_two_looks_is_refused(tmp_
     with pytest.raises(UsageError, match="heard every 2 s is soon taken for dead when 4 s of silence do that") as told:
         work(
             Settings.from_environment({}, home=tmp_path),
-            host="one",
-            dead_after_s=4.0,
-            look_s=2.0,
-            until_empty=True,
-            idle_look_s=0.0,
+            WorkerRequest(
+                host="one",
+                dead_after_s=4.0,
+                look_s=2.0,
+                until_empty=True,
+                idle_look_s=0.0,
+            ),
         )
     assert told.value.hint == "--every 1 at the most, or a longer --dead-after"
 
@@ -344,7 +347,12 @@ def test_what_a_worker_cannot_serve_is_refused_by_its_own_options(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         metrics = Listening(host=host or "192.0.2.1", port=taken.getsockname()[1])
         with pytest.raises(UsageError) as told:
-            work(settings, host="one", dead_after_s=60, look_s=None, until_empty=True, idle_look_s=0, metrics=metrics)
+            work(
+                settings,
+                WorkerRequest(
+                    host="one", dead_after_s=60, look_s=None, until_empty=True, idle_look_s=0, metrics=metrics
+                ),
+            )
     assert wanted in told.value.hint
     assert not_wanted not in told.value.hint
 
@@ -353,7 +361,7 @@ def test_a_worker_whose_devices_file_has_a_fault_is_refused(opened_url: str, tmp
     (tmp_path / "devices.yaml").write_text("devices:\n  A: {pools: [nightly], tag: [rooted]}\n")
     settings = Settings.from_environment({}, home=tmp_path, store=opened_url)
     with pytest.raises(PlanError, match=r"devices\.yaml:2:\d+: devices\.A\.tag: unknown key"):
-        work(settings, host="one", dead_after_s=60.0, look_s=None, until_empty=True, idle_look_s=0.0)
+        work(settings, WorkerRequest(host="one", dead_after_s=60.0, look_s=None, until_empty=True, idle_look_s=0.0))
 
 
 def test_what_is_wrong_with_a_host_is_told_once_and_to_all_until_it_is_mended(queue: FarmQueue, job: int) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 from benchfarm_lab.farm import VirtualLab
 from benchfarm_lab.faults import Fault, FaultKind
+from orchestrator.app.farm_idle import IdlePhones
 from orchestrator.bootstrap import Attached
-from orchestrator.cli.farm_idle import IdlePhones
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.discovery import KnownPhones, list_devices
 from orchestrator.devices.server import AdbServer

@@ -68,23 +68,22 @@ def _worker(options: WorkerOptions) -> None:
     import socket
 
     _require_packages()
-    from orchestrator.cli import access, farm_working
+    from orchestrator.app.access import Listening
+    from orchestrator.app.farm_worker import WorkerRequest
+    from orchestrator.cli import farm_working
 
     metrics = None
     if options.metrics_port is not None:
-        metrics = access.Listening(host=options.metrics_host, port=options.metrics_port, token_file=options.token_file)
-    show(
-        lambda settings: farm_working.work(
-            settings,
-            host=options.name or socket.gethostname(),
-            dead_after_s=options.dead_after_s,
-            look_s=options.look_s,
-            until_empty=options.until_empty,
-            idle_look_s=options.idle_look_s,
-            metrics=metrics,
-        ),
-        as_json=options.as_json,
+        metrics = Listening(host=options.metrics_host, port=options.metrics_port, token_file=options.token_file)
+    request = WorkerRequest(
+        host=options.name or socket.gethostname(),
+        dead_after_s=options.dead_after_s,
+        look_s=options.look_s,
+        until_empty=options.until_empty,
+        idle_look_s=options.idle_look_s,
+        metrics=metrics,
     )
+    show(lambda settings: farm_working.work(settings, request), as_json=options.as_json)
 
 
 @command(_farm, "submit")

@@ -46,19 +46,23 @@ def _changes(options: ChangesOptions) -> None:
 
     Example: benchfarm history changes --since 30d
     """
+    from orchestrator.analysis.changepoint import LEAST_CHANGE
+    from orchestrator.app.history import ChangesRequest
     from orchestrator.cli import history
+    from orchestrator.cli.shares import share_of
 
-    request = history.RegressionsRequest(
+    request = ChangesRequest(
         since=options.since,
         selections=tuple(options.series or ()),
         preset=options.preset,
-        threshold=options.threshold,
-        form=options.form,
+        threshold=share_of(options.threshold, "--threshold", least=LEAST_CHANGE, most=1.0),
         confirm=options.confirm,
         fail_on=options.fail_on,
-        out=options.out,
     )
-    show(lambda settings: history.regressions(settings, request), as_json=options.as_json)
+    show(
+        lambda settings: history.changes(settings, request, form=options.form, out=options.out),
+        as_json=options.as_json,
+    )
 
 
 @command(history_app, "expect")
@@ -119,10 +123,11 @@ def _site(
 
     Example: benchfarm history site --out pages
     """
-    from orchestrator.cli import site
+    from orchestrator.app.site import SiteRequest
+    from orchestrator.cli import serving
 
-    request = site.SiteRequest(out=out, since=since, title=title, reports=reports, fresh=fresh)
-    show(lambda settings: site.build(settings, request), as_json=as_json)
+    request = SiteRequest(out=out, since=since, title=title, reports=reports, fresh=fresh)
+    show(lambda settings: serving.build(settings, request), as_json=as_json)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,9 +161,10 @@ def _serve(options: ServeOptions) -> None:
     /farm shows phones, queue and tonight's progress; with a token it also pauses, resumes, cancels, releases and
     submits. /api/v1 answers with the same as JSON, /metrics with numbers for Prometheus.
     """
-    from orchestrator.cli import access, serving
+    from orchestrator.app.access import Listening
+    from orchestrator.cli import serving
 
-    listening = access.Listening(
+    listening = Listening(
         host=options.host,
         port=options.port,
         token=options.token,

@@ -161,9 +161,9 @@ def _close(
 
     Example: benchfarm results close CAMPAIGN
     """
-    from orchestrator.cli import closing
+    from orchestrator.cli import removing
 
-    show(lambda settings: closing.close(settings, campaigns), as_json=as_json)
+    show(lambda settings: removing.close(settings, campaigns), as_json=as_json)
 
 
 @command(plan_app, "show")

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.app.access import Listening, access_of, address_of
+from orchestrator.app.gauges import Numbers
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.access import Listening, access_of, address_of
-from orchestrator.cli.gauges import Numbers
 from orchestrator.cli.progress import JsonObserver, write_line
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import UsageError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from orchestrator.app.farm_idle import IdlePhones
 from orchestrator.bootstrap import Attached
-from orchestrator.cli.farm_idle import IdlePhones
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.discovery import KnownPhones, Seen, Transport
 from orchestrator.devices.server import AdbServer

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.farm_phones import usable
+from orchestrator.app.farm_phones import usable
 from orchestrator.queueing.messages import PROTOCOL
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from orchestrator.analysis.changepoint import Preset
+from orchestrator.app.gauges import Numbers
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.gauges import Numbers
 from orchestrator.engine.history import Question, find_regressions, fits, moment_of
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign, CampaignStatus

@@ -9,7 +9,7 @@ from urllib.parse import urljoin
 
 import pytest
 
-from orchestrator.cli.site import gather
+from orchestrator.app.site import gather
 from orchestrator.errors import UsageError
 from orchestrator.records.pairing import Pairing
 from orchestrator.records.run import Outcome

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from orchestrator.app import nights
 from orchestrator.app.beginning import begin, identify, named_paths, prepare
+from orchestrator.app.farm_parcel import Unpacked, unpack
 from orchestrator.app.measuring import equipment, turns_of
 from orchestrator.app.reopening import reopen
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.farm_parcel import Unpacked, unpack
-from orchestrator.cli.progress import observer_for_stderr
 from orchestrator.config.farm_documents import read_facts, read_parcel, read_plan
 from orchestrator.config.inventory import KeptInventory
 from orchestrator.devices.discovery import KnownPhones
@@ -30,7 +30,7 @@ from orchestrator.errors import (
     NewerPlanError,
     StoreError,
 )
-from orchestrator.ports import Device, Store
+from orchestrator.ports import Device, Observer, Store
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import Claimed
@@ -57,6 +57,8 @@ class Shared:
     asked: KnownPhones | None = None
     store: Store | None = None
     inventory: KeptInventory | None = None
+    #: Makes one that hears of a job's runs.
+    observer: Callable[[], Observer] | None = None
 
 
 def run_job(
@@ -103,7 +105,7 @@ def _run_job(
             known=shared.asked,
             store=shared.store,
             inventory=shared.inventory,
-            observer=observer_for_stderr(settings.log_format),
+            observer=shared.observer() if shared.observer is not None else None,
         ) as farm:
             farm.cancelled = cancelled
             unpacked = unpack(farm, contents, plan, parcel, inputs_folder(settings))

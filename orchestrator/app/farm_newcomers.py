@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from orchestrator.cli.farm_parcel import jobs_for
-from orchestrator.cli.farm_phones import facts_and_labels, usable
+from orchestrator.app.farm_parcel import jobs_for
+from orchestrator.app.farm_phones import facts_and_labels, usable
 from orchestrator.config.farm_documents import dump, labels_of, read_facts, read_labels, read_plan
 from orchestrator.planning.selection import choose, misfit
 from orchestrator.ports import Store

@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
+from orchestrator.app.progress import COUNTS
 from orchestrator.bootstrap import Farm
-from orchestrator.cli.progress import COUNTS
 from orchestrator.errors import BenchfarmError
 from orchestrator.records.device import DeviceState
 from orchestrator.records.history import ConfirmationStatus

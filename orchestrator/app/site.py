@@ -1,4 +1,4 @@
-"""``benchfarm history site``: history pages for any web server, and what they and ``benchfarm serve`` show."""
+"""History pages for any web server, and what they and the live pages show."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from orchestrator import __version__
 from orchestrator.analysis.changepoint import WINDOW_NIGHTS
 from orchestrator.analysis.nights import night_details
 from orchestrator.analysis.series import night_of, night_table
+from orchestrator.app.history import night_meant
 from orchestrator.app.reporting import report_data
-from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.history import night_meant
-from orchestrator.cli.result import CommandResult
-from orchestrator.cli.site_series import outputs_from, site_series
+from orchestrator.app.site_series import outputs_from, site_series
+from orchestrator.bootstrap import Farm
 from orchestrator.engine.history import (
     FoundChange,
     Question,
@@ -55,7 +54,7 @@ TITLE: Final = "Benchmark history"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteRequest:
-    """The options of ``benchfarm history site``."""
+    """Which pages are written, and where."""
 
     out: Path
     since: str = ""
@@ -65,55 +64,64 @@ class SiteRequest:
     fresh: bool = False
 
 
-def build(settings: Settings, request: SiteRequest) -> CommandResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenSite:
+    """What the folder of a site holds now."""
+
+    path: Path
+    series: int
+    nights: int
+    reports: int
+    #: Pages that were written, were as they should be, and were of no use any more.
+    written: int
+    unchanged: int
+    removed: int
+    #: Pages that somebody changed, left as they are.
+    kept: Sequence[str]
+    size_bytes: int
+
+
+def build(farm: Farm, request: SiteRequest) -> WrittenSite:
     """Write or renew the pages; raises UsageError, HostStorageError."""
     from orchestrator.report import site_pages
     from orchestrator.report.site_folder import SiteFolder
 
-    with Farm(settings, makes_store=False) as farm:
-        site, marks = gather(
-            farm.store, since=first_night(request.since, farm), title=request.title, reports=request.reports
-        )
-        folder = SiteFolder(request.out)
-        shown = [item for item in site.campaigns if item.has_page]
-        shared = [site_pages.style_file(), site_pages.script_file()]
-        if shown:
-            shared.append(site_pages.library_file(settings.cache_folder))
-        reports = [f"campaigns/{item.page}" for item in shown]
-        fixed = ["index.html", "campaigns/index.html"]
-        folder.check([*(item.path for item in shared), *fixed, *reports, *(f"series/{page}" for page in site.by_name)])
-        for item in shared:
-            folder.write(item.path, item.content)
-        for path, html in site_pages.series_pages(site):
-            folder.write(path, html.encode())
-        for campaign, path in zip(shown, reports, strict=True):
-            mark = marks[campaign.campaign_id]
-            if not request.fresh and folder.note(path) == mark:
-                folder.keep(path, mark)
-                continue
-            folder.write(path, campaign_html(farm, campaign.campaign_id).encode(), note=mark)
-        # The pages that lead to all others come last: what they name is there.
-        folder.write("campaigns/index.html", site_pages.campaigns_page(site).encode())
-        folder.write("index.html", site_pages.overview_page(site).encode())
-        done = folder.finish()
-    text = (
-        f"{request.out / 'index.html'}: {len(site.series)} series, {len(reports)} reports; "
-        f"{done.written} pages written, {done.unchanged} unchanged, {done.removed} removed"
+    site, marks = gather(
+        farm.store, since=first_night(request.since, farm), title=request.title, reports=request.reports
     )
-    if done.kept:
-        text += f"\nleft as they are, since somebody changed them: {', '.join(done.kept[:5])}"
-    data = {
-        "path": request.out / "index.html",
-        "series": len(site.series),
-        "nights": len(site.nights),
-        "reports": len(reports),
-        "written": done.written,
-        "unchanged": done.unchanged,
-        "removed": done.removed,
-        "kept": done.kept,
-        "size_bytes": done.size_bytes,
-    }
-    return CommandResult(text=text, data=data)
+    folder = SiteFolder(request.out)
+    shown = [item for item in site.campaigns if item.has_page]
+    shared = [site_pages.style_file(), site_pages.script_file()]
+    if shown:
+        shared.append(site_pages.library_file(farm.settings.cache_folder))
+    reports = [f"campaigns/{item.page}" for item in shown]
+    fixed = ["index.html", "campaigns/index.html"]
+    folder.check([*(item.path for item in shared), *fixed, *reports, *(f"series/{page}" for page in site.by_name)])
+    for item in shared:
+        folder.write(item.path, item.content)
+    for path, html in site_pages.series_pages(site):
+        folder.write(path, html.encode())
+    for campaign, path in zip(shown, reports, strict=True):
+        mark = marks[campaign.campaign_id]
+        if not request.fresh and folder.note(path) == mark:
+            folder.keep(path, mark)
+            continue
+        folder.write(path, campaign_html(farm, campaign.campaign_id).encode(), note=mark)
+    # The pages that lead to all others come last: what they name is there.
+    folder.write("campaigns/index.html", site_pages.campaigns_page(site).encode())
+    folder.write("index.html", site_pages.overview_page(site).encode())
+    done = folder.finish()
+    return WrittenSite(
+        path=request.out / "index.html",
+        series=len(site.series),
+        nights=len(site.nights),
+        reports=len(reports),
+        written=done.written,
+        unchanged=done.unchanged,
+        removed=done.removed,
+        kept=done.kept,
+        size_bytes=done.size_bytes,
+    )
 
 
 def first_night(since: str, farm: Farm) -> date | None:

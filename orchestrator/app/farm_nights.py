@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
+from orchestrator.app.farm_newcomers import kept_for_newcomers
+from orchestrator.app.farm_parcel import jobs_for
+from orchestrator.app.farm_phones import choose_phones
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.farm_newcomers import kept_for_newcomers
-from orchestrator.cli.farm_parcel import jobs_for
-from orchestrator.cli.farm_phones import choose_phones
-from orchestrator.cli.result import CommandResult
 from orchestrator.config.farm_documents import dump, read_plan
 from orchestrator.config.inventory import KeptInventory
 from orchestrator.engine.night import bounded
@@ -19,7 +18,6 @@ from orchestrator.errors import UsageError
 from orchestrator.ports import Store
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.schedule import Line, Schedule, Schedules
-from orchestrator.report.escapes import one_line
 
 
 def submit_scheduled(farm: Farm, queue: FarmQueue, schedule: Schedule, submission: str, moment: datetime) -> str:
@@ -62,13 +60,15 @@ def make_due(
         )
 
 
-def submit_now(settings: Settings, name: str) -> CommandResult:
-    """Submit a schedule's plan now, whether it is paused or not; raises UsageError for a schedule that isn't there."""
+def submit_now(settings: Settings, name: str) -> tuple[str, str]:
+    """Submit a schedule's plan now, whether it is paused or not; return the submission, and a note for people.
+
+    Raises UsageError for a schedule that isn't there.
+    """
     with FarmQueue(settings.store) as queue, Farm(settings) as farm:
         schedule = Schedules(queue).one(name)
         if schedule is None:
             raise UsageError(f"there is no schedule {name!r}", hint="'benchfarm farm schedule list' lists them")
         moment = queue.now()
         submission = f"{name}-{moment:%Y%m%dT%H%M%SZ}"
-        note = submit_scheduled(farm, queue, schedule, submission, moment)
-    return CommandResult(text=one_line(f"{submission}: {note}"), data={"submission": submission, "note": note})
+        return submission, submit_scheduled(farm, queue, schedule, submission, moment)

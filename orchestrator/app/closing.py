@@ -1,4 +1,4 @@
-"""``benchfarm results close``: giving up what is left of campaigns that were interrupted."""
+"""Giving up what is left of campaigns that were interrupted."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from orchestrator.app.resuming import put_back_left
 from orchestrator.app.running import runner_elsewhere, runner_here
 from orchestrator.app.stored import find_campaign
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.result import CommandResult
 from orchestrator.engine.closing import close_campaign
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.identity import CampaignId
-from orchestrator.report.escapes import one_line
 
 
-def close(settings: Settings, words: Sequence[str]) -> CommandResult:
+def close(settings: Settings, words: Sequence[str]) -> list[tuple[Campaign, int]]:
     """Give up what is left of some open campaigns, all or none of them; phones left changed are put back.
 
-    Raises UsageError for a campaign that isn't open, or that somebody runs or will run.
+    ``words`` are their ids or the beginnings of these. Returns each with how many invocations are given up. Raises
+    UsageError for a campaign that isn't open, or that somebody runs or will run.
     """
     with Farm(settings, makes_store=False) as farm:
         chosen = [find_campaign(farm.store, word, only_open=True) for word in words]
@@ -29,9 +28,7 @@ def close(settings: Settings, words: Sequence[str]) -> CommandResult:
         check_left_alone(farm, campaigns)
         closed = {item.campaign_id: close_campaign(item, farm.store, farm.tools, farm.clock) for item in campaigns}
         put_back_left(farm, {item.case.serial for campaign in campaigns for item in campaign.invocations})
-    lines = [f"{item.campaign_id} ({item.name}): {_told(closed[item.campaign_id])}" for item in campaigns]
-    data = [{"campaign_id": campaign_id, "given_up": count} for campaign_id, count in closed.items()]
-    return CommandResult(text="\n".join(map(one_line, lines)), data=data)
+    return [(item, closed[item.campaign_id]) for item in campaigns]
 
 
 def close_cancelled(farm: Farm, campaign_ids: Iterable[CampaignId]) -> int:
@@ -41,10 +38,6 @@ def close_cancelled(farm: Farm, campaign_ids: Iterable[CampaignId]) -> int:
     for campaign in begun:
         close_campaign(campaign, farm.store, farm.tools, farm.clock)
     return len(begun)
-
-
-def _told(count: int) -> str:
-    return f"closed; {count} invocations that were left are given up" if count else "closed"
 
 
 def check_left_alone(farm: Farm, campaigns: Sequence[Campaign]) -> None:
