@@ -1,73 +1,14 @@
-"""``benchfarm doctor``: what keeps this host from measuring tonight, each with what to do about it.
-
-Nothing is changed and no phone is disturbed: phones are only listed.
-"""
+"""``benchfarm doctor`` and ``benchfarm farm doctor``: what was found, the worst first, with what to do about it."""
 
 from __future__ import annotations
 
-import os
-import platform
-import shlex
-import shutil
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
 
-from orchestrator import __version__
-from orchestrator.app.checks import check_file
-from orchestrator.app.farm_beside import owners_of
+from orchestrator.app.doctor import Finding, of_host, problem
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.result import CommandResult, table
-from orchestrator.engine.importing import end_cut_off
-from orchestrator.errors import BenchfarmError, DeviceError
-from orchestrator.records.campaign import CampaignStatus
+from orchestrator.errors import StoreError
 from orchestrator.report.escapes import one_line
-from orchestrator.units import format_bytes
-
-if TYPE_CHECKING:
-    from orchestrator.devices.server import AdbServer
-
-#: A night's raw output takes less; below the smaller one the next run may not be kept.
-_LITTLE_BYTES: Final = 5 * 10**9
-_LEAST_BYTES: Final = 10**9
-#: Bits of a mode: of the group and of everybody else.
-_OTHERS_ALL: Final = 0o077
-_OTHERS_WRITE: Final = 0o022
-_OTHERS_ENTER: Final = 0o011
-_OWN_SOCKET: Final = (
-    "set $BENCHFARM_ADB to adb 29 or newer and keep $BENCHFARM_HOME on a local disk, so that adb can listen on a "
-    "socket of yours alone; then 'benchfarm adb stop'"
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What one check found."""
-
-    #: What was looked at: ``store``, ``disk``, ``clock``, ``adb``, ``phones`` ...
-    check: str
-    #: ``ok``, ``warning`` (will do for now) or ``problem`` (measuring fails, or already failed).
-    level: str
-    text: str
-    #: What to do; empty when there is nothing to do.
-    next_step: str = ""
-
-
-def ok(check: str, text: str) -> Finding:
-    """Return that a check found nothing."""
-    return Finding(check=check, level="ok", text=text)
-
-
-def warning(check: str, text: str, next_step: str) -> Finding:
-    """Return what should be looked at."""
-    return Finding(check=check, level="warning", text=text, next_step=next_step)
-
-
-def problem(check: str, text: str, next_step: str) -> Finding:
-    """Return what keeps nights from going well."""
-    return Finding(check=check, level="problem", text=text, next_step=next_step)
 
 
 def doctor(settings: Settings) -> CommandResult:
@@ -76,33 +17,16 @@ def doctor(settings: Settings) -> CommandResult:
         return shown(of_host(farm))
 
 
-def of_host(farm: Farm) -> list[Finding]:
-    """Return what the checks of this host found."""
-    checks: Sequence[tuple[str, Callable[[Farm], Iterable[Finding]]]] = (
-        ("versions", _versions),
-        ("store", _store),
-        ("disk", _disk),
-        ("access", _access),
-        ("adb", _adb),
-        ("phones", _phones),
-        ("devices.yaml", _inventory),
-        ("quarantine", _quarantine),
-        ("journals", _journals),
-        ("leases", _leases),
-        ("campaigns", _campaigns),
-    )
-    return run_checks([(name, lambda check=check: check(farm)) for name, check in checks])  # type: ignore[misc]
+def farm_doctor(settings: Settings, *, host_too: bool) -> CommandResult:
+    """Check the queue and what hosts say of themselves; with ``host_too`` this host as well, also without a queue."""
+    from orchestrator.app.farm_doctor import of_farm
 
-
-def run_checks(checks: Sequence[tuple[str, Callable[[], Iterable[Finding]]]]) -> list[Finding]:
-    """Return what all checks found; one that can't be made is a problem of its own, and the others are made."""
-    found: list[Finding] = []
-    for name, check in checks:
+    with Farm(settings) as farm:
         try:
-            found += check()
-        except BenchfarmError as error:
-            found.append(problem(name, str(error), error.hint or "mend that, then ask again"))
-    return found
+            found = of_farm(farm)
+        except StoreError as error:
+            found = [problem("queue", str(error), error.hint or "mend that, then ask again")]
+        return shown([*found, *(of_host(farm) if host_too else [])])
 
 
 def shown(findings: Sequence[Finding]) -> CommandResult:
@@ -118,206 +42,3 @@ def shown(findings: Sequence[Finding]) -> CommandResult:
         data={"findings": ranked, "problems": counts["problem"], "warnings": counts["warning"]},
         exit_code=int(counts["problem"] > 0),
     )
-
-
-def _versions(farm: Farm) -> list[Finding]:
-    return [ok("versions", f"benchfarm {__version__}, Python {platform.python_version()}, {platform.platform()}")]
-
-
-def _store(farm: Farm) -> list[Finding]:
-    # Opening it has brought it up to date, or said why not.
-    campaigns = farm.store.campaign_count()
-    found = []
-    path = farm.settings.store_file
-    if path is None:
-        found.append(ok("store", f"{campaigns} campaigns, in a database server, of the newest form"))
-    elif not path.is_file():
-        found.append(ok("store", f"nothing is stored yet in {path}"))
-    else:
-        size = path.stat().st_size
-        found.append(ok("store", f"{campaigns} campaigns in {path} ({format_bytes(size)}), of the newest form"))
-        copies = sorted(path.parent.glob(f"{path.name}.revision-*.backup*"))
-        if copies:
-            total = sum(copy.stat().st_size for copy in copies)
-            text = f"{len(copies)} copies from before migrations take {format_bytes(total)}"
-            step = f"when the store is as it should be, remove {', '.join(copy.name for copy in copies)}"
-            found.append(warning("store", text, step))
-    return found + _future(farm)
-
-
-def _future(farm: Farm) -> list[Finding]:
-    """Find a clock that was set back: what was stored before is newer than now."""
-    newest = next(iter(farm.store.campaigns(limit=1)), None)
-    now = farm.clock.now()
-    if newest is None or newest.created_at <= now + timedelta(minutes=2):
-        return [ok("clock", f"{now:%Y-%m-%d %H:%M:%S} UTC, later than all that is stored")]
-    text = f"it is {now:%Y-%m-%d %H:%M} UTC here, and campaign {newest.campaign_id} began {newest.created_at:%H:%M} UTC"
-    return [problem("clock", f"{text} on {newest.created_at:%Y-%m-%d}", "set this host's clock (NTP)")]
-
-
-def _disk(farm: Farm) -> list[Finding]:
-    folders = {
-        "data": farm.settings.data_folder,
-        "cache": farm.settings.cache_folder,
-        "state": farm.settings.state_folder,
-    }
-    found, seen = [], set()
-    for name, folder in folders.items():
-        there = next((item for item in (folder, *folder.parents) if item.exists()), Path("/"))
-        device = there.stat().st_dev
-        if not os.access(there, os.W_OK):
-            found.append(
-                problem("disk", f"{there} ({name}) can't be written", "change its permissions, or $BENCHFARM_HOME")
-            )
-        if device in seen:
-            continue
-        seen.add(device)
-        free = shutil.disk_usage(there).free
-        text = f"{format_bytes(free)} free at {there} ({name})"
-        step = "free some space: 'benchfarm store prune', 'benchfarm farm clean', old reports"
-        if free < _LEAST_BYTES:
-            found.append(problem("disk", text, step))
-        elif free < _LITTLE_BYTES:
-            found.append(warning("disk", text, step))
-        else:
-            found.append(ok("disk", text))
-    return found
-
-
-def _access(farm: Farm) -> list[Finding]:
-    """Find what other accounts of this computer may read or change: figures, raw output, programs that are run."""
-    settings = farm.settings
-    places = (settings.data_folder, settings.cache_folder, settings.state_folder, settings.store_file)
-    found = []
-    for path in dict.fromkeys(place.resolve() for place in places if place is not None and place.exists()):
-        is_behind_others = any(not parent.stat().st_mode & _OTHERS_ENTER for parent in path.parents)
-        mode = 0 if is_behind_others else path.stat().st_mode & _OTHERS_ALL
-        if mode:
-            what = "change" if mode & _OTHERS_WRITE else "read"
-            step = f"chmod go-rwx {shlex.quote(str(path))}"
-            found.append(warning("access", f"other accounts of this computer may {what} {path}", step))
-    return found or [ok("access", "no other account of this computer can read what is stored")]
-
-
-def _adb(farm: Farm) -> list[Finding]:
-    servers = [
-        (name, server)
-        for name, server in (("virtual lab", farm.lab_server()), ("phones", farm.running_plugged_server()))
-        if server is not None
-    ]
-    found = [
-        ok("adb", f"server for {name} at {server.address}, protocol version {server.version()}")
-        for name, server in servers
-    ]
-    found += [
-        warning("adb", f"every account of this computer can use the phones through {server.address}", _OWN_SOCKET)
-        for _, server in servers
-        if server.is_ours and not server.address.path
-    ]
-    named = farm.named_server()
-    if named is not None and str(named.address) not in {str(server.address) for _, server in servers}:
-        # None is started in its place: no plugged phone is measured. Virtual ones have a server of their own.
-        found.append(_unanswered(named, warning if farm.lab_server() is not None else problem))
-    return found or [
-        warning("adb", "no adb server runs", "none is needed before the first phone; 'benchfarm devices' starts one")
-    ]
-
-
-def _unanswered(server: AdbServer, level: Callable[[str, str, str], Finding]) -> Finding:
-    try:
-        server.version()
-    except DeviceError as error:
-        return level("adb", str(error), error.hint or "start it anew: it doesn't answer as an adb server does")
-    return ok("adb", f"server for phones at {server.address} answers again")
-
-
-def _phones(farm: Farm) -> list[Finding]:
-    attached = farm.attached(start_server=False)
-    if not attached and farm.named_server() is not None and not farm.servers():
-        # Of the server that is named the other check tells; what is plugged in nobody can say.
-        return []
-    if not attached:
-        return [warning("phones", "no phone is attached", "plug one in and allow USB debugging; 'benchfarm devices'")]
-    found = [
-        problem(
-            "phones", f"{item.seen.serial or item.seen.address}: {item.seen.reason}", item.seen.advice or "look at it"
-        )
-        for item in attached
-        if not item.seen.usable
-    ]
-    usable = [item.seen.serial for item in attached if item.seen.usable]
-    lab = farm.lab_server()
-    real = [item for item in attached if item.seen.usable and (lab is None or item.server.address != lab.address)]
-    unchecked = [item.seen.serial for item in real if not check_file(farm.settings, item.seen.serial).is_file()]
-    if unchecked:
-        step = f"benchfarm device check -s {','.join(unchecked)}"
-        found.append(warning("phones", f"never checked: {', '.join(unchecked)}", step))
-    return [ok("phones", f"{len(usable)} usable: {', '.join(usable)}"), *found] if usable else found
-
-
-def _inventory(farm: Farm) -> list[Finding]:
-    """Read what phones are for; faults of the file are a problem of the check itself."""
-    return [ok("devices.yaml", f"says what {len(farm.inventory)} phones are for")] if farm.inventory else []
-
-
-def _quarantine(farm: Farm) -> list[Finding]:
-    found = [
-        problem(
-            "quarantine",
-            f"{serial}: {farm.quarantine.reason(serial)}",
-            f"look at it, then 'benchfarm device release {serial}'",
-        )
-        for serial in farm.quarantine.serials()
-    ]
-    return found or [ok("quarantine", "no phone is kept out")]
-
-
-def _journals(farm: Farm) -> list[Finding]:
-    """Find phones that a process of ours left changed: held ones are being measured, and changed on purpose."""
-    left = [serial for serial in farm.conditioner.unrestored() if not farm.lease.live_holder(serial)]
-    found = [
-        problem(
-            "journals", f"{serial} was left changed by a process that is gone", f"benchfarm device restore {serial}"
-        )
-        for serial in left
-    ]
-    return found or [ok("journals", "no phone waits to be put back")]
-
-
-def _leases(farm: Farm) -> list[Finding]:
-    held = farm.lease.live_holders()
-    stale = [serial for serial in farm.lease.noted() if serial not in held]
-    found = [ok("leases", f"{serial}: {holder}") for serial, holder in held.items()]
-    if stale:
-        # The lock went with its process; only its note stays.
-        found.append(ok("leases", f"notes of processes that are gone, without effect: {', '.join(stale)}"))
-    return found or [ok("leases", "no phone is in use")]
-
-
-def _campaigns(farm: Farm) -> list[Finding]:
-    end_cut_off(farm.store, farm.clock.now())
-    progress = farm.store.progress(only_open=True)
-    busy = bool(farm.lease.live_holders())
-    found = []
-    known_open = farm.store.campaigns(only_open=True)
-    owners = owners_of(farm.settings, [item.campaign_id for item in known_open])
-    for campaign in known_open:
-        owner = owners.get(campaign.campaign_id)
-        if owner is not None and owner.is_open:
-            # The farm's workers go on with it.
-            continue
-        if owner is None and campaign.status is CampaignStatus.RUNNING and (busy or farm.settings.store_file is None):
-            # Another process of this host, or another host, may be at it.
-            continue
-        stored, planned = progress.get(campaign.campaign_id, (0, 0))
-        text = f"{campaign.campaign_id} ({campaign.name}) is open: {stored} of {planned} planned invocations stored"
-        name = campaign.campaign_id
-        step = (
-            f"'benchfarm run --resume --campaign {name}' goes on with it, 'benchfarm results close {name}' gives it up"
-        )
-        found.append(warning("campaigns", text, step))
-    most = 10
-    further = (
-        [warning("campaigns", f"{len(found) - most} more are open", "benchfarm status")] if len(found) > most else []
-    )
-    return [*found[:most], *further] or [ok("campaigns", "none is open without a process at it")]

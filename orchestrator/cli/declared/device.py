@@ -57,10 +57,10 @@ def _tune(
 
     Measures each step against none. Later runs on the phone use the steps that helped.
     """
-    from orchestrator.cli import tuning
+    from orchestrator.cli import experiments
 
     show(
-        lambda settings: tuning.tune(
+        lambda settings: experiments.quiet(
             settings, serial, split(options), invocations=invocations, wait_s=wait_s, min_secs=min_secs
         ),
         as_json=as_json,
@@ -75,10 +75,10 @@ def _bias(
 
     Example: benchfarm device bias SERIAL
     """
-    from orchestrator.cli import tuning
+    from orchestrator.cli import experiments
 
     show(
-        lambda settings: tuning.bias(settings, serial, invocations=invocations, wait_s=wait_s, min_secs=min_secs),
+        lambda settings: experiments.bias(settings, serial, invocations=invocations, wait_s=wait_s, min_secs=min_secs),
         as_json=as_json,
     )
 
@@ -102,6 +102,6 @@ def _audit(serial: Serial, as_json: Json = False) -> None:
 
     Exit code 1 when something differs.
     """
-    from orchestrator.cli import tuning
+    from orchestrator.cli import experiments
 
-    show(lambda settings: tuning.audit(settings, serial), as_json=as_json)
+    show(lambda settings: experiments.audit(settings, serial), as_json=as_json)

@@ -30,6 +30,6 @@ def _farm_doctor(
     Example: benchfarm farm doctor
     """
     _require_packages()
-    from orchestrator.cli import farm_doctor
+    from orchestrator.cli import doctor
 
-    show(lambda settings: farm_doctor.doctor(settings, host_too=host_too), as_json=as_json)
+    show(lambda settings: doctor.farm_doctor(settings, host_too=host_too), as_json=as_json)

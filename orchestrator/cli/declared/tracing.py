@@ -36,9 +36,10 @@ def _trace(options: TraceOptions) -> None:
 
     The trace opens in the Perfetto UI.
     """
+    from orchestrator.app.tracing import TraceRequest
     from orchestrator.cli import tracing
 
-    request = tracing.TraceRequest(
+    request = TraceRequest(
         model=options.model,
         serials=tuple(options.device or ()),
         delegate=options.delegate,

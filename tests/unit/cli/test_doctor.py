@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.app.doctor import _access, _adb, _store
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.doctor import _access, _adb, _store
 from orchestrator.devices.binary import find_adb
 from orchestrator.devices.server import AdbServer
 from tests.samples.command import Cli

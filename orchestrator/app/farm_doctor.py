@@ -1,4 +1,4 @@
-"""``benchfarm farm doctor``: what keeps the farm from measuring tonight."""
+"""What keeps the farm from measuring tonight."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from orchestrator import __version__
+from orchestrator.app.doctor import Finding, ok, problem, run_checks, warning
 from orchestrator.app.farm_beside import shortcomings, worst_text
 from orchestrator.app.farm_phones import away_text, of_several
-from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.doctor import Finding, of_host, ok, problem, run_checks, shown, warning
-from orchestrator.cli.result import CommandResult
-from orchestrator.errors import StoreError
+from orchestrator.bootstrap import Farm
 from orchestrator.ports import Store
 from orchestrator.queueing.absence import HOST_SILENT_S
 from orchestrator.queueing.gauges import Gauges, QueueNumbers
@@ -28,19 +26,9 @@ _CLOCK_WARN_S: Final = 2.0
 _CLOCK_MOST_S: Final = 30.0
 
 
-def doctor(settings: Settings, *, host_too: bool) -> CommandResult:
-    """Check the queue and what hosts say of themselves; with ``host_too`` this host as well, also without a queue."""
-    with Farm(settings) as farm:
-        try:
-            found = _of_farm(farm, settings)
-        except StoreError as error:
-            found = [problem("queue", str(error), error.hint or "mend that, then ask again")]
-        return shown([*found, *(of_host(farm) if host_too else [])])
-
-
-def _of_farm(farm: Farm, settings: Settings) -> list[Finding]:
+def of_farm(farm: Farm) -> list[Finding]:
     """Return what the checks of the farm found; raises StoreError when its queue can't be asked."""
-    with FarmQueue(settings.store) as queue:
+    with FarmQueue(farm.settings.store) as queue:
         numbers = Gauges(queue).read()
         checks: Sequence[tuple[str, Callable[[], Iterable[Finding]]]] = (
             ("queue", lambda: _queue(numbers, queue.jobs(), queue.failures(within_s=_FAILED_S))),
