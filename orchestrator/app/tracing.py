@@ -56,8 +56,7 @@ def record(farm: Farm, request: TraceRequest, folder: Path) -> MeasuredCampaign:
     """Record the named model on the chosen phones; raises UsageError kinds before anything runs."""
     _check_tool(request.tool)
     if request.has_summary:
-        from orchestrator.programs import program
-from orchestrator.programs.running.trace_perfetto import require_perfetto
+        from orchestrator.programs.running.trace_perfetto import require_perfetto
 
         require_perfetto()
     if folder.exists() and not folder.is_dir():

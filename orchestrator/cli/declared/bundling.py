@@ -47,9 +47,10 @@ def _export(options: ExportOptions) -> None:
 
     Example: benchfarm export newest --format csv
     """
-    from orchestrator.cli import bundling
+    from orchestrator.app.bundling import ExportRequest
+    from orchestrator.cli import exchanging
 
-    request = bundling.ExportRequest(
+    request = ExportRequest(
         campaigns=tuple(options.campaigns or ()),
         runs=tuple(options.runs or ()),
         form=options.form,
@@ -60,4 +61,4 @@ def _export(options: ExportOptions) -> None:
         sign=options.sign,
         key=options.key,
     )
-    show(lambda settings: bundling.export(settings, request), as_json=options.as_json)
+    show(lambda settings: exchanging.export(settings, request), as_json=options.as_json)

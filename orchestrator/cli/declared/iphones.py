@@ -27,9 +27,10 @@ def _ios_export(
 
     Example: benchfarm ios export plan.yaml --out iphone
     """
+    from orchestrator.app.iphones import IPhone
     from orchestrator.cli import ios
 
-    phone = ios.IPhone(profile=profile, name=phone_name, os_version=os_version, app=program)
+    phone = IPhone(profile=profile, name=phone_name, os_version=os_version, app=program)
     show(lambda settings: ios.export(settings, plan, out, phone), as_json=as_json)
 
 
@@ -77,9 +78,10 @@ def _ios_run(options: RunOptions) -> None:
 
     Example: benchfarm ios run iphone --bundle org.example.app
     """
-    from orchestrator.cli import ios_running
+    from orchestrator.app.iphones import IPhoneRun
+    from orchestrator.cli import ios
 
-    request = ios_running.IPhoneRun(
+    request = IPhoneRun(
         folder=options.folder,
         bundle_id=options.bundle_id,
         udid=options.udid,
@@ -89,4 +91,4 @@ def _ios_run(options: RunOptions) -> None:
         timeout_s=options.timeout,
         quiet_s=options.quiet,
     )
-    show(lambda settings: ios_running.run(settings, request, options.out), as_json=options.as_json)
+    show(lambda settings: ios.run(settings, request, options.out), as_json=options.as_json)

@@ -201,21 +201,23 @@ def _import(options: ImportOptions) -> None:
 
     Example: benchfarm import lab.bundle.json
     """
-    from orchestrator.cli import bundling, importing
+    from orchestrator.app.bundling import is_bundle
+    from orchestrator.app.importing import ImportRequest
+    from orchestrator.cli import exchanging
 
     if missing := next((path for path in options.files if not path.is_file()), None):
         raise UsageError(f"{missing}: there is no such file")
-    if any(bundling.is_bundle(path) for path in options.files):
+    if any(is_bundle(path) for path in options.files):
         if len(options.files) > 1 or options.device or options.model:
             raise UsageError("a bundle is imported alone and says itself what is in it")
         trust = tuple(options.trust or ())
-        show(lambda settings: bundling.take_in(settings, options.files[0], trust), as_json=options.as_json)
+        show(lambda settings: exchanging.take_in(settings, options.files[0], trust), as_json=options.as_json)
         return
     if options.trust:
         raise UsageError("--trust is about bundles; these results hold no signature")
     if not options.device or not options.model:
         raise UsageError("these results don't say what they are of", hint="give --device and --model")
-    request = importing.ImportRequest(
+    request = ImportRequest(
         files=tuple(options.files),
         device=options.device,
         profile=options.profile,
@@ -223,4 +225,4 @@ def _import(options: ImportOptions) -> None:
         app=options.program,
         name=options.campaign_name,
     )
-    show(lambda settings: importing.import_files(settings, request, options.out), as_json=options.as_json)
+    show(lambda settings: exchanging.import_files(settings, request, options.out), as_json=options.as_json)

@@ -53,6 +53,6 @@ def _key(
 
     Example: benchfarm store key
     """
-    from orchestrator.cli import bundling
+    from orchestrator.cli import exchanging
 
-    show(lambda settings: bundling.show_key(settings, key), as_json=as_json)
+    show(lambda settings: exchanging.show_key(settings, key), as_json=as_json)

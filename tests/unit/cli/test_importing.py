@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.app.importing import ImportRequest
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli import importing, reports, stored
+from orchestrator.cli import exchanging, reports, stored
 from orchestrator.cli.result import CommandResult
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.records.campaign import CampaignStatus
@@ -44,10 +45,10 @@ def take(settings: Settings, tmp_path: Path) -> Callable[..., CommandResult]:
             path = tmp_path / f"given-{number}.txt"
             path.write_text(text)
             files.append(path)
-        request = importing.ImportRequest(
+        request = ImportRequest(
             files=tuple(files), device=device, profile=profile, models=models, app="TensorFlow 2.17", name="lab"
         )
-        return importing.import_files(settings, request, None)
+        return exchanging.import_files(settings, request, None)
 
     return run
 

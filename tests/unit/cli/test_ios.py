@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.app.iphones import IPhone
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import ios, reports, stored
 from orchestrator.cli.result import CommandResult
@@ -44,7 +45,7 @@ def write_plan(tmp_path: Path) -> Callable[..., Path]:
 def folder(settings: Settings, write_plan: Callable[..., Path], tmp_path: Path) -> Path:
     """An exported plan: the GPU case has the folder that ``case_folder`` finds."""
     out = tmp_path / "export"
-    ios.export(settings, write_plan(), out, ios.IPhone(name="lab-xs", os_version="17.4"))
+    ios.export(settings, write_plan(), out, IPhone(name="lab-xs", os_version="17.4"))
     return out
 
 
@@ -87,7 +88,7 @@ def test_flags_that_the_app_has_not_are_skipped(
 ) -> None:
     plan = write_plan("[gpu]")
     plan.write_text(plan.read_text().replace("threads: [2]", "threads: [2], flags: [{}, {gpu_backend: cl}]"))
-    data = ios.export(settings, plan, tmp_path / "export", ios.IPhone()).data
+    data = ios.export(settings, plan, tmp_path / "export", IPhone()).data
     assert isinstance(data, dict)
     assert len(data["cases"]) == 1
     assert [skip.reason_code for skip in data["skipped"]] == ["flags-not-in-tool"]
@@ -99,22 +100,22 @@ def test_a_plan_without_an_iphone_needs_one_named(
 ) -> None:
     plan = write_plan(profiles="[pixel-4]")
     with pytest.raises(UsageError, match="--profile"):
-        ios.export(settings, plan, tmp_path / "export", ios.IPhone())
+        ios.export(settings, plan, tmp_path / "export", IPhone())
     with pytest.raises(UsageError, match="pixel-4"):
-        ios.export(settings, plan, tmp_path / "export", ios.IPhone(profile="pixel-4"))
-    ios.export(settings, plan, tmp_path / "export", ios.IPhone(profile="iphone-xs"))
+        ios.export(settings, plan, tmp_path / "export", IPhone(profile="pixel-4"))
+    ios.export(settings, plan, tmp_path / "export", IPhone(profile="iphone-xs"))
 
 
 def test_a_pass_that_the_app_can_not_do_is_left_out_and_told(
     settings: Settings, write_plan: Callable[..., Path], tmp_path: Path
 ) -> None:
     plan = write_plan("[cpu]", extra="passes: [timing, memory, cold]\n")
-    result = ios.export(settings, plan, tmp_path / "export", ios.IPhone())
+    result = ios.export(settings, plan, tmp_path / "export", IPhone())
     assert isinstance(result.data, dict)
     assert [case["pass"] for case in result.data["cases"]] == ["timing", "memory"]
     assert "the pass cold" in result.text
     with pytest.raises(UsageError, match="cold"):
-        ios.export(settings, write_plan("[cpu]", extra="passes: cold\n"), tmp_path / "other", ios.IPhone())
+        ios.export(settings, write_plan("[cpu]", extra="passes: cold\n"), tmp_path / "other", IPhone())
 
 
 def test_an_export_never_writes_over_what_is_there(
@@ -122,7 +123,7 @@ def test_an_export_never_writes_over_what_is_there(
 ) -> None:
     before = sorted(path.read_bytes() for path in folder.rglob("*") if path.is_file())
     with pytest.raises(UsageError, match="isn't an empty folder"):
-        ios.export(settings, write_plan(), folder, ios.IPhone())
+        ios.export(settings, write_plan(), folder, IPhone())
     assert sorted(path.read_bytes() for path in folder.rglob("*") if path.is_file()) == before
 
 
@@ -265,12 +266,12 @@ def test_an_app_named_by_its_file_is_known_by_the_file_s_content(
     keys = set()
     for number, content in enumerate((b"one", b"two")):
         ipa.write_bytes(content)
-        data = ios.export(settings, write_plan("[cpu]"), tmp_path / f"e{number}", ios.IPhone(app=str(ipa))).data
+        data = ios.export(settings, write_plan("[cpu]"), tmp_path / f"e{number}", IPhone(app=str(ipa))).data
         assert isinstance(data, dict)
         keys.add(data["cases"][0]["case_key"])
     assert len(keys) == 2
     with pytest.raises(UsageError, match=r"gone\.ipa"):
-        ios.export(settings, write_plan("[cpu]"), tmp_path / "e3", ios.IPhone(app="./gone.ipa"))
+        ios.export(settings, write_plan("[cpu]"), tmp_path / "e3", IPhone(app="./gone.ipa"))
 
 
 def test_a_report_shows_the_iphone(settings: Settings, folder: Path) -> None:

@@ -1,19 +1,17 @@
-"""``benchfarm export`` and the import of what it wrote: evidence bundles, and results in other programs' formats."""
+"""Evidence bundles, written and taken in, and results in other programs' formats."""
 
 from __future__ import annotations
 
 import os
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from orchestrator.app.reporting import report_data
 from orchestrator.app.stored import named_campaigns
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.files import format_of
-from orchestrator.cli.result import CommandResult
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
 from orchestrator.records.campaign import Campaign
@@ -22,6 +20,7 @@ from orchestrator.records.identity import RunId
 from orchestrator.records.run import RunRecord
 
 if TYPE_CHECKING:
+    from orchestrator.store.bundle import BundleContents, TakenIn
     from orchestrator.store.signatures import SigningKey
 
 #: Form -> the file or, without a suffix, the folder that it is written to by default.
@@ -39,10 +38,11 @@ ROWS = ("cases", "invocations")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
-    """The options of ``benchfarm export``."""
+    """What is exported, and where to."""
 
     campaigns: tuple[str, ...]
     runs: tuple[str, ...]
+    #: A key of ``FORMATS``.
     form: str
     rows: str
     commit: str
@@ -57,17 +57,27 @@ class ExportRequest:
 
     @property
     def target(self) -> Path:
-        """The file or folder to write; the format must be known."""
+        """The file or folder to write."""
         return self.out or FORMATS[self.form]
 
 
-def export(settings: Settings, request: ExportRequest) -> CommandResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """What was written."""
+
+    files: Sequence[Path]
+    #: Of a bundle.
+    contents: BundleContents | None = None
+    #: Fingerprint of the key that signed it; empty for an unsigned one.
+    signer: str = ""
+
+
+def export(settings: Settings, request: ExportRequest) -> Exported:
     """Write campaigns, or some of their runs, to a file or folder.
 
     Raises:
-        UsageError: An unknown format, run or campaign; a file that exists, without ``force``.
+        UsageError: An unknown run or campaign; a file that exists, without ``force``.
     """
-    request = replace(request, form=format_of(request.form, request.out, FORMATS, default="bundle"))
     if request.rows not in ROWS:
         raise UsageError(f"there are no rows of {request.rows!r}", hint=f"choose one of {', '.join(ROWS)}")
     if request.runs and request.form not in {"bundle", "proto"}:
@@ -86,9 +96,7 @@ def export(settings: Settings, request: ExportRequest) -> CommandResult:
         if request.form == "bundle":
             return _bundle(farm, chosen, request)
         written = _protos(farm, chosen, request) if request.form == "proto" else _results(farm, chosen, request)
-    names = [str(path) for path in written]
-    text = names[0] if len(names) == 1 else f"{request.target}: {len(names)} files"
-    return CommandResult(text=text, data={"format": request.form, "files": names})
+    return Exported(files=written)
 
 
 def is_bundle(path: Path) -> bool:
@@ -96,19 +104,14 @@ def is_bundle(path: Path) -> bool:
     return zipfile.is_zipfile(path)
 
 
-def show_key(settings: Settings, path: Path | None) -> CommandResult:
-    """Show the public key that bundles are signed with, this computer's own where no other is named."""
-    public = _key(settings, path).public
-    return CommandResult(text=public.text, data={"public_key": public.text, "fingerprint": public.fingerprint})
-
-
-def _key(settings: Settings, path: Path | None) -> SigningKey:
+def signing_key(settings: Settings, path: Path | None) -> SigningKey:
+    """Return the key that bundles are signed with, this computer's own where no other is named."""
     from orchestrator.store.signatures import own_key, read_key
 
     return own_key(settings.data_folder / "signing-key") if path is None else read_key(path)
 
 
-def take_in(settings: Settings, path: Path, trust: Sequence[str] = ()) -> CommandResult:
+def take_in(settings: Settings, path: Path, trust: Sequence[str] = ()) -> TakenIn:
     """Store what a bundle holds; nothing that is stored already is changed.
 
     ``trust``: public keys, or their files, one of which must have signed it.
@@ -125,18 +128,10 @@ def take_in(settings: Settings, path: Path, trust: Sequence[str] = ()) -> Comman
         def read(run: RunRecord, facts: DeviceFacts, campaign: Campaign) -> RunRecord:
             return read_imported(run, facts, tools, campaign.terms.quiet.screen)
 
-        done = take_in_bundle(bundle, farm.store, read=read, trusted=trusted)
-    new = f"{len(done.new_campaigns)} of {len(done.campaigns)} campaigns are new: {', '.join(done.campaigns)}"
-    lines = [f"{done.new_runs} runs taken in, {done.known_runs} were there already; {new}"]
-    told = f"imported from {path.name}, sha256 {done.origin.sha256}, {done.origin.signature}"
-    lines.append(f"read again from their raw output; {told}")
-    if done.other_runs:
-        why = "the store holds others in their place, or they are of a campaign of its own"
-        lines.append(f"{len(done.other_runs)} runs were left out: {why}")
-    return CommandResult(text="\n".join(lines), data=done, exit_code=1 if done.other_runs else 0)
+        return take_in_bundle(bundle, farm.store, read=read, trusted=trusted)
 
 
-def _bundle(farm: Farm, chosen: Sequence[Campaign], request: ExportRequest) -> CommandResult:
+def _bundle(farm: Farm, chosen: Sequence[Campaign], request: ExportRequest) -> Exported:
     from orchestrator.store.bundle import write_bundle
 
     ids = [campaign.campaign_id for campaign in chosen]
@@ -146,15 +141,12 @@ def _bundle(farm: Farm, chosen: Sequence[Campaign], request: ExportRequest) -> C
         raise UsageError(f"{out}: is a folder")
     # With --force the file that exists stays until the new one is whole.
     made = out.with_name(f".{out.name}.{os.getpid()}.new") if request.force else out
-    key = _key(farm.settings, request.key) if request.sign else None
+    key = signing_key(farm.settings, request.key) if request.sign else None
     contents = write_bundle(
         made, farm.store, ids, run_ids=run_ids, folders=_folders(farm), at=farm.clock.now(), key=key
     )
     made.replace(out)
-    virtual = f", {contents.virtual_runs} of them virtual" if contents.virtual_runs else ""
-    signed = f", signed by {key.public.fingerprint}" if key is not None else ""
-    text = f"{out}: {contents.runs} runs of {contents.campaigns} campaigns{virtual}{signed}"
-    return CommandResult(text=text, data={"format": "bundle", "files": [str(out)], "contents": contents})
+    return Exported(files=[out], contents=contents, signer=key.public.fingerprint if key is not None else "")
 
 
 def _folders(farm: Farm) -> Sequence[Path]:

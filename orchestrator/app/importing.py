@@ -1,4 +1,4 @@
-"""``benchfarm import``: results of apps that somebody else ran, as runs of a named phone."""
+"""Results of apps that somebody else ran, as runs of a named phone."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator import __version__
 from orchestrator.app.campaigns import new_campaign_id
 from orchestrator.app.reporting import report_data, report_title, write_html
-from orchestrator.bootstrap import Farm, Settings, this_computer
-from orchestrator.cli.result import CommandResult
+from orchestrator.bootstrap import Farm, this_computer
 from orchestrator.engine.importing import ForeignRun, ImportResult
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.programs import program
@@ -22,6 +22,9 @@ from orchestrator.records.identity import Serial
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase, ToolName
 
+if TYPE_CHECKING:
+    from orchestrator.report.data import ReportData
+
 #: More than any app writes; a larger file was named by mistake.
 _LARGEST_BYTES = 64 << 20
 #: Sizes are printed with six digits.
@@ -30,7 +33,7 @@ _SIZE_TOLERANCE = 1e-5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportRequest:
-    """The options of ``benchfarm import``, as they were typed."""
+    """Which files are results of what."""
 
     files: tuple[Path, ...]
     device: str
@@ -40,7 +43,24 @@ class ImportRequest:
     name: str
 
 
-def import_files(settings: Settings, request: ImportRequest, out: Path | None) -> CommandResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """What an import did."""
+
+    result: ImportResult
+    #: What people should know beside it.
+    notes: Sequence[str] = ()
+    #: The cases of what is new as a report shows them, and where that report was written; None when nothing is new.
+    shown: ReportData | None = None
+    report: Path | None = None
+
+    @property
+    def without_result(self) -> int:
+        """How many of the new runs have no result."""
+        return sum(run.is_without_result for run in self.result.runs)
+
+
+def import_files(farm: Farm, request: ImportRequest, out: Path | None) -> Imported:
     """Import Firebase records and Delegate Performance Benchmark reports; raises UsageError kinds and stores nothing.
 
     Every file is read and checked before anything is stored.
@@ -51,25 +71,24 @@ def import_files(settings: Settings, request: ImportRequest, out: Path | None) -
     require_printable(device=request.device, app=request.app, name=request.name)
     models = [identify_model(path) for path in request.models]
     sources = [(path, read_source(path)) for path in request.files]
-    with Farm(settings) as farm:
-        facts = _android_facts(farm, request.device, request.profile)
-        batch = _Batch(facts=facts, models=models, app=request.app)
-        for path, data in sources:
-            batch.add(path, data)
-        if batch.faults:
-            raise UsageError("nothing was imported:\n  " + "\n  ".join(batch.faults))
-        used = {run.case.model_sha256 for run in batch.runs}
-        result = import_runs(
-            farm.store,
-            farm.tools,
-            new_campaign(farm, name=request.name),
-            batch.runs,
-            facts=facts,
-            models=[model for model in models if model.sha256 in used],
-            builds=list(batch.builds.values()),
-            clock=farm.clock,
-        )
-        return imported(farm, result, out)
+    facts = _android_facts(farm, request.device, request.profile)
+    batch = _Batch(facts=facts, models=models, app=request.app)
+    for path, data in sources:
+        batch.add(path, data)
+    if batch.faults:
+        raise UsageError("nothing was imported:\n  " + "\n  ".join(batch.faults))
+    used = {run.case.model_sha256 for run in batch.runs}
+    result = import_runs(
+        farm.store,
+        farm.tools,
+        new_campaign(farm, name=request.name),
+        batch.runs,
+        facts=facts,
+        models=[model for model in models if model.sha256 in used],
+        builds=list(batch.builds.values()),
+        clock=farm.clock,
+    )
+    return imported(farm, result, out)
 
 
 def new_campaign(
@@ -89,32 +108,14 @@ def new_campaign(
     )
 
 
-def imported(farm: Farm, result: ImportResult, out: Path | None, *, notes: Sequence[str] = ()) -> CommandResult:
-    """Return what an import did, with the table and the report of what is new."""
-    from orchestrator.report.tables import render_text_table
-
-    lines: list[str] = []
-    data: dict[str, object] = {
-        "campaign_id": None,
-        "imported": len(result.runs),
-        "known": result.known,
-        "notes": list(notes),
-    }
-    doubtful = 0
-    if result.campaign is not None:
-        shown = report_data(farm, [result.campaign])
-        path = out or farm.settings.data_folder / "reports" / f"{result.campaign.campaign_id}.html"
-        title = report_title([result.campaign])
-        write_html(shown, path, title=title, cache_folder=farm.settings.cache_folder)
-        doubtful = sum(run.is_without_result for run in result.runs)
-        lines += [render_text_table(shown).rstrip("\n"), ""]
-        data |= {"campaign_id": result.campaign.campaign_id, "report": path, "runs": result.runs}
-        data |= {"without_result": doubtful}
-    known = f", {result.known} were there already" if result.known else ""
-    lines += [f"{len(result.runs)} runs imported{known}", *notes]
-    if result.campaign is not None:
-        lines.append(f"report: {data['report']}")
-    return CommandResult(text="\n".join(lines), data=data, exit_code=1 if doubtful else 0)
+def imported(farm: Farm, result: ImportResult, out: Path | None, *, notes: Sequence[str] = ()) -> Imported:
+    """Write the report of what is new, by default among the campaigns' own reports."""
+    if result.campaign is None:
+        return Imported(result=result, notes=notes)
+    shown = report_data(farm, [result.campaign])
+    path = out or farm.settings.data_folder / "reports" / f"{result.campaign.campaign_id}.html"
+    write_html(shown, path, title=report_title([result.campaign]), cache_folder=farm.settings.cache_folder)
+    return Imported(result=result, notes=notes, shown=shown, report=path)
 
 
 def raw_output(path: Path, attachments: Sequence[Attachment], *, command: str = "") -> RawOutput:
