@@ -10,10 +10,20 @@ import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, Protocol, TypeVar, get_type_hints, runtime_checkable
+from types import FrameType, SimpleNamespace
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    NoReturn,
+    Protocol,
+    TypeAlias,
+    get_type_hints,
+    runtime_checkable,
+)
 
 import typer
 import typer.core
@@ -138,48 +148,53 @@ def group(name: str, about: str) -> typer.Typer:
     return made
 
 
-T = TypeVar("T", bound="Shown")
+#: What a command does, once its options are read.
+Deed: TypeAlias = "Callable[[Settings], CommandResult]"
 
 
-def command(parent: typer.Typer, name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Declare a function with typer's parameters as the command ``NAME``."""
-    return parent.command(name, cls=Command)
+def command(parent: typer.Typer, name: str) -> Callable[[Callable[..., Deed]], Callable[..., None]]:
+    """Declare a function as the command ``NAME``: it reads options, and what it returns is done and shown.
 
-
-def command_of(
-    parent: typer.Typer, name: str, options: type[T]
-) -> Callable[[Callable[[T], None]], Callable[[T], None]]:
-    """Declare a command whose parameters are the fields of a dataclass; the function gets one object of it.
-
-    Each field's annotation says what typer makes of it, and its default is the option's. A class may inherit options
-    that several commands share; they come after its own.
+    Its parameters are typer's. One that is a dataclass stands for its fields, each with typer's annotation and the
+    option's default; what a class inherits comes after its own. Every command has ``--json``.
     """
 
-    def declare(function: Callable[[T], None]) -> Callable[[T], None]:
-        hints = get_type_hints(options, include_extras=True)
+    def declare(function: Callable[..., Deed]) -> Callable[..., None]:
+        annotated = {key: hint for key, hint in function.__annotations__.items() if key != "return"}
+        hints = get_type_hints(SimpleNamespace(__annotations__=annotated), function.__globals__, include_extras=True)
+        groups = {key: hint for key, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)}
+        declared: list[inspect.Parameter] = []
+        for parameter in inspect.signature(function).parameters.values():
+            one = groups.get(parameter.name)
+            declared += [parameter.replace(annotation=hints[parameter.name])] if one is None else _fields_of(one)
+        if "as_json" not in hints:
+            declared.append(inspect.Parameter("as_json", _KEYWORD, default=False, annotation=Json))
 
         def call(**given: Any) -> None:  # noqa: ANN401 - as typer read them
-            function(options(**given))
+            as_json = given["as_json"] if "as_json" in hints else given.pop("as_json")
+            for key, kind in groups.items():
+                given[key] = kind(**{item.name: given.pop(item.name) for item in fields(kind)})
+            show(function(**given), as_json=as_json)
 
         call.__doc__ = function.__doc__
-        call.__annotations__ = hints
+        call.__annotations__ = {item.name: item.annotation for item in declared}
         call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads it
-            [
-                inspect.Parameter(
-                    field.name,
-                    inspect.Parameter.KEYWORD_ONLY,
-                    default=inspect.Parameter.empty if field.default is MISSING else field.default,
-                    annotation=hints[field.name],
-                )
-                for field in sorted(fields(options), key=lambda field: field.name not in options.__annotations__)
-            ]
+            [item.replace(kind=_KEYWORD) for item in declared]
         )
-        command(parent, name)(call)
-        return function
+        return parent.command(name, cls=Command)(call)
 
     return declare
 
 
+def _fields_of(kind: type[Any]) -> Iterator[inspect.Parameter]:
+    """Yield a dataclass's fields as parameters, its own before those that it inherits."""
+    hints = get_type_hints(kind, include_extras=True)
+    for field in sorted(fields(kind), key=lambda field: field.name not in kind.__annotations__):
+        default = inspect.Parameter.empty if field.default is MISSING else field.default
+        yield inspect.Parameter(field.name, _KEYWORD, default=default, annotation=hints[field.name])
+
+
+_KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Devices = Annotated[
     list[str] | None,
@@ -223,14 +238,7 @@ CampaignArgument = Annotated[str, typer.Argument(help="Campaign id or its beginn
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
-    """The option of every command."""
-
-    as_json: Json = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class OnPhones(Shown):
+class OnPhones:
     """Which devices a command measures on, and with which programs."""
 
     device: Devices = None
@@ -242,7 +250,7 @@ class OnPhones(Shown):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PerProcess(Shown):
+class PerProcess:
     """How long a process measures, on which cores, and in which order processes run."""
 
     num_runs: Annotated[int, typer.Option(min=1, help="Inferences per process, at least.")] = 50
@@ -415,7 +423,7 @@ def _print_error(message: str, hint: str, code: str, exit_code: int) -> None:
     say_json(json_pieces({"error": {"code": code, "message": message, "hint": hint, "exit_code": exit_code}}))
 
 
-def show(command: Callable[[Settings], CommandResult], *, as_json: bool) -> None:
+def show(deed: Deed, *, as_json: bool) -> None:
     """Do a command, print its result as text or JSON, and exit with its code."""
     from orchestrator.bootstrap import Settings
 
@@ -430,7 +438,7 @@ def show(command: Callable[[Settings], CommandResult], *, as_json: bool) -> None
         from orchestrator.cli.progress import logs_as_json
 
         logs_as_json()
-    result = command(settings)
+    result = deed(settings)
     try:
         _print(result, as_json=as_json)
     except OutputLostError:
@@ -457,7 +465,7 @@ def split(values: list[str] | None) -> tuple[str, ...]:
     return tuple(part.strip() for value in values or () for part in value.split(",") if part.strip())
 
 
-def plan_options(options: Shown, *, without: Collection[str] = ()) -> PlanOptions:
+def plan_options(options: object, *, without: Collection[str] = ()) -> PlanOptions:
     """Return what a command's options say of a plan; those of other names, and those ``without``, aside."""
     places = {key.option.lstrip("-"): name for name, key in plan_keys().items()}
     found = PlanOptions()

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Campaigns, Out, Shown, app, command_of, show
+from orchestrator.cli.frame import Campaigns, Deed, Out, app, command
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdviseOptions(Shown):
+class AdviseOptions:
     """What 'advise' reads."""
 
     campaigns: Campaigns = None
@@ -36,8 +36,8 @@ class AdviseOptions(Shown):
     out: Out = None
 
 
-@command_of(app, "advise", AdviseOptions)
-def _advise(options: AdviseOptions) -> None:
+@command(app, "advise")
+def _advise(options: AdviseOptions) -> Deed:
     """Recommend configurations from stored results.
 
     Example: benchfarm advise --inferences 100
@@ -54,4 +54,4 @@ def _advise(options: AdviseOptions) -> None:
         accuracy=options.accuracy,
         out=options.out,
     )
-    show(lambda settings: advising.advise(settings, request), as_json=options.as_json)
+    return lambda settings: advising.advise(settings, request)

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Campaigns, Shown, app, command_of, show
+from orchestrator.cli.frame import Campaigns, Deed, app, command
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportOptions(Shown):
+class ExportOptions:
     """What 'export' reads."""
 
     campaigns: Campaigns = None
@@ -41,8 +41,8 @@ class ExportOptions(Shown):
     ] = None
 
 
-@command_of(app, "export", ExportOptions)
-def _export(options: ExportOptions) -> None:
+@command(app, "export")
+def _export(options: ExportOptions) -> Deed:
     """Write results as a bundle, CSV, Parquet, JSON and more.
 
     Example: benchfarm export newest --format csv
@@ -61,4 +61,4 @@ def _export(options: ExportOptions) -> None:
         sign=options.sign,
         key=options.key,
     )
-    show(lambda settings: exchanging.export(settings, request), as_json=options.as_json)
+    return lambda settings: exchanging.export(settings, request)

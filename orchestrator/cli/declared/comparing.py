@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.frame import OnPhones, Out, PerProcess, Shown, app, command_of, plan_options, show, split
+from orchestrator.cli.frame import Deed, OnPhones, Out, PerProcess, app, command, plan_options, split
 
 if TYPE_CHECKING:
     from orchestrator.app.pairing import AbRequest
@@ -26,7 +26,7 @@ FailOn = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareOptions(Shown):
+class CompareOptions:
     """What 'compare' reads."""
 
     sides: Annotated[
@@ -49,8 +49,8 @@ class CompareOptions(Shown):
     fail_on: FailOn = "slower"
 
 
-@command_of(app, "compare", CompareOptions)
-def _compare(options: CompareOptions) -> None:
+@command(app, "compare")
+def _compare(options: CompareOptions) -> Deed:
     """Compare stored results, case by case.
 
     Example: benchfarm compare previous newest
@@ -68,7 +68,7 @@ def _compare(options: CompareOptions) -> None:
         level=options.level,
         allowed=split(options.allow),
     )
-    show(lambda settings: comparing.compare(settings, request, output), as_json=options.as_json)
+    return lambda settings: comparing.compare(settings, request, output)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,8 +104,8 @@ class AbOptions(OnPhones, PairOptions):
     fail_on: FailOn = "slower"
 
 
-@command_of(app, "ab", AbOptions)
-def _ab(options: AbOptions) -> None:
+@command(app, "ab")
+def _ab(options: AbOptions) -> Deed:
     """Measure two sides in turns on the same phone.
 
     Example: benchfarm ab build:OLD build:NEW -m model.tflite
@@ -114,7 +114,7 @@ def _ab(options: AbOptions) -> None:
 
     output = comparing.Output(form=options.form, out=options.out, fail_on=options.fail_on)
     request = _in_turns(options, sides=tuple(options.sides), name="ab")
-    show(lambda settings: pairing.compare_ab(settings, request, output), as_json=options.as_json)
+    return lambda settings: pairing.compare_ab(settings, request, output)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,8 +127,8 @@ class BisectOptions(PairOptions):
     fresh: Annotated[str, typer.Option("--fresh", help="Reuse stored A/B results up to this age.")] = "24 h"
 
 
-@command_of(app, "bisect", BisectOptions)
-def _bisect(options: BisectOptions) -> None:
+@command(app, "bisect")
+def _bisect(options: BisectOptions) -> Deed:
     """Find the first build that is slower than a good one.
 
     Example: benchfarm bisect --good tflite@4f1c --bad tflite@9e02 -m model.tflite -s SERIAL
@@ -144,7 +144,7 @@ def _bisect(options: BisectOptions) -> None:
         fresh_s=bisecting.fresh_of(options.fresh),
         ab=_in_turns(options, sides=(), name="bisect"),
     )
-    show(lambda settings: bisecting.bisect(settings, request), as_json=options.as_json)
+    return lambda settings: bisecting.bisect(settings, request)
 
 
 def _in_turns(options: PairOptions, *, sides: tuple[str, ...], name: str) -> AbRequest:

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Json, app, command, show
+from orchestrator.cli.frame import Deed, app, command
 from orchestrator.errors import UsageError
 
 SHELLS = ("bash", "zsh", "fish")
 
 
 @command(app, "completion")
-def _completion(shell: Annotated[str, typer.Argument(help="bash, zsh or fish.")], as_json: Json = False) -> None:
+def _completion(shell: Annotated[str, typer.Argument(help="bash, zsh or fish.")]) -> Deed:
     """Print a completion script for your shell.
 
     Example: benchfarm completion bash >> ~/.bashrc
@@ -25,4 +25,4 @@ def _completion(shell: Annotated[str, typer.Argument(help="bash, zsh or fish.")]
     from orchestrator.cli.result import CommandResult
 
     script = get_completion_script(prog_name="benchfarm", complete_var="_BENCHFARM_COMPLETE", shell=shell)
-    show(lambda _: CommandResult(text=script, data={"shell": shell, "script": script}), as_json=as_json)
+    return lambda _: CommandResult(text=script, data={"shell": shell, "script": script})

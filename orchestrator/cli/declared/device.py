@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Json, command, group, show, split
+from orchestrator.cli.frame import Deed, command, group, split
 
 device_app = group("device", "Check one phone, tune its quiet mode, and restore it.")
 
@@ -26,8 +26,7 @@ def _check(
     ] = None,
     apk: Annotated[Path | None, typer.Option("--apk", help="App to install and remove again.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the report.")] = None,
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Check on the phone everything that benchfarm relies on.
 
     Example: benchfarm device check -s 0A1B2C3D
@@ -37,7 +36,7 @@ def _check(
     """
     from orchestrator.cli import checking
 
-    show(lambda settings: checking.check(settings, split(serials), apk=apk, out=out), as_json=as_json)
+    return lambda settings: checking.check(settings, split(serials), apk=apk, out=out)
 
 
 @command(device_app, "quiet")
@@ -49,8 +48,7 @@ def _tune(
     invocations: Invocations = 8,
     wait_s: Wait = 600.0,
     min_secs: MinSecs = 0.5,
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Find and keep the steps that reduce a phone's noise.
 
     Example: benchfarm device quiet SERIAL
@@ -59,43 +57,37 @@ def _tune(
     """
     from orchestrator.cli import experiments
 
-    show(
-        lambda settings: experiments.quiet(
-            settings, serial, split(options), invocations=invocations, wait_s=wait_s, min_secs=min_secs
-        ),
-        as_json=as_json,
+    return lambda settings: experiments.quiet(
+        settings, serial, split(options), invocations=invocations, wait_s=wait_s, min_secs=min_secs
     )
 
 
 @command(device_app, "bias")
-def _bias(
-    serial: Serial, invocations: Invocations = 8, wait_s: Wait = 600.0, min_secs: MinSecs = 0.5, as_json: Json = False
-) -> None:
+def _bias(serial: Serial, invocations: Invocations = 8, wait_s: Wait = 600.0, min_secs: MinSecs = 0.5) -> Deed:
     """Compare foreground app and shell on one phone.
 
     Example: benchfarm device bias SERIAL
     """
     from orchestrator.cli import experiments
 
-    show(
-        lambda settings: experiments.bias(settings, serial, invocations=invocations, wait_s=wait_s, min_secs=min_secs),
-        as_json=as_json,
+    return lambda settings: experiments.bias(
+        settings, serial, invocations=invocations, wait_s=wait_s, min_secs=min_secs
     )
 
 
 @command(device_app, "release")
-def _release(serial: Serial, as_json: Json = False) -> None:
+def _release(serial: Serial) -> Deed:
     """Release a phone from quarantine.
 
     Example: benchfarm device release SERIAL
     """
     from orchestrator.cli import devices
 
-    show(lambda settings: devices.release(settings, serial), as_json=as_json)
+    return lambda settings: devices.release(settings, serial)
 
 
 @command(device_app, "audit")
-def _audit(serial: Serial, as_json: Json = False) -> None:
+def _audit(serial: Serial) -> Deed:
     """Compare a phone with its state before any change.
 
     Example: benchfarm device audit SERIAL
@@ -104,4 +96,4 @@ def _audit(serial: Serial, as_json: Json = False) -> None:
     """
     from orchestrator.cli import experiments
 
-    show(lambda settings: experiments.audit(settings, serial), as_json=as_json)
+    return lambda settings: experiments.audit(settings, serial)

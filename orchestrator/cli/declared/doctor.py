@@ -7,24 +7,22 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.declared.farm import _farm, _require_packages
-from orchestrator.cli.frame import Json, app, command, show
+from orchestrator.cli.frame import Deed, app, command
 
 
 @command(app, "doctor")
-def _doctor(as_json: Json = False) -> None:
+def _doctor() -> Deed:
     """Check this computer, adb and the phones for problems.
 
     Example: benchfarm doctor
     """
     from orchestrator.cli import doctor
 
-    show(doctor.doctor, as_json=as_json)
+    return doctor.doctor
 
 
 @command(_farm, "doctor")
-def _farm_doctor(
-    host_too: Annotated[bool, typer.Option("--host/--no-host", help="Include this host.")] = True, as_json: Json = False
-) -> None:
+def _farm_doctor(host_too: Annotated[bool, typer.Option("--host/--no-host", help="Include this host.")] = True) -> Deed:
     """Check queue, clocks, hosts, phones and schedules.
 
     Example: benchfarm farm doctor
@@ -32,4 +30,4 @@ def _farm_doctor(
     _require_packages()
     from orchestrator.cli import doctor
 
-    show(lambda settings: doctor.farm_doctor(settings, host_too=host_too), as_json=as_json)
+    return lambda settings: doctor.farm_doctor(settings, host_too=host_too)

@@ -6,18 +6,17 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Json, app, command, show
+from orchestrator.cli.frame import Deed, app, command
 
 
 @command(app, "explain")
 def _explain(
     word: Annotated[str, typer.Argument(help="Term or code, such as partial or throttled (default: list all).")] = "",
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Explain a term or a code that benchfarm prints.
 
     Example: benchfarm explain throttled
     """
     from orchestrator.cli import explaining
 
-    show(lambda _: explaining.explain(word), as_json=as_json)
+    return lambda _: explaining.explain(word)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Json, Shown, command, command_of, group, show
+from orchestrator.cli.frame import Deed, command, group
 
 _farm = group("farm", "Run plans on the phones of many hosts.")
 _Scopes = Annotated[list[str] | None, typer.Argument(help="farm, host:NAME or phone:SERIAL (default: the whole farm).")]
@@ -29,7 +29,7 @@ def _require_packages() -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkerOptions(Shown):
+class WorkerOptions:
     """What 'farm worker' reads."""
 
     name: Annotated[str, typer.Option("--name", help="Name of this host in the farm (default: its network name).")] = ""
@@ -59,8 +59,8 @@ class WorkerOptions(Shown):
     ] = None
 
 
-@command_of(_farm, "worker", WorkerOptions)
-def _worker(options: WorkerOptions) -> None:
+@command(_farm, "worker")
+def _worker(options: WorkerOptions) -> Deed:
     """Run the queue's jobs on this host's phones.
 
     Example: benchfarm farm worker
@@ -83,7 +83,7 @@ def _worker(options: WorkerOptions) -> None:
         idle_look_s=options.idle_look_s,
         metrics=metrics,
     )
-    show(lambda settings: farm_working.work(settings, request), as_json=options.as_json)
+    return lambda settings: farm_working.work(settings, request)
 
 
 @command(_farm, "submit")
@@ -91,8 +91,7 @@ def _submit(
     plan: Annotated[Path, typer.Argument(help="Plan file (YAML).")],
     priority: _Priority = 0,
     name: Annotated[str, typer.Option("--name", help="Name of the submission. It must be new.")] = "",
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Queue a plan for every matching phone of the farm.
 
     Example: benchfarm farm submit nightly.yaml
@@ -100,7 +99,7 @@ def _submit(
     _require_packages()
     from orchestrator.cli import farm_submitting
 
-    show(lambda settings: farm_submitting.submit(settings, plan, priority=priority, name=name), as_json=as_json)
+    return lambda settings: farm_submitting.submit(settings, plan, priority=priority, name=name)
 
 
 @command(_farm, "status")
@@ -108,8 +107,7 @@ def _status(
     submission: Annotated[
         str, typer.Argument(help="Name of a submission (default: all open ones, and recent failures).")
     ] = "",
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """List hosts, phones and jobs.
 
     Example: benchfarm farm status
@@ -117,7 +115,7 @@ def _status(
     _require_packages()
     from orchestrator.cli import farm
 
-    show(lambda settings: farm.status(settings, submission), as_json=as_json)
+    return lambda settings: farm.status(settings, submission)
 
 
 @command(_farm, "cancel")
@@ -126,8 +124,7 @@ def _cancel(
     phones: Annotated[
         list[str] | None, typer.Option("--phone", help="Cancel only this phone's jobs. Repeat for several.")
     ] = None,
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Cancel a submission's jobs. Results stay.
 
     Example: benchfarm farm cancel nightly
@@ -135,11 +132,11 @@ def _cancel(
     _require_packages()
     from orchestrator.cli import farm
 
-    show(lambda settings: farm.cancel(settings, submission, phones or []), as_json=as_json)
+    return lambda settings: farm.cancel(settings, submission, phones or [])
 
 
 @command(_farm, "pause")
-def _pause(scopes: _Scopes = None, as_json: Json = False) -> None:
+def _pause(scopes: _Scopes = None) -> Deed:
     """Pause dispatch. Running jobs continue.
 
     Example: benchfarm farm pause host:lab-2
@@ -147,11 +144,11 @@ def _pause(scopes: _Scopes = None, as_json: Json = False) -> None:
     _require_packages()
     from orchestrator.cli import farm
 
-    show(lambda settings: farm.hold(settings, scopes or [], "pause"), as_json=as_json)
+    return lambda settings: farm.hold(settings, scopes or [], "pause")
 
 
 @command(_farm, "drain")
-def _drain(scopes: _Scopes = None, as_json: Json = False) -> None:
+def _drain(scopes: _Scopes = None) -> Deed:
     """Pause dispatch, and end workers after their jobs.
 
     Example: benchfarm farm drain host:lab-2
@@ -159,11 +156,11 @@ def _drain(scopes: _Scopes = None, as_json: Json = False) -> None:
     _require_packages()
     from orchestrator.cli import farm
 
-    show(lambda settings: farm.hold(settings, scopes or [], "drain"), as_json=as_json)
+    return lambda settings: farm.hold(settings, scopes or [], "drain")
 
 
 @command(_farm, "resume")
-def _go_on(scopes: _Scopes = None, as_json: Json = False) -> None:
+def _go_on(scopes: _Scopes = None) -> Deed:
     """Resume dispatch after a pause or a drain.
 
     Example: benchfarm farm resume
@@ -171,14 +168,13 @@ def _go_on(scopes: _Scopes = None, as_json: Json = False) -> None:
     _require_packages()
     from orchestrator.cli import farm
 
-    show(lambda settings: farm.release(settings, scopes or []), as_json=as_json)
+    return lambda settings: farm.release(settings, scopes or [])
 
 
 @command(_farm, "forget")
 def _forget(
     scopes: Annotated[list[str], typer.Argument(metavar="SCOPE...", help="host:NAME or phone:SERIAL.")],
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Remove hosts or absent phones from the farm for good.
 
     Example: benchfarm farm forget host:lab-2
@@ -186,15 +182,14 @@ def _forget(
     _require_packages()
     from orchestrator.cli import farm
 
-    show(lambda settings: farm.forget(settings, scopes), as_json=as_json)
+    return lambda settings: farm.forget(settings, scopes)
 
 
 @command(_farm, "clean")
 def _clean(
     older_than: Annotated[str, typer.Option("--older-than", help="Delete jobs that ended before this age.")] = "30 d",
     is_trial: Annotated[bool, typer.Option("--dry-run", help="Only list what would be deleted.")] = False,
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Delete old jobs and files that no job needs. Results stay.
 
     Example: benchfarm farm clean --dry-run
@@ -202,4 +197,4 @@ def _clean(
     _require_packages()
     from orchestrator.cli import farm
 
-    show(lambda settings: farm.clean(settings, older_than=older_than, is_trial=is_trial), as_json=as_json)
+    return lambda settings: farm.clean(settings, older_than=older_than, is_trial=is_trial)

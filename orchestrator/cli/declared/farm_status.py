@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Json, app, command, show
+from orchestrator.cli.frame import Deed, Json, app, command
 
 
 @command(app, "status")
@@ -14,16 +14,13 @@ def _status(
     keep_on: Annotated[bool, typer.Option("--watch", help="Repeat until no campaign runs.")] = False,
     every_s: Annotated[float, typer.Option("--every", min=0.2, help="Seconds between two updates.")] = 2.0,
     as_json: Json = False,
-) -> None:
+) -> Deed:
     """Show what each phone does now, and what is left.
 
     Example: benchfarm status --watch
     """
     from orchestrator.cli import status
 
-    show(
-        lambda settings: (
-            status.watch(settings, every_s=every_s) if keep_on and not as_json else status.status(settings)
-        ),
-        as_json=as_json,
+    return lambda settings: (
+        status.watch(settings, every_s=every_s) if keep_on and not as_json else status.status(settings)
     )

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Json, Out, Shown, app, command, command_of, group, show
+from orchestrator.cli.frame import Deed, Out, app, command, group
 
 _SELECTION = (
     "A series key or its beginning, or words that must all match: delegate=gpu,GPU=*640*. The words are delegate, "
@@ -19,7 +19,7 @@ history_app = group("history", "Find changes over nightly runs, and write histor
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChangesOptions(Shown):
+class ChangesOptions:
     """What 'history changes' reads."""
 
     since: Annotated[
@@ -40,8 +40,8 @@ class ChangesOptions(Shown):
     out: Out = None
 
 
-@command_of(history_app, "changes", ChangesOptions)
-def _changes(options: ChangesOptions) -> None:
+@command(history_app, "changes")
+def _changes(options: ChangesOptions) -> Deed:
     """Report changes in all series, with their size and cause.
 
     Example: benchfarm history changes --since 30d
@@ -59,10 +59,7 @@ def _changes(options: ChangesOptions) -> None:
         confirm=options.confirm,
         fail_on=options.fail_on,
     )
-    show(
-        lambda settings: history.changes(settings, request, form=options.form, out=options.out),
-        as_json=options.as_json,
-    )
+    return lambda settings: history.changes(settings, request, form=options.form, out=options.out)
 
 
 @command(history_app, "expect")
@@ -70,8 +67,7 @@ def _expect(
     selection: Annotated[str, typer.Argument(metavar="SERIES", help=_SELECTION)],
     night: Annotated[str, typer.Argument(metavar="DATE", help="First day of the new level, 2026-03-09.")],
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Why the change is expected.")],
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Record an expected change: a new driver, another model.
 
     Example: benchfarm history expect delegate=gpu 2026-03-09 "new GPU driver"
@@ -80,32 +76,31 @@ def _expect(
     """
     from orchestrator.cli import history
 
-    show(lambda settings: history.annotate(settings, selection, night, text), as_json=as_json)
+    return lambda settings: history.annotate(settings, selection, night, text)
 
 
 @command(history_app, "expected")
-def _expected(as_json: Json = False) -> None:
+def _expected() -> Deed:
     """List the expected changes.
 
     Example: benchfarm history expected
     """
     from orchestrator.cli import history
 
-    show(history.list_annotations, as_json=as_json)
+    return history.list_annotations
 
 
 @command(history_app, "forget")
 def _forget(
     annotation_id: Annotated[str, typer.Argument(metavar="ID", help="Id that 'benchfarm history expected' shows.")],
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Remove an expected change.
 
     Example: benchfarm history forget 3
     """
     from orchestrator.cli import history
 
-    show(lambda settings: history.delete_annotation(settings, annotation_id), as_json=as_json)
+    return lambda settings: history.delete_annotation(settings, annotation_id)
 
 
 @command(history_app, "site")
@@ -117,8 +112,7 @@ def _site(
         int | None, typer.Option("--reports", help="Write a page for at most N campaigns (default: all).", min=0)
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Write existing reports again.")] = False,
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Write history pages for any web server.
 
     Example: benchfarm history site --out pages
@@ -127,11 +121,11 @@ def _site(
     from orchestrator.cli import serving
 
     request = SiteRequest(out=out, since=since, title=title, reports=reports, fresh=fresh)
-    show(lambda settings: serving.build(settings, request), as_json=as_json)
+    return lambda settings: serving.build(settings, request)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServeOptions(Shown):
+class ServeOptions:
     """What 'serve' reads."""
 
     host: Annotated[
@@ -152,8 +146,8 @@ class ServeOptions(Shown):
     title: Annotated[str, typer.Option("--title", help="Title of the overview.")] = "Benchmark history"
 
 
-@command_of(app, "serve", ServeOptions)
-def _serve(options: ServeOptions) -> None:
+@command(app, "serve")
+def _serve(options: ServeOptions) -> Deed:
     """Serve the history pages and the live page of the farm.
 
     Example: benchfarm serve --port 8080
@@ -174,4 +168,4 @@ def _serve(options: ServeOptions) -> None:
     request = serving.ServeRequest(
         listening=listening, since=options.since, title=options.title, anyone_reads=options.anyone_reads
     )
-    show(lambda settings: serving.run(settings, request), as_json=options.as_json)
+    return lambda settings: serving.run(settings, request)

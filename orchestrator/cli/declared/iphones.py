@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import HtmlOut, Json, Shown, command, command_of, group, show
+from orchestrator.cli.frame import Deed, HtmlOut, command, group
 
 ios_app = group("ios", "Measure on iPhones with TensorFlow Lite's iOS app.")
 
@@ -21,8 +21,7 @@ def _ios_export(
     phone_name: Annotated[str, typer.Option("--name", help="Name of the iPhone (default: the profile's name).")] = "",
     os_version: Annotated[str, typer.Option("--ios", help="Version of iOS, to store with the results.")] = "",
     program: Annotated[str, typer.Option("--app", help="File of the app (with a slash), or its version.")] = "",
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Write the app's files for a plan's cases.
 
     Example: benchfarm ios export plan.yaml --out iphone
@@ -31,7 +30,7 @@ def _ios_export(
     from orchestrator.cli import ios
 
     phone = IPhone(profile=profile, name=phone_name, os_version=os_version, app=program)
-    show(lambda settings: ios.export(settings, plan, out, phone), as_json=as_json)
+    return lambda settings: ios.export(settings, plan, out, phone)
 
 
 @command(ios_app, "import")
@@ -42,8 +41,7 @@ def _ios_import(
     ] = None,
     case: Annotated[str, typer.Option("--case", help="Case of the files: folder, or key or its beginning.")] = "",
     out: HtmlOut = None,
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Store the results of the iOS benchmark app.
 
     Example: benchfarm ios import iphone
@@ -52,11 +50,11 @@ def _ios_import(
     """
     from orchestrator.cli import ios
 
-    show(lambda settings: ios.import_results(settings, folder, tuple(files or ()), case, out), as_json=as_json)
+    return lambda settings: ios.import_results(settings, folder, tuple(files or ()), case, out)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(Shown):
+class RunOptions:
     """What 'ios run' reads."""
 
     folder: Annotated[Path, typer.Argument(help="Folder that 'benchfarm ios export' wrote.")]
@@ -72,8 +70,8 @@ class RunOptions(Shown):
     out: HtmlOut = None
 
 
-@command_of(ios_app, "run", RunOptions)
-def _ios_run(options: RunOptions) -> None:
+@command(ios_app, "run")
+def _ios_run(options: RunOptions) -> Deed:
     """Run exported cases on an attached iPhone.
 
     Example: benchfarm ios run iphone --bundle org.example.app
@@ -91,4 +89,4 @@ def _ios_run(options: RunOptions) -> None:
         timeout_s=options.timeout,
         quiet_s=options.quiet,
     )
-    show(lambda settings: ios.run(settings, request, options.out), as_json=options.as_json)
+    return lambda settings: ios.run(settings, request, options.out)

@@ -9,18 +9,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.declared.reading import results_app
-from orchestrator.cli.frame import (
-    HtmlOut,
-    Json,
-    OnPhones,
-    PerProcess,
-    app,
-    command,
-    command_of,
-    group,
-    plan_options,
-    show,
-)
+from orchestrator.cli.frame import Deed, HtmlOut, OnPhones, PerProcess, app, command, group, plan_options
 from orchestrator.errors import UsageError
 
 plan_app = group("plan", "Check a plan, and show what it would measure.")
@@ -31,15 +20,14 @@ def _quickstart(
     folder: Annotated[Path, typer.Option("--folder", help="Folder for its store and report.")] = Path(
         "reports/out/quickstart"
     ),
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Try everything on virtual phones and this computer.
 
     Example: benchfarm quickstart
     """
     from orchestrator.cli import quickstart
 
-    show(lambda settings: quickstart.run(settings, folder), as_json=as_json)
+    return lambda settings: quickstart.run(settings, folder)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,8 +92,8 @@ class BenchOptions(OnPhones, PerProcess):
     reboot: Annotated[bool, typer.Option("--reboot", help="Reboot a phone whose reference check moved.")] = False
 
 
-@command_of(app, "bench", BenchOptions)
-def _bench(options: BenchOptions) -> None:
+@command(app, "bench")
+def _bench(options: BenchOptions) -> Deed:
     """Measure models on phones; name the fastest delegate.
 
     Example: benchfarm bench model.tflite
@@ -114,7 +102,7 @@ def _bench(options: BenchOptions) -> None:
     """
     from orchestrator.cli import measuring
 
-    show(lambda settings: measuring.bench(settings, plan_options(options), options.out), as_json=options.as_json)
+    return lambda settings: measuring.bench(settings, plan_options(options), options.out)
 
 
 @command(app, "run")
@@ -129,8 +117,7 @@ def _run(
     ] = "",
     until: Annotated[str, typer.Option("--until", help="Stop at this time: 06:00, or a date with a time.")] = "",
     out: HtmlOut = None,
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Run a plan, or resume an interrupted campaign.
 
     Example: benchfarm run plan.yaml | benchfarm run --resume
@@ -143,11 +130,10 @@ def _run(
         if campaign:
             raise UsageError("--campaign goes with --resume", hint="a plan begins a campaign of its own: leave it out")
         path = plan
-        show(lambda settings: measuring.run_plan(settings, path, out, budget=budget, until=until), as_json=as_json)
-    elif budget or until:
+        return lambda settings: measuring.run_plan(settings, path, out, budget=budget, until=until)
+    if budget or until:
         raise UsageError("a campaign keeps the time that it began with", hint="leave out --budget and --until")
-    else:
-        show(lambda settings: resuming.resume(settings, campaign, out), as_json=as_json)
+    return lambda settings: resuming.resume(settings, campaign, out)
 
 
 @command(results_app, "close")
@@ -155,34 +141,33 @@ def _close(
     campaigns: Annotated[
         list[str], typer.Argument(metavar="CAMPAIGN...", help="Open campaigns, by id or its beginning.")
     ],
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Abandon the rest of interrupted campaigns. What was measured stays.
 
     Example: benchfarm results close CAMPAIGN
     """
     from orchestrator.cli import removing
 
-    show(lambda settings: removing.close(settings, campaigns), as_json=as_json)
+    return lambda settings: removing.close(settings, campaigns)
 
 
 @command(plan_app, "show")
-def _planshow(plan: Annotated[Path, typer.Argument(help="Plan file (YAML).")], as_json: Json = False) -> None:
+def _planshow(plan: Annotated[Path, typer.Argument(help="Plan file (YAML).")]) -> Deed:
     """Show a plan's cases on the attached devices.
 
     Example: benchfarm plan show plan.yaml
     """
     from orchestrator.cli import plans
 
-    show(lambda settings: plans.show(settings, plan), as_json=as_json)
+    return lambda settings: plans.show(settings, plan)
 
 
 @command(plan_app, "schema")
-def _plan_schema(as_json: Json = False) -> None:
+def _plan_schema() -> Deed:
     """Print the JSON schema of plan files, for editors.
 
     Example: benchfarm plan schema
     """
     from orchestrator.cli import plans
 
-    show(lambda _: plans.schema(), as_json=as_json)
+    return lambda _: plans.schema()

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Json, Shown, command, command_of, group, show, split
+from orchestrator.cli.frame import Deed, command, group, split
 
 model_app = group("model", "Inspect, compare, build and download models.")
 
@@ -23,23 +23,21 @@ def _models_inspect(
         ),
     ] = "",
     device: Annotated[str, typer.Option("--device", "-s", help="Use only this device's stored runs.")] = "",
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Show a model's operators and what delegates may take.
 
     Example: benchfarm model inspect model.tflite --delegate gpu
     """
     from orchestrator.cli import models
 
-    show(lambda settings: models.inspect(settings, model, delegate=delegate, serial=device), as_json=as_json)
+    return lambda settings: models.inspect(settings, model, delegate=delegate, serial=device)
 
 
 @command(model_app, "diff")
 def _models_diff(
     first: Annotated[Path, typer.Argument(metavar="A", help="Model file (.tflite).")],
     second: Annotated[Path, typer.Argument(metavar="B", help="Model file (.tflite).")],
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Compare two models: sizes, tensors, operators.
 
     Example: benchfarm model diff a.tflite b.tflite
@@ -48,40 +46,38 @@ def _models_diff(
     """
     from orchestrator.cli import models
 
-    show(lambda _: models.diff(first, second), as_json=as_json)
+    return lambda _: models.diff(first, second)
 
 
 @command(model_app, "predictions")
 def _models_predictions(
     delegate: Annotated[str, typer.Option("--delegate", help="Only this delegate.")] = "",
     device: Annotated[str, typer.Option("--device", "-s", help="Only this device's stored runs.")] = "",
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Compare predicted with observed delegation.
 
     Example: benchfarm model predictions --delegate gpu
     """
     from orchestrator.cli import predicting
 
-    show(lambda settings: predicting.predictions(settings, delegate=delegate, serial=device), as_json=as_json)
+    return lambda settings: predicting.predictions(settings, delegate=delegate, serial=device)
 
 
 @command(model_app, "samples")
 def _models_samples(
     build: Annotated[Path | None, typer.Option("--build", help="Build them with TensorFlow into this folder.")] = None,
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Show the sample models, or build them again.
 
     Example: benchfarm model samples
     """
     from orchestrator.cli import models
 
-    show(lambda _: models.samples(build), as_json=as_json)
+    return lambda _: models.samples(build)
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildOptions(Shown):
+class BuildOptions:
     """What 'model build' reads."""
 
     sources: Annotated[
@@ -111,8 +107,8 @@ class BuildOptions(Shown):
     ] = None
 
 
-@command_of(model_app, "build", BuildOptions)
-def _models_build(options: BuildOptions) -> None:
+@command(model_app, "build")
+def _models_build(options: BuildOptions) -> Deed:
     """Build .tflite files with TensorFlow.
 
     Example: benchfarm model build mobilenet_v2 --variant float32,int8
@@ -137,7 +133,7 @@ def _models_build(options: BuildOptions) -> None:
         ),
     )
     known = zoo_options.known_accuracy(options.accuracy, options.metric, options.accuracy_source)
-    show(lambda settings: zoo.build(settings, orders, out=options.out, accuracy=known), as_json=options.as_json)
+    return lambda settings: zoo.build(settings, orders, out=options.out, accuracy=known)
 
 
 @command(model_app, "fetch")
@@ -152,8 +148,7 @@ def _models_fetch(
     accept_changed: Annotated[
         bool, typer.Option("--accept-changed", help="Accept content that differs from the first download.")
     ] = False,
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Download models of the published tables.
 
     Example: benchfarm model fetch mobilenet_v1
@@ -162,21 +157,17 @@ def _models_fetch(
     """
     from orchestrator.cli import zoo
 
-    show(
-        lambda settings: zoo.fetch(settings, names, out=out, mirror=mirror, accept_changed=accept_changed),
-        as_json=as_json,
-    )
+    return lambda settings: zoo.fetch(settings, names, out=out, mirror=mirror, accept_changed=accept_changed)
 
 
 @command(model_app, "list")
 def _models_list(
     folder: Annotated[Path | None, typer.Argument(help="Folder of a models.yaml (default: the data folder).")] = None,
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """List known models, and names to build or download.
 
     Example: benchfarm model list
     """
     from orchestrator.cli import zoo
 
-    show(lambda settings: zoo.list_models(settings, folder), as_json=as_json)
+    return lambda settings: zoo.list_models(settings, folder)

@@ -8,21 +8,21 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.declared.device import device_app
-from orchestrator.cli.frame import Json, app, command, group, show
+from orchestrator.cli.frame import Deed, app, command, group
 
 lab_app = group("lab", "Start and control virtual phones on this computer.")
 adb_app = group("adb", "Show or stop the adb server that benchfarm started.")
 
 
 @command(app, "devices")
-def _devices(as_json: Json = False) -> None:
+def _devices() -> Deed:
     """List attached phones, and why one can't be used.
 
     Example: benchfarm devices
     """
     from orchestrator.cli import devices
 
-    show(devices.list_attached, as_json=as_json)
+    return devices.list_attached
 
 
 @command(device_app, "restore")
@@ -33,8 +33,7 @@ def _restore(
     take: Annotated[
         bool, typer.Option("--take", help="Include phones leased by another computer whose process is dead.")
     ] = False,
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Restore phones that an interrupted run left changed.
 
     Example: benchfarm device restore SERIAL
@@ -43,29 +42,29 @@ def _restore(
     """
     from orchestrator.cli import devices
 
-    show(lambda settings: devices.restore(settings, tuple(serials or ()), take=take), as_json=as_json)
+    return lambda settings: devices.restore(settings, tuple(serials or ()), take=take)
 
 
 @command(adb_app, "status")
-def _adb_status(as_json: Json = False) -> None:
+def _adb_status() -> Deed:
     """Show which adb servers and adb program are in use.
 
     Example: benchfarm adb status
     """
     from orchestrator.cli import devices
 
-    show(devices.adb_status, as_json=as_json)
+    return devices.adb_status
 
 
 @command(adb_app, "stop")
-def _adb_stop(as_json: Json = False) -> None:
+def _adb_stop() -> Deed:
     """Stop the adb server that benchfarm started.
 
     Example: benchfarm adb stop
     """
     from orchestrator.cli import devices
 
-    show(devices.adb_stop, as_json=as_json)
+    return devices.adb_stop
 
 
 @command(lab_app, "up")
@@ -77,19 +76,15 @@ def _lab_up(
     seed: Annotated[int, typer.Option(help="Seed of the phones' noise.")] = 0,
     execute: Annotated[bool, typer.Option("--execute", help="Run pushed x86-64 programs for real.")] = False,
     rooted: Annotated[bool, typer.Option("--rooted", help="Give the phones su, as on rooted ones.")] = False,
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Start virtual phones (default: a Pixel 3 and a Pixel 4).
 
     Example: benchfarm lab up pixel-3 pixel-8
     """
     from orchestrator.cli import lab
 
-    show(
-        lambda settings: lab.up(
-            settings, tuple(profiles or ()), speed=speed, seed=seed, execute=execute, rooted=rooted
-        ),
-        as_json=as_json,
+    return lambda settings: lab.up(
+        settings, tuple(profiles or ()), speed=speed, seed=seed, execute=execute, rooted=rooted
     )
 
 
@@ -97,50 +92,47 @@ def _lab_up(
 def _lab_add(
     profile: Annotated[str, typer.Argument(help="Profile of the phone. PROFILE@1-2.3 sets its USB path.")],
     serial: Annotated[str, typer.Option(help="Serial number (default: from the profile).")] = "",
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Attach another virtual phone.
 
     Example: benchfarm lab add pixel-7
     """
     from orchestrator.cli import lab
 
-    show(lambda settings: lab.add(settings, profile, serial=serial), as_json=as_json)
+    return lambda settings: lab.add(settings, profile, serial=serial)
 
 
 @command(lab_app, "remove")
-def _lab_remove(
-    serial: Annotated[str, typer.Argument(help="The phone's serial number.")], as_json: Json = False
-) -> None:
+def _lab_remove(serial: Annotated[str, typer.Argument(help="The phone's serial number.")]) -> Deed:
     """Detach a virtual phone. Its files stay for the next time.
 
     Example: benchfarm lab remove VIRTUAL-PIXEL-3
     """
     from orchestrator.cli import lab
 
-    show(lambda settings: lab.remove(settings, serial), as_json=as_json)
+    return lambda settings: lab.remove(settings, serial)
 
 
 @command(lab_app, "down")
-def _lab_down(as_json: Json = False) -> None:
+def _lab_down() -> Deed:
     """Stop the virtual phones and their adb server.
 
     Example: benchfarm lab down
     """
     from orchestrator.cli import lab
 
-    show(lab.down, as_json=as_json)
+    return lab.down
 
 
 @command(lab_app, "list")
-def _lab_list(as_json: Json = False) -> None:
+def _lab_list() -> Deed:
     """List virtual phones, their faults and the profiles.
 
     Example: benchfarm lab list
     """
     from orchestrator.cli import lab
 
-    show(lab.list_phones, as_json=as_json)
+    return lab.list_phones
 
 
 @command(lab_app, "fault")
@@ -150,15 +142,14 @@ def _lab_fault(
     ] = "",
     kind: Annotated[str, typer.Argument(help="Kind of fault. 'clear' removes all faults of the phone.")] = "",
     options: Annotated[list[str] | None, typer.Argument(help="Options of the fault, name=value.")] = None,
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Give a virtual phone a fault at a set moment.
 
     Example: benchfarm lab fault VIRTUAL-PIXEL-3 cut moment=run
     """
     from orchestrator.cli import lab
 
-    show(lambda settings: lab.fault(settings, serial, kind, tuple(options or ())), as_json=as_json)
+    return lambda settings: lab.fault(settings, serial, kind, tuple(options or ()))
 
 
 @command(lab_app, "program")
@@ -173,12 +164,11 @@ def _lab_program(
             "--time", min=-95, max=999, help="Percent by which its inferences take longer (+3) or shorter (-3)."
         ),
     ] = 0.0,
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Write a program of known speed for virtual phones.
 
     Example: benchfarm lab program slow.bin --time +3
     """
     from orchestrator.cli import lab
 
-    show(lambda _: lab.program(file, name=program, abi=abi, version=version, time_percent=time), as_json=as_json)
+    return lambda _: lab.program(file, name=program, abi=abi, version=version, time_percent=time)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Json, app, command, group, show, split
+from orchestrator.cli.frame import Deed, app, command, group, split
 from orchestrator.records.workload import USUAL_TOOL
 
 build_app = group("build", "List, download and choose the benchmark programs.")
@@ -23,29 +23,27 @@ def _flags(
     device: Annotated[
         str, typer.Option("--device", "-s", help="Ask the program that is used on this device (host: this computer).")
     ] = "",
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Explain the flags of a benchmark program.
 
     Example: benchfarm flags use_xnnpack
     """
     from orchestrator.cli import flags
 
-    show(lambda settings: flags.explain(settings, flag_name, build=build, tool=tool, serial=device), as_json=as_json)
+    return lambda settings: flags.explain(settings, flag_name, build=build, tool=tool, serial=device)
 
 
 @command(build_app, "list")
 def _builds_list(
     everything: Annotated[bool, typer.Option("--all", help="Include older releases that were kept.")] = False,
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """List the builds, and which release is in use.
 
     Example: benchfarm build list
     """
     from orchestrator.cli import builds
 
-    show(lambda settings: builds.list_builds(settings, everything=everything), as_json=as_json)
+    return lambda settings: builds.list_builds(settings, everything=everything)
 
 
 @command(build_app, "fetch")
@@ -62,8 +60,7 @@ def _builds_fetch(
     ] = "",
     timeout: Annotated[float, typer.Option(min=1, help="Seconds per file, at most.")] = 1800.0,
     stall: Annotated[float, typer.Option(min=0.1, help="Seconds without data, at most.")] = 30.0,
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Download programs and libraries, and use them.
 
     Example: benchfarm build fetch benchmark_model --abi arm64-v8a
@@ -73,7 +70,7 @@ def _builds_fetch(
     request = builds.FetchRequest(
         names=tuple(names), abis=split(abi), keep_pin=keep_pin, mirror=mirror, timeout_s=timeout, stall_s=stall
     )
-    show(lambda settings: builds.fetch(settings, request), as_json=as_json)
+    return lambda settings: builds.fetch(settings, request)
 
 
 @command(build_app, "add")
@@ -84,29 +81,27 @@ def _builds_add(
         list[Path] | None, typer.Option("--with", help="Library to install beside it. Repeat for several.")
     ] = None,
     release: Annotated[str, typer.Option("--release", help="Release that the files belong to.")] = "",
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Validate a program and add it to the cache.
 
     Example: benchfarm build add ./benchmark_model --name mine
     """
     from orchestrator.cli import builds
 
-    show(lambda settings: builds.add(settings, file, build_name, tuple(library or ()), release), as_json=as_json)
+    return lambda settings: builds.add(settings, file, build_name, tuple(library or ()), release)
 
 
 @command(build_app, "use")
 def _builds_pin(
     release: Annotated[str, typer.Argument(help="NAME@DIGITS, as 'benchfarm build list --all' shows them.")],
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Use a release that was kept: an older or a newer one.
 
     Example: benchfarm build use benchmark_model@4f1c
     """
     from orchestrator.cli import builds
 
-    show(lambda settings: builds.pin(settings, release), as_json=as_json)
+    return lambda settings: builds.pin(settings, release)
 
 
 @command(build_app, "which")
@@ -118,23 +113,22 @@ def _builds_which(
     build: Annotated[
         str, typer.Option("--build", help="Build that a plan would name (default: the default build).")
     ] = "",
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Show which program would be used, and where it is from.
 
     Example: benchfarm build which native --abi arm64-v8a
     """
     from orchestrator.cli import builds
 
-    show(lambda settings: builds.which(settings, tool, abi, build), as_json=as_json)
+    return lambda settings: builds.which(settings, tool, abi, build)
 
 
 @command(build_app, "verify")
-def _builds_verify(as_json: Json = False) -> None:
+def _builds_verify() -> Deed:
     """Check every cached program by its sha256.
 
     Example: benchfarm build verify
     """
     from orchestrator.cli import builds
 
-    show(builds.verify, as_json=as_json)
+    return builds.verify

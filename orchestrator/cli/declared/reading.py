@@ -8,19 +8,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import (
-    CampaignArgument,
-    Campaigns,
-    HtmlOut,
-    Json,
-    Out,
-    Shown,
-    app,
-    command,
-    command_of,
-    group,
-    show,
-)
+from orchestrator.cli.frame import CampaignArgument, Campaigns, Deed, HtmlOut, Out, app, command, group
 from orchestrator.errors import UsageError
 
 results_app = group("results", "List, show, hide, remove and close what is stored.")
@@ -41,48 +29,42 @@ def _report(
     accuracy: Annotated[
         Path | None, typer.Option("--accuracy", help="CSV of model,accuracy (in percent), for the trade-off charts.")
     ] = None,
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Render a report of one or more campaigns.
 
     Example: benchfarm report newest --out report.html
     """
     from orchestrator.cli import reports
 
-    show(
-        lambda settings: reports.render(
-            settings,
-            tuple(campaigns or ()),
-            form=form,
-            out=out,
-            published=published,
-            pictures=pictures,
-            accuracy=accuracy,
-        ),
-        as_json=as_json,
+    return lambda settings: reports.render(
+        settings,
+        tuple(campaigns or ()),
+        form=form,
+        out=out,
+        published=published,
+        pictures=pictures,
+        accuracy=accuracy,
     )
 
 
 @command(results_app, "list")
 def _campaigns(
     hidden: Annotated[bool, typer.Option("--hidden", help="List hidden campaigns too.")] = False,
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """List stored campaigns, newest first.
 
     Example: benchfarm results list
     """
     from orchestrator.cli import stored
 
-    show(lambda settings: stored.campaigns(settings, with_hidden=hidden), as_json=as_json)
+    return lambda settings: stored.campaigns(settings, with_hidden=hidden)
 
 
 @command(results_app, "remove")
 def _remove(
     campaigns: Named,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")] = False,
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Delete campaigns with all their runs and logs.
 
     Example: benchfarm results remove CAMPAIGN --yes
@@ -91,11 +73,11 @@ def _remove(
     """
     from orchestrator.cli import removing
 
-    show(lambda settings: removing.remove(settings, campaigns, is_sure=yes), as_json=as_json)
+    return lambda settings: removing.remove(settings, campaigns, is_sure=yes)
 
 
 @command(results_app, "hide")
-def _hide(campaigns: Named, as_json: Json = False) -> None:
+def _hide(campaigns: Named) -> Deed:
     """Leave campaigns out of lists, tables and the history.
 
     Example: benchfarm results hide CAMPAIGN
@@ -104,29 +86,29 @@ def _hide(campaigns: Named, as_json: Json = False) -> None:
     """
     from orchestrator.cli import removing
 
-    show(lambda settings: removing.hide(settings, campaigns, is_hidden=True), as_json=as_json)
+    return lambda settings: removing.hide(settings, campaigns, is_hidden=True)
 
 
 @command(results_app, "unhide")
-def _unhide(campaigns: Named, as_json: Json = False) -> None:
+def _unhide(campaigns: Named) -> Deed:
     """Show hidden campaigns again.
 
     Example: benchfarm results unhide CAMPAIGN
     """
     from orchestrator.cli import removing
 
-    show(lambda settings: removing.hide(settings, campaigns, is_hidden=False), as_json=as_json)
+    return lambda settings: removing.hide(settings, campaigns, is_hidden=False)
 
 
 @command(results_app, "runs")
-def _runs(campaign: CampaignArgument = "", as_json: Json = False) -> None:
+def _runs(campaign: CampaignArgument = "") -> Deed:
     """List the runs of a campaign.
 
     Example: benchfarm results runs newest
     """
     from orchestrator.cli import stored
 
-    show(lambda settings: stored.runs(settings, campaign), as_json=as_json)
+    return lambda settings: stored.runs(settings, campaign)
 
 
 @command(results_app, "log")
@@ -136,19 +118,18 @@ def _log(
         str, typer.Option("--attachment", "-a", help="Name of one attachment (default: all text).")
     ] = "",
     out: Out = None,
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Show the output of a run, as it was stored.
 
     Example: benchfarm results log RUN
     """
     from orchestrator.cli import stored
 
-    show(lambda settings: stored.log(settings, run_id, attachment, out), as_json=as_json)
+    return lambda settings: stored.log(settings, run_id, attachment, out)
 
 
 @command(results_app, "reparse")
-def _reparse(campaigns: Campaigns = None, as_json: Json = False) -> None:
+def _reparse(campaigns: Campaigns = None) -> Deed:
     """Parse stored output again, and update the verdicts.
 
     Example: benchfarm results reparse
@@ -157,25 +138,24 @@ def _reparse(campaigns: Campaigns = None, as_json: Json = False) -> None:
     """
     from orchestrator.cli import stored
 
-    show(lambda settings: stored.reparse(settings, tuple(campaigns or ())), as_json=as_json)
+    return lambda settings: stored.reparse(settings, tuple(campaigns or ()))
 
 
 @command(app, "parse")
 def _parse(
     files: Annotated[list[str], typer.Argument(help="Files with benchmark output. '-' is standard input.")],
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Show what benchfarm reads from benchmark output.
 
     Example: benchfarm parse log.txt
     """
     from orchestrator.cli import parsing
 
-    show(lambda _: parsing.parse_files(tuple(files)), as_json=as_json)
+    return lambda _: parsing.parse_files(tuple(files))
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImportOptions(Shown):
+class ImportOptions:
     """What 'import' reads."""
 
     files: Annotated[list[Path], typer.Argument(help="A bundle, or Firebase JSON or CSV, report.json or report.csv.")]
@@ -195,8 +175,8 @@ class ImportOptions(Shown):
     ] = None
 
 
-@command_of(app, "import", ImportOptions)
-def _import(options: ImportOptions) -> None:
+@command(app, "import")
+def _import(options: ImportOptions) -> Deed:
     """Import a bundle, or results of other benchmark apps.
 
     Example: benchfarm import lab.bundle.json
@@ -211,8 +191,7 @@ def _import(options: ImportOptions) -> None:
         if len(options.files) > 1 or options.device or options.model:
             raise UsageError("a bundle is imported alone and says itself what is in it")
         trust = tuple(options.trust or ())
-        show(lambda settings: exchanging.take_in(settings, options.files[0], trust), as_json=options.as_json)
-        return
+        return lambda settings: exchanging.take_in(settings, options.files[0], trust)
     if options.trust:
         raise UsageError("--trust is about bundles; these results hold no signature")
     if not options.device or not options.model:
@@ -225,4 +204,4 @@ def _import(options: ImportOptions) -> None:
         app=options.program,
         name=options.campaign_name,
     )
-    show(lambda settings: exchanging.import_files(settings, request, options.out), as_json=options.as_json)
+    return lambda settings: exchanging.import_files(settings, request, options.out)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.declared.farm import _farm, _Priority, _require_packages
-from orchestrator.cli.frame import LOOK, Json, Shown, command, command_of, show
+from orchestrator.cli.frame import LOOK, Deed, command
 
 _schedule = typer.Typer(help="Run plans at set times.", **LOOK)
 _farm.add_typer(_schedule, name="schedule")
@@ -17,7 +17,7 @@ _Name = Annotated[str, typer.Argument(help="Name of a schedule.")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class AddOptions(Shown):
+class AddOptions:
     """What 'farm schedule add' reads."""
 
     name: Annotated[str, typer.Argument(help="Name of the schedule. Its submissions are named after it.")]
@@ -35,8 +35,8 @@ class AddOptions(Shown):
     replace: Annotated[bool, typer.Option("--replace", help="Replace a schedule of this name.")] = False
 
 
-@command_of(_schedule, "add", AddOptions)
-def _add(options: AddOptions) -> None:
+@command(_schedule, "add")
+def _add(options: AddOptions) -> Deed:
     """Submit a plan at set times.
 
     Example: benchfarm farm schedule add nightly nightly.yaml --cron "0 1 * * *"
@@ -55,11 +55,11 @@ def _add(options: AddOptions) -> None:
         grace=options.grace,
         replace=options.replace,
     )
-    show(lambda settings: schedule.add(settings, request), as_json=options.as_json)
+    return lambda settings: schedule.add(settings, request)
 
 
 @command(_schedule, "list")
-def _list(as_json: Json = False) -> None:
+def _list() -> Deed:
     """List schedules, with their next and missed times.
 
     Example: benchfarm farm schedule list
@@ -67,11 +67,11 @@ def _list(as_json: Json = False) -> None:
     _require_packages()
     from orchestrator.cli import schedule
 
-    show(schedule.listed, as_json=as_json)
+    return schedule.listed
 
 
 @command(_schedule, "remove")
-def _remove(name: _Name, as_json: Json = False) -> None:
+def _remove(name: _Name) -> Deed:
     """Remove a schedule. Its submissions stay.
 
     Example: benchfarm farm schedule remove nightly
@@ -79,11 +79,11 @@ def _remove(name: _Name, as_json: Json = False) -> None:
     _require_packages()
     from orchestrator.cli import schedule
 
-    show(lambda settings: schedule.remove(settings, name), as_json=as_json)
+    return lambda settings: schedule.remove(settings, name)
 
 
 @command(_schedule, "pause")
-def _pause(name: _Name, as_json: Json = False) -> None:
+def _pause(name: _Name) -> Deed:
     """Pause a schedule. Missed times are not run later.
 
     Example: benchfarm farm schedule pause nightly
@@ -91,11 +91,11 @@ def _pause(name: _Name, as_json: Json = False) -> None:
     _require_packages()
     from orchestrator.cli import schedule
 
-    show(lambda settings: schedule.pause(settings, name, paused=True), as_json=as_json)
+    return lambda settings: schedule.pause(settings, name, paused=True)
 
 
 @command(_schedule, "resume")
-def _go_on(name: _Name, as_json: Json = False) -> None:
+def _go_on(name: _Name) -> Deed:
     """Resume a paused schedule.
 
     Example: benchfarm farm schedule resume nightly
@@ -103,4 +103,4 @@ def _go_on(name: _Name, as_json: Json = False) -> None:
     _require_packages()
     from orchestrator.cli import schedule
 
-    show(lambda settings: schedule.pause(settings, name, paused=False), as_json=as_json)
+    return lambda settings: schedule.pause(settings, name, paused=False)

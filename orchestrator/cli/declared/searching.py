@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import OnPhones, app, command_of, refuse, show, split
+from orchestrator.cli.frame import Deed, OnPhones, app, command, refuse, split
 from orchestrator.errors import UsageError
 from orchestrator.records.workload import USUAL_TOOL
 
@@ -50,8 +50,8 @@ class TuneOptions(OnPhones):
     ] = ""
 
 
-@command_of(app, "tune", TuneOptions)
-def _tune(options: TuneOptions) -> None:
+@command(app, "tune")
+def _tune(options: TuneOptions) -> Deed:
     """Find a model's fastest configuration on each phone.
 
     Example: benchfarm tune model.tflite --device SERIAL
@@ -68,8 +68,7 @@ def _tune(options: TuneOptions) -> None:
     if options.campaign:
         others = {item.name or "" for item in options.context.command.params} - {"campaign", "as_json"}
         refuse(options.context, others, "with --campaign")
-        show(lambda settings: searching.stored(settings, options.campaign), as_json=options.as_json)
-        return
+        return lambda settings: searching.stored(settings, options.campaign)
     request = searching.TuneRequest(
         models=tuple(options.models or ()),
         serials=tuple(options.device or ()),
@@ -89,4 +88,4 @@ def _tune(options: TuneOptions) -> None:
         parity=options.parity,
         seed=options.seed,
     )
-    show(lambda settings: searching.tune(settings, request), as_json=options.as_json)
+    return lambda settings: searching.tune(settings, request)

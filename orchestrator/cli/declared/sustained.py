@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.declared.reading import results_app
-from orchestrator.cli.frame import Json, command, show
+from orchestrator.cli.frame import Deed, command
 
 
 @command(results_app, "sustained")
@@ -15,12 +15,11 @@ def _sustained(
     campaign: Annotated[
         str, typer.Argument(help="Campaign id or its beginning (default: the newest with a sustained measurement).")
     ] = "",
-    as_json: Json = False,
-) -> None:
+) -> Deed:
     """Show latency over time, and when throttling began.
 
     Example: benchfarm results sustained
     """
     from orchestrator.cli import sustained
 
-    show(lambda settings: sustained.show(settings, campaign), as_json=as_json)
+    return lambda settings: sustained.show(settings, campaign)

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Out, Shown, app, command_of, show, split
+from orchestrator.cli.frame import Deed, Out, app, command, split
 
 Names = list[str] | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableOptions(Shown):
+class TableOptions:
     """What 'table' reads."""
 
     devices: Annotated[
@@ -35,8 +35,8 @@ class TableOptions(Shown):
     out: Out = None
 
 
-@command_of(app, "table", TableOptions)
-def _table(options: TableOptions) -> None:
+@command(app, "table")
+def _table(options: TableOptions) -> Deed:
     """Print a table of models, devices and configurations.
 
     Example: benchfarm table --devices pixel-3,pixel-4
@@ -51,7 +51,4 @@ def _table(options: TableOptions) -> None:
         sources=split(options.source),
         campaigns=tuple(options.campaign or ()),
     )
-    show(
-        lambda settings: tabling.render(settings, request, form=options.form, out=options.out, title=options.title),
-        as_json=options.as_json,
-    )
+    return lambda settings: tabling.render(settings, request, form=options.form, out=options.out, title=options.title)

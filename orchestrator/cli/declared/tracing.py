@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Builds, Devices, Shown, app, command_of, show
+from orchestrator.cli.frame import Builds, Deed, Devices, app, command
 from orchestrator.records.workload import BUILTIN, USUAL_TOOL
 
 
 @dataclass(frozen=True, kw_only=True)
-class TraceOptions(Shown):
+class TraceOptions:
     """What 'trace' reads."""
 
     model: Annotated[Path, typer.Argument(help="Model file (.tflite).")]
@@ -28,8 +28,8 @@ class TraceOptions(Shown):
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the trace files.")] = None
 
 
-@command_of(app, "trace", TraceOptions)
-def _trace(options: TraceOptions) -> None:
+@command(app, "trace")
+def _trace(options: TraceOptions) -> Deed:
     """Record a trace of one run, with the time of each operator.
 
     Example: benchfarm trace model.tflite --delegate gpu
@@ -50,4 +50,4 @@ def _trace(options: TraceOptions) -> None:
         timeout_s=options.timeout,
         has_summary=options.summary,
     )
-    show(lambda settings: tracing.trace(settings, request, options.out), as_json=options.as_json)
+    return lambda settings: tracing.trace(settings, request, options.out)
