@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from datetime import datetime
 
 from orchestrator.records.campaign import Terms
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId
-from orchestrator.records.plan import Plan
+from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.workload import Build, Model
 
 
@@ -29,22 +30,11 @@ def files_of(models: Iterable[Model], builds: Iterable[Build]) -> dict[str, str]
 def terms_of(plan: Plan, devices: Iterable[DeviceFacts], files: Mapping[str, str]) -> Terms:
     """Return the terms of a plan's campaign on these devices."""
     return Terms(
-        limits=plan.limits,
-        timeout_s=plan.timeout_s,
-        stopping=plan.stopping,
-        budget_s=plan.budget_s,
-        phone_time_s=plan.phone_time_s,
-        until=plan.until,
-        importance=plan.importance,
-        quiet=plan.quiet,
-        sustained_s=plan.sustained_s,
-        may_reboot=plan.may_reboot,
-        search=plan.search,
+        **{item.name: getattr(plan, item.name) for item in fields(PlanTerms)},
         every_thread_count=plan.matrix.every_thread_count,
         parity_inputs=str(plan.parity_inputs) if plan.parity_inputs is not None else "",
         joins=plan.devices.joins and plan.search is None,
         replaces_lost=plan.devices.replaces_lost,
-        pushes=plan.pushes,
         plan_folder=str(plan.folder) if plan.folder is not None else "",
         files=files,
         fingerprints={facts.serial: facts.fingerprint for facts in devices if facts.fingerprint},

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from orchestrator.config.faults import Faults, Source, checked
+from orchestrator.config.faults import Faults, Section, Source, checked
 from orchestrator.config.model_manifest import named_models
 from orchestrator.config.plan_models import FOLDER, NAMED, models_of, pins_of
 from orchestrator.config.plan_sections import PlanSection
@@ -24,6 +25,11 @@ from orchestrator.records.plan import (
     StoppingRule,
 )
 from orchestrator.records.workload import DelegateName, ToolName
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_RecordT = TypeVar("_RecordT", bound="DataclassInstance")
 
 __all__ = ["PlanSection", "load_plan", "parse_plan", "plan_json_schema", "to_plan"]
 
@@ -62,58 +68,56 @@ def to_plan(source: Source, *, text: str, folder: Path, default_name: str, home:
     flags = [_with_files(values, folder, number, faults) for number, values in enumerate(section.matrix.flags)]
     parity_inputs = _input_folder(section.parity_inputs, folder, faults)
     faults.raise_if_any()
-    return Plan(
+    return _filled(
+        Plan,
+        section,
         name=section.name or default_name,
         models=models,
-        matrix=Matrix(
+        matrix=_filled(
+            Matrix,
+            section.matrix,
             delegates=tuple(word for word in section.matrix.delegates if isinstance(word, DelegateName)),
             choice=next((word for word in section.matrix.delegates if isinstance(word, DelegateChoice)), None),
-            threads=tuple(section.matrix.threads),
-            tools=tuple(section.matrix.tools),
             flags=tuple(dict.fromkeys(tuple(sorted(values.items())) for values in flags)),
-            modes=tuple(section.matrix.modes),
-            every_thread_count=section.matrix.every_thread_count,
         ),
-        devices=DeviceSelection(
-            serials=tuple(section.devices.serials),
-            profiles=tuple(section.devices.profiles),
-            pools=tuple(section.devices.pools),
-            tags=tuple(section.devices.tags),
-            where=tuple(section.devices.where),
-            host=section.devices.host,
+        devices=_filled(
+            DeviceSelection,
+            section.devices,
             one_of_each=section.devices.one_of_each or "",
             most=section.devices.any,
             replaces_lost=section.devices.replace_lost,
             joins=section.devices.join,
         ),
-        settings=RunSettings(**dict(section.settings)),
-        limits=FitLimits(
+        settings=_filled(RunSettings, section.settings),
+        limits=_filled(
+            FitLimits,
+            section.limits,
             battery_percent_min=round(section.limits.battery_min),
             battery_heat_c_max=section.limits.battery_heat_max,
-            thermal_status_max=section.limits.thermal_status_max,
-            wait_s=section.limits.wait,
         ),
-        passes=tuple(section.passes),
         invocations=section.invocations.first,
         stopping=_stopping(section),
-        budget_s=section.budget,
-        phone_time_s=section.phone_time,
         window=_window_of(section),
         importance=tuple(rule.to_rule() for rule in section.importance),
-        quiet=Quiet(**dict(section.quiet)),
-        sentinel=section.sentinel,
+        quiet=_filled(Quiet, section.quiet),
         may_reboot=section.reboot,
-        sustained_s=section.sustained,
         parity_inputs=parity_inputs,
-        order=section.order,
-        seed=section.seed,
-        timeout_s=section.timeout,
         builds=builds,
         sharding=section.shard,
-        pushes=PushLimits(**dict(section.pushes)),
+        pushes=_filled(PushLimits, section.pushes),
         text=text,
         folder=folder.absolute(),
     )
+
+
+def _filled(kind: type[_RecordT], section: Section, **given: object) -> _RecordT:
+    """Return a record of what is given and of a section's values of the same names; times are in seconds, ``_s``."""
+    names = {item.name for item in fields(kind)}
+    for key, value in section:
+        name = key if key in names else f"{key}_s"
+        if name in names:
+            given.setdefault(name, value)
+    return kind(**given)
 
 
 def _window_of(section: PlanSection) -> Window | None:

@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from orchestrator.records.identity import CampaignId, Serial
-from orchestrator.records.night import ImportanceRule
 from orchestrator.records.pairing import Pairing
-from orchestrator.records.plan import FitLimits, PushLimits, Quiet, Shard, StoppingRule
-from orchestrator.records.search import SearchRule
+from orchestrator.records.plan import PlanTerms, Shard
 from orchestrator.records.workload import Case, Pass, SkippedCase
 
 
@@ -60,36 +58,17 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What running a campaign needs beside its cases; it changes no case's identity."""
+class Terms(PlanTerms):
+    """What running a campaign needs beside its cases: what its plan says, and what was so when it began."""
 
-    limits: FitLimits = field(default_factory=FitLimits)
-    #: For one invocation, beyond what its own maximum times allow.
-    timeout_s: float = 120.0
     #: sha256 of a model or program -> where its file is on the computer that began the campaign.
     files: Mapping[str, str] = field(default_factory=dict)
-    #: None: the planned invocations, no more and no less.
-    stopping: StoppingRule | None = None
-    #: For all that the stopping rule adds on one device, in the device's own time; None is no limit.
-    budget_s: float | None = None
-    #: Of each device, for all of the campaign; None is no limit.
-    phone_time_s: float | None = None
-    #: Nothing begins that would end later.
-    until: datetime | None = None
-    #: How much cases matter when the time doesn't reach for all.
-    importance: tuple[ImportanceRule, ...] = ()
-    #: Serial number -> the time between two of its runs that the cut to this time reckoned with.
+    #: Serial number -> the time between two of its runs that the cut to its time reckoned with.
     pauses_s: Mapping[Serial, float] = field(default_factory=dict)
-    quiet: Quiet = field(default_factory=Quiet)
-    sustained_s: float = 1800.0
-    #: Whether a phone whose reference workload moved may be booted anew.
-    may_reboot: bool = False
     #: An A/B comparison: two cases in turns, as many pairs as its pilot shows to be needed.
     pairing: Pairing | None = None
     #: Folder with inputs for the pass ``parity``; empty: made from a seed.
     parity_inputs: str = ""
-    #: A search for the fastest configuration of each model.
-    search: SearchRule | None = None
     #: Whether also a delegate that takes all operators is measured with each number of threads.
     every_thread_count: bool = False
     #: Phones that share their cases' invocations.
@@ -100,7 +79,6 @@ class Terms:
     replaces_lost: bool = False
     #: Phones that were lost -> those that stand in for them: nothing more is wanted of the lost ones.
     stand_ins: Mapping[str, str] = field(default_factory=dict)
-    pushes: PushLimits = field(default_factory=PushLimits)
     #: Where relative paths of the plan start, on the computer that began the campaign; empty when that isn't known.
     plan_folder: str = ""
     #: Serial number -> fingerprint of the device's system when the campaign began.

@@ -176,7 +176,35 @@ class Quiet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class PlanTerms:
+    """What a plan says of the work beside its cases; a campaign keeps it, and it changes no case's identity."""
+
+    limits: FitLimits = field(default_factory=FitLimits)
+    #: None: the planned invocations, no more and no less.
+    stopping: StoppingRule | None = None
+    #: For all that the stopping rule adds on one device, in the device's own time; None is no limit.
+    budget_s: float | None = None
+    #: Of each device, for the whole campaign; None is no limit.
+    phone_time_s: float | None = None
+    #: Nothing begins that would end later; a plan's window ends then, once that is known.
+    until: datetime | None = None
+    #: What goes first when the time doesn't reach for all; the first rule that fits a case counts.
+    importance: tuple[ImportanceRule, ...] = ()
+    quiet: Quiet = field(default_factory=Quiet)
+    #: Whether a phone whose reference workload moved may be booted anew.
+    may_reboot: bool = False
+    #: How long the pass ``sustained`` goes on.
+    sustained_s: float = 1800.0
+    #: A search for the fastest configuration of each model, beginning with the planned invocations; only ``tune``
+    #: makes one.
+    search: SearchRule | None = None
+    #: For one invocation, beyond what max_secs allows for warm-up and measurement.
+    timeout_s: float = 120.0
+    pushes: PushLimits = field(default_factory=PushLimits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(PlanTerms):
     """A whole plan."""
 
     name: str
@@ -184,41 +212,20 @@ class Plan:
     matrix: Matrix = field(default_factory=Matrix)
     devices: DeviceSelection = field(default_factory=DeviceSelection)
     settings: RunSettings = field(default_factory=RunSettings)
-    limits: FitLimits = field(default_factory=FitLimits)
     passes: tuple[Pass, ...] = (Pass.TIMING,)
     #: Invocations of each case that the timing pass begins with; the other passes have one.
     invocations: int = 3
-    #: None: ``invocations`` of each case, no more and no less.
-    stopping: StoppingRule | None = None
-    #: For all that the stopping rule adds on one device, in the device's own time; None is no limit.
-    budget_s: float | None = None
-    #: Of each device, for the whole campaign; None is no limit.
-    phone_time_s: float | None = None
     #: When it may measure; None: at any time.
     window: Window | None = None
-    #: Nothing begins that would end later; the window's end once it is known.
-    until: datetime | None = None
-    #: What goes first when the time doesn't reach for all; the first rule that fits a case counts.
-    importance: tuple[ImportanceRule, ...] = ()
-    quiet: Quiet = field(default_factory=Quiet)
     #: Whether the reference workload is run before, after and between on each device; None: when it costs little.
     sentinel: bool | None = None
-    #: Whether a phone whose reference workload moved may be booted anew.
-    may_reboot: bool = False
-    #: How long the pass ``sustained`` goes on.
-    sustained_s: float = 1800.0
     #: Folder with inputs for the pass ``parity``, ``<model>.<number>.bin`` each; None: made from a seed.
     parity_inputs: Path | None = None
-    #: A search for the fastest configuration, beginning with ``invocations`` of each; only ``tune`` makes one.
-    search: SearchRule | None = None
     order: Order = Order.INTERLEAVED
     seed: int = 0
-    #: For one invocation, beyond what max_secs allows for warm-up and measurement.
-    timeout_s: float = 120.0
     #: Tool -> name of a build in apk_builds/ or path of a file; empty means the default.
     builds: Mapping[ToolName, str] = field(default_factory=dict)
     sharding: Sharding = Sharding.NONE
-    pushes: PushLimits = field(default_factory=PushLimits)
     #: The text that it was read from, byte for byte.
     text: str = ""
     #: Where relative paths in it start; not part of what it means.
