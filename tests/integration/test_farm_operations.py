@@ -629,9 +629,9 @@ def test_a_phone_is_released_from_quarantine_by_its_host_though_somebody_else_as
     queue: FarmQueue, settings: Settings, tmp_path: Path
 ) -> None:
     """The host keeps it; whoever looks at the farm's page may be anywhere."""
-    from orchestrator.cli import farm_working
-    from orchestrator.cli.farm_idle import IdlePhones
-    from orchestrator.cli.farm_job import Shared
+    from orchestrator.app import farm_worker
+    from orchestrator.app.farm_idle import IdlePhones
+    from orchestrator.app.farm_job import Shared
     from orchestrator.devices.discovery import KnownPhones
 
     queue.register("one", benchfarm_version="0.0.1")
@@ -650,7 +650,7 @@ def test_a_phone_is_released_from_quarantine_by_its_host_though_somebody_else_as
         said: list[str] = []
         idle = IdlePhones(KnownPhones(), every_s=0, say=said.append)
         shared = Shared(asked=KnownPhones(), store=own.store)
-        others = farm_working.Elsewhere(queue, "one")
-        farm_working._look(settings, {}, (), shared, idle, others, lambda text, /, **_: said.append(text))
+        others = farm_worker.Elsewhere(queue, "one")
+        farm_worker._look(settings, {}, (), shared, idle, others, lambda text, /, **_: said.append(text))
         assert own.quarantine.serials() == []
         assert "A is released from quarantine, as somebody asked for: it moved" in said[0]
