@@ -47,6 +47,7 @@ NOT_RUN = {
     "benchfarm import benchmark_result": "needs an app's results: tests/e2e/test_iphone_and_imports.py",
     "benchfarm import report.json": "needs an app's results: tests/e2e/test_iphone_and_imports.py",
     "benchfarm compare --by device": "needs an iPhone's results: tests/e2e/test_iphone_and_imports.py",
+    "benchfarm history changes --notify": "needs somebody who takes messages",
     "benchfarm bisect": "needs builds that are archived: tests/e2e/test_comparing.py",
     "benchfarm farm forget": "needs a host that is gone: tests/integration/test_farm_operations.py",
     "benchfarm serve --host": "listens on every address",
