@@ -2,6 +2,7 @@
 
 import pytest
 
+from orchestrator.delegates import place_of
 from orchestrator.delegates.evidence import DelegateClues, DelegateRequest
 from orchestrator.delegates.judging import RuntimeNodes, judge_delegate
 from orchestrator.programs.grammar.output import Started, parse_run, parse_text
@@ -107,7 +108,7 @@ def test_what_ran_is_not_what_was_asked_for(requested: str, middle: str, echo: s
 )
 def test_opengl_is_the_gpu_unless_another_backend_was_asked_for(middle: str) -> None:
     evidence = judged(middle, "gpu")
-    assert (evidence.truth, evidence.actual, evidence.place) == (DelegateTruth.FULL, "gpu", "gpu (OpenGL)")
+    assert (evidence.truth, evidence.actual, place_of(evidence)) == (DelegateTruth.FULL, "gpu", "gpu (OpenGL)")
 
 
 @pytest.mark.parametrize(
