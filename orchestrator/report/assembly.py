@@ -39,6 +39,7 @@ from orchestrator.report.operators import profiles_of
 from orchestrator.report.ranking import with_comparisons
 from orchestrator.report.shared import with_shared
 from orchestrator.report.starts import start_rows
+from orchestrator.report.winners import contests_of
 
 _VIRTUAL_SUFFIX = " (virtual)"
 _MODEL_SUFFIX = ".tflite"
@@ -111,6 +112,7 @@ def build_report_data(
     campaign_rows = tuple(_campaign_row(campaign) for campaign in campaigns)
     shown_devices = tuple(sorted(device_rows.values(), key=lambda row: (row.is_virtual, row.label)))
     totals = totals_of(results, skipped)
+    contests = contests_of(results)
     return ReportData(
         campaigns=campaign_rows,
         devices=shown_devices,
@@ -119,7 +121,8 @@ def build_report_data(
         results=results,
         skipped=skipped,
         totals=totals,
-        headline=headline_of(campaign_rows, shown_devices, results, totals),
+        headline=headline_of(campaign_rows, shown_devices, results, totals, contests),
+        contests=contests,
         diffs=diff_pairs(results, {row.campaign_id: row.title for row in campaign_rows}),
     )
 

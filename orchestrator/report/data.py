@@ -259,6 +259,78 @@ class ResultRow:
         return any(invocation.state_before or invocation.state_after for invocation in self.invocations)
 
 
+class Certainty(enum.StrEnum):
+    """How far a winner can be relied on."""
+
+    SURE = "sure"
+    #: Another configuration can't be told from it.
+    TIED = "tied"
+    #: Its order isn't tested, its interval is wide, it is alone, or what might be faster has no clean figure.
+    UNSURE = "unsure"
+    #: No configuration has a clean figure.
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Winner:
+    """The fastest clean figure of a model on one device, and what it is compared with."""
+
+    row: ResultRow
+    #: Configurations that can't be told from it.
+    tied: tuple[ResultRow, ...]
+    #: The next fastest one that can; None where there is none.
+    second: ResultRow | None
+    #: How many times as fast as the second it is.
+    lead: Ratio | None
+    #: False where a figure has one process, so that the order rests on a margin.
+    is_tested: bool
+    #: Measured, and without a clean figure of its own.
+    without_figure: tuple[ResultRow, ...]
+
+    @property
+    def median_us(self) -> float:
+        """Its latency."""
+        assert self.row.result.summary is not None, "a clean figure has one"
+        return self.row.result.summary.median_us
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contest:
+    """The cases of one model on one device, and which of them is the fastest."""
+
+    rows: tuple[ResultRow, ...]
+    #: None where no figure is clean.
+    winner: Winner | None
+
+    @property
+    def shown(self) -> ResultRow:
+        """The winner, or any case where there is none."""
+        return self.rows[0] if self.winner is None else self.winner.row
+
+    @property
+    def doubted(self) -> tuple[ResultRow, ...]:
+        """What would be faster than the winner, and has no clean figure."""
+        if self.winner is None:
+            return ()
+        limit_us = self.winner.median_us
+        figures = [(row, row.result.own_summary) for row in self.winner.without_figure]
+        return tuple(row for row, own in figures if own is not None and own.median_us < limit_us)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nothing else has a clean figure."""
+        return self.winner is not None and len(self.rows) - len(self.winner.without_figure) == 1
+
+    @property
+    def certainty(self) -> Certainty:
+        """How far the winner can be relied on."""
+        if self.winner is None:
+            return Certainty.NONE
+        if self.doubted or self.is_alone or not self.winner.is_tested or self.winner.row.result.imprecision:
+            return Certainty.UNSURE
+        return Certainty.TIED if self.winner.tied else Certainty.SURE
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkipRow:
     """A combination that a plan names and that wasn't run, with the reason."""
@@ -325,6 +397,8 @@ class DiffPair:
 class Headline:
     """The report in a few sentences."""
 
+    #: Models, phones and days, for a title.
+    subject: str
     #: What was run, where and when.
     scope: str
     #: What came out, model by model.
@@ -348,6 +422,8 @@ class ReportData:
     skipped: tuple[SkipRow, ...]
     totals: Totals
     headline: Headline
+    #: By model and device, in the order of the results.
+    contests: tuple[Contest, ...]
     #: The public reference table, where it is shown beside the results.
     published: tuple[PublishedFigure, ...] = ()
     #: Where profiles were taken: of one case over campaigns, and of a delegate against the CPU.

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
-from orchestrator.analysis.compare import best_of
 from orchestrator.records.device import HOST_SERIAL
-from orchestrator.records.parity import ParityVerdict
-from orchestrator.records.verdict import Severity
 from orchestrator.records.workload import IMPORTED_TOOLS
-from orchestrator.report.data import CampaignRow, DeviceRow, Headline, ResultRow, SkipRow, Totals
-from orchestrator.report.labels import PARITY_WORDS, STATUS_WORDS, fallback_words
+from orchestrator.report.data import CampaignRow, Contest, DeviceRow, Headline, ResultRow, SkipRow, Totals, Winner
+from orchestrator.report.glance import grouped_winners, kind_title, unclean_reason
+from orchestrator.report.labels import ShortNames, short_names
+from orchestrator.report.winners import is_unused_thread_count
 from orchestrator.units import format_latency, format_percent
 
 #: More answers than this are a table, not a sentence: the matrix has them.
 _MOST_ANSWERS: Final = 4
 _MOST_WARNINGS: Final = 6
-_MOST_EXAMPLES: Final = 2
 _MOST_NAMES: Final = 3
+_MOST_TITLED: Final = 2
 
 
 def totals_of(results: Sequence[ResultRow], skipped: Sequence[SkipRow]) -> Totals:
@@ -40,22 +38,49 @@ def totals_of(results: Sequence[ResultRow], skipped: Sequence[SkipRow]) -> Total
 
 
 def headline_of(
-    campaigns: Sequence[CampaignRow], devices: Sequence[DeviceRow], results: Sequence[ResultRow], totals: Totals
+    campaigns: Sequence[CampaignRow],
+    devices: Sequence[DeviceRow],
+    results: Sequence[ResultRow],
+    totals: Totals,
+    contests: Sequence[Contest],
 ) -> Headline:
     """Return the report in a few sentences; names in them are as phones and users wrote them."""
     if not results:
         return Headline(
+            subject="nothing measured yet",
             scope="Nothing has been measured yet.",
             answers=(),
             trust="There is no figure to trust or to doubt.",
             warnings=(),
         )
     return Headline(
+        subject=_subject(campaigns, devices, results),
         scope=_scope(campaigns, devices, results, totals),
-        answers=_answers(results),
+        answers=_answers(contests),
         trust=_trust(totals, results),
-        warnings=_warnings(results),
+        warnings=_warnings(results, short_names((row.configuration, row.case) for row in results)),
     )
+
+
+def _subject(campaigns: Sequence[CampaignRow], devices: Sequence[DeviceRow], results: Sequence[ResultRow]) -> str:
+    """Return models, phones and days: a report's title."""
+    models = list({row.model.sha256: row.model.label for row in results}.values())
+    named = " and ".join(models) if len(models) <= _MOST_TITLED else f"{len(models)} models"
+    virtual = sum(device.is_virtual for device in devices)
+    noun = "device" if any(device.serial == HOST_SERIAL for device in devices) else "phone"
+    if len(devices) == 1:
+        who = devices[0].title
+    elif virtual == len(devices):
+        who = f"{len(devices)} virtual {noun}s"
+    else:
+        who = f"{len(devices)} {noun}s" + (f", {virtual} of them virtual" if virtual else "")
+    return f"{named} on {who}" + (f", {_days(campaigns)}" if campaigns else "")
+
+
+def _days(campaigns: Sequence[CampaignRow]) -> str:
+    first = min(campaign.created_at for campaign in campaigns)
+    last = max(campaign.finished_at or campaign.created_at for campaign in campaigns)
+    return f"{first:%Y-%m-%d}" if first.date() == last.date() else f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"
 
 
 def _scope(
@@ -68,9 +93,7 @@ def _scope(
     text = f"{_counted(totals.cases, 'case')} ({runs}) of {models} on {_counted(len(names), 'device')}: {shown}"
     if not campaigns:
         return f"{text}."
-    first = min(campaign.created_at for campaign in campaigns)
-    last = max(campaign.finished_at or campaign.created_at for campaign in campaigns)
-    days = f"{first:%Y-%m-%d}" if first.date() == last.date() else f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"
+    days = _days(campaigns)
     hosts = sorted({campaign.host for campaign in campaigns if campaign.host})
     where = f", run from {', '.join(hosts[:_MOST_NAMES])}" if hosts else ""
     unfinished = sum(campaign.status != "finished" for campaign in campaigns)
@@ -78,41 +101,35 @@ def _scope(
     return f"{text}{where}, {days}.{open_text}"
 
 
-def _answers(results: Sequence[ResultRow]) -> tuple[str, ...]:
+def _answers(contests: Sequence[Contest]) -> tuple[str, ...]:
     """Return the fastest configuration of each model; virtual phones are never set against real devices."""
-    groups: dict[tuple[str, bool], dict[str, ResultRow]] = defaultdict(dict)
-    for row in results:
-        if row.result.is_judged:
-            groups[row.model.label, row.is_virtual][row.key] = row
+    groups = grouped_winners(contests)
     real_models = {model for model, is_virtual in groups if not is_virtual}
     answers = []
-    for (model, is_virtual), rows in sorted(groups.items()):
+    for (model, is_virtual), members in sorted(groups.items()):
         is_beside_real = is_virtual and model in real_models
-        answers.append(_answer(f"{model} on virtual phones" if is_beside_real else model, rows))
+        answers.append(_answer(f"{model} on virtual phones" if is_beside_real else model, members))
     if len(answers) > _MOST_ANSWERS:
         return (*answers[:_MOST_ANSWERS], f"For {len(answers) - _MOST_ANSWERS} more, see the comparison.")
     return tuple(answers)
 
 
-def _answer(model: str, rows: Mapping[str, ResultRow]) -> str:
+def _answer(model: str, members: Sequence[Contest]) -> str:
     """Return what is fastest on which device, the fastest device first; of many devices, what wins how often."""
-    if len(rows) == 1:
-        (row,) = rows.values()
+    winners = [item.winner for item in members if item.winner is not None]
+    if len(members) == 1 and members[0].is_alone:
+        row = winners[0].row
         lacking = f" ({row.result.imprecision})" if row.result.imprecision else ""
-        return (
-            f"{model}: one clean figure, {row.configuration} on {row.device.title} with {_median_text(row)}{lacking}."
-        )
-    devices: dict[str, dict[str, ResultRow]] = defaultdict(dict)
-    for key, row in rows.items():
-        devices[row.device.serial][key] = row
-    winners = sorted((_winner(of_device) for of_device in devices.values()), key=lambda winner: _median_us(winner.row))
+        median = format_latency(winners[0].median_us)
+        return f"{model}: one clean figure, {row.configuration} on {row.device.title} with {median}{lacking}."
+    winners.sort(key=lambda winner: winner.median_us)
     if len(winners) <= _MOST_NAMES:
         told = [f"fastest on {winner.row.device.title} is {_won(winner)}" for winner in winners]
         return f"{model}: {'; '.join(told)}."
     first = winners[0]
     counts = Counter(winner.row.case.delegate.value for winner in winners)
     wins = ", ".join(f"{delegate} on {count}" for delegate, count in counts.most_common())
-    unclear = sum(bool(winner.rivals) for winner in winners)
+    unclear = sum(bool(winner.tied) for winner in winners)
     doubt = f"; on {unclear} of them another can't be told from it" if unclear else ""
     return (
         f"{model}: of {len(winners)} devices, fastest is {wins}{doubt}. The lowest figure is "
@@ -120,23 +137,8 @@ def _answer(model: str, rows: Mapping[str, ResultRow]) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Winner:
-    """The fastest configuration of a model on one device, and those that can't be told from it."""
-
-    row: ResultRow
-    rivals: tuple[ResultRow, ...]
-    is_tested: bool
-
-
-def _winner(rows: Mapping[str, ResultRow]) -> _Winner:
-    best = best_of({key: row.compared for key, row in rows.items() if row.compared is not None})
-    assert best is not None
-    return _Winner(row=rows[best.fastest], rivals=tuple(rows[key] for key in best.tied), is_tested=best.is_tested)
-
-
-def _won(winner: _Winner) -> str:
-    row, rivals = winner.row, winner.rivals
+def _won(winner: Winner) -> str:
+    row, rivals = winner.row, winner.tied
     gain = doubt = ""
     if row.speed_up is not None and row.baseline != row.configuration:
         times = f"{row.speed_up.value:.2f}"
@@ -146,16 +148,7 @@ def _won(winner: _Winner) -> str:
         doubt = f" ({rivals[0].configuration}{more} can't be told from it)"
     untested = "" if winner.is_tested else " (single invocations: not tested)"
     lacking = f" ({row.result.imprecision})" if row.result.imprecision and winner.is_tested else ""
-    return f"{row.configuration} with {_median_text(row)}{lacking}{gain}{doubt}{untested}"
-
-
-def _median_us(row: ResultRow) -> float:
-    assert row.result.summary is not None, "judged cases have one"
-    return row.result.summary.median_us
-
-
-def _median_text(row: ResultRow) -> str:
-    return format_latency(_median_us(row))
+    return f"{row.configuration} with {format_latency(winner.median_us)}{lacking}{gain}{doubt}{untested}"
 
 
 def _trust(totals: Totals, results: Sequence[ResultRow]) -> str:
@@ -196,23 +189,16 @@ def _between(spreads: Sequence[float]) -> str:
     return "\N{PLUS-MINUS SIGN}" + (low if low == high else f"{low.removesuffix(' %')} to {high}")
 
 
-def _warnings(results: Sequence[ResultRow]) -> tuple[str, ...]:
+def _warnings(results: Sequence[ResultRow], names: ShortNames) -> tuple[str, ...]:
     groups: dict[str, list[ResultRow]] = defaultdict(list)
     for row in results:
         result = row.result
-        if result.status is CaseStatus.FELL_BACK:
-            groups[f"{fallback_words(row.delegate, result.truth)}: not a result of the delegate"].append(row)
-        elif result.status is CaseStatus.UNCONFIRMED:
-            groups["nothing shows where the operators ran"].append(row)
-        elif result.status is CaseStatus.REJECTED:
-            groups[f"rejected ({worst_code(row)})"].append(row)
-        elif result.status is CaseStatus.MEASURED and not result.is_judged:
-            groups[f"suspect ({worst_code(row)})"].append(row)
-        elif result.status not in {CaseStatus.MEASURED, CaseStatus.UNTIMED}:
-            code = f" ({result.reason_code})" if result.reason_code else ""
-            groups[f"{STATUS_WORDS[result.status]}{code}"].append(row)
+        if result.is_judged or result.status is CaseStatus.UNTIMED or is_unused_thread_count(row):
+            continue
+        not_its_own = ": not a result of the delegate" if result.status is CaseStatus.FELL_BACK else ""
+        groups[f"{unclean_reason(row)}{not_its_own}"].append(row)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
-    warnings = [_warning(reason, rows) for reason, rows in ordered[:_MOST_WARNINGS]]
+    warnings = [_warning(reason, rows, names) for reason, rows in ordered[:_MOST_WARNINGS]]
     if len(ordered) > _MOST_WARNINGS:
         hidden = len(ordered) - _MOST_WARNINGS
         warnings.append(f"{_counted(hidden, 'more kind')} of trouble: see the findings.")
@@ -237,28 +223,18 @@ def _mixed_modes(results: Sequence[ResultRow]) -> tuple[str, ...]:
     return (text,)
 
 
-def _warning(reason: str, rows: Sequence[ResultRow]) -> str:
-    examples = [f"{row.model.label}, {row.configuration}, {row.device.title}" for row in rows[:_MOST_EXAMPLES]]
-    more = f" and {len(rows) - _MOST_EXAMPLES} more" if len(rows) > _MOST_EXAMPLES else ""
-    return f"{_counted(len(rows), 'case')} {reason}: {'; '.join(examples)}{more}."
+def _warning(reason: str, rows: Sequence[ResultRow], names: ShortNames) -> str:
+    """Return one sentence: how many cases, why, and which delegates on which phones for which models."""
+    takes = _some([names.of(row) for row in rows], "configurations")
+    phones = _some([kind_title(row) for row in rows], "kinds of phones")
+    models = _some([row.model.label for row in rows], "models")
+    return f"{_counted(len(rows), 'case')} {reason}: {takes} on {phones} with {models}."
 
 
-def worst_code(row: ResultRow) -> str:
-    """Return why a figure isn't clean: the code that weighs most of its own invocations, or what else there is.
-
-    What was noticed about another pass, or about an invocation that doesn't count, says nothing about the figure.
-    """
-    result = row.result
-    if result.parity is ParityVerdict.WRONG:
-        return PARITY_WORDS[ParityVerdict.WRONG]
-    weighing = [item.code for item in row.findings if item.severity is not Severity.INFO and item.is_of_figure]
-    if weighing:
-        return weighing[0]
-    if result.parity is ParityVerdict.DRIFT:
-        return PARITY_WORDS[ParityVerdict.DRIFT]
-    if 2 * len(result.used) < result.ended:
-        return f"{len(result.used)} of {result.ended} invocations usable"
-    return "invocations disagree"
+def _some(values: Sequence[str], noun: str) -> str:
+    """Return the few that there are by name, or how many there are."""
+    distinct = list(dict.fromkeys(values))
+    return "; ".join(distinct) if len(distinct) <= _MOST_NAMES else f"{len(distinct)} {noun}"
 
 
 def _counted(count: int, noun: str) -> str:

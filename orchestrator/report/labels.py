@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.delegates import place_of
@@ -12,6 +13,14 @@ from orchestrator.records.identity import CaseKey, content_key
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
 from orchestrator.records.workload import Build, Case, DelegateName
+
+
+class _Named(Protocol):
+    """What has a configuration."""
+
+    @property
+    def configuration(self) -> str: ...
+
 
 #: How much of a hash is shown: enough to tell the builds and models of one lab apart.
 SHORT_HASH: Final = 8
@@ -143,6 +152,58 @@ def configuration_labels(cases: Iterable[Case], builds: Mapping[str, Build]) -> 
 def with_key(label: str, case: Case) -> str:
     """Return a label that only this case has."""
     return f"{label}, case {case.case_key[:SHORT_HASH]}"
+
+
+@dataclass(frozen=True, slots=True)
+class ShortNames:
+    """Configurations without what all of a report's share, which is told once."""
+
+    #: Label -> its short form; no two share one.
+    short: Mapping[str, str]
+    #: "native; gpu: 1 thread": what was taken from all of them, or from all of a delegate; empty for nothing.
+    common: str
+
+    def of(self, row: _Named) -> str:
+        """Return a case's configuration in its short form."""
+        return self.short.get(row.configuration, row.configuration)
+
+
+def short_names(configurations: Iterable[tuple[str, Case]]) -> ShortNames:
+    """Return short forms of (label, case): parts that are the same everywhere are left out, the delegate never is.
+
+    So is the number of threads of a delegate beside the CPU that has one number everywhere.
+    """
+    cases = dict(configurations)
+    parts = {label: label.split(", ") for label in cases}
+    shared = set.intersection(*(set(words[1:]) for words in parts.values())) if parts else set()
+    threads: dict[str, set[str]] = defaultdict(set)
+    for label, words in parts.items():
+        if not cases[label].delegate.is_cpu and len(words) > 1:
+            threads[words[0]].add(words[1])
+    single = {name: next(iter(found)) for name, found in threads.items() if len(found) == 1}
+    short = {
+        label: ", ".join(
+            [
+                words[0],
+                *(
+                    word
+                    for place, word in enumerate(words[1:])
+                    if word not in shared and (place > 0 or single.get(words[0]) != word)
+                ),
+            ]
+        )
+        for label, words in parts.items()
+    }
+    if len(set(short.values())) < len(short):
+        return ShortNames(short={}, common="")
+    by_threads: dict[str, list[str]] = defaultdict(list)
+    for name, word in single.items():
+        if word not in shared:
+            by_threads[word].append(name)
+    everywhere = [word for word in next(iter(parts.values()), [])[1:] if word in shared]
+    told = [", ".join(everywhere)] if everywhere else []
+    told += [f"{' and '.join(names)} with {word}" for word, names in by_threads.items()]
+    return ShortNames(short=short, common="; ".join(told))
 
 
 def configuration_order(case: Case, label: str) -> tuple[int, int, str, str]:

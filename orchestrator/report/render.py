@@ -22,14 +22,21 @@ from orchestrator.report.advice import advice_of
 from orchestrator.report.chart_rows import ChartRow, chart_rows
 from orchestrator.report.chart_specs import ChartSpec
 from orchestrator.report.collector import without_collector
-from orchestrator.report.data import BestMark, FindingRow, ReportData, ResultRow
+from orchestrator.report.data import BestMark, Certainty, FindingRow, ReportData, ResultRow
 from orchestrator.report.escapes import visible
 from orchestrator.report.evidence import case_evidence, evidence_decimals, moment_text
+from orchestrator.report.glance import winner_blocks
 from orchestrator.report.grids import Grid
 from orchestrator.report.guide_table import GuideTable
-from orchestrator.report.headline import worst_code
 from orchestrator.report.kept_charts import chart_specs
-from orchestrator.report.labels import PARITY_CLASSES, PARITY_WORDS, STATUS_WORDS, fallback_words
+from orchestrator.report.labels import (
+    PARITY_CLASSES,
+    PARITY_WORDS,
+    STATUS_WORDS,
+    ShortNames,
+    fallback_words,
+    short_names,
+)
 from orchestrator.report.matrix import MatrixTable, matrix_tables
 from orchestrator.report.packing import pack
 from orchestrator.report.page_policy import inline_script, page_policy
@@ -46,12 +53,15 @@ from orchestrator.report.tables import (
     reference_lines,
     spread_text,
 )
+from orchestrator.report.winners import worst_code
 from orchestrator.resources import data_folder
 from orchestrator.units import format_bytes, format_change, format_duration, format_latency
 
 #: Cases whose matrix and evidence stand on the page itself, to be read without scripts and to be printed. Beyond,
 #: they are folded into the page and unfolded when they are looked at.
 _LAID_OUT_CASES: Final = 60
+#: Lines of matrices that are open from the beginning; more of them are folded, model by model.
+_OPEN_LINES: Final = 14
 #: Cases whose evidence is folded together: enough for it to fold well, few enough to unfold at once.
 EVIDENCE_SIZE: Final = 25
 _AS_MEANT: Final = frozenset({CaseStatus.MEASURED, CaseStatus.UNTIMED})
@@ -96,7 +106,8 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
     decimals = evidence_decimals(data.results)
     folds = _data_folds(grids, sets, charts)
     places = {row.key: place for place, row in enumerate(data.results)}
-    blocks = list(_matrix_blocks(data, folds, places=places, is_laid_out=is_laid_out))
+    names = short_names((row.configuration, row.case) for row in data.results)
+    blocks = list(_matrix_blocks(data, folds, names, places=places, is_laid_out=is_laid_out))
     evidence = iter(case_evidence(data.results, decimals))
     if not is_laid_out:
         # Never all of it at once: unfolded it is many times as large.
@@ -104,17 +115,22 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
         folds |= {f"evidence-{place}": pack(part) for place, part in enumerate(parts)}
     if charts and not library:
         folds["vega"] = packed_runtime(cache_folder)
+    winners, models_left_out = winner_blocks(data.contests, names)
     reference_columns, references = reference_lines(data.published)
     troubled = [row for row in data.results if row.next_step and row.result.status not in _AS_MEANT]
     return (
         _environment()
         .get_template("report.html.j2")
         .render(
-            title=title,
+            title=_whole_title(title, data),
             version=__version__,
             data=data,
+            winners=winners,
+            models_left_out=models_left_out,
+            names=names,
             advice=advice_of(data),
             blocks=blocks,
+            is_open=sum(len(block.table.lines) for block in blocks) <= _OPEN_LINES,
             places=places,
             baselines=_baselines(data),
             grids=grids,
@@ -135,6 +151,12 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
             site=library,
         )
     )
+
+
+def _whole_title(title: str, data: ReportData) -> str:
+    """Return a title that says models, phones and days, and the name, where that isn't made of the same words."""
+    subject = data.headline.subject
+    return subject if not title or title in subject else f"{title}: {subject}"
 
 
 def render_template(name: str, **values: object) -> str:
@@ -173,14 +195,14 @@ def _data_folds(
 
 
 def _matrix_blocks(
-    data: ReportData, folds: dict[str, str], *, places: Mapping[str, int], is_laid_out: bool
+    data: ReportData, folds: dict[str, str], names: ShortNames, *, places: Mapping[str, int], is_laid_out: bool
 ) -> Iterable[_MatrixBlock]:
     """Yield each model's matrix; those of a large report are put among the folds."""
     template = _environment().get_template("matrix.html.j2")
     for number, table in enumerate(matrix_tables(data)):
         fold = "" if is_laid_out else f"matrix-{number}"
         if fold:
-            folds[fold] = pack(template.render(table=table, places=places))
+            folds[fold] = pack(template.render(table=table, places=places, names=names))
         yield _MatrixBlock(model=table.model.label, table=table, fold=fold)
 
 
@@ -238,6 +260,7 @@ def _environment() -> jinja2.Environment:
     environment.globals |= {
         "BestMark": BestMark,
         "CaseStatus": CaseStatus,
+        "Certainty": Certainty,
         "NOTHING": NOTHING,
         "OWN_FIGURE": OWN_FIGURE,
         "PARITY_CLASSES": PARITY_CLASSES,

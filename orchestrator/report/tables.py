@@ -17,11 +17,10 @@ from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Pass
 from orchestrator.report.data import BestMark, CampaignRow, InvocationRow, PublishedFigure, ReportData, ResultRow
 from orchestrator.report.escapes import display_width, fit, visible
-from orchestrator.report.headline import worst_code
 from orchestrator.report.labels import PARITY_WORDS, STATUS_WORDS, fallback_words, truth_words
 from orchestrator.report.matrix import figures_decimals
 from orchestrator.report.text_matrix import NOT_PLANNED, matrix_lines
-from orchestrator.report.winners import is_unused_thread_count
+from orchestrator.report.winners import is_unused_thread_count, worst_code
 from orchestrator.units import US_PER_MS, format_percent
 
 #: Where there is no figure.

@@ -5,35 +5,20 @@ from __future__ import annotations
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.compare import Ratio, best_of, speed_up
 from orchestrator.programs import program
 from orchestrator.records.night import THREADS_UNUSED
-from orchestrator.report.data import ResultRow
+from orchestrator.records.parity import ParityVerdict
+from orchestrator.records.verdict import Severity
+from orchestrator.report.data import Contest, ResultRow, Winner
+from orchestrator.report.labels import PARITY_WORDS
 from orchestrator.units import format_latency, format_percent
 
 #: Cases that say nothing about which configuration is fastest.
 _NO_ENTRY: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.NOT_RUN, CaseStatus.SKIPPED})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Winner:
-    """The fastest clean figure of a model on one device, and what it is compared with."""
-
-    row: ResultRow
-    #: Configurations that can't be told from it.
-    tied: tuple[ResultRow, ...]
-    #: The next fastest one that can; None where there is none.
-    second: ResultRow | None
-    #: How many times as fast as the second it is.
-    lead: Ratio | None
-    #: False where a figure has one process, so that the order rests on a margin.
-    is_tested: bool
-    #: Measured, and without a clean figure of its own.
-    without_figure: tuple[ResultRow, ...]
 
 
 def winners(rows: Iterable[ResultRow]) -> tuple[Winner, ...]:
@@ -63,6 +48,18 @@ def winner_of(rows: Sequence[ResultRow]) -> Winner | None:
         is_tested=best.is_tested,
         without_figure=tuple(row for row in rows if row.key not in figures),
     )
+
+
+def contests_of(rows: Iterable[ResultRow]) -> tuple[Contest, ...]:
+    """Return all cases by model and device, in their order, with the winner; those without a timing pass are left out.
+
+    What runs on a virtual phone is never set against a real device.
+    """
+    groups: dict[tuple[str, str, bool], list[ResultRow]] = defaultdict(list)
+    for row in rows:
+        if row.result.status is not CaseStatus.UNTIMED and not is_unused_thread_count(row):
+            groups[row.model.sha256, row.device.serial, row.is_virtual].append(row)
+    return tuple(Contest(rows=tuple(group), winner=winner_of(group)) for group in groups.values())
 
 
 def winner_text(winner: Winner) -> str:
@@ -160,3 +157,21 @@ def next_steps(found: Sequence[Winner], paths: Mapping[str, str]) -> list[str]:
 def is_unused_thread_count(row: ResultRow) -> bool:
     """Whether a case wasn't measured because its delegate uses no threads: another case has its figure."""
     return row.result.status is CaseStatus.SKIPPED and row.result.reason_code == THREADS_UNUSED
+
+
+def worst_code(row: ResultRow) -> str:
+    """Return why a figure isn't clean: the code that weighs most of its own invocations, or what else there is.
+
+    What was noticed about another pass, or about an invocation that doesn't count, says nothing about the figure.
+    """
+    result = row.result
+    if result.parity is ParityVerdict.WRONG:
+        return PARITY_WORDS[ParityVerdict.WRONG]
+    weighing = [item.code for item in row.findings if item.severity is not Severity.INFO and item.is_of_figure]
+    if weighing:
+        return weighing[0]
+    if result.parity is ParityVerdict.DRIFT:
+        return PARITY_WORDS[ParityVerdict.DRIFT]
+    if 2 * len(result.used) < result.ended:
+        return f"{len(result.used)} of {result.ended} invocations usable"
+    return "invocations disagree"

@@ -59,6 +59,15 @@ var report = (function () {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", tellTheme);
   byId("print").addEventListener("click", function () { window.print(); });
 
+  /* A link to a folded part of the page opens it. Evidence is shown in the dialog, wherever it stands. */
+  function reveal() {
+    var target = location.hash.length > 1 && location.hash.slice(0, 3) !== "#c-" ? byId(location.hash.slice(1)) : null;
+    while (target && (target = target.closest("details"))) { target.open = true; target = target.parentElement; }
+  }
+  addEventListener("hashchange", reveal);
+  document.querySelectorAll("nav a[href^='#']").forEach(function (link) { link.addEventListener("click", function () { setTimeout(reveal); }); });
+  reveal();
+
   function element(name, className, text) {
     var made = document.createElement(name);
     if (className) { made.className = className; }

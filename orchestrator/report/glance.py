@@ -1,0 +1,195 @@
+"""The report at a glance: what to take of each model on each phone, how sure that is, equal phones in one line."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.report.data import Certainty, Contest, DeviceRow, ModelRow, ResultRow
+from orchestrator.report.labels import STATUS_WORDS, ShortNames, column_decimals, fallback_words
+from orchestrator.report.winners import worst_code
+from orchestrator.units import US_PER_MS, format_percent
+
+#: Lines of one kind of phone each; in a report with more of them, phones of any kind with one answer share a line.
+_MOST_LINES: Final = 40
+#: Of models, in a report of very many.
+_MOST_MODELS: Final = 30
+#: Configurations that can't be told from each other, by name.
+_MOST_TAKES: Final = 3
+_MOST_SERIALS: Final = 3
+_VIRTUAL_SUFFIX: Final = " (virtual)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WinnerLine:
+    """What to take on some phones that give the same answer."""
+
+    #: "Google Pixel 3", or how many phones of several kinds.
+    phones: str
+    count: int
+    #: Names or serial numbers where ``phones`` alone doesn't say which; empty elsewhere.
+    which: str
+    is_virtual: bool
+    take: str
+    #: In milliseconds: "12.01", or the lowest and the highest: "12.01 to 12.34".
+    latency_ms: str
+    #: Over the fastest clean configuration on the CPU: "3.75 to 3.81"; empty without one.
+    factor: str
+    is_cpu: bool
+    certainty: Certainty
+    #: What makes it less than sure, in words.
+    doubt: str
+    #: The first phone's case.
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WinnerBlock:
+    """One model over all phones."""
+
+    model: ModelRow
+    #: How often what wins; empty for a single line.
+    tally: str
+    lines: tuple[WinnerLine, ...]
+
+
+def unclean_reason(row: ResultRow) -> str:
+    """Return why a case has no clean figure, in a few words."""
+    result = row.result
+    if result.status is CaseStatus.FELL_BACK:
+        return fallback_words(row.delegate, result.truth)
+    if result.status is CaseStatus.UNCONFIRMED:
+        return "not confirmed where it ran"
+    if result.status in {CaseStatus.MEASURED, CaseStatus.REJECTED}:
+        word = "rejected" if result.status is CaseStatus.REJECTED else "suspect"
+        return f"{word} ({worst_code(row)})"
+    return (
+        f"{STATUS_WORDS[result.status]} ({result.reason_code})" if result.reason_code else STATUS_WORDS[result.status]
+    )
+
+
+def winner_blocks(contests: Sequence[Contest], names: ShortNames) -> tuple[tuple[WinnerBlock, ...], int]:
+    """Return what to take, model by model, and how many models were left out of a report of very many."""
+    models: dict[str, list[Contest]] = defaultdict(list)
+    for contest in contests:
+        models[contest.shown.model.sha256].append(contest)
+    shown = list(models.values())[:_MOST_MODELS]
+    kinds = [len(_folded(members, names, _kind)) for members in shown]
+    by = _kind if sum(kinds) <= _MOST_LINES else _any_phone
+    return tuple(_block(members, names, by) for members in shown), len(models) - len(shown)
+
+
+def _block(members: Sequence[Contest], names: ShortNames, by: Callable[[DeviceRow], Hashable]) -> WinnerBlock:
+    groups = _folded(members, names, by)
+    digits = column_decimals([item.winner.median_us / US_PER_MS for item in members if item.winner is not None])
+    split = Counter(kind_title(group[0].shown) for group in groups)
+    lines = [_line(group, names, digits, is_split=split[kind_title(group[0].shown)] > 1) for group in groups]
+    wins = Counter(_tallied(item, names) for item in members)
+    told = [f"{take} on {count}" for take, count in wins.most_common()]
+    return WinnerBlock(
+        model=members[0].shown.model, tally=", ".join(told) if len(members) > 1 else "", lines=tuple(lines)
+    )
+
+
+def _tallied(contest: Contest, names: ShortNames) -> str:
+    if contest.winner is None:
+        return "no clean figure"
+    takes = {names.of(row).partition(",")[0] for row in (contest.winner.row, *contest.winner.tied)}
+    return "a tie" if len(takes) > 1 else takes.pop()
+
+
+def _folded(
+    members: Iterable[Contest], names: ShortNames, by: Callable[[DeviceRow], Hashable]
+) -> Sequence[Sequence[Contest]]:
+    groups: dict[Hashable, list[Contest]] = defaultdict(list)
+    for item in members:
+        answer = _take(item, names), item.certainty, _doubt(item, names, is_rough=True)
+        groups[by(item.shown.device), item.shown.is_virtual, answer].append(item)
+    return list(groups.values())
+
+
+def _take(contest: Contest, names: ShortNames) -> str:
+    """Return the winner, and those that can't be told from it, in an order of their own: which leads is noise."""
+    if contest.winner is None:
+        return ""
+    takes = sorted(names.of(row) for row in (contest.winner.row, *contest.winner.tied))
+    more = f" or {len(takes) - _MOST_TAKES} more" if len(takes) > _MOST_TAKES else ""
+    return " or ".join(takes[:_MOST_TAKES]) + more
+
+
+def _kind(device: DeviceRow) -> Hashable:
+    """Return what equal phones share."""
+    facts = device.facts
+    return device.serial if facts is None else (facts.title, facts.soc, facts.os_version, facts.fingerprint)
+
+
+def _any_phone(device: DeviceRow) -> Hashable:
+    return None
+
+
+def kind_title(row: ResultRow) -> str:
+    """Return what equal phones are called."""
+    facts = row.device.facts
+    return row.device.label if facts is None else facts.title.removesuffix(_VIRTUAL_SUFFIX)
+
+
+def _line(group: Sequence[Contest], names: ShortNames, digits: int, *, is_split: bool) -> WinnerLine:
+    shown = [item.shown for item in group]
+    first, titles = shown[0], Counter(kind_title(row) for row in shown)
+    which = ""
+    if len(titles) > 1:
+        which = ", ".join(title if count == 1 else f"{count} x {title}" for title, count in titles.items())
+    elif is_split:
+        which = ", ".join(row.device.serial for row in shown[:_MOST_SERIALS])
+        which += f" and {len(shown) - _MOST_SERIALS} more" if len(shown) > _MOST_SERIALS else ""
+    winners = [item.winner for item in group if item.winner is not None]
+    return WinnerLine(
+        phones=next(iter(titles)) if len(titles) == 1 else f"{len(group)} phones",
+        count=len(group),
+        which=which,
+        is_virtual=first.is_virtual,
+        take=_take(group[0], names),
+        latency_ms=_range([winner.median_us / US_PER_MS for winner in winners], digits),
+        factor=_range([winner.row.speed_up.value for winner in winners if winner.row.speed_up is not None], 2),
+        is_cpu=all(row.case.delegate.is_cpu for row in shown),
+        certainty=group[0].certainty,
+        doubt=_doubt(group[0], names, is_rough=len(group) > 1),
+        key=first.key,
+    )
+
+
+def _range(values: Sequence[float], digits: int) -> str:
+    """Return the lowest and the highest, or the one that there is; empty for none."""
+    if not values:
+        return ""
+    low, high = f"{min(values):.{digits}f}", f"{max(values):.{digits}f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _doubt(contest: Contest, names: ShortNames, *, is_rough: bool) -> str:
+    """Return what makes a winner less than sure; roughly, so that phones that differ in a digit only share a line."""
+    winner, doubted = contest.winner, contest.doubted
+    if winner is None:
+        return "; ".join(dict.fromkeys(unclean_reason(row) for row in contest.rows))
+    doubts = [f"{names.of(row)} may be faster: {unclean_reason(row)}" for row in doubted[:1]]
+    if contest.is_alone:
+        doubts.append("nothing else has a clean figure")
+    elif not winner.is_tested:
+        doubts.append("one process each: not tested")
+    result = winner.row.result
+    if result.imprecision and winner.is_tested:
+        precision = "" if is_rough else f"\u00b1{format_percent(result.precision)}: "
+        doubts.append(f"{precision}not precise")
+    return "; ".join(doubts)
+
+
+def grouped_winners(contests: Iterable[Contest]) -> Mapping[tuple[str, bool], Sequence[Contest]]:
+    """Return the contests that have a winner by (model's label, whether virtual)."""
+    groups: dict[tuple[str, bool], list[Contest]] = defaultdict(list)
+    for item in contests:
+        if item.winner is not None:
+            groups[item.shown.model.label, item.shown.is_virtual].append(item)
+    return groups
