@@ -78,7 +78,7 @@ def winner_blocks(contests: Sequence[Contest], names: ShortNames) -> tuple[tuple
         models[contest.shown.model.sha256].append(contest)
     shown = list(models.values())[:_MOST_MODELS]
     kinds = [len(_folded(members, names, _kind)) for members in shown]
-    by = _kind if sum(kinds) <= _MOST_LINES else _any_phone
+    by = _kind if sum(kinds) <= _MOST_LINES else lambda _: None
     return tuple(_block(members, names, by) for members in shown), len(models) - len(shown)
 
 
@@ -124,10 +124,6 @@ def _kind(device: DeviceRow) -> Hashable:
     """Return what equal phones share."""
     facts = device.facts
     return device.serial if facts is None else (facts.title, facts.soc, facts.os_version, facts.fingerprint)
-
-
-def _any_phone(device: DeviceRow) -> Hashable:
-    return None
 
 
 def kind_title(row: ResultRow) -> str:

@@ -29,7 +29,6 @@ def totals_of(results: Sequence[ResultRow], skipped: Sequence[SkipRow]) -> Total
         cases=len(results),
         judged=sum(row.result.is_judged for row in results),
         untimed=statuses[CaseStatus.UNTIMED],
-        suspect=sum(row.result.status is CaseStatus.MEASURED and not row.result.is_judged for row in results),
         by_status=tuple((status.value, statuses[status]) for status in CaseStatus if statuses[status]),
         virtual_cases=sum(row.is_virtual for row in results),
         invocations=sum(len(row.invocations) for row in results),

@@ -14,7 +14,7 @@ from orchestrator.records.night import THREADS_UNUSED
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.verdict import Severity
 from orchestrator.report.data import Contest, ResultRow, Winner
-from orchestrator.report.labels import PARITY_WORDS
+from orchestrator.report.labels import PARITY_WORDS, short_names
 from orchestrator.units import format_latency, format_percent
 
 #: Cases that say nothing about which configuration is fastest.
@@ -64,16 +64,18 @@ def contests_of(rows: Iterable[ResultRow]) -> tuple[Contest, ...]:
 
 def winner_text(winner: Winner) -> str:
     """Return what won, by how much and how sure, as one sentence."""
-    row, shown = winner.row, short_labels([winner.row, *winner.tied, *([winner.second] if winner.second else [])])
+    row = winner.row
+    named = [row, *winner.tied, *([winner.second] if winner.second else [])]
+    shown = short_names((item.configuration, item.case) for item in named)
     parts = [f"{row.model.label} on {row.device.title}: "]
     if winner.tied:
-        names = [f"{shown[item.key]} ({_median(item)})" for item in (row, *winner.tied)]
+        names = [f"{shown.of(item)} ({_median(item)})" for item in (row, *winner.tied)]
         parts.append(f"{', '.join(names[:-1])} and {names[-1]} are tied")
         parts.append("; the difference is within the noise" if winner.is_tested else "; one process each can't tell")
     else:
-        parts.append(f"{shown[row.key]} is the fastest with {_median(row)}")
+        parts.append(f"{shown.of(row)} is the fastest with {_median(row)}")
     if winner.second is not None and winner.lead is not None:
-        second = shown[winner.second.key]
+        second = shown.of(winner.second)
         parts.append(f"; {second} is slower" if winner.tied else f", {_lead_text(winner.lead)} as {second}")
     return "".join(parts)
 
@@ -107,24 +109,6 @@ def _median(row: ResultRow) -> str:
     assert summary is not None, "a clean figure has one"
     interval = "" if summary.spread is None else f" \N{PLUS-MINUS SIGN}{format_percent(summary.spread)}"
     return f"{format_latency(summary.median_us)}{interval}"
-
-
-def short_labels(rows: Sequence[ResultRow]) -> dict[str, str]:
-    """Return case key -> its configuration without what all of these cases have in common, but for the delegate."""
-    parts = {row.key: row.configuration.split(", ") for row in rows}
-    shared = set.intersection(*(set(found[1:]) for found in parts.values())) if parts else set()
-    kept = {
-        key: ", ".join([found[0], *(part for part in found[1:] if part not in shared)]) for key, found in parts.items()
-    }
-    return {row.key: _without_unused(row, kept[row.key]) for row in rows}
-
-
-def _without_unused(row: ResultRow, label: str) -> str:
-    """Return a label without the threads of a delegate that had all operators, and so used none of them."""
-    if row.case.delegate.is_cpu or row.result.truth is None or row.result.truth.value != "full":
-        return label
-    threads = "1 thread" if row.case.threads == 1 else f"{row.case.threads} threads"
-    return label.replace(f", {threads}", "")
 
 
 def next_step(winner: Winner, path: str) -> str:
