@@ -21,6 +21,15 @@ LAB_DOORS = {"bootstrap/virtual_lab.py"}
 #: Lines of Python in the product and in its command line, at most; they only go down.
 PRODUCT_LINES = 76_900
 CLI_LINES = 8_700
+#: Where the command line still calls a function of what lies below ``app``, or opens a queue. It only gets shorter.
+DECIDING = {
+    "builds", "checking", "comparing", "devices", "farm", "farm_submitting", "flags", "lab", "models", "parsing",
+    "progress", "quickstart", "retention", "schedule", "searching", "serving", "status", "stored", "sustained", "zoo",
+}  # fmt: skip
+BELOW_APP = {
+    "analysis", "artifacts", "delegates", "devices", "engine", "executors", "models", "planning", "programs",
+    "queueing", "store",
+}  # fmt: skip
 #: So many parameters may a function have, besides self or cls.
 PARAMETERS_MOST = 8
 
@@ -170,6 +179,19 @@ def test_the_product_keeps_to_its_size() -> None:
     lines = {path: len(path.read_text("utf-8").splitlines()) for path in modules()}
     assert sum(lines.values()) <= PRODUCT_LINES
     assert sum(count for path, count in lines.items() if part_of(path) == "cli") <= CLI_LINES
+
+
+def test_the_command_line_decides_nothing() -> None:
+    """It reads options, calls ``app/`` and shows what came of it; of what lies below it knows types and words."""
+    found = set()
+    for path in (PACKAGE / "cli").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.startswith("orchestrator."):
+                names = [alias.name for alias in node.names]
+                is_below = node.module.split(".")[1] in BELOW_APP
+                if is_below and any(name[0].islower() or name in {"FarmQueue", "AdbServer"} for name in names):
+                    found.add(path.stem)
+    assert found == DECIDING
 
 
 def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:

@@ -8,10 +8,10 @@ from pathlib import Path
 from orchestrator.app import measuring, nights
 from orchestrator.app.measuring import MeasuredCampaign
 from orchestrator.app.reporting import report_title, write_html
+from orchestrator.app.runs_passing import read_again, stopped
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.progress import farm_telling
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, Streamed
-from orchestrator.cli.runs_passing import read_again, stopped
 from orchestrator.cli.terminal import columns
 from orchestrator.clock import SystemClock
 from orchestrator.config.plan_keys import PlanOptions
