@@ -23,7 +23,7 @@ PRODUCT_LINES = 76_900
 CLI_LINES = 8_700
 #: Where the command line still calls a function of what lies below ``app``, or opens a queue. It only gets shorter.
 DECIDING = {
-    "builds", "checking", "comparing", "devices", "farm", "farm_submitting", "flags", "lab", "models", "parsing",
+    "builds", "checking", "comparing", "devices", "farm", "flags", "lab", "models", "parsing",
     "progress", "quickstart", "retention", "schedule", "searching", "serving", "status", "stored", "sustained", "zoo",
 }  # fmt: skip
 BELOW_APP = {

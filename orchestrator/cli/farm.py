@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
-from orchestrator.app import nights
+from orchestrator.app import farm_submitting, nights
 from orchestrator.app.closing import close_cancelled
 from orchestrator.app.farm_beside import shortcomings
 from orchestrator.app.farm_phones import away_text
@@ -27,6 +28,34 @@ from orchestrator.units import format_bytes, format_duration
 _RECENT: Final = 20
 #: So many cases that there was no time for are listed of a phone.
 _CUT_LISTED: Final = 20
+
+
+def submit(settings: Settings, path: Path, *, priority: int, name: str) -> CommandResult:
+    """Queue a plan; the exit code is 1 when it names a phone that has no job, or means one that is away."""
+    done = farm_submitting.submit(settings, path, priority=priority, name=name)
+    jobs = [job for _, job in done.jobs]
+    lines = [f"{done.submission}: {len(jobs)} jobs queued, for {', '.join(job.serial for job in jobs)}"]
+    lines[0] += f"; {done.files} files, {done.uploaded} of them new to {done.place or 'the farm'}"
+    if done.waits:
+        lines[0] += f"; their window opens at {done.opens_at:%Y-%m-%d %H:%M} UTC"
+    lines += [f"{serial}: not meant: {reason}" for serial, reason in done.left_out.items()]
+    lines += [f"{serial}: its host's own program is used: {why[0]}" for serial, why in done.without_program.items()]
+    return CommandResult(
+        text="\n".join(map(one_line, lines)),
+        data={
+            "submission": done.submission,
+            "jobs": [
+                {"job_id": number, "serial": job.serial, "campaign_id": job.campaign_id} for number, job in done.jobs
+            ],
+            "files": done.files,
+            "uploaded": done.uploaded,
+            "opens_at": done.opens_at,
+            "left_out": done.left_out,
+            "away": done.away,
+            "without_program": done.without_program,
+        },
+        exit_code=int(not done.is_whole),
+    )
 
 
 def status(settings: Settings, submission: str) -> CommandResult:

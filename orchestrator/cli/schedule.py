@@ -15,10 +15,10 @@ from orchestrator.app.beginning import identify
 from orchestrator.app.farm_beside import shortcomings, worst_text
 from orchestrator.app.farm_parcel import by_phone_and_kind, keep_all, pack
 from orchestrator.app.farm_phones import check_names, choose_phones
+from orchestrator.app.farm_submitting import check_travels, sent_plan
 from orchestrator.app.farm_worker import contents_of
 from orchestrator.app.nights import limited
 from orchestrator.bootstrap import Farm, Settings, this_computer
-from orchestrator.cli.farm_submitting import check_travels, sent_plan
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.config.farm_documents import dump, read_plan
 from orchestrator.config.plan import load_plan

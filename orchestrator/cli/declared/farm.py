@@ -97,9 +97,9 @@ def _submit(
     Example: benchfarm farm submit nightly.yaml
     """
     _require_packages()
-    from orchestrator.cli import farm_submitting
+    from orchestrator.cli import farm
 
-    return lambda settings: farm_submitting.submit(settings, plan, priority=priority, name=name)
+    return lambda settings: farm.submit(settings, plan, priority=priority, name=name)
 
 
 @command(_farm, "status")

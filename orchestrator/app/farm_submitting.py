@@ -1,11 +1,12 @@
-"""``benchfarm farm submit``: which of the announced phones a plan means, what travels to them, and their jobs."""
+"""Submitting to a farm: which of the announced phones a plan means, what travels to them, and their jobs."""
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
 from orchestrator.app.beginning import identify
@@ -14,22 +15,42 @@ from orchestrator.app.farm_parcel import by_phone_and_kind, jobs_for, keep_all, 
 from orchestrator.app.farm_phones import away_meant, check_names, choose_phones
 from orchestrator.app.farm_worker import contents_of
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.result import CommandResult
 from orchestrator.config.farm_documents import dump
 from orchestrator.config.plan import load_plan
 from orchestrator.engine.night import bounded
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import FarmQueue
+from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection, Plan, PlanModel, Sharding
 from orchestrator.records.workload import Model
-from orchestrator.report.escapes import one_line
 
 
-def submit(settings: Settings, path: Path, *, priority: int, name: str) -> CommandResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """What was queued of a plan."""
+
+    submission: str
+    #: Each with its number in the queue.
+    jobs: Sequence[tuple[int, PhoneJob]]
+    #: How many files the jobs need, and how many of them weren't where they are kept.
+    files: int
+    uploaded: int
+    #: Where the files are kept; empty: in the farm's database.
+    place: str
+    opens_at: datetime
+    #: Whether that is later than now.
+    waits: bool
+    #: Phones that have no job, those that are away, and those of whose programs this computer has none -> why.
+    left_out: Mapping[str, str]
+    away: Mapping[str, str]
+    without_program: Mapping[Serial, Sequence[str]]
+    #: Whether every phone that the plan names has a job, and none that it means is away.
+    is_whole: bool
+
+
+def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Submitted:
     """Queue a plan for every announced phone that fits it, all that it names by content; all of it or nothing.
-
-    The exit code is 1 when the plan names a phone that has no job, or means one that is away.
 
     Raises:
         PlanError: the plan is wrong, or asks for what only one host can do.
@@ -64,30 +85,18 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Comma
             opens_at=opens_at,
         )
         numbers = queue.submit(jobs, plan_name=plan.name, priority=priority, files=needed, kept=kept)
-    lines = [f"{submission}: {len(jobs)} jobs queued, for {', '.join(job.serial for job in jobs)}"]
-    lines[0] += f"; {len(files)} files, {uploaded} of them new to {contents.place or 'the farm'}"
-    if opens_at > now:
-        lines[0] += f"; their window opens at {opens_at:%Y-%m-%d %H:%M} UTC"
-    lines += [f"{serial}: not meant: {reason}" for serial, reason in left_out.items()]
-    lines += [f"{serial}: its host's own program is used: {why[0]}" for serial, why in packed.missing.items()]
-    return CommandResult(
-        text="\n".join(map(one_line, lines)),
-        data={
-            "submission": submission,
-            "jobs": [
-                {"job_id": number, "serial": job.serial, "campaign_id": job.campaign_id}
-                for number, job in zip(numbers, jobs, strict=True)
-            ],
-            "files": len(files),
-            "uploaded": uploaded,
-            "opens_at": opens_at,
-            "left_out": left_out,
-            "away": away,
-            "without_program": packed.missing,
-        },
-        exit_code=int(
-            bool(away) or (any(serial in left_out for serial in plan.devices.serials) and plan.devices.most is None)
-        ),
+    return Submitted(
+        submission=submission,
+        jobs=tuple(zip(numbers, jobs, strict=True)),
+        files=len(files),
+        uploaded=uploaded,
+        place=contents.place,
+        opens_at=opens_at,
+        waits=opens_at > now,
+        left_out=left_out,
+        away=away,
+        without_program=packed.missing,
+        is_whole=not away and (plan.devices.most is not None or not left_out.keys() & set(plan.devices.serials)),
     )
 
 
