@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.cli.declared import (
+from orchestrator.cli.declared import (  # noqa: F401 - importing them declares their commands
     advising,
     bundling,
     comparing,
@@ -29,31 +29,6 @@ from orchestrator.cli.declared import (
 from orchestrator.cli.declared.old_names import keep_old_names
 from orchestrator.cli.frame import app, run
 
-__all__ = [
-    "advising",
-    "app",
-    "bundling",
-    "comparing",
-    "completion",
-    "device",
-    "doctor",
-    "explaining",
-    "farm",
-    "farm_status",
-    "history",
-    "iphones",
-    "measuring",
-    "models",
-    "phones",
-    "programs",
-    "reading",
-    "retention",
-    "run",
-    "schedule",
-    "searching",
-    "sustained",
-    "tabling",
-    "tracing",
-]
+__all__ = ["app", "run"]
 
 keep_old_names()
