@@ -12,13 +12,14 @@ from orchestrator.app.host_files import NamedFile
 from orchestrator.bootstrap import Farm
 from orchestrator.engine.flag_check import check_flags, learn_flags
 from orchestrator.errors import UsageError
-from orchestrator.planning import Expansion, expand, sentinel_case
+from orchestrator.planning import NO_BUILD, Expansion, NoBuild, expand, is_not_there, sentinel_case
 from orchestrator.ports import Device
+from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import CampaignId, Serial
+from orchestrator.records.identity import BuildSha, CampaignId, Serial
 from orchestrator.records.plan import Plan
-from orchestrator.records.workload import Build, DelegateName, Model, Pass
+from orchestrator.records.workload import Build, Companion, DelegateName, Model, Pass, ToolName
 from orchestrator.report.escapes import one_line
 
 #: A plan that keeps its busiest device busy for so long is bracketed by the reference workload, unless it says else.
@@ -60,18 +61,73 @@ def identify(plan: Plan) -> list[Model]:
     return models
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingProgram:
+    """A program that a plan needs on a device, and that isn't on this computer."""
+
+    tool: ToolName
+    serials: tuple[Serial, ...]
+    #: What isn't there and how to get it.
+    reason: str
+    #: What is declared of it; None for a program that nobody declared.
+    spec: BuildSpec | None
+
+
+def missing_programs(farm: Farm, plan: Plan, facts: Sequence[DeviceFacts]) -> list[MissingProgram]:
+    """Return the programs that devices lack, each once for all of its devices; raises ArtifactError for a named one.
+
+    What ``auto`` would only try where it is at hand isn't missing.
+    """
+    found: dict[tuple[ToolName, str], MissingProgram] = {}
+    by_serial = {known.serial: known for known in facts}
+    for (serial, tool), build in farm.builds.of(plan, facts).items():
+        device = by_serial[serial]
+        if not isinstance(build, NoBuild) or build.reason_code != NO_BUILD:
+            continue
+        if is_not_there(plan, device.kind, tool, NO_BUILD):
+            continue
+        known = found.get((tool, build.reason))
+        serials = (*known.serials, serial) if known else (serial,)
+        spec = farm.library.declared_for(device, tool)
+        found[tool, build.reason] = MissingProgram(tool=tool, serials=serials, reason=build.reason, spec=spec)
+    return list(found.values())
+
+
+def assumed_builds(farm: Farm, missing: Sequence[MissingProgram]) -> dict[tuple[Serial, ToolName], Build]:
+    """Return what a plan would be made with if the missing programs were there; nothing can be run with it."""
+    return {
+        (serial, item.tool): Build(
+            name=item.spec.name if item.spec is not None else item.tool.value,
+            tool=item.tool,
+            sha256=BuildSha("0" * 64),
+            abi=item.spec.abi if item.spec is not None else "",
+            companions=tuple(
+                Companion(name=library.name, sha256="0" * 64)
+                for library in (item.spec.libraries if item.spec is not None else ())
+                if not library.optional
+            ),
+        )
+        for item in missing
+        for serial in item.serials
+    }
+
+
 def expansion_of(
     farm: Farm,
     plan: Plan,
     devices: Sequence[tuple[Device, DeviceFacts]],
     models: Sequence[Model],
     named: Mapping[str, NamedFile],
+    assumed: Mapping[tuple[Serial, ToolName], Build] | None = None,
 ) -> tuple[Expansion, list[Build]]:
-    """Return what a plan means on these devices, and the builds for it; raises PlanError for flags that are wrong."""
+    """Return what a plan means on these devices, and the builds for it; raises PlanError for flags that are wrong.
+
+    ``assumed`` stand for programs that aren't on this computer.
+    """
     from orchestrator.records.flag import OWNED_FLAGS
 
     facts = [known for _, known in devices]
-    found = farm.builds.of(plan, facts)
+    found = {**farm.builds.of(plan, facts), **(assumed or {})}
     expansion = expand(plan, facts, models, found, farm.profiles, {value: item.placed for value, item in named.items()})
     builds = {build.sha256: build for build in found.values() if isinstance(build, Build)}
     learn_flags(farm.flag_book, farm.lease, devices, found)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.app import nights
-from orchestrator.app.beginning import begin, identify, prepare
+from orchestrator.app.beginning import begin, identify, missing_programs, prepare
 from orchestrator.app.board import PublishedBoard
 from orchestrator.app.campaigns import new_campaign_id
 from orchestrator.app.checks import unchecked_hint
 from orchestrator.app.host_files import host_files
 from orchestrator.app.joining import PluggedIn
 from orchestrator.app.reporting import load_ahead, report_data
+from orchestrator.app.running import resumable
 from orchestrator.bootstrap import Farm, OpenedDevices, this_computer
 from orchestrator.config.plan_keys import PlanOptions
 from orchestrator.engine.campaign import CampaignResult, CampaignRunner
@@ -114,6 +115,8 @@ def run(farm: Farm, plan: Plan) -> MeasuredCampaign:
     opened = farm.open_devices(plan.devices, despite_losses=plan.devices.joins)
     for hint in filter(None, (unchecked_hint(farm.settings, facts) for facts in opened.facts)):
         farm.observer.on_event(Notice(event="hint", text=hint))
+    if wanted := [item.spec for item in missing_programs(farm, plan, opened.facts) if item.spec is not None]:
+        farm.on_missing(wanted)
     beginning = prepare(farm, plan, opened.devices, models, named)
     if not beginning.expansion.cases:
         raise UsageError("there is no time for any of the cases", hint="allow more, or plan less")
@@ -143,7 +146,7 @@ def measure(
     if not any(device.kind is DeviceKind.HOST for device, _ in opened.devices):
         # This computer has time for it while phones measure; when it is measured itself, it hasn't.
         load_ahead()
-    with arrivals.listening(services.observer):
+    with arrivals.listening(services.observer), resumable(campaign):
         result = CampaignRunner(services, turns_of(farm, services)).run(workload, opened.devices, arrivals=arrivals)
     counted = _CountedRuns()
     runs = counted.of(farm.store.runs(campaign_ids=[campaign.campaign_id]))

@@ -18,6 +18,7 @@ from orchestrator.app.host_files import host_files
 from orchestrator.app.loading import load_measured
 from orchestrator.app.measuring import equipment, turns_of
 from orchestrator.app.reopening import reopen
+from orchestrator.app.running import resumable
 from orchestrator.bootstrap import Farm, OpenedDevices, this_computer
 from orchestrator.config.plan_keys import PlanOptions, each, split
 from orchestrator.engine.ab import AbRunner, first_invocations, pair_counts
@@ -201,7 +202,8 @@ def _run(
     opened: OpenedDevices,
 ) -> CampaignResult:
     services, workload = equipment(farm, campaign, models, builds, opened)
-    return AbRunner(services, turns_of(farm, services)).run(workload, opened.devices)
+    with resumable(campaign):
+        return AbRunner(services, turns_of(farm, services)).run(workload, opened.devices)
 
 
 def pair_comparison(farm: Farm, campaign: Campaign) -> Comparison:

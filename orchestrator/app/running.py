@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from orchestrator.app.board import Shown
 from orchestrator.bootstrap import Settings, this_computer
+from orchestrator.errors import InterruptedByUserError
 from orchestrator.records.campaign import Campaign, CampaignStatus
+
+
+@contextmanager
+def resumable(campaign: Campaign) -> Iterator[None]:
+    """Let who stops a campaign know how it is resumed: what is inside raises InterruptedByUserError with a hint."""
+    try:
+        yield
+    except InterruptedByUserError as error:
+        error.hint = f"resume it: benchfarm run --resume --campaign {campaign.campaign_id}"
+        raise
 
 
 def runner_here(shown: Shown) -> str:

@@ -263,6 +263,15 @@ class BuildLibrary:
             )
         return self._with_companions(build, release, wanted)
 
+    def declared_for(self, facts: DeviceFacts, tool: ToolName) -> BuildSpec | None:
+        """Return the declared default program of a tool for the first of a device's ABIs that has one."""
+        for abi in facts.abis:
+            names = abi_names(abi, facts.kind)
+            spec = next((s for s in self.specs if s.tool is tool and s.is_default and s.abi in names), None)
+            if spec is not None:
+                return spec
+        return None
+
     def resolve_for(self, facts: DeviceFacts, tool: ToolName, *, name_or_path: str = "") -> Build:
         """Return the program to use on a device: the first of its ABIs that there is one for.
 

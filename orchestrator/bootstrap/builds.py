@@ -11,7 +11,7 @@ from orchestrator.bootstrap import virtual_lab
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import ArtifactError
 from orchestrator.files import write_whole
-from orchestrator.planning import NoBuild, tools_for
+from orchestrator.planning import NO_BUILD, NoBuild, tools_for
 from orchestrator.programs import program
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import BuildSha, Serial
@@ -57,7 +57,7 @@ class BuildChoice:
         except ArtifactError as error:
             if named:
                 raise
-            return NoBuild(reason_code="no-build", reason=str(error) + (f" ({error.hint})" if error.hint else ""))
+            return NoBuild(reason_code=NO_BUILD, reason=str(error) + (f" ({error.hint})" if error.hint else ""))
 
     def bring(self, builds: Sequence[Build], twins: Mapping[str, Build]) -> None:
         """Use these programs before this computer's own; ``twins`` (with Flex) by the sha256 of what they replace."""

@@ -25,6 +25,7 @@ from orchestrator.errors import (
 )
 from orchestrator.planning.selection import Choice, check_names, choose, missed
 from orchestrator.predicates import Labels
+from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.device import HOST_SERIAL, VIRTUAL_USB, DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection, PushLimits
@@ -71,6 +72,8 @@ class Farm(Adapters):
         self.on_push: Callable[[str, str, int, int], None] = lambda serial, name, sent_bytes, size_bytes: None
         #: Told what phone waits for other processes of this computer: serial number, text.
         self.on_wait: Callable[[str, str], None] = lambda serial, text: None
+        #: Told what declared programs are needed and aren't on this computer; it may get them.
+        self.on_missing: Callable[[Sequence[BuildSpec]], None] = lambda specs: None
         #: How many files may be on their way to phones, and where.
         self.pushes = PushLimits()
         #: What is to be done before devices and store are closed.

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.app import nights
-from orchestrator.app.beginning import expansion_of, identify, wants_sentinel
+from orchestrator.app.beginning import assumed_builds, expansion_of, identify, missing_programs, wants_sentinel
 from orchestrator.app.host_files import host_files
+from orchestrator.app.listing import list_devices
+from orchestrator.app.plan_files import initial_plan
 from orchestrator.bootstrap import Farm, OpenedDevices, Settings
 from orchestrator.cli.result import CommandResult, table, to_json
+from orchestrator.errors import AdbUnavailableError, UsageError
+from orchestrator.files import write_file
 from orchestrator.records.plan import Plan
 from orchestrator.records.workload import Pass
 from orchestrator.report.escapes import one_line
@@ -20,7 +26,8 @@ from orchestrator.units import format_duration
 def show(settings: Settings, path: Path) -> CommandResult:
     """Show what a plan means on the devices that are attached; nothing is measured and nothing stored.
 
-    A program that isn't known yet is put on a device and asked for its flags. Raises PlanError with all faults.
+    A program that isn't known yet is put on a device and asked for its flags; one that isn't on this computer is listed
+    as missing, and planned with all the same. Raises PlanError with all faults.
     """
     from orchestrator.config.plan import load_plan
 
@@ -28,7 +35,8 @@ def show(settings: Settings, path: Path) -> CommandResult:
     models, named = identify(plan), host_files(plan)
     with Farm(settings, makes_store=False, needs_store=False) as farm:
         opened = farm.open_devices(plan.devices, despite_use=True)
-        expansion, _ = expansion_of(farm, plan, opened.devices, models, named)
+        missing = missing_programs(farm, plan, opened.facts)
+        expansion, _ = expansion_of(farm, plan, opened.devices, models, named, assumed_builds(farm, missing))
         expansion, time = nights.as_it_would_be(farm, plan, expansion, sentinel=wants_sentinel(plan, expansion))
     chosen, others, lacking = opened.facts, _not_chosen(opened), opened.choice.lacking
     titles = unique_labels({str(facts.serial): facts.title for facts in chosen})
@@ -56,6 +64,9 @@ def show(settings: Settings, path: Path) -> CommandResult:
     span = format_duration(least_s) if most_s == least_s else f"{format_duration(least_s)} to {format_duration(most_s)}"
     parts.append(f"{_times(plan)}{span} on the busiest device, beside loading and waiting for cool phones")
     parts += [time] if time else []
+    if missing:
+        # Without these nothing runs there: it is the last thing that is read.
+        parts.append("missing:\n" + "\n".join(f"  {item.reason}" for item in missing))
     return CommandResult(
         text="\n\n".join(parts),
         data={
@@ -64,6 +75,7 @@ def show(settings: Settings, path: Path) -> CommandResult:
             "cases": [{"case_key": case.case_key, **case.to_row()} for case in expansion.cases],
             "invocations": sum(counts.values()),
             "skipped": expansion.skipped,
+            "missing": [{"tool": item.tool, "serials": item.serials, "reason": item.reason} for item in missing],
             "estimate_s": least_s,
             "estimate_most_s": most_s,
         },
@@ -85,6 +97,22 @@ def _times(plan: Plan) -> str:
         f"{rule.first} invocations of each case, and up to {rule.most}{budget} where the interval is wider than "
         f"{100 * rule.half_width:g} %: "
     )
+
+
+def init(settings: Settings, models: Sequence[str], out: Path) -> CommandResult:
+    """Write a commented plan for the phones that are attached; raises UsageError for a file that is there."""
+    if out.exists():
+        raise UsageError(f"{out} is there already", hint="name another file with --out")
+    with Farm(settings, makes_store=False, needs_store=False) as farm:
+        try:
+            devices = [item.facts for item in list_devices(farm) if item.facts is not None and item.usable]
+        except AdbUnavailableError:
+            # A plan may be written where no phone is, and there is no adb.
+            devices = []
+    write_file(out, initial_plan(devices, models, out))
+    phones = "1 phone" if len(devices) == 1 else f"{len(devices)} phones"
+    text = f"{out}: a plan for {phones}; what it means: benchfarm plan show {shlex.quote(str(out))}"
+    return CommandResult(text=text, data={"path": out, "serials": [facts.serial for facts in devices]})
 
 
 def schema() -> CommandResult:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from orchestrator.planning.expansion import Expansion, HostFiles, expand, sentinel_case, without
 from orchestrator.planning.order import cold_rounds, least_duration_s, order_invocations
-from orchestrator.planning.programs import USUAL_THREADS, core_count, threads_for, tools_for
-from orchestrator.planning.skips import NoBuild, mode_skip, skip_reason
+from orchestrator.planning.programs import USUAL_THREADS, core_count, is_not_there, threads_for, tools_for
+from orchestrator.planning.skips import NO_BUILD, NoBuild, mode_skip, skip_reason
 from orchestrator.records.workload import Skip
 
 __all__ = [
+    "NO_BUILD",
     "USUAL_THREADS",
     "Expansion",
     "HostFiles",
@@ -17,6 +18,7 @@ __all__ = [
     "cold_rounds",
     "core_count",
     "expand",
+    "is_not_there",
     "least_duration_s",
     "mode_skip",
     "order_invocations",

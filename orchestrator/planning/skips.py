@@ -18,6 +18,10 @@ _CPU_LIBRARIES: Final = frozenset(
 _OFF: Final = frozenset({"", "0", "false"})
 
 
+#: The code of a program that isn't on this computer.
+NO_BUILD: Final = "no-build"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoBuild:
     """Why a device has no build of a tool."""
@@ -45,7 +49,7 @@ def skip_reason(
     if delegate not in its.delegates(facts.kind):
         return Skip(reason_code="delegate-not-in-tool", reason=f"'{tool}' has no delegate '{delegate}'")
     if build is None or isinstance(build, NoBuild):
-        known = build or NoBuild(reason_code="no-build", reason=f"no build of '{tool}' is known")
+        known = build or NoBuild(reason_code=NO_BUILD, reason=f"no build of '{tool}' is known")
         return Skip(reason_code=known.reason_code, reason=known.reason)
     own = DELEGATES[delegate]
     if build.is_virtual and not facts.is_virtual:

@@ -102,7 +102,8 @@ def _bench(options: BenchOptions) -> Deed:
     """
     from orchestrator.cli import measuring
 
-    return lambda settings: measuring.bench(settings, plan_options(options), options.out)
+    asks = not options.as_json
+    return lambda settings: measuring.bench(settings, plan_options(options), options.out, asks=asks)
 
 
 @command(app, "run")
@@ -160,6 +161,24 @@ def _planshow(plan: Annotated[Path, typer.Argument(help="Plan file (YAML).")]) -
     from orchestrator.cli import plans
 
     return lambda settings: plans.show(settings, plan)
+
+
+@command(plan_app, "init")
+def _plan_init(
+    models: Annotated[
+        list[str] | None, typer.Argument(help="Model files (.tflite), or patterns of such in quotes.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")] = Path("plan.yaml"),
+) -> Deed:
+    """Write a commented plan for the attached phones.
+
+    Example: benchfarm plan init model.tflite --out nightly.yaml
+
+    Nothing is measured. A file that is there isn't overwritten.
+    """
+    from orchestrator.cli import plans
+
+    return lambda settings: plans.init(settings, models or [], out)
 
 
 @command(plan_app, "schema")

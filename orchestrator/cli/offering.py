@@ -1,0 +1,34 @@
+"""The offer to download a benchmark program that isn't on this computer, on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+from orchestrator.bootstrap import Farm
+from orchestrator.cli.download_progress import downloads_on_stderr
+from orchestrator.cli.terminal import say
+from orchestrator.records.build_spec import BuildSpec
+from orchestrator.report.escapes import one_line
+
+
+def download_offer(farm: Farm) -> Callable[[Sequence[BuildSpec]], None]:
+    """Return what asks for each missing program whether to download it, and does so."""
+
+    def offer(specs: Sequence[BuildSpec]) -> None:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()) or farm.settings.log_format == "json":
+            return
+        for spec in dict.fromkeys(specs):
+            # What has to be built, or lies somewhere, nobody can download; the error that follows says what to do.
+            if spec.url and _is_wanted(spec):
+                with downloads_on_stderr(farm.settings.log_format) as downloads:
+                    farm.build_fetcher().fetch(spec, on_progress=downloads.on_progress)
+
+    return offer
+
+
+def _is_wanted(spec: BuildSpec) -> bool:
+    say(one_line(f"{spec.name} for {spec.abi} is not on this computer; it comes from {spec.url}"), err=True)
+    say("Download it now? [Y/n] ", err=True, end="")
+    # An empty line is the default; the end of the input is no answer.
+    return sys.stdin.readline().lower() in {"\n", "y\n", "yes\n"}

@@ -1,0 +1,156 @@
+"""The examples, and plans that are begun with and shown before anything is there to run them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import pty
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from orchestrator.config.builds import load_builds
+from orchestrator.resources import data_folder
+from tests.e2e.conftest import Lab
+from tests.e2e.test_host_native import build
+from tests.samples.command import Cli
+from tests.samples.places import BENCHFARM
+from tests.unit.artifacts.file_server import FileServer, file_server
+
+EXAMPLES = data_folder("reports").parent / "examples"
+
+
+def test_the_minimal_example_measures_every_delegate_that_is_there(lab: Lab, tmp_path: Path) -> None:
+    plan = tmp_path / "minimal.yaml"
+    samples = f"{EXAMPLES.parent}/orchestrator"
+    plan.write_text((EXAMPLES / "minimal.yaml").read_text("utf-8").replace("../orchestrator", samples) + QUICK)
+    done = lab.cli("run", plan, "--json").ok().json
+    assert {item["serial"] for item in done["winners"]} == set(lab.serials)
+    assert {run["case"]["delegate"] for run in done["runs"]} >= {"cpu", "xnnpack", "gpu"}
+
+
+QUICK = "settings: {min_secs: 0.1, warmup_min_secs: 0.1}\ninvocations: 2\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "cases"), [("minimal.yaml", 10), ("nightly.yaml", 16), ("published-table/plan.yaml", 48)]
+)
+def test_each_example_plan_can_be_shown(lab: Lab, model: Path, name: str, cases: int) -> None:
+    # As 'model fetch' writes it; what is in the files doesn't matter here.
+    names = yaml.safe_load((EXAMPLES / "published-table/plan.yaml").read_text("utf-8"))["models"]
+    rows = []
+    for number, entry in enumerate(names):
+        path = lab.cli.home / f"{entry}.tflite"
+        path.write_bytes(model.read_bytes() + b"\0" * 16 * (number + 1))
+        rows.append({"name": entry, "file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()})
+    (lab.cli.home / "models.yaml").write_text(yaml.dump({"models": rows}))
+    shown = lab.cli("plan", "show", EXAMPLES / name, "--json").ok().json
+    assert len(shown["cases"]) >= cases
+    assert shown["devices"]["chosen"] == list(lab.serials)
+    assert shown["missing"] == []
+    assert 0 < shown["estimate_s"] <= shown["estimate_most_s"]
+
+
+def test_the_ab_example_compares_two_programs_in_turns(lab: Lab, model: Path, tmp_path: Path) -> None:
+    command = tmp_path / "bin" / "benchfarm"
+    command.parent.mkdir()
+    # What it would start.
+    command.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    command.chmod(0o755)
+    path = f"{command.parent}:{os.environ['PATH']}"
+    words = [EXAMPLES / "ab.sh", lab.serials[0], "old", "new", model, "b c.tflite"]
+    said = subprocess.run(words, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=True).stdout
+    told = said.splitlines()
+    assert told[-4:] == ["-m", str(model), "-m", "b c.tflite"]
+    # The command knows all of these words: it comes as far as the programs, which aren't there.
+    done = lab.cli(*told[:-2])
+    assert done.exit_code == 4, done.said
+    assert "no build 'old'" in done.stderr
+
+
+def test_a_plan_is_begun_with_for_the_attached_phones_and_can_be_run(lab: Lab, model: Path, tmp_path: Path) -> None:
+    own = tmp_path / "my model.tflite"
+    shutil.copy(model, own)
+    plan = tmp_path / "plan.yaml"
+    lab.cli("plan", "init", own, "--out", plan).ok()
+    text = plan.read_text("utf-8")
+    assert '- "my model.tflite"' in text
+    assert re.search(rf'- "{lab.serials[0]}" # Google Pixel 3 \(virtual\), Android \S+, .*profile pixel-3', text)
+    shown = lab.cli("plan", "show", plan, "--json").ok().json
+    assert shown["devices"]["chosen"] == list(lab.serials)
+    again = lab.cli("plan", "init", own, "--out", plan)
+    assert again.exit_code == 2
+    assert "is there already" in again.stderr
+    assert plan.read_text("utf-8") == text
+
+
+def test_a_plan_is_shown_without_its_programs_which_are_listed(cli: Cli, model: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(f"models: {model}\nmatrix: {{delegates: [cpu, xnnpack], tools: native}}\ndevices: {{host: true}}\n")
+    shown = cli("plan", "show", plan).ok().stdout
+    assert shown.count("native") >= 2
+    assert re.search(r"missing:\n  no build of native for linux-\S+ is on this computer .*benchfarm build fetch", shown)
+    (missing,) = cli("plan", "show", plan, "--json").ok().json["missing"]
+    assert missing["serials"] == ["host"]
+
+
+def in_terminal(cli: Cli, answer: str, *words: object, **environ: str) -> tuple[int, str]:
+    """Run the command on a terminal of its own, answer its first question, and return how it ended and what it said."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(
+            BENCHFARM, [str(BENCHFARM), *map(str, words)], {**cli.environ(**environ), "TERM": "xterm", "COLUMNS": "100"}
+        )
+    said = b""
+    asked = False
+    while True:
+        try:
+            chunk = os.read(terminal, 65536)
+        except OSError:
+            break
+        if not chunk:
+            break
+        said += chunk
+        if not asked and b"[Y/n]" in said:
+            asked = True
+            os.write(terminal, answer.encode())
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), said.decode("utf-8", "replace")
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Iterator[FileServer]:
+    """A mirror that has benchmark_model for this computer."""
+    (spec,) = (
+        item
+        for item in load_builds([data_folder("apk_builds")])
+        if item.name == "benchmark_model" and item.abi == f"linux-{platform.machine()}"
+    )
+    with file_server() as server:
+        content = build(tmp_path, "xnnpack_true_fully_delegated.txt").read_bytes()
+        server.put("/" + spec.url.partition("://")[2], content)
+        yield server
+
+
+def test_a_missing_program_is_offered_for_download_on_a_terminal_and_nowhere_else(
+    cli: Cli, model: Path, mirror: FileServer
+) -> None:
+    words = ("bench", model, "-s", "host", "--tool", "native", "-d", "xnnpack", "-t", "1", "-n", "2")
+    place = {"BENCHFARM_MIRROR": mirror.url}
+    piped = cli(*words, stdin="y\n", **place)
+    assert (piped.exit_code, "[Y/n]" in piped.said, mirror.asked) == (2, False, [])
+    refused, said = in_terminal(cli, "n\n", *words, **place)
+    assert (refused, mirror.asked) == (2, [])
+    assert f"benchmark_model for linux-{platform.machine()} is not on this computer" in said
+    quiet, said = in_terminal(cli, "y\n", *words, "--json", **place)
+    assert (quiet, "[Y/n]" in said, mirror.asked) == (2, False, [])
+    code, said = in_terminal(cli, "\n", *words, **place)
+    assert code in {0, 1}, said
+    assert "report: " in said
+    assert "linux" in cli("build", "which", "native", "--abi", f"linux-{platform.machine()}").ok().stdout
