@@ -423,6 +423,11 @@ def _print_error(message: str, hint: str, code: str, exit_code: int) -> None:
     say_json(json_pieces({"error": {"code": code, "message": message, "hint": hint, "exit_code": exit_code}}))
 
 
+def is_for_people() -> bool:
+    """Whether the result is wanted as text, not as JSON."""
+    return not _options.json_output
+
+
 def show(deed: Deed, *, as_json: bool) -> None:
     """Do a command, print its result as text or JSON, and exit with its code."""
     from orchestrator.bootstrap import Settings
