@@ -24,7 +24,7 @@ CLI_LINES = 8_560
 #: Where the command line still calls a function of what lies below ``app``, or opens a queue. It only gets shorter.
 DECIDING = {
     "builds", "checking", "comparing", "devices", "farm", "flags", "lab", "models", "parsing",
-    "progress", "quickstart", "retention", "schedule", "searching", "serving", "status", "stored", "sustained", "zoo",
+    "progress", "quickstart", "schedule", "searching", "serving", "status", "stored", "sustained", "zoo",
 }  # fmt: skip
 BELOW_APP = {
     "analysis", "artifacts", "delegates", "devices", "engine", "executors", "models", "planning", "programs",

@@ -1,42 +1,25 @@
-"""``benchfarm store``: deleting old raw output by a stated policy, and copying the store safely."""
+"""``benchfarm store``: what was deleted of old raw output, and where a copy of the store is."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.app import retention
+from orchestrator.bootstrap import Settings
 from orchestrator.cli.result import CommandResult
-from orchestrator.errors import UsageError
-from orchestrator.quantities import parse_age
 from orchestrator.units import format_bytes
 
 
 def prune(settings: Settings, *, keep_raw: str, is_trial: bool, compact: bool) -> CommandResult:
     """Delete the raw output of campaigns begun before; figures, verdicts and states stay. Raises UsageError."""
-    try:
-        keep_s = parse_age(keep_raw)
-    except ValueError as error:
-        raise UsageError(f"--keep-raw: {error}", hint="a number with its unit, for example 90d") from error
-    path = settings.store_file
-    if compact and path is None:
-        raise UsageError("--compact is for a store in a file", hint="PostgreSQL uses the space again by itself")
-    with Farm(settings, makes_store=False) as farm:
-        now = farm.clock.now()
-        policy = f"on {now:%Y-%m-%d}, by 'benchfarm store prune --keep-raw {keep_raw.strip()}'"
-        pruned = farm.store.prune_raw(now - timedelta(seconds=keep_s), policy=policy, is_trial=is_trial)
-    before = after = _size(path)
-    if compact and path is not None and path.is_file() and not is_trial:
-        from orchestrator.store.sqlite_file import compact as shrink
-
-        shrink(path)
-        after = _size(path)
+    path, done = settings.store_file, retention.prune(settings, keep_raw=keep_raw, is_trial=is_trial, compact=compact)
+    pruned = done.pruned
     what = "would be deleted" if is_trial else "deleted"
     counted = f"{pruned.runs} runs in {pruned.campaigns} campaigns"
     freed = f"{format_bytes(pruned.freed_bytes)} of the database"
     lines = [f"raw output of {counted} {what}, {freed}; their figures, verdicts and states stay"]
     if compact and not is_trial:
-        lines.append(f"{path}: {format_bytes(before)} before, {format_bytes(after)} now")
+        lines.append(f"{path}: {format_bytes(done.bytes_before)} before, {format_bytes(done.bytes_after)} now")
     elif pruned.runs and not is_trial and path is not None:
         lines.append("later runs use that space; --compact gives it back to the disk")
     data = {
@@ -44,44 +27,17 @@ def prune(settings: Settings, *, keep_raw: str, is_trial: bool, compact: bool) -
         "campaigns": pruned.campaigns,
         "runs": pruned.runs,
         "freed_bytes": pruned.freed_bytes,
-        "file_bytes_before": before,
-        "file_bytes_after": after,
+        "file_bytes_before": done.bytes_before,
+        "file_bytes_after": done.bytes_after,
     }
     return CommandResult(text="\n".join(lines), data=data)
 
 
 def backup(settings: Settings, out: Path) -> CommandResult:
-    """Copy a store that may be in use, whole and checked.
-
-    Raises:
-        UsageError: the store isn't a file, or there is none, or the copy's name is taken or its folder isn't there.
-        StoreError, HostStorageError: it can't be copied; no part of a copy is left.
-    """
-    path = settings.store_file
-    if path is None:
-        raise UsageError(
-            "this store is in a PostgreSQL database",
-            hint="pg_dump --format=custom --file=FILE DATABASE; docs/guides/operations.md says more",
-        )
-    if out.exists():
-        raise UsageError(f"{out} is there already", hint="name another file")
-    if not out.absolute().parent.is_dir():
-        raise UsageError(f"{out}: the copy's folder isn't there", hint="make it, or mount what lies there")
-    from orchestrator.store.sqlite_file import copy_to
-
-    with Farm(settings, makes_store=False) as farm:
-        campaigns = len(farm.store.campaigns(with_hidden=True))
-    if not path.is_file():
-        raise UsageError(f"nothing is stored yet in {path}", hint="there is nothing to copy")
-    copy_to(path, out)
-    size_bytes = _size(out)
+    """Copy a store that may be in use, whole and checked; raises as the use case."""
+    done = retention.backup(settings, out)
+    size = format_bytes(done.size_bytes)
     return CommandResult(
-        text=f"{out}: {format_bytes(size_bytes)}, {campaigns} campaigns or more; restore it by putting it at {path}",
-        data={"path": out, "size_bytes": size_bytes, "store": path},
+        text=f"{out}: {size}, {done.campaigns} campaigns or more; restore it by putting it at {done.store}",
+        data={"path": out, "size_bytes": done.size_bytes, "store": done.store},
     )
-
-
-def _size(path: Path | None) -> int:
-    """Return the bytes of a store's file and its log, 0 for none."""
-    files = () if path is None else (path, path.with_name(f"{path.name}-wal"))
-    return sum(file.stat().st_size for file in files if file.exists())
