@@ -249,7 +249,6 @@ HOMES = {"delegates", "programs"}
 ELSEWHERE = {
     "records/workload.py": "the vocabulary: the enumerations themselves, and what is meant where nobody names one",
     "records/parity.py": "the kernels of this computer's reference run, one of which is called like a delegate",
-    "models/reference_run.py": "the same kernels, in the process that runs them",
     "artifacts/elf.py": "the machine of libraries for Qualcomm's DSP",
 }
 #: Names that mean nothing else; "cpu" and "gpu" are parts of a phone, "native" and "external" are words.

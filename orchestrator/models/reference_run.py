@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from orchestrator.records.parity import Kernels
+
 
 def compute(folder: Path) -> None:
     """Do the job of a folder."""
@@ -20,10 +22,10 @@ def compute(folder: Path) -> None:
     job = json.loads((folder / "job.json").read_text("utf-8"))
     # XNNPACK is the runtime's default delegate.
     resolver = {
-        "builtin": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
-        "xnnpack": OpResolverType.BUILTIN,
-        "plain": OpResolverType.BUILTIN_REF,
-    }[job["kernels"]]
+        Kernels.BUILTIN: OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+        Kernels.XNNPACK: OpResolverType.BUILTIN,
+        Kernels.PLAIN: OpResolverType.BUILTIN_REF,
+    }[Kernels(job["kernels"])]
     outputs: list[dict[str, Any]] = []
     for number, files in enumerate(job["sets"]):
         # A new one for each set: nothing may be left of the set before in a model that keeps a state.
