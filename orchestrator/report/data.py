@@ -373,8 +373,6 @@ class Totals:
     untimed: int
     #: Trusted, and shown to be the requested delegate's.
     judged: int
-    #: Cases by what there is to show for them, in the order of the enumeration, only those that occur.
-    by_status: tuple[tuple[str, int], ...]
     virtual_cases: int
     invocations: int
     skipped: int

@@ -97,7 +97,7 @@ def _block(members: Sequence[Contest], names: ShortNames, by: Callable[[DeviceRo
 def _tallied(contest: Contest, names: ShortNames) -> str:
     if contest.winner is None:
         return "no clean figure"
-    takes = {names.of(row).partition(",")[0] for row in (contest.winner.row, *contest.winner.tied)}
+    takes = {names.of(row.configuration).partition(",")[0] for row in (contest.winner.row, *contest.winner.tied)}
     return "a tie" if len(takes) > 1 else takes.pop()
 
 
@@ -115,7 +115,7 @@ def _take(contest: Contest, names: ShortNames) -> str:
     """Return the winner, and those that can't be told from it, in an order of their own: which leads is noise."""
     if contest.winner is None:
         return ""
-    takes = sorted(names.of(row) for row in (contest.winner.row, *contest.winner.tied))
+    takes = sorted(names.of(row.configuration) for row in (contest.winner.row, *contest.winner.tied))
     more = f" or {len(takes) - _MOST_TAKES} more" if len(takes) > _MOST_TAKES else ""
     return " or ".join(takes[:_MOST_TAKES]) + more
 
@@ -170,7 +170,7 @@ def _doubt(contest: Contest, names: ShortNames, *, is_rough: bool) -> str:
     winner, doubted = contest.winner, contest.doubted
     if winner is None:
         return "; ".join(dict.fromkeys(unclean_reason(row) for row in contest.rows))
-    doubts = [f"{names.of(row)} may be faster: {unclean_reason(row)}" for row in doubted[:1]]
+    doubts = [f"{names.of(row.configuration)} may be faster: {unclean_reason(row)}" for row in doubted[:1]]
     if contest.is_alone:
         doubts.append("nothing else has a clean figure")
     elif not winner.is_tested:

@@ -34,6 +34,8 @@ class Column:
     is_choice: bool = False
     #: Of sparklines: the paths' view box.
     box: str = ""
+    #: Whether a figure is a change of a latency: it has a sign, and what is slower or faster by 2 % a colour.
+    is_signed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +92,7 @@ def _column(column: Column) -> Mapping[str, object]:
         digits = column.digits if column.digits is not None else column_decimals(figures)
         page |= {
             "digits": digits,
+            "signed": int(column.is_signed),
             # More digits than are shown only make the page larger.
             "values": [round(value, digits + 2) if isinstance(value, int | float) else None for value in column.values],
         }

@@ -24,12 +24,10 @@ _MOST_TITLED: Final = 2
 
 def totals_of(results: Sequence[ResultRow], skipped: Sequence[SkipRow]) -> Totals:
     """Count what a report shows."""
-    statuses = Counter(row.result.status for row in results)
     return Totals(
         cases=len(results),
         judged=sum(row.result.is_judged for row in results),
-        untimed=statuses[CaseStatus.UNTIMED],
-        by_status=tuple((status.value, statuses[status]) for status in CaseStatus if statuses[status]),
+        untimed=sum(row.result.status is CaseStatus.UNTIMED for row in results),
         virtual_cases=sum(row.is_virtual for row in results),
         invocations=sum(len(row.invocations) for row in results),
         skipped=len(skipped),
@@ -224,7 +222,7 @@ def _mixed_modes(results: Sequence[ResultRow]) -> tuple[str, ...]:
 
 def _warning(reason: str, rows: Sequence[ResultRow], names: ShortNames) -> str:
     """Return one sentence: how many cases, why, and which delegates on which phones for which models."""
-    takes = _some([names.of(row) for row in rows], "configurations")
+    takes = _some([names.of(row.configuration) for row in rows], "configurations")
     phones = _some([kind_title(row) for row in rows], "kinds of phones")
     models = _some([row.model.label for row in rows], "models")
     return f"{_counted(len(rows), 'case')} {reason}: {takes} on {phones} with {models}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.delegates import place_of
@@ -13,14 +13,6 @@ from orchestrator.records.identity import CaseKey, content_key
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
 from orchestrator.records.workload import Build, Case, DelegateName
-
-
-class _Named(Protocol):
-    """What has a configuration."""
-
-    @property
-    def configuration(self) -> str: ...
-
 
 #: How much of a hash is shown: enough to tell the builds and models of one lab apart.
 SHORT_HASH: Final = 8
@@ -163,9 +155,9 @@ class ShortNames:
     #: "native; gpu: 1 thread": what was taken from all of them, or from all of a delegate; empty for nothing.
     common: str
 
-    def of(self, row: _Named) -> str:
-        """Return a case's configuration in its short form."""
-        return self.short.get(row.configuration, row.configuration)
+    def of(self, label: str) -> str:
+        """Return a configuration in its short form."""
+        return self.short.get(label, label)
 
 
 def short_names(configurations: Iterable[tuple[str, Case]]) -> ShortNames:

@@ -16,7 +16,7 @@ from typing import Final
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import Quality
 from orchestrator.report.grids import Column, Grid
-from orchestrator.report.labels import column_decimals
+from orchestrator.report.labels import column_decimals, short_names
 from orchestrator.report.packing import pack
 from orchestrator.report.pictures import packed_runtime
 from orchestrator.report.render import render_template
@@ -211,8 +211,9 @@ def _night_rows(
 
 def _spark(site: Site, row: SiteSeries) -> str:
     places = {night: place for place, night in enumerate(site.nights)}
-    marks = [places[change.night] for change in row.changes if change.night in places]
-    return spark_path(row.latency_us.tolist(), marks)
+    marks = [(places[change.night], change.counts) for change in row.changes if change.night in places]
+    found, expected = ([place for place, counts in marks if counts is wanted] for wanted in (True, False))
+    return spark_path(row.latency_us.tolist(), found, expected)
 
 
 def _counts(site: Site) -> dict[str, int]:
@@ -230,12 +231,12 @@ def _counts(site: Site) -> dict[str, int]:
 
 def _grid(site: Site, paths: Sequence[str]) -> Grid:
     rows = site.series
+    names = short_names((row.case.configuration, row.case) for row in rows)
     against = [row.against_window for row in rows]
     newest = [row.newest for row in rows]
     faulty = [row.faulty_outputs for row in rows]
     columns = (
         Column(label="model", kind="case", values=[row.model for row in rows]),
-        Column(label="nights", kind="spark", values=list(paths), box=spark_box(len(site.nights))),
         Column(label="last figure", kind="number", unit="ms", values=[row.last_us / US_PER_MS for row in rows]),
         Column(
             label="vs window",
@@ -243,15 +244,18 @@ def _grid(site: Site, paths: Sequence[str]) -> Grid:
             unit="%",
             values=[None if value is None else 100 * value for value in against],
             digits=1,
+            is_signed=True,
         ),
-        Column(label="device", values=[row.phone for row in rows], is_choice=True),
-        Column(label="configuration", values=[row.case.configuration for row in rows], is_choice=True),
+        Column(label="nights", kind="spark", values=list(paths), box=spark_box(len(site.nights))),
+        Column(label="device", values=[f"{row.phone} ({row.case.serial})" for row in rows], is_choice=True),
+        Column(label="configuration", values=[names.of(row.case.configuration) for row in rows], is_choice=True),
         Column(
             label="newest change",
             kind="number",
             unit="%",
             values=[None if change is None else 100 * (change.ratio - 1) for change in newest],
             digits=1,
+            is_signed=True,
         ),
         Column(label="on", values=["" if change is None else f"{change.night}" for change in newest]),
         Column(
@@ -270,12 +274,11 @@ def _grid(site: Site, paths: Sequence[str]) -> Grid:
         ),
         Column(label="grade", values=[row.grade for row in rows], is_choice=True),
         Column(label="last night", values=[f"{site.nights[row.last_place]}" for row in rows], is_choice=True),
-        Column(label="serial", values=[str(row.case.serial) for row in rows], is_choice=True),
     )
     return Grid(
         name="series",
         caption="All series, worst first",
-        columns=columns,
+        columns=[column for column in columns if column.label != "outputs" or any(faulty)],
         keys=[row.page.removesuffix(".html") for row in rows],
         virtual=[row.is_virtual for row in rows],
         judged=[row.is_trusted and item is None for row, item in zip(rows, faulty, strict=True)],

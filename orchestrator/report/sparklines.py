@@ -9,11 +9,16 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
+from itertools import pairwise
 from typing import Final
 
 #: Height of a sparkline's view box, with room for the line's own width.
 SPARK_HEIGHT: Final = 32
 _SPARK_ROOM: Final = 3
+#: How far the scale of every sparkline goes, up and down, as the logarithm of a ratio; what is beyond is cut.
+SPARK_REACH: Final = 0.2
+#: Nights whose middle is the last level.
+_LEVEL_NIGHTS: Final = 7
 #: A chart's view box is as wide and as high.
 CHART_SIZE: Final = 1000
 #: Room at the left, where the axis' words are, and at the right; in the view box' units.
@@ -29,32 +34,34 @@ def spark_box(nights: int) -> str:
     return f"-1 0 {max(2, nights + 1)} {SPARK_HEIGHT}"
 
 
-def spark_path(figures: Sequence[float], changes: Iterable[int] = ()) -> str:
-    """Return a series' nights as ``path|path``: the line, and a vertical line at each night of a change.
+def spark_path(figures: Sequence[float], changes: Iterable[int] = (), expected: Iterable[int] = ()) -> str:
+    """Return a series' nights as ``band|line|changes|expected``: vertical lines stand at the nights of changes.
 
-    NaN is a night without a figure. The lowest figure is at the bottom; a series that hardly moves (1 %) is drawn flat.
+    NaN is a night without a figure; the lowest figure is at the bottom. All series have one scale, ``SPARK_REACH`` up
+    and down from the middle of their range. The band is the noise from night to night (95 %) around the last level.
     """
-    there = [value for value in figures if math.isfinite(value)]
-    if not there:
-        return "|"
-    low, high = min(there), max(there)
-    # Without it, noise of a tenth of a percent would look like an earthquake.
-    spread = max(high - low, 0.01 * high)
-    middle = (low + high) / 2
-    scale = (SPARK_HEIGHT - 2 * _SPARK_ROOM) / spread
-    parts: list[str] = []
-    x = y = last = 0
-    for place, value in enumerate(figures):
-        if not math.isfinite(value):
-            continue
-        at = round(SPARK_HEIGHT / 2 - (value - middle) * scale)
-        if not parts or place - last > _GAP:
-            parts.append(f"M{place} {at}h0")
-        else:
-            parts.append(f"l{place - x} {at - y}")
-        x, y, last = place, at, place
-    marks = "".join(f"M{place - 0.5:g} 0v{SPARK_HEIGHT}" for place in changes)
-    return f"{''.join(parts)}|{marks}"
+    logs = [math.log(value) for value in figures if math.isfinite(value)]
+    if not logs:
+        return "|||"
+    middle, half = (min(logs) + max(logs)) / 2, SPARK_HEIGHT / 2
+    places = {place: math.log(value) for place, value in enumerate(figures) if math.isfinite(value)}
+
+    def y_of(value: float) -> int:
+        way = max(-1.0, min(1.0, (value - middle) / SPARK_REACH))
+        return round(half - way * (half - _SPARK_ROOM))
+
+    parts, x, y = [], 0, 0
+    for number, (place, value) in enumerate(places.items()):
+        at = y_of(value)
+        parts.append(f"M{place} {at}h0" if not number or place - x > _GAP else f"l{place - x} {at - y}")
+        x, y = place, at
+    steps = sorted(abs(after - before) for before, after in pairwise(logs)) or [0.0]
+    noise = 1.96 * 1.4826 * steps[len(steps) // 2] / math.sqrt(2)
+    level = sorted(logs[-_LEVEL_NIGHTS:])[min(len(logs), _LEVEL_NIGHTS) // 2]
+    top, bottom = y_of(level + noise), y_of(level - noise)
+    band = f"M0 {top}H{len(figures)}V{max(bottom, top + 1)}H0z"
+    marks = ("".join(f"M{place - 0.5:g} 0v{SPARK_HEIGHT}" for place in some) for some in (changes, expected))
+    return "|".join((band, "".join(parts), *marks))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,13 +69,13 @@ def winner_text(winner: Winner) -> str:
     shown = short_names((item.configuration, item.case) for item in named)
     parts = [f"{row.model.label} on {row.device.title}: "]
     if winner.tied:
-        names = [f"{shown.of(item)} ({_median(item)})" for item in (row, *winner.tied)]
+        names = [f"{shown.of(item.configuration)} ({_median(item)})" for item in (row, *winner.tied)]
         parts.append(f"{', '.join(names[:-1])} and {names[-1]} are tied")
         parts.append("; the difference is within the noise" if winner.is_tested else "; one process each can't tell")
     else:
-        parts.append(f"{shown.of(row)} is the fastest with {_median(row)}")
+        parts.append(f"{shown.of(row.configuration)} is the fastest with {_median(row)}")
     if winner.second is not None and winner.lead is not None:
-        second = shown.of(winner.second)
+        second = shown.of(winner.second.configuration)
         parts.append(f"; {second} is slower" if winner.tied else f", {_lead_text(winner.lead)} as {second}")
     return "".join(parts)
 

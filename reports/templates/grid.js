@@ -24,7 +24,7 @@
     if (column.kind === "spark") { return ""; }
     if (column.kind === "number") {
       var value = column.values[row];
-      return value === null ? "---" : value.toFixed(column.digits);
+      return value === null ? "---" : (column.signed && value > 0 ? "+" : "") + value.toFixed(column.digits);
     }
     var word = this.word(column, row);
     return column.kind === "badge" ? word.slice(word.indexOf("|") + 1) : word;
@@ -262,6 +262,7 @@
       if (!index) { cell.scope = "row"; }
       if (column.kind === "number") {
         cell.className = column.values[row] === null ? "n nothing" : "n";
+        if (column.signed && Math.abs(column.values[row]) >= 2) { cell.classList.add(column.values[row] > 0 ? "is-slower" : "is-faster"); }
         cell.textContent = text;
       } else if (column.kind === "spark") {
         cell.append(spark(grid.word(column, row), column.box));
@@ -283,11 +284,12 @@
     return line;
   };
 
-  /* Two paths that the page brings: the line, and where it changed. */
+  /* Paths that the page brings: the noise, the line, where it changed, and where that was expected or refuted. */
+  var SPARKS = ["spark-band", "spark-line", "spark-change", "spark-expected"];
   function spark(paths, box) {
     var picture = report.svg("svg", { "class": "spark", viewBox: box, preserveAspectRatio: "none", "aria-hidden": "true" });
     paths.split("|").forEach(function (path, place) {
-      picture.append(report.svg("path", { "class": place ? "spark-change" : "spark-line", d: path }));
+      picture.append(report.svg("path", { "class": SPARKS[place], d: path }));
     });
     return picture;
   }

@@ -1,5 +1,7 @@
 """The site's pages in a real browser, from the disk: Debian's chromium, driven from outside."""
 
+import re
+
 import pytest
 
 from orchestrator.app.site import SiteRequest, build
@@ -50,7 +52,9 @@ def series_of(page):
 
 
 def test_overview_shows_the_worst_first_with_a_drawn_line(open_page):
-    rows = rows_of(open_page())
+    page = open_page()
+    expect(page.locator("#summary")).to_contain_text("Last night, 2026-04-09: 8 of 12 series have a figure.")
+    rows = rows_of(page)
     expect(rows).to_have_count(12)
     text = rows.first.inner_text()
     assert "Google Pixel 4" in text
@@ -59,6 +63,10 @@ def test_overview_shows_the_worst_first_with_a_drawn_line(open_page):
     assert line["width"] > 50
     assert line["height"] > 5
     assert rows.first.locator(".spark-change").get_attribute("d").startswith("M")
+    assert rows.filter(has_text="expected").first.locator(".spark-expected").get_attribute("d").startswith("M")
+    expect(rows.first.locator("td.is-slower").first).to_have_text(re.compile(r"^\+19\.\d$"))
+    inner, outer = page.locator(".grid .view").evaluate("view => [view.scrollWidth, view.clientWidth]")
+    assert inner <= outer
     expect(rows.filter(has_text="virtual")).to_have_count(4)
 
 
@@ -88,7 +96,7 @@ def test_series_opens_from_the_overview_and_leads_to_its_report(open_page):
     expect(page.locator(".readout")).to_contain_text("invocations")
     page.locator("table.nights-table a").first.click()
     page.wait_for_selector("#summary")
-    assert page.get_by_role("heading", level=1).inner_text().startswith("nightly: 2 models on")
+    assert page.get_by_role("heading", level=1).inner_text().startswith("nightly: mobilenet and resnet on 2 phones")
     page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
     page.locator("[data-chart]").first.scroll_into_view_if_needed()
     page.wait_for_selector("[data-chart].drawn")

@@ -414,7 +414,7 @@ def test_failure_code_of_a_program_tells_the_step_that_its_reader_knows():
 
 def test_totals_add_up():
     data = build_report_data(**small_lab().inputs())
-    assert sum(count for _, count in data.totals.by_status) == data.totals.cases == len(data.results)
+    assert data.totals.cases == len(data.results)
     assert data.totals.judged == sum(row.result.is_judged for row in data.results)
     assert data.totals.skipped == 2
 

@@ -339,12 +339,16 @@ def test_a_folder_that_cant_be_written_is_told(site, tmp_path):
 
 def test_a_sparkline_breaks_where_nights_are_missing_and_marks_changes():
     nan = float("nan")
-    line, marks = spark_path([1.0, 1.1, *[nan] * 10, 1.2], [2]).split("|")
+    _, line, marks, _ = spark_path([1.0, 1.1, *[nan] * 10, 1.2], [2]).split("|")
     assert line.count("M") == 2
     assert marks == "M1.5 0v32"
-    assert spark_path([nan, nan]) == "|"
-    flat = spark_path([100.0, 100.01, 100.0])
-    assert re.fullmatch(r"M0 16h0(l1 0){2}\|", flat)
+    assert spark_path([nan, nan]) == "|||"
+    flat, tenth, half = (spark_path([100.0, 100.0, last]).split("|") for last in (100.01, 110.0, 150.0))
+    assert flat[:2] == ["M0 16H3V17H0z", "M0 16h0l1 0l1 0"]
+    # One scale: ten percent are as high in every series, and what leaves it is cut.
+    assert tenth[1] == "M0 19h0l1 0l1 -6"
+    assert half[1] == "M0 29h0l1 0l1 -26"
+    assert spark_path([1.0, 1.1], [], [1]).split("|")[2:] == ["", "M0.5 0v32"]
 
 
 def test_a_chart_of_one_night_has_ticks():
