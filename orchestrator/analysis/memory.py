@@ -24,6 +24,7 @@ counts as several gaps, and the correlation fades as rho ** gaps.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -36,13 +37,19 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    Floats = NDArray[np.float64]
+
 Key = TypeVar("Key", bound=Hashable)
 
 #: Correlations between neighbours that are reckoned with.
 GRID: Final = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-#: How likely each is before anything was measured: most phones at rest forget (found on series of known truth, so that
-#: intervals of few invocations hold it often enough for all correlations up to 0.6).
-PRIOR: Final = (2.0, *(1.0,) * (len(GRID) - 1))
+#: How likely each is before anything was measured: as likely none as any, and of those, large ones rather than small
+#: ones. Found on series of known truth, so that intervals hold it as often for correlations of 0.6 as for none, as far
+#: as the number of invocations allows.
+PRIOR: Final = (
+    8.0,
+    *(8 * math.exp(6 * rho) / math.fsum(math.exp(6 * other) for other in GRID[1:]) for rho in GRID[1:]),
+)
 #: How likely a case is unlike the others of its device.
 _ODD_SHARE: Final = 0.1
 #: Fewer invocations show nothing of what they remember.
@@ -51,6 +58,8 @@ REMEMBERS_FROM_COUNT: Final = 3
 _DIGITS: Final = 9
 #: After so many gaps nothing is left of any correlation of the grid.
 _GAPS_MOST: Final = 100
+#: Samples that are worked on at once, for the sake of memory.
+_ROWS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +92,7 @@ def gaps_of(moments: Sequence[datetime]) -> tuple[int, ...] | None:
 
 def likelihoods(logs: Sequence[float], pace: Pace = EVEN) -> tuple[float, ...]:
     """Return the restricted log-likelihood of each correlation of the grid, from logarithms in order of time."""
-    return _fit(logs, pace)[0]
+    return _fit(tuple(logs), pace.gaps)[0]
 
 
 def pooled(found: Mapping[Key, tuple[float, ...]]) -> dict[Key, tuple[float, ...]]:
@@ -96,64 +105,80 @@ def pooled(found: Mapping[Key, tuple[float, ...]]) -> dict[Key, tuple[float, ...
 
 def growth(logs: Sequence[float], weights: Sequence[float], pace: Pace = EVEN) -> float:
     """Return by how much the error of the middle of logarithms grows over that of independent ones; at least 1."""
-    return _root(weights, _fit(logs, pace)[1])
+    return max(1.0, math.fsum(map(operator.mul, weights, _fit(tuple(logs), pace.gaps)[1])))
 
 
 def expected_growth(count: int, weights: Sequence[float]) -> float:
     """Return the growth that is to be expected of ``count`` evenly spaced invocations."""
-    return _root(weights, _design((1,) * (count - 1)).growth.tolist()) if count >= REMEMBERS_FROM_COUNT else 1.0
-
-
-def _root(weights: Sequence[float], squares: Sequence[float]) -> float:
-    return math.sqrt(max(1.0, math.fsum(weight * square for weight, square in zip(weights, squares, strict=True))))
+    return 1.0 if count < REMEMBERS_FROM_COUNT else max(1.0, float(_design((1,) * (count - 1)).growth @ weights))
 
 
 def weights_of(samples: Sequence[tuple[Sequence[float], Pace]]) -> tuple[float, ...]:
     """Return how likely each correlation of the grid is, from samples that share it and what is known beside them."""
     own = [math.fsum(column) for column in zip(*(likelihoods(logs, pace) for logs, pace in samples), strict=True)]
     others = [pace.others for _, pace in samples if pace.others]
-    before = [weight / math.fsum(PRIOR) for weight in PRIOR]
-    if others:
-        beside = [math.fsum(column) for column in zip(*others, strict=True)]
-        shown = _normalised([math.log(first) + more for first, more in zip(before, beside, strict=True)])
-        before = [(1 - _ODD_SHARE) * more + _ODD_SHARE * first for first, more in zip(before, shown, strict=True)]
-    return tuple(_normalised([math.log(first) + more for first, more in zip(before, own, strict=True)]))
+    beside = [math.fsum(column) for column in zip(*others, strict=True)] if others else [0.0] * len(GRID)
+    return tuple(weights(own, beside).tolist())
 
 
-def _fit(logs: Sequence[float], pace: Pace) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return of each correlation of the grid the log-likelihood, and by how much it makes the level's variance grow."""
-    least = min(logs, default=0.0)
-    # What only rounding keeps apart is equal, in whatever unit the latencies are.
-    values = [round(log - least, _DIGITS) for log in logs]
-    ranks = {value: rank for rank, value in enumerate(sorted(set(values)))}
-    if len(logs) < REMEMBERS_FROM_COUNT or len(ranks) == 1:
-        return (0.0,) * len(GRID), (1.0,) * len(GRID)
-    return _fit_of_ranks(tuple([ranks[value] for value in values]), pace.gaps)
+def weights(own: Sequence[float] | Floats, beside: Sequence[float] | Floats) -> Floats:
+    """Return how likely each correlation is (... x grid) from a sample's log-likelihoods and those of its siblings."""
+    import numpy as np
+
+    prior = np.asarray(PRIOR) / math.fsum(PRIOR)
+    shown = _normalised(np.log(prior) + np.asarray(beside))
+    return _normalised(np.log((1 - _ODD_SHARE) * shown + _ODD_SHARE * prior) + np.asarray(own))
+
+
+def _normalised(logs: Floats) -> Floats:
+    import numpy as np
+
+    shares = np.exp(logs - np.max(logs, axis=-1, keepdims=True))
+    found: Floats = shares / np.sum(shares, axis=-1, keepdims=True)
+    return found
 
 
 @lru_cache(maxsize=8192)
-def _fit_of_ranks(ranks: tuple[int, ...], gaps: tuple[int, ...] | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _fit(logs: tuple[float, ...], gaps: tuple[int, ...] | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
     import numpy as np
 
-    count = len(ranks)
+    likelihood, grown = fits(np.asarray([logs]), gaps)
+    return tuple(likelihood[0].tolist()), tuple(grown[0].tolist())
+
+
+def fits(logs: Floats, gaps: tuple[int, ...] | None = None) -> tuple[Floats, Floats]:
+    """Return of each sample and correlation the log-likelihood, and by how much it makes the middle's error grow.
+
+    Args:
+        logs: samples x invocations, each sample in order of time.
+        gaps: between neighbours, the same for all; None for evenly spaced ones.
+
+    Returns:
+        Two arrays, samples x grid.
+    """
+    import numpy as np
+
+    rows, count = logs.shape
+    likelihood, grown = np.zeros((rows, len(GRID))), np.ones((rows, len(GRID)))
+    if count < REMEMBERS_FROM_COUNT:
+        return likelihood, grown
     design = _design((1,) * (count - 1) if gaps is None else gaps)
-    scores = _scores(np.asarray(ranks))
-    white = np.empty((len(GRID), count))
-    white[:, 0] = scores[0]
-    white[:, 1:] = (scores[1:] - design.carried * scores[:-1]) * design.scale
-    level = np.einsum("ij,ij->i", white, design.ones)
-    squares = np.einsum("ij,ij->i", white, white) - level * level / design.norm
-    squares = np.maximum(squares, 1e-12)
-    likelihood = design.constant - (count - 1) / 2 * np.log(squares)
-    grown = squares / design.norm * count / squares[0]
-    return tuple(likelihood.tolist()), tuple(grown.tolist())
-
-
-def _normalised(logs: Sequence[float]) -> list[float]:
-    most = max(logs)
-    weights = [math.exp(value - most) for value in logs]
-    total = math.fsum(weights)
-    return [weight / total for weight in weights]
+    for start in range(0, rows, _ROWS):
+        part = slice(start, start + _ROWS)
+        scores = _scores(logs[part])[:, None, :]
+        white = np.concatenate(
+            [
+                np.repeat(scores[..., :1], len(GRID), axis=1),
+                (scores[..., 1:] - design.carried * scores[..., :-1]) * design.scale,
+            ],
+            axis=2,
+        )
+        level = np.einsum("rgi,gi->rg", white, design.ones)
+        squares = np.maximum(np.einsum("rgi,rgi->rg", white, white) - level**2 / design.norm, 1e-12)
+        varies = squares[:, 0] > 1e-9
+        likelihood[part][varies] = (design.constant - (count - 1) / 2 * np.log(squares))[varies]
+        grown[part][varies] = np.sqrt(squares / design.norm * count / squares[:, :1])[varies]
+    return likelihood, grown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,14 +186,14 @@ class _Design:
     """What a likelihood and a growth need that doesn't depend on the figures; each by correlation of the grid."""
 
     #: What an invocation keeps of the one before it, and how much its news is scaled up to one size.
-    carried: NDArray[np.float64]
-    scale: NDArray[np.float64]
+    carried: Floats
+    scale: Floats
     #: A level of 1 after both.
-    ones: NDArray[np.float64]
-    norm: NDArray[np.float64]
-    constant: NDArray[np.float64]
-    #: Of the variance, as expected.
-    growth: NDArray[np.float64]
+    ones: Floats
+    norm: Floats
+    constant: Floats
+    #: Of the error, as expected.
+    growth: Floats
 
 
 @lru_cache(maxsize=2048)
@@ -192,26 +217,30 @@ def _design(gaps: tuple[int, ...]) -> _Design:
         ones=ones,
         norm=norm,
         constant=np.sum(np.log(scale), axis=1) - np.log(norm) / 2,
-        growth=spread * (count - 1) / (count - spread),
+        growth=np.sqrt(spread * (count - 1) / (count - spread)),
     )
 
 
-def _scores(ranks: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the normal scores of ranks without gaps; equal figures share the mean of theirs."""
+def _scores(logs: Floats) -> Floats:
+    """Return the normal scores of each row's ranks; equal figures share the mean of theirs."""
     import numpy as np
 
-    table, counts = _table(len(ranks)), np.bincount(ranks)
-    if len(counts) == len(ranks):
-        return table[ranks]
-    ends = np.cumsum(counts)
-    sums = np.concatenate([[0.0], np.cumsum(table)])
-    means = (sums[ends] - sums[ends - counts]) / counts
-    found: NDArray[np.float64] = means[ranks]
-    return found
+    # What only rounding keeps apart is equal, in whatever unit the latencies are.
+    values = np.round(logs - np.min(logs, axis=1, keepdims=True), _DIGITS)
+    order = np.argsort(values, axis=1, kind="stable")
+    ordered = np.take_along_axis(values, order, axis=1)
+    begins = np.hstack([np.ones((len(logs), 1), dtype=bool), ordered[:, 1:] > ordered[:, :-1]])
+    shared = np.tile(_table(logs.shape[1]), (len(logs), 1))
+    if not begins.all():
+        group = np.cumsum(begins) - 1
+        shared = (np.bincount(group, shared.ravel()) / np.bincount(group))[group].reshape(logs.shape)
+    scores = np.empty_like(shared)
+    np.put_along_axis(scores, order, shared, axis=1)
+    return scores
 
 
 @lru_cache(maxsize=256)
-def _table(count: int) -> NDArray[np.float64]:
+def _table(count: int) -> Floats:
     import numpy as np
 
     return np.array([NormalDist().inv_cdf((rank + 0.625) / (count + 0.25)) for rank in range(count)])

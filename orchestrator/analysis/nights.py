@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.analysis.memory import GRID, fits, weights
 from orchestrator.analysis.series import NightTable, night_of
 from orchestrator.analysis.student import t_quantile
 from orchestrator.analysis.summary import LEVEL
+from orchestrator.analysis.trimming import degrees_of, middles
 from orchestrator.records.history import Points
 from orchestrator.records.identity import CampaignId
 
@@ -32,8 +34,9 @@ class NightDetails:
 def night_details(points: Points, table: NightTable, *, only: Collection[CampaignId] | None = None) -> NightDetails:
     """Return what is known about each figure of a table, from the points that it was made of.
 
-    The interval is Student's t on the logarithms of the night's invocations, as a report's below 20 invocations, but
-    without the errors of the single invocations: the points don't have them.
+    The interval is Student's t on the logarithms of the night's invocations, as a report's below 20 invocations: of the
+    trimmed middle, widened by what the invocations remember and by what the device's other series of the night show of
+    it. Points are in the order in which they were stored and have no moments: gaps count as even.
 
     Args:
         points: those that the table was made of; others are passed over.
@@ -51,14 +54,11 @@ def night_details(points: Points, table: NightTable, *, only: Collection[Campaig
     counts = trusted | ~is_trusted[cell]
     cell, logs, campaign = cell[counts], logs[counts], campaign[counts]
     invocations = np.bincount(cell, minlength=size)
-    mean = np.divide(np.bincount(cell, logs, size), invocations, out=np.zeros(size), where=invocations > 0)
-    squares = np.bincount(cell, (logs - mean[cell]) ** 2, size)
-    low, high = np.full(size, np.nan), np.full(size, np.nan)
-    several = invocations > 1
-    number = invocations[several]
-    steps = {int(count): t_quantile((1 + LEVEL) / 2, int(count) - 1) for count in np.unique(number)}
-    half = np.array([steps[int(count)] for count in number]) * np.sqrt(squares[several] / (number - 1) / number)
-    low[several], high[several] = np.exp(mean[several] - half), np.exp(mean[several] + half)
+    devices = {serial: place for place, serial in enumerate({item.serial: None for item in table.sketches})}
+    device = np.array([devices[item.serial] for item in table.sketches], dtype=np.int64)
+    at_once = (np.repeat(device, shape[1]) * shape[1] + np.tile(np.arange(shape[1]), shape[0])) if size else cell
+    order = np.lexsort((campaign, cell))
+    low, high = _intervals(logs[order], invocations, at_once)
     pairs = np.unique(cell * max(1, len(points.campaigns)) + campaign) if cell.size else np.empty(0, np.int64)
     cells, places = np.divmod(pairs, max(1, len(points.campaigns)))
     return NightDetails(
@@ -72,6 +72,31 @@ def night_details(points: Points, table: NightTable, *, only: Collection[Campaig
             tuple(points.campaigns[place].campaign_id for place in places.tolist()),
         ),
     )
+
+
+def _intervals(
+    logs: NDArray[np.float64], invocations: NDArray[np.int64], at_once: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return each cell's interval in microseconds.
+
+    ``logs`` are cell after cell and in order of time, ``at_once`` says which cells are of one device and night.
+    """
+    low, high = np.full(invocations.size, np.nan), np.full(invocations.size, np.nan)
+    begins = np.cumsum(invocations) - invocations
+    parts = []
+    for count in np.unique(invocations[invocations > 1]).tolist():
+        cells = np.flatnonzero(invocations == count)
+        samples = logs[begins[cells, None] + np.arange(count)]
+        parts.append((count, cells, samples, *fits(samples)))
+    together = np.zeros((int(at_once.max(initial=-1)) + 1, len(GRID)))
+    for _, cells, _, likelihood, _ in parts:
+        np.add.at(together, at_once[cells], likelihood)
+    for count, cells, samples, likelihood, grown in parts:
+        shares = weights(likelihood, together[at_once[cells]] - likelihood)
+        middle, error = middles(samples)
+        half = t_quantile((1 + LEVEL) / 2, degrees_of(count)) * error * np.maximum(1.0, np.sum(shares * grown, axis=1))
+        low[cells], high[cells] = np.exp(middle - half), np.exp(middle + half)
+    return low, high
 
 
 def _cells(

@@ -18,7 +18,7 @@ from orchestrator.analysis.memory import EVEN, Pace, growth, weights_of
 from orchestrator.analysis.student import t_quantile
 from orchestrator.analysis.summary import logs_of
 from orchestrator.analysis.trimming import Middle, degrees_of, middle
-from orchestrator.analysis.two_states import two_states
+from orchestrator.analysis.two_states import TwoStates, moved_by, two_states
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 
 #: How sure the interval is that a claim rests on.
@@ -34,6 +34,7 @@ PAIRS_MOST: Final = 10_000
 _MOST_LOG: Final = 700.0
 #: Degrees of freedom that two samples that aren't in pairs have less than Welch and Satterthwaite give them.
 WELCH_LESS: Final = 2
+_CHANGES: Final = {ComparisonOutcome.SLOWER, ComparisonOutcome.FASTER}
 
 
 def compare_pairs(
@@ -79,8 +80,9 @@ def compare_samples(
     Latencies in microseconds, one for each invocation in order of time; the errors are the relative standard errors of
     each (:func:`orchestrator.analysis.summary.own_error`), the paces say when they were made. Welch's interval of the
     logs when one side is below 20 invocations, the hierarchical bootstrap from there on. Both sides together show what
-    invocations remember. Where a side falls into two groups, only a difference larger than theirs is claimed: a smaller
-    one may be another share of the groups. Raises ValueError for latencies that aren't positive numbers.
+    invocations remember. Where both sides fall into the same two groups, group is compared with group; where one does,
+    only a difference that no other share of the groups explains is claimed. Raises ValueError for latencies that aren't
+    positive numbers.
     """
     before, after = logs_of(baseline_us), logs_of(candidate_us)
     counts = (len(before), len(after))
@@ -90,37 +92,56 @@ def compare_samples(
         return _untested(ratio, counts, threshold=threshold, level=level)
     weights = weights_of([(before, paces[0]), (after, paces[1])])
     growths = growth(before, weights, paces[0]), growth(after, weights, paces[1])
-    sides = middle(before, growth=growths[0]), middle(after, growth=growths[1])
-    mean = sides[1].value - sides[0].value
-    error, degrees = welch_error(*sides)
-    if min(counts) < BOOTSTRAP_FROM_COUNT or error == 0.0:
-        ends, method = _student_ends(mean, error, degrees, level), "welch"
+    states = two_states(before), two_states(after)
+    if states[0] and states[1] and (moved := moved_by(states[0], states[1])):
+        mean, error, degrees = moved[0], moved[1] * max(growths), moved[2]
+        ends, method = _student_ends(mean, error, degrees, level), "state-by-state"
     else:
-        ends = bootstrap_difference(
-            after, before, candidate_errors, baseline_errors, level=level, growths=(growths[1], growths[0])
-        )
-        method = "hierarchical-bootstrap"
+        sides = middle(before, growth=growths[0]), middle(after, growth=growths[1])
+        mean = sides[1].value - sides[0].value
+        error, degrees = welch_error(*sides)
+        if min(counts) < BOOTSTRAP_FROM_COUNT or error == 0.0:
+            ends, method = _student_ends(mean, error, degrees, level), "welch"
+        else:
+            ends = bootstrap_difference(
+                after, before, candidate_errors, baseline_errors, level=level, growths=(growths[1], growths[0])
+            )
+            method = "hierarchical-bootstrap"
+    told = [(name, side) for name, side in zip(("baseline", "candidate"), states, strict=True) if side]
+    reasons = [f"The {name} has {side.text}." for name, side in told]
+    margin = math.log1p(threshold)
+    explained = None if method == "state-by-state" else _explained(before, after, states)
+    if explained is not None:
+        ends = min(ends[0], explained[0] - margin), max(ends[1], explained[1] + margin)
     seen = _detectable(error, degrees, SEEN_POWER, level, threshold)
     verdict = _verdict(mean, ends, counts, method, seen, threshold=threshold, level=level)
-    return _less_sure(verdict, before, after, ends)
-
-
-def _less_sure(
-    verdict: ComparisonVerdict, before: Sequence[float], after: Sequence[float], ends: tuple[float, float]
-) -> ComparisonVerdict:
-    """Return a verdict that says which sides have two groups, and claims only what no other share of them explains."""
-    found = [
-        (name, states) for name, logs in (("baseline", before), ("candidate", after)) if (states := two_states(logs))
-    ]
-    if not found:
-        return verdict
-    reasons = tuple(f"The {name} has {states.text}." for name, states in found)
-    gap = max(states.gap for _, states in found)
-    is_claimed = verdict.outcome in {ComparisonOutcome.SLOWER, ComparisonOutcome.FASTER}
-    if is_claimed and min(abs(end) for end in ends) < gap:
-        reasons += ("Another share of the two states may be all of the difference.",)
-        return replace(verdict, outcome=ComparisonOutcome.INCONCLUSIVE, reasons=(*verdict.reasons, *reasons))
+    if method == "state-by-state":
+        reasons.append("Each state is compared with its own.")
+    moved_apart = abs(middle(after).value - middle(before).value) >= margin
+    if moved_apart and (states[0] or states[1] or explained) and verdict.outcome not in _CHANGES:
+        verdict = replace(verdict, outcome=ComparisonOutcome.INCONCLUSIVE)
+        reasons.append("Another share of the two states may be all of the difference.")
     return replace(verdict, reasons=(*verdict.reasons, *reasons))
+
+
+def _explained(
+    before: Sequence[float], after: Sequence[float], states: tuple[TwoStates | None, TwoStates | None]
+) -> tuple[float, float] | None:
+    """Return the ends of what two sides may differ by because each drew the states of a device in another share.
+
+    None where neither side shows two states. A side that shows one may have a single invocation in the other state,
+    which only both sides together tell.
+    """
+    levels = [
+        side.levels if side else (middle(logs).value,) for side, logs in zip(states, (before, after), strict=True)
+    ]
+    if not any(states):
+        both = two_states([*before, *after])
+        cut = math.fsum(both.levels) / 2 if both else 0.0
+        if both is None or not any(min(logs) < cut < max(logs) for logs in (before, after)):
+            return None
+        levels = [both.levels, both.levels]
+    return min(levels[1]) - max(levels[0]), max(levels[1]) - min(levels[0])
 
 
 def welch_error(baseline: Middle, candidate: Middle) -> tuple[float, int]:

@@ -10,7 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 #: Left out at either end.
 TRIMMED_SHARE: Final = 0.2
@@ -54,6 +58,20 @@ def middle(values: Sequence[float], *, growth: float = 1.0) -> Middle:
     error = math.sqrt(squares / (len(kept) * (len(kept) - 1)))
     error *= growth * (_small_sample(len(kept)) if cut else 1.0)
     return Middle(value=value, error=error, count=count, growth=growth)
+
+
+def middles(samples: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return of each row (samples x values, two or more) what :func:`middle` gives: the middle and its error."""
+    import numpy as np
+
+    ordered = np.sort(samples, axis=1)
+    count = ordered.shape[1]
+    cut = trimmed_each_side(count)
+    kept = count - 2 * cut
+    center = np.mean(ordered[:, cut : count - cut], axis=1)
+    winsorised = np.clip(ordered, ordered[:, cut, None], ordered[:, count - cut - 1, None])
+    error = np.std(winsorised, axis=1) * math.sqrt(count / (kept * (kept - 1)))
+    return center, error * (_small_sample(kept) if cut else 1.0)
 
 
 def _small_sample(kept: int) -> float:

@@ -23,16 +23,25 @@ _GROUP_SHARE: Final = 0.125
 _APART: Final = 3.0
 _APART_OF_FEW: Final = 8.0
 _GAP_MIN: Final = 0.01
+#: States of two samples are as far apart as each other when the distances differ by less than so many errors.
+_ALIKE: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoStates:
-    """Two groups of invocations."""
+    """Two groups of invocations, on logarithms."""
 
-    #: Logarithm of slow over fast, between the groups' means.
-    gap: float
+    #: Means of the fast and of the slow group.
+    levels: tuple[float, float]
+    #: The deviation within the groups.
+    within: float
     slow: int
     count: int
+
+    @property
+    def gap(self) -> float:
+        """Logarithm of slow over fast, between the groups' means."""
+        return self.levels[1] - self.levels[0]
 
     @property
     def text(self) -> str:
@@ -58,7 +67,29 @@ def two_states(logs: Sequence[float]) -> TwoStates | None:
     within = math.sqrt(squares / (count - 2))
     if empty < _GAP_MIN or empty < (_APART + _APART_OF_FEW / count) * within:
         return None
-    return TwoStates(gap=means[1] - means[0], slow=len(slow), count=count)
+    return TwoStates(levels=means, within=within, slow=len(slow), count=count)
+
+
+def moved_by(before: TwoStates, after: TwoStates) -> tuple[float, float, int] | None:
+    """Return by how much both states moved alike, its standard error and degrees of freedom; None if they didn't.
+
+    State against state, so that another share of the two is no difference. The states' means are weighed by how many
+    invocations are in both groups that they are of.
+    """
+    degrees = before.count + after.count - 4
+    variance = ((before.count - 2) * before.within**2 + (after.count - 2) * after.within**2) / degrees
+    moves = [late - early for early, late in zip(before.levels, after.levels, strict=True)]
+    squares = [
+        variance * (1 / early + 1 / late)
+        for early, late in ((before.count - before.slow, after.count - after.slow), (before.slow, after.slow))
+    ]
+    if abs(moves[1] - moves[0]) > _ALIKE * math.sqrt(math.fsum(squares)):
+        return None
+    whole = math.fsum(1 / square for square in squares) if variance else math.inf
+    move = (
+        math.fsum(item / square for item, square in zip(moves, squares, strict=True)) / whole if variance else moves[0]
+    )
+    return move, whole**-0.5, degrees
 
 
 def median_ends(logs: Sequence[float], *, level: float, growth: float) -> tuple[float, float]:

@@ -95,7 +95,7 @@ class ComparisonVerdict:
     threshold: float = 0.02
     #: The smallest relative difference that this many invocations of this noise would have shown (power 0.8).
     detectable: float | None = None
-    #: How the interval was reached: ``paired-t``, ``welch``, ``hierarchical-bootstrap``.
+    #: How the interval was reached: ``paired-t``, ``welch``, ``hierarchical-bootstrap``, ``state-by-state``.
     method: str = ""
     #: Invocations used of the baseline and of the candidate.
     counts: tuple[int, int] = (0, 0)

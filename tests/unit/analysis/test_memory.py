@@ -205,3 +205,22 @@ def test_another_share_of_two_clock_states_is_no_change_and_a_larger_difference_
     faster = compare_samples(us(slow * 3), us([log - 0.1 for log in fast * 3]))
     assert faster.outcome is ComparisonOutcome.FASTER
     assert any("two clock states" in reason for reason in faster.reasons)
+
+
+def test_a_change_is_found_beneath_two_clock_states() -> None:
+    before = [0.0, 0.004, -0.04, 0.006, -0.042, -0.005, 0.003, -0.038, 0.001, -0.004]
+    after = [-0.041, 0.002, -0.036, -0.003, -0.04, 0.005, 0.0, -0.044, 0.003, -0.041]
+    verdict = compare_samples(us(before), us([log + 0.05 for log in after]))
+    assert verdict.outcome is ComparisonOutcome.SLOWER
+    assert verdict.method == "state-by-state"
+    assert verdict.ratio == pytest.approx(math.exp(0.05), abs=0.004)
+    assert verdict.low is not None
+    assert verdict.low > 1.03
+
+
+def test_a_lone_invocation_in_the_other_state_says_that_there_are_two() -> None:
+    slow, fast = [0.001, 0.0, -0.001, 0.002, 0.0, -0.002, 0.001], [-0.04, -0.041, -0.039, -0.042, -0.04, -0.041, -0.038]
+    assert compare_samples(us([*slow, 0.0]), us([*fast, -0.04])).outcome is ComparisonOutcome.FASTER
+    verdict = compare_samples(us([*slow, -0.04]), us([*fast, -0.04]))
+    assert verdict.outcome is ComparisonOutcome.INCONCLUSIVE
+    assert any("share of the two states" in reason for reason in verdict.reasons)

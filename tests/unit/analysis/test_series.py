@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from datetime import UTC, datetime, timedelta
 
@@ -10,6 +11,7 @@ import pytest
 
 from orchestrator.analysis.nights import night_details
 from orchestrator.analysis.series import night_table
+from orchestrator.analysis.summary import summarize
 from orchestrator.records.history import CampaignSketch, Contents, Points, SeriesSketch
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial, SeriesKey
 
@@ -77,6 +79,15 @@ def test_what_is_told_beside_a_figure_is_of_the_invocations_that_it_is_of() -> N
     assert details.low_us[0, 0] < 2_010 < details.high_us[0, 0]
     assert np.isnan(details.low_us[0, 1])
     assert details.campaigns[2] == ("c1", "c2")
+
+
+def test_the_interval_of_a_night_is_that_of_its_report() -> None:
+    logs = [0.0, 0.01, 0.014, 0.02, 0.016, 0.3, -0.01, -0.02, -0.012]
+    latencies = [1_000 * math.exp(log) for log in logs]
+    points = points_of(*((0, OLD, latency, 1) for latency in latencies))
+    details, report = night_details(points, night_table(points)), summarize(latencies).interval
+    assert report is not None
+    assert (details.low_us[0, 0], details.high_us[0, 0]) == pytest.approx((report.low, report.high))
 
 
 def test_several_campaigns_of_one_content_are_one_night() -> None:
