@@ -82,9 +82,15 @@ def kinds() -> list[Remembering]:
 
 def holds(logs: Floats, truth: float, pace: Pace = EVEN) -> bool:
     """Whether the 95 % interval holds the truth."""
-    found = summarize(us(logs), pace=pace).interval
-    assert found is not None
-    return bool(found.low <= 10_000 * math.exp(truth) <= found.high)
+    return judged(logs, truth, pace)[0]
+
+
+def judged(logs: Floats, truth: float, pace: Pace = EVEN) -> tuple[bool, float]:
+    """Return whether the 95 % interval holds the truth, and by how much memory widens it."""
+    found = summarize(us(logs), pace=pace)
+    assert found.interval is not None
+    holds_it = found.interval.low <= 10_000 * math.exp(truth) <= found.interval.high
+    return bool(holds_it), found.log_middle.growth
 
 
 def holds_as_if_independent(logs: Floats, truth: float) -> bool:
@@ -99,9 +105,10 @@ def fixed(kind: Remembering, rng: np.random.Generator, trials: int, count: int) 
     grown = []
     for _ in range(trials):
         logs = kind.draw(rng, count)
-        hits += holds(logs, kind.truth)
+        holds_it, width = judged(logs, kind.truth)
+        hits += holds_it
+        grown.append(width)
         naive += holds_as_if_independent(logs, kind.truth)
-        grown.append(summarize(us(logs)).log_middle.growth)
     return hits / trials, naive / trials, float(np.mean(grown))
 
 
@@ -112,9 +119,9 @@ def siblings(kind: Remembering, rng: np.random.Generator, devices: int, count: i
         cases = [kind.draw(rng, count) for _ in range(SIBLINGS)]
         others = pooled({number: likelihoods(logs.tolist()) for number, logs in enumerate(cases)})
         for number, logs in enumerate(cases):
-            pace = Pace(others=others[number])
-            hits += holds(logs, kind.truth, pace)
-            grown.append(summarize(us(logs), pace=pace).log_middle.growth)
+            holds_it, width = judged(logs, kind.truth, Pace(others=others[number]))
+            hits += holds_it
+            grown.append(width)
     return hits / len(grown), float(np.mean(grown))
 
 
@@ -157,9 +164,11 @@ def paired(draw: Callable[[int], Floats], trials: int, pairs: int) -> float:
     return sum(compare_pairs(*map(us, alternated(draw, pairs, 0.0))).outcome in CHANGED for _ in range(trials)) / trials
 
 
-def small_steps(draw: Callable[[int], Floats], trials: int, *, detect: float, effect: float) -> tuple[float, float]:
+def small_steps(
+    draw: Callable[[int], Floats], trials: int, *, detect: float, effect: float, level: float
+) -> tuple[float, float]:
     """Return how often ``compare --ab`` planned for a change claims one (of its direction), and the pairs it takes."""
-    pairing = replace(PAIRING, detect=detect, threshold=threshold_for(detect))
+    pairing = replace(PAIRING, detect=detect, threshold=threshold_for(detect), level=level)
     wanted = CHANGED if not effect else (ComparisonOutcome.SLOWER,)
     hits = spent = 0
     for _ in range(trials):
@@ -170,7 +179,7 @@ def small_steps(draw: Callable[[int], Floats], trials: int, *, detect: float, ef
             pairs := planned_pairs(pairing, ratios[: pairing.pilot], ratios[:done], pair_s=None, sides=1).pairs
         ) > done:
             done = pairs
-        verdict = compare_pairs(us(both[0][:done]), us(both[1][:done]), threshold=pairing.threshold)
+        verdict = compare_pairs(us(both[0][:done]), us(both[1][:done]), threshold=pairing.threshold, level=level)
         hits += verdict.outcome in wanted
         spent += done
     return hits / trials, spent / trials

@@ -8,9 +8,10 @@ runs over nights and is vectorised over series, so that a lab's thousands of ser
 Nights remember each other: a warm week, a clock state. What a night has of the one before it is taken out before
 distances are squared (a first-order autoregression, as Chakar et al., "A robust approach for estimating change-points
 in the mean of an AR(1) process", 2017). Otherwise such a week looks like a new level. Each series' correlation comes
-from how much means of four nights differ against how much neighbours do, in medians, which outliers and a step hardly
-touch; it is drawn half-way to the median of all series, which share their room and season (Efron & Morris 1975).
-Memory that lasts longer than an autoregression's raises the penalty for all.
+from how much means of four nights differ against how much neighbours do, in winsorised deviations, which outliers
+hardly touch; it is drawn half-way to the median of all series, which share their room and season (Efron & Morris 1975).
+Memory that lasts longer than an autoregression's raises the penalty for all. Noise and memory are those of the nights
+before the newest, so that a step which is news doesn't hide itself by looking like noise.
 """
 
 from __future__ import annotations
@@ -46,11 +47,17 @@ _LONG_NIGHTS: Final = 10
 _MEMORY_BIAS: Final = 0.05
 #: By how much long means may differ more than the correlation says before it raises the penalty: medians of few.
 _LONG_EXCESS: Final = 1.25
-#: The penalty grows to at most so many times: a build that slows all series must not hide itself.
-_LONG_MOST: Final = 1.5
+#: What is more than that raises the penalty by its power, at most to so many times: what all series did must not hide.
+_LONG_POWER: Final = 1.5
+_LONG_MOST: Final = 2.0
+#: A series of so many times the recent nights has enough of older ones to tell its noise.
+_OLD_ENOUGH: Final = 3
 _MEMORY_GRID: Final = np.arange(0, 0.85, 0.05)
 #: A median absolute deviation in units of a normal distribution's sigma.
 _MAD: Final = 1.4826
+#: Deviations count up to so many sigmas; what that leaves of a normal distribution's variance.
+_WINSOR_SIGMAS: Final = 2.5
+_WINSOR_LEFT: Final = 0.9776
 #: By how much a cut elsewhere may be worse, in deviance, to be in the 95 % interval of its place.
 _PLACE_COST: Final = 3.84
 
@@ -65,7 +72,7 @@ class Preset(enum.StrEnum):
     @property
     def penalty(self) -> float:
         """The penalty for a cut."""
-        return {Preset.SENSITIVE: 14.0, Preset.DEFAULT: 18.0, Preset.QUIET: 36.0}[self]
+        return {Preset.SENSITIVE: 12.0, Preset.DEFAULT: 16.0, Preset.QUIET: 36.0}[self]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +113,10 @@ def changes(latency: Floats, *, penalty: float = Preset.DEFAULT.penalty) -> list
     logs, places, lengths = _packed(latency)
     if logs.shape[1] < 2 * SEGMENT_NIGHTS:
         return []
-    near = noise_of(logs, lengths)
-    calm = clipped(logs, lengths, near)
-    memory, longer = memory_of(calm, lengths)
-    sigma = near / np.sqrt(1 - memory)
+    calm = clipped(logs, lengths, noise_of(logs, lengths))
+    older = np.where(lengths >= _OLD_ENOUGH * RECENT_NIGHTS, lengths - RECENT_NIGHTS, lengths)
+    memory, longer = memory_of(calm, older)
+    sigma = noise_of(calm, older) / np.sqrt(1 - memory)
     z = calm / sigma[:, None]
     return [
         change
@@ -197,13 +204,18 @@ def _walked_back(came_from: Integers, length: int, segment: int) -> list[int]:
 
 def noise_of(logs: Floats, lengths: Integers) -> Floats:
     """Return each series' night-to-night sigma: from differences of neighbours, which steps hardly touch."""
-    differences = np.abs(np.diff(logs, axis=1))
+    differences = np.diff(logs, axis=1)
     differences[np.arange(differences.shape[1]) >= (lengths - 1)[:, None]] = np.nan
-    signed = np.diff(logs, axis=1)
-    signed[np.isnan(differences)] = np.nan
-    middle = _row_median(signed)
-    deviation = _row_median(np.abs(signed - middle[:, None]))
-    found: Floats = np.maximum(LEAST_SIGMA, _MAD * np.nan_to_num(deviation) / math.sqrt(2))
+    found: Floats = np.maximum(LEAST_SIGMA, _sigma(differences) / math.sqrt(2))
+    return found
+
+
+def _sigma(values: Floats) -> Floats:
+    """Return the sigma of each row's values around 0 (not counting NaN): winsorised, as outliers are few and large."""
+    size = np.abs(values)
+    most = _WINSOR_SIGMAS * _MAD * np.nan_to_num(_row_median(size))
+    squares = np.nansum(np.minimum(size, most[:, None]) ** 2, axis=1)
+    found: Floats = np.sqrt(squares / np.maximum(1, np.sum(~np.isnan(values), axis=1)) / _WINSOR_LEFT)
     return found
 
 
@@ -213,24 +225,26 @@ def memory_of(logs: Floats, lengths: Integers) -> tuple[Floats, float]:
     The second figure is 1 to _LONG_MOST, for all series together.
     """
     near = noise_of(logs, lengths)
-    found = np.interp((_block_noise(logs, lengths, _MEMORY_NIGHTS) / near) ** 2, _growths(_MEMORY_NIGHTS), _MEMORY_GRID)
+    blocks = _sigma(_block_steps(logs, lengths, _MEMORY_NIGHTS))
+    found = np.interp((blocks / near) ** 2, _growths(_MEMORY_NIGHTS), _MEMORY_GRID)
     usual = float(np.median(found)) if found.size else 0.0
     memory = np.clip(usual - _MEMORY_BIAS + (found - usual) / 2, 0.0, _MEMORY_GRID[-1])
     growth = np.interp(memory, _MEMORY_GRID, _growths(_LONG_NIGHTS))
-    excess = (_block_noise(logs, lengths, _LONG_NIGHTS) / near) ** 2 / growth
-    longer = float(np.median(excess)) / _LONG_EXCESS if excess.size else 1.0
-    return memory, min(_LONG_MOST, max(1.0, longer))
+    # Few of them are independent: their median is told less wrong by one old step than their deviation is.
+    long = _MAD * np.nan_to_num(_row_median(np.abs(_block_steps(logs, lengths, _LONG_NIGHTS))))
+    longer = float(np.median((long / near) ** 2 / growth)) / _LONG_EXCESS if found.size else 1.0
+    return memory, min(_LONG_MOST, max(1.0, longer) ** _LONG_POWER)
 
 
-def _block_noise(logs: Floats, lengths: Integers, nights: int) -> Floats:
-    """Return the sigma of the difference of means of neighbouring stretches of so many nights; 0 for short series."""
+def _block_steps(logs: Floats, lengths: Integers, nights: int) -> Floats:
+    """Return the differences of means of neighbouring stretches of so many nights; NaN beyond a series' end."""
     width = logs.shape[1]
     inside = np.where(np.arange(width) < lengths[:, None], logs, 0.0)
     sums = np.hstack([np.zeros((len(logs), 1)), np.cumsum(inside, axis=1)])
     ends = np.arange(2 * nights, width + 1)
     means = (sums[:, ends] - 2 * sums[:, ends - nights] + sums[:, ends - 2 * nights]) / nights
     means[ends > lengths[:, None]] = np.nan
-    found: Floats = _MAD * np.nan_to_num(_row_median(np.abs(means)))
+    found: Floats = means
     return found
 
 
@@ -244,13 +258,18 @@ def _growths(nights: int) -> Floats:
 
 
 def clipped(logs: Floats, lengths: Integers, sigma: Floats) -> Floats:
-    """Return the series with lone outliers brought to a few sigmas of the median of their five nights (Hampel)."""
+    """Return the series with lone outliers brought to a few sigmas of the median of their five nights (Hampel).
+
+    The first and last two nights count to the first and last five: the newest two of them may both be outliers.
+    """
     count, width = logs.shape
     half = _HAMPEL_NIGHTS // 2
     inside = np.where(np.arange(width) < lengths[:, None], logs, np.nan)
     edge = np.full((count, half), np.nan)
     windows = np.lib.stride_tricks.sliding_window_view(np.hstack([edge, inside, edge]), _HAMPEL_NIGHTS, axis=1)
     middle = _row_median(windows.reshape(-1, _HAMPEL_NIGHTS)).reshape(count, width)
+    whole = np.clip(np.arange(width), half, np.maximum(lengths[:, None] - 1 - half, half))
+    middle = np.take_along_axis(middle, np.minimum(whole, width - 1), axis=1)
     reach = _HAMPEL_SIGMAS * sigma[:, None]
     found: Floats = np.nan_to_num(np.clip(inside, middle - reach, middle + reach))
     return found
