@@ -42,7 +42,7 @@ interval of the trimmed middle, without a look at the order; *width* is the fact
 At least 93 % is promised, and from 20 invocations on at most 98 % for correlated noise. **Not held: at most 97 % of 8
 and 12 invocations without memory.** 8 invocations can't show that they forget: of all intervals that hold 93 % for each
 correlation up to 0.6, those of the least mean width hold 99.6 % for none, even if they know that the noise is a normal
-autoregression (found by linear programming over 4,000 samples for each correlation).
+autoregression (computed beside these trials, numerically, over 4,000 samples for each correlation).
 """
 
 SIBLINGS = """### {cases} cases of a device

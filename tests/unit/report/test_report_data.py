@@ -173,7 +173,7 @@ def test_headline_tells_the_best_of_each_phone_and_how_closely_it_is_known():
         r"fastest on Google Pixel 4 \(virtual\) is xnnpack, 4 threads, native with 5\.00 ms; fastest on", answer
     )
     assert "gpu, 1 thread, native with 6.45 ms, 3.71 times as fast as xnnpack, 4 threads, native" in answer
-    assert re.match(r"All 4 results are clean, precise to .1\.\d % \(95 %\)\.", headline.trust)
+    assert re.match(r"All 4 results are clean, precise to .0\.\d % \(95 %\)\.", headline.trust)
 
 
 def test_headline_of_many_phones_counts_which_delegate_wins():
