@@ -32,8 +32,10 @@ NIGHT_STD = 0.015
 #: Where more than one false alarm in a hundred is what there is.
 NIGHTS_ALARMS = {"this computer, as recorded": 0.015}
 #: Devices of twelve cases, and trials of comparisons planned for 1 %.
-DEVICES, SMALL_TRIALS = 60, 200
+DEVICES, SMALL_TRIALS = 200, 200
 HISTORY_SERIES = 400
+#: Where the noise remembers most, the stopping rule holds less, and clock states that stay: named in the text.
+LESS_HELD, LESS_HELD_KINDS = 0.91, {"autocorrelation 0.6", "autocorrelation 0.6, 3%", "two clock states, staying 0.5"}
 #: Single cases and the stopping rule where the noise remembers: cells near their bounds.
 REMEMBERING_TRIALS = 2000
 #: Series that the limit of what history can find is drawn from.
@@ -184,12 +186,15 @@ def remembering_part(bounds: Bounds) -> str:
         for column, count in enumerate((8, 12, 20)):
             held, grown = remembering.siblings(kind, chance(23, row, column), DEVICES, count)
             name = f"coverage of 95 % intervals, {remembering.SIBLINGS} cases of {count} on a device, {kind.name}"
-            bounds.check(name, held, low=0.93, high=0.98 if kind.truth == 0.0 and count > 8 else 1.0)
+            is_correlated = kind.truth == 0.0
+            low = 0.93 if is_correlated or kind.name not in LESS_HELD_KINDS else LESS_HELD
+            bounds.check(name, held, low=low, high=0.98 if is_correlated and count > 8 else 1.0)
             device.append((kind.name, str(count), percent(held), f"{grown:.2f}"))
     stopping = [*remembering.kinds(), *(remembering.autoregressive(rho, 0.03) for rho in (0.5, 0.6))]
     for row, kind in enumerate(stopping):
         held, given = remembering.stopped(kind, chance(24, row), REMEMBERING_TRIALS)
-        bounds.check(f"coverage of 95 % intervals, stopping rule, {kind.name}", held, low=0.93)
+        low = LESS_HELD if kind.name in LESS_HELD_KINDS else 0.93
+        bounds.check(f"coverage of 95 % intervals, stopping rule, {kind.name}", held, low=low)
         rule.append((kind.name, percent(held), f"{given:.1f}"))
     return "\n".join(
         [

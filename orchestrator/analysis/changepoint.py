@@ -72,7 +72,7 @@ class Preset(enum.StrEnum):
     @property
     def penalty(self) -> float:
         """The penalty for a cut."""
-        return {Preset.SENSITIVE: 12.0, Preset.DEFAULT: 16.0, Preset.QUIET: 36.0}[self]
+        return {Preset.SENSITIVE: 14.0, Preset.DEFAULT: 18.0, Preset.QUIET: 36.0}[self]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
