@@ -50,8 +50,6 @@ _LONG_EXCESS: Final = 1.25
 #: What is more than that raises the penalty by its power, at most to so many times: what all series did must not hide.
 _LONG_POWER: Final = 1.5
 _LONG_MOST: Final = 2.0
-#: A series of so many times the recent nights has enough of older ones to tell its noise.
-_OLD_ENOUGH: Final = 3
 _MEMORY_GRID: Final = np.arange(0, 0.85, 0.05)
 #: A median absolute deviation in units of a normal distribution's sigma.
 _MAD: Final = 1.4826
@@ -114,7 +112,7 @@ def changes(latency: Floats, *, penalty: float = Preset.DEFAULT.penalty) -> list
     if logs.shape[1] < 2 * SEGMENT_NIGHTS:
         return []
     calm = clipped(logs, lengths, noise_of(logs, lengths))
-    older = np.where(lengths >= _OLD_ENOUGH * RECENT_NIGHTS, lengths - RECENT_NIGHTS, lengths)
+    older = np.where(lengths >= 3 * RECENT_NIGHTS, lengths - RECENT_NIGHTS, lengths)
     memory, longer = memory_of(calm, older)
     sigma = noise_of(calm, older) / np.sqrt(1 - memory)
     z = calm / sigma[:, None]
@@ -230,7 +228,6 @@ def memory_of(logs: Floats, lengths: Integers) -> tuple[Floats, float]:
     usual = float(np.median(found)) if found.size else 0.0
     memory = np.clip(usual - _MEMORY_BIAS + (found - usual) / 2, 0.0, _MEMORY_GRID[-1])
     growth = np.interp(memory, _MEMORY_GRID, _growths(_LONG_NIGHTS))
-    # Few of them are independent: their median is told less wrong by one old step than their deviation is.
     long = _MAD * np.nan_to_num(_row_median(np.abs(_block_steps(logs, lengths, _LONG_NIGHTS))))
     longer = float(np.median((long / near) ** 2 / growth)) / _LONG_EXCESS if found.size else 1.0
     return memory, min(_LONG_MOST, max(1.0, longer) ** _LONG_POWER)
@@ -243,8 +240,7 @@ def _block_steps(logs: Floats, lengths: Integers, nights: int) -> Floats:
     sums = np.hstack([np.zeros((len(logs), 1)), np.cumsum(inside, axis=1)])
     ends = np.arange(2 * nights, width + 1)
     means = (sums[:, ends] - 2 * sums[:, ends - nights] + sums[:, ends - 2 * nights]) / nights
-    means[ends > lengths[:, None]] = np.nan
-    found: Floats = means
+    found: Floats = np.where(ends > lengths[:, None], np.nan, means)
     return found
 
 

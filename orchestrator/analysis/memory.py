@@ -44,8 +44,7 @@ Key = TypeVar("Key", bound=Hashable)
 #: Correlations between neighbours that are reckoned with.
 GRID: Final = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 #: How likely each is before anything was measured: as likely none as any, and of those, large ones rather than small
-#: ones. Found on series of known truth, so that intervals hold it as often for correlations of 0.6 as for none, as far
-#: as the number of invocations allows.
+#: ones. Found on series of known truth, so that intervals hold it nearly alike for all correlations up to 0.6.
 PRIOR: Final = (
     8.0,
     *(8 * math.exp(6 * rho) / math.fsum(math.exp(6 * other) for other in GRID[1:]) for rho in GRID[1:]),
@@ -147,14 +146,9 @@ def _fit(logs: tuple[float, ...], gaps: tuple[int, ...] | None) -> tuple[tuple[f
 
 
 def fits(logs: Floats, gaps: tuple[int, ...] | None = None) -> tuple[Floats, Floats]:
-    """Return of each sample and correlation the log-likelihood, and by how much it makes the middle's error grow.
+    """Return the log-likelihood of each correlation and how much it makes the middle's error grow, samples x grid.
 
-    Args:
-        logs: samples x invocations, each sample in order of time.
-        gaps: between neighbours, the same for all; None for evenly spaced ones.
-
-    Returns:
-        Two arrays, samples x grid.
+    ``logs`` are samples x invocations, in order of time; ``gaps`` are the same for all, None for evenly spaced ones.
     """
     import numpy as np
 

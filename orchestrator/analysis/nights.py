@@ -34,9 +34,8 @@ class NightDetails:
 def night_details(points: Points, table: NightTable, *, only: Collection[CampaignId] | None = None) -> NightDetails:
     """Return what is known about each figure of a table, from the points that it was made of.
 
-    The interval is Student's t on the logarithms of the night's invocations, as a report's below 20 invocations: of the
-    trimmed middle, widened by what the invocations remember and by what the device's other series of the night show of
-    it. Points are in the order in which they were stored and have no moments: gaps count as even.
+    The interval is that of a report below 20 invocations: Student's t of the trimmed middle, widened by what they and
+    the device's other series of the night remember. Points are in the order of storing: gaps count as even.
 
     Args:
         points: those that the table was made of; others are passed over.
@@ -77,10 +76,7 @@ def night_details(points: Points, table: NightTable, *, only: Collection[Campaig
 def _intervals(
     logs: NDArray[np.float64], invocations: NDArray[np.int64], at_once: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return each cell's interval in microseconds.
-
-    ``logs`` are cell after cell and in order of time, ``at_once`` says which cells are of one device and night.
-    """
+    """Return each cell's interval, from logs by cell and time; ``at_once`` says which are of one device and night."""
     low, high = np.full(invocations.size, np.nan), np.full(invocations.size, np.nan)
     begins = np.cumsum(invocations) - invocations
     parts = []

@@ -127,21 +127,19 @@ def compare_samples(
 def _explained(
     before: Sequence[float], after: Sequence[float], states: tuple[TwoStates | None, TwoStates | None]
 ) -> tuple[float, float] | None:
-    """Return the ends of what two sides may differ by because each drew the states of a device in another share.
+    """Return the ends of what two sides may differ by because each drew a device's states in another share, or None.
 
-    None where neither side shows two states. A side that shows one may have a single invocation in the other state,
-    which only both sides together tell.
+    A side that shows one state may have a single invocation in the other, which only both sides together tell.
     """
-    levels = [
-        side.levels if side else (middle(logs).value,) for side, logs in zip(states, (before, after), strict=True)
-    ]
-    if not any(states):
-        both = two_states([*before, *after])
-        cut = math.fsum(both.levels) / 2 if both else 0.0
-        if both is None or not any(min(logs) < cut < max(logs) for logs in (before, after)):
-            return None
-        levels = [both.levels, both.levels]
-    return min(levels[1]) - max(levels[0]), max(levels[1]) - min(levels[0])
+    if any(states):
+        old, new = (
+            side.levels if side else (middle(logs).value,) for side, logs in zip(states, (before, after), strict=True)
+        )
+        return min(new) - max(old), max(new) - min(old)
+    both = two_states([*before, *after])
+    cut = math.fsum(both.levels) / 2 if both else 0.0
+    is_mixed = any(min(logs) < cut < max(logs) for logs in (before, after))
+    return (-both.gap, both.gap) if both and is_mixed else None
 
 
 def welch_error(baseline: Middle, candidate: Middle) -> tuple[float, int]:

@@ -25,6 +25,8 @@ _APART_OF_FEW: Final = 8.0
 _GAP_MIN: Final = 0.01
 #: States of two samples are as far apart as each other when the distances differ by less than so many errors.
 _ALIKE: Final = 3.0
+#: Logarithms of latencies never have a smaller variance.
+_LEAST: Final = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,18 +80,13 @@ def moved_by(before: TwoStates, after: TwoStates) -> tuple[float, float, int] | 
     """
     degrees = before.count + after.count - 4
     variance = ((before.count - 2) * before.within**2 + (after.count - 2) * after.within**2) / degrees
+    slow, fast = (before.slow, after.slow), (before.count - before.slow, after.count - after.slow)
+    squares = [max(variance, _LEAST) * (1 / early + 1 / late) for early, late in (fast, slow)]
     moves = [late - early for early, late in zip(before.levels, after.levels, strict=True)]
-    squares = [
-        variance * (1 / early + 1 / late)
-        for early, late in ((before.count - before.slow, after.count - after.slow), (before.slow, after.slow))
-    ]
     if abs(moves[1] - moves[0]) > _ALIKE * math.sqrt(math.fsum(squares)):
         return None
-    whole = math.fsum(1 / square for square in squares) if variance else math.inf
-    move = (
-        math.fsum(item / square for item, square in zip(moves, squares, strict=True)) / whole if variance else moves[0]
-    )
-    return move, whole**-0.5, degrees
+    whole = math.fsum(1 / square for square in squares)
+    return math.fsum(move / square for move, square in zip(moves, squares, strict=True)) / whole, whole**-0.5, degrees
 
 
 def median_ends(logs: Sequence[float], *, level: float, growth: float) -> tuple[float, float]:

@@ -21,7 +21,6 @@ from orchestrator.devices.liveness import is_dead, own_life
 from orchestrator.errors import DeviceBusyError
 from orchestrator.scripts import call
 
-_FILE: Final = "owner"
 _RENEWALS: Final = "owner.beats"
 #: Between how the phone stands and what was asked for beside.
 _THEN: Final = "--then"

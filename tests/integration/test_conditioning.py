@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchfarm_lab.faults import parse_fault
-from orchestrator.clock import ManualClock
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.conditioning import LadderConditioner, unfit_reasons
@@ -19,6 +18,7 @@ from orchestrator.errors import DeviceCommandError, DeviceSetAsideError, HostSto
 from orchestrator.records.device import DeviceState
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import FitLimits, Quiet
+from tests.samples.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from benchfarm_lab.farm import VirtualLab

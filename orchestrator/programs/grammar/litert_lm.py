@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -46,7 +46,6 @@ _DURATION: Final = r"(?:0|(?:(?:\d+h)?(?:\d+m)?(?:\d[\d.]*(?:ns|us|ms|s))?))"
 _TURN: Final = re.compile(
     rf"(?P<phase>Prefill|Decode) Turn \d+: Processed (?P<tokens>\d+) tokens in (?P<time>{_DURATION}) duration"
 )
-_NO_TURNS: Final = re.compile(r"No (prefill|decode) turns recorded")
 _INIT: Final = re.compile(r"- (?P<name>[A-Z][\w ]{2,60}): (?P<ms>\d[\d.]*) ms$")
 _INIT_SUM: Final = re.compile(r"Total init time: (?P<ms>\d[\d.]*) ms$")
 _TTFT: Final = re.compile(r"Time to first token:\s+(?P<s>\d[\d.]*) s$")
@@ -274,17 +273,6 @@ class LitertLmReader:
         if self._current.is_told:
             self.processes.append(self._current)
         self._current = Process()
-
-
-def read_litert_lm(lines: Iterable[str], *, requested: str = "") -> list[ToolReport]:
-    """Return the reports of a text's processes, two of each: prefill and decode; none where there is no such process.
-
-    ``requested`` is the backend's delegate where that is known.
-    """
-    reader = LitertLmReader()
-    for line in lines:
-        reader.feed(line)
-    return [report for process in reader.end() for report in reports_of(process, requested=requested)]
 
 
 def reports_of(process: Process, *, requested: str = "") -> list[ToolReport]:

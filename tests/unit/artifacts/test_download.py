@@ -9,8 +9,8 @@ import pytest
 
 from orchestrator.artifacts.addresses import parse_mirror, shown, why_refused
 from orchestrator.artifacts.download import Downloader, Validators
-from orchestrator.clock import ManualClock
 from orchestrator.errors import DownloadError, NotThereError, UsageError
+from tests.samples.manual_clock import ManualClock
 
 CONTENT = bytes(range(256)) * 2000
 DATE = "Fri, 20 Nov 2026 10:00:00 GMT"

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from orchestrator.clock import ManualClock
 from orchestrator.devices.cooling import Readings
 from orchestrator.devices.fitness import FitWait
 from orchestrator.records.device import DeviceState
 from orchestrator.records.plan import FitLimits
+from tests.samples.manual_clock import ManualClock
 
 
 def newton(start_c: float, rest_c: float, tau_s: float) -> Callable[[float], float]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.clock import Deadline, ManualClock
+from orchestrator.clock import Deadline
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.binary import bundled_adb, find_adb
 from orchestrator.devices.discovery import list_devices
@@ -28,6 +28,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from tests.conftest import debian_adb, poll_until, process_is_gone, unused_port
+from tests.samples.manual_clock import ManualClock
 
 
 @pytest.fixture

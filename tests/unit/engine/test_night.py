@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import cast
 
-from orchestrator.clock import ManualClock
 from orchestrator.engine.joining import Arrival, joined
 from orchestrator.engine.night import TimeLeft, bounded, busy_s, cut_to_time, left_s, time_left
 from orchestrator.engine.rounds import open_work
@@ -24,6 +23,7 @@ from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
 from orchestrator.store.memory import MemoryStore
+from tests.samples.manual_clock import ManualClock
 
 START = datetime(2026, 3, 2, 1, 0, tzinfo=UTC)
 CASE = Case(

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from orchestrator.clock import ManualClock
 from orchestrator.store.joint_work import JointWork
 from orchestrator.store.patience import Patience
+from tests.samples.manual_clock import ManualClock
 from tests.unit.store.interrupting import steps_of
 
 #: Of those that give up, each time that they look: whether it is over is said by a clock of ours.

@@ -1,7 +1,7 @@
 """Whoever waits does so as long as something is done."""
 
-from orchestrator.clock import ManualClock
 from orchestrator.store.patience import Patience
+from tests.samples.manual_clock import ManualClock
 
 
 def test_patience_begins_anew_with_what_is_done_and_never_is_less_than_none() -> None:
