@@ -51,6 +51,7 @@ NOT_RUN = {
     "benchfarm model inspect qwen3": "a bundle of a gigabyte",
     "benchfarm build add litert_lm": "a program of LiteRT-LM's own build",
     "benchfarm bench qwen3": "a bundle of a gigabyte",
+    "benchfarm plan init": "the plan is there: tests/e2e/test_examples.py",
     "benchfarm bisect": "needs builds that are archived: tests/e2e/test_comparing.py",
     "benchfarm farm forget": "needs a host that is gone: tests/integration/test_farm_operations.py",
     "benchfarm serve --host": "listens on every address",
