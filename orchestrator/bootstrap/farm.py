@@ -22,6 +22,7 @@ from orchestrator.errors import (
     DeviceUnusableError,
     NoDeviceError,
     UsageError,
+    nearest,
 )
 from orchestrator.planning.selection import Choice, check_names, choose, missed
 from orchestrator.predicates import Labels
@@ -383,7 +384,12 @@ class Farm(Adapters):
         fitting = [item for item in found if item.fits((serial,))]
         if not fitting:
             message = "is not attached" + _reasons(found)
-            raise NoDeviceError(message, serial=serial, hint="'benchfarm devices' lists what is")
+            hint = nearest(serial, [item.seen.serial for item in found])
+            profile = next(
+                (name for name in self.profiles if name.replace("-", "") == serial.lower().replace("-", "")), ""
+            )
+            hint = f"{serial} is a profile: --profile {profile}" if profile else hint
+            raise NoDeviceError(message, serial=serial, hint=hint or "'benchfarm devices' lists what is")
         usable = next((item for item in fitting if item.seen.usable), None)
         if usable is None:
             raise DeviceUnusableError(fitting[0].seen.reason, serial=serial, hint=fitting[0].seen.advice)

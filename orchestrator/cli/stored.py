@@ -9,21 +9,37 @@ from orchestrator.app.stored import find_campaigns, find_run, named_campaigns
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.cli.run_log import log_text
+from orchestrator.config.faults import not_one_of
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
+from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.run import Outcome
 from orchestrator.report.escapes import one_line
 
 #: Attachments that are protocol buffers: shown only when they are asked for by name.
 _BINARY_SUFFIXES = (".pb",)
 
 
-def campaigns(settings: Settings, *, with_hidden: bool = False) -> CommandResult:
-    """List campaigns, newest first."""
+#: Lines of a list where no limit is given; JSON has all then.
+_SHOWN = 30
+
+
+def campaigns(
+    settings: Settings, *, with_hidden: bool = False, name: str = "", status: str = "", limit: int | None = None
+) -> CommandResult:
+    """List campaigns, newest first: those with these letters in their name, and of this status.
+
+    At most ``limit`` (0: all); where none is given, the text has the newest and says how many more there are.
+    """
+    if status and status not in list(CampaignStatus):
+        raise UsageError(f"--status: {not_one_of(status, CampaignStatus)}")
     with Farm(settings, makes_store=False) as farm:
         rows = []
         found: list[dict[str, object]] = []
         progress, hidden = farm.store.progress(), farm.store.hidden_campaigns()
         for campaign in farm.store.campaigns(with_hidden=with_hidden):
+            if name.lower() not in campaign.name.lower() or status not in {"", campaign.status.value}:
+                continue
             # More runs than were planned: options and Flex builds that were found to be measured too.
             done, total = progress[campaign.campaign_id]
             when = f"{campaign.created_at.astimezone():%Y-%m-%d %H:%M}"
@@ -47,17 +63,48 @@ def campaigns(settings: Settings, *, with_hidden: bool = False) -> CommandResult
         nothing = f"nothing is stored yet in {farm.store.name}"
     if left_out and not rows:
         nothing = f"all {left_out} campaigns are hidden: 'benchfarm results list --hidden' lists them"
-    text = table(("campaign", "name", "started", "status", "runs"), rows, right=(4,)) if rows else nothing
-    return CommandResult(text=text, data=found)
+    elif (name or status) and not rows:
+        nothing = "no campaign fits"
+    shown = (_SHOWN if limit is None else limit) or len(rows)
+    more = f"\n{len(rows) - shown} older campaigns: --limit 0 lists all" if shown < len(rows) else ""
+    text = (
+        table(("campaign", "name", "started", "status", "runs"), rows[:shown], right=(4,)) + more if rows else nothing
+    )
+    return CommandResult(text=text, data=found[: limit or None])
 
 
-def runs(settings: Settings, prefix: str) -> CommandResult:
-    """List the runs of a campaign, or of a farm's submission, in the order in which they were stored."""
+def runs(
+    settings: Settings,
+    prefix: str,
+    *,
+    serial: str = "",
+    delegate: str = "",
+    outcome: str = "",
+    limit: int | None = None,
+) -> CommandResult:
+    """List the runs of a campaign, or of a farm's submission, in the order in which they were stored.
+
+    Those of one phone, delegate and outcome where these are given, and of them the last ``limit`` (0: all).
+    """
+    if outcome and outcome not in list(Outcome):
+        raise UsageError(f"--outcome: {not_one_of(outcome, Outcome)}")
     with Farm(settings, makes_store=False) as farm:
         chosen = [campaign.campaign_id for campaign in find_campaigns(farm.store, prefix)]
-        stored = list(farm.store.runs(campaign_ids=chosen))
-    lines = [f"{run.run_id[:12]}  {one_line(run.case.serial)}  {one_line(describe_run(run))}" for run in stored]
-    return CommandResult(text="\n".join(lines) or "this campaign has no runs yet", data=stored)
+        stored = [
+            run
+            for run in farm.store.runs(campaign_ids=chosen)
+            if serial.lower() in {"", run.case.serial.lower()}
+            and delegate.lower() in {"", run.case.delegate}
+            and outcome in {"", run.outcome}
+        ]
+    shown = (10 * _SHOWN if limit is None else limit) or len(stored)
+    lines = [
+        f"{run.run_id[:12]}  {one_line(run.case.serial)}  {one_line(describe_run(run))}" for run in stored[-shown:]
+    ]
+    if shown < len(stored):
+        lines.insert(0, f"{len(stored) - shown} earlier runs: --limit 0 lists all")
+    nothing = "no run fits" if serial or delegate or outcome else "this campaign has no runs yet"
+    return CommandResult(text="\n".join(lines) or nothing, data=stored[-limit:] if limit else stored)
 
 
 def log(settings: Settings, prefix: str, name: str, out: Path | None) -> CommandResult:

@@ -84,6 +84,23 @@ def test_without_a_delegate_what_is_there_is_tried_and_the_winner_named(lab: Lab
     assert "hexagon, 4 threads, native" in every
 
 
+def test_lists_have_limits_and_filters(lab: Lab, model: Path) -> None:
+    result = bench(lab, model, "-d", "cpu,gpu", "-t", "4")
+    assert len(lab.cli("results", "list", "--limit", "1", "--json").ok().json) == 1
+    assert "no campaign fits" in lab.cli("results", "list", "--name", "no such").ok().stdout
+    gpu = lab.cli("results", "runs", result["campaign_id"], "-d", "GPU", "--json").ok().json
+    assert {run["case"]["delegate"] for run in gpu} == {"gpu"}
+    shown = lab.cli("results", "runs", result["campaign_id"], "--limit", "1").ok().stdout
+    assert shown.startswith("3 earlier runs: --limit 0")
+    assert "did you mean 'failed'?" in lab.cli("results", "runs", "--outcome", "faild").ended_with(2).stderr
+
+
+def test_a_phone_that_is_nearly_named_is_told(lab: Lab, model: Path) -> None:
+    small = lab.cli("bench", model, "-s", lab.serials[0].lower()).ended_with(3).stderr
+    assert f"did you mean '{lab.serials[0]}'?" in small
+    assert "--profile pixel-3" in lab.cli("bench", model, "-s", "pixel3").ended_with(3).stderr
+
+
 def test_files_are_pushed_once(lab: Lab, model: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.tflite"
     own.write_bytes(model.read_bytes() + b"\0" * 16)

@@ -47,17 +47,25 @@ def _report(
     )
 
 
+Limit = Annotated[
+    int | None, typer.Option("--limit", min=0, help="At most N, 0 for all (default: what fits a screen).")
+]
+
+
 @command(results_app, "list")
 def _campaigns(
     hidden: Annotated[bool, typer.Option("--hidden", help="List hidden campaigns too.")] = False,
+    name: Annotated[str, typer.Option("--name", help="Only campaigns with this in their name.")] = "",
+    status: Annotated[str, typer.Option("--status", help="Only running, finished, interrupted ... ones.")] = "",
+    limit: Limit = None,
 ) -> Deed:
     """List stored campaigns, newest first.
 
-    Example: benchfarm results list
+    Example: benchfarm results list --name nightly --limit 5
     """
     from orchestrator.cli import stored
 
-    return lambda settings: stored.campaigns(settings, with_hidden=hidden)
+    return lambda settings: stored.campaigns(settings, with_hidden=hidden, name=name, status=status, limit=limit)
 
 
 @command(results_app, "remove")
@@ -101,14 +109,22 @@ def _unhide(campaigns: Named) -> Deed:
 
 
 @command(results_app, "runs")
-def _runs(campaign: CampaignArgument = "") -> Deed:
+def _runs(
+    campaign: CampaignArgument = "",
+    device: Annotated[str, typer.Option("--device", "-s", help="Only runs of this phone.")] = "",
+    delegate: Annotated[str, typer.Option("--delegate", "-d", help="Only runs of this delegate.")] = "",
+    outcome: Annotated[str, typer.Option("--outcome", help="Only completed, failed, timed-out ... ones.")] = "",
+    limit: Limit = None,
+) -> Deed:
     """List the runs of a campaign.
 
-    Example: benchfarm results runs newest
+    Example: benchfarm results runs newest --outcome failed
     """
     from orchestrator.cli import stored
 
-    return lambda settings: stored.runs(settings, campaign)
+    return lambda settings: stored.runs(
+        settings, campaign, serial=device, delegate=delegate, outcome=outcome, limit=limit
+    )
 
 
 @command(results_app, "log")
