@@ -225,6 +225,6 @@ class InterruptedByUserError(BenchfarmError):
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return ``did you mean 'x'?``, or nothing when no known word is near."""
-    names = {name.lower(): name for name in known}
+    names = {name.lower(): str(name) for name in known}
     found = difflib.get_close_matches(word.lower(), list(names), n=1, cutoff=0.6)
     return f"did you mean {names[found[0]]!r}?" if found else ""
