@@ -141,7 +141,7 @@ class FarmNow:
         return FarmAnswer(
             has_queue=self._queue is not None,
             can_be_steered=self._can_be_steered,
-            night=_night(store, now, progress, [item.done_at for item in working.values()]),
+            night=tonight(store, now, progress, [item.done_at for item in working.values()]),
             devices=devices,
             hosts=tuple(_host(row, queue.holds) for row in queue.hosts),
             jobs=tuple(job_answer(job) for job in listed[:_MOST_JOBS]),
@@ -226,12 +226,13 @@ def _announced_facts(queue: _Queue) -> dict[Serial, DeviceFacts]:
     return found
 
 
-def _night(
+def tonight(
     store: Store,
     now: datetime,
     progress: Mapping[CampaignId, tuple[int, int]],
-    ends: Sequence[datetime | None],
+    ends: Sequence[datetime | None] = (),
 ) -> NightAnswer:
+    """Return how far the night is; ``progress`` is that of the open campaigns, ``ends`` when each phone is done."""
     begin = first_moment(night_of(now))
     limit = 50
     while True:

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
+from orchestrator.app.farm_now import tonight
 from orchestrator.app.progress import COUNTS
 from orchestrator.bootstrap import Farm
 from orchestrator.errors import BenchfarmError
@@ -86,6 +87,7 @@ class Numbers:
             for item in activity.runs
             if item.outcome is not Outcome.COMPLETED
         ]
+        night = tonight(farm.store, now, farm.store.progress(only_open=True))
         late = f"of campaigns begun in the last {HOURS} hours"
         newest = {
             str(run.case.serial): state for run in activity.newest if (state := run.state_after or run.state_before)
@@ -114,6 +116,16 @@ class Numbers:
                 about=f"Invocations without a result {late}, by reason.",
                 labels=("code", "outcome", "phones"),
                 samples=_summed(failures),
+            ),
+            Family(
+                name="benchfarm_night_invocations",
+                about="Invocations of the campaigns begun since noon.",
+                labels=("state",),
+                samples=[
+                    (("with_result",), night.stored - night.without_result),
+                    (("without_result",), night.without_result),
+                    (("left",), night.left),
+                ],
             ),
             *_of_states("benchfarm_phone", f"after the last invocation {late}", newest),
         ]

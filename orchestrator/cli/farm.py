@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,11 +13,15 @@ from orchestrator.app import farm_submitting, nights
 from orchestrator.app.closing import close_cancelled
 from orchestrator.app.farm_beside import shortcomings
 from orchestrator.app.farm_phones import away_text
+from orchestrator.app.farm_waiting import WATCH_S, is_open, wait_for
 from orchestrator.app.farm_worker import contents_of
 from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.files import format_of
+from orchestrator.cli.progress import tell
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, table
+from orchestrator.cli.terminal import say
 from orchestrator.config.farm_documents import read_labels
-from orchestrator.errors import UsageError
+from orchestrator.errors import InterruptedByUserError, UsageError
 from orchestrator.quantities import parse_age
 from orchestrator.queueing.absence import HOST_SILENT_S
 from orchestrator.queueing.messages import PROTOCOL
@@ -56,6 +62,34 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Comma
         },
         exit_code=int(not done.is_whole),
     )
+
+
+def submit_and_wait(settings: Settings, path: Path, *, priority: int, name: str, out: Path | None) -> CommandResult:
+    """Submit a plan, wait for the end of all its jobs and return what became of them, as ``status`` does.
+
+    ``out``: for one report of all its phones. Ctrl-C ends the waiting; the jobs go on.
+    """
+    from orchestrator.cli import reports
+
+    format_of("", out, reports.FORMATS, default="html")
+    sent = submit(settings, path, priority=priority, name=name)
+    assert isinstance(sent.data, dict), "as submit makes it"
+    submission = sent.data["submission"]
+    tell(settings.log_format, "submitted", sent.text)
+    try:
+        with FarmQueue(settings.store) as queue:
+            wait_for(queue, submission, lambda text: tell(settings.log_format, "waiting", text))
+    except KeyboardInterrupt:
+        hint = f"'benchfarm farm status {submission}' shows them, 'benchfarm farm cancel {submission}' ends them"
+        raise InterruptedByUserError(f"nobody waits for {submission} any more; its jobs go on", hint=hint) from None
+    ended = status(settings, submission)
+    assert isinstance(ended.data, dict), "as status makes it"
+    text, data = ended.text, {**sent.data, "outcome": ended.data}
+    # Without any run there is nothing to report.
+    if out is not None and "done" in {job["status"] for job in ended.data["jobs"]}:
+        report = reports.render(settings, (submission,), form="", out=out, published=False)
+        text, data = f"{text}\n\n{report.text}", {**data, "report": out}
+    return CommandResult(text=text, data=data, exit_code=sent.exit_code or ended.exit_code)
 
 
 def status(settings: Settings, submission: str) -> CommandResult:
@@ -112,6 +146,21 @@ def status(settings: Settings, submission: str) -> CommandResult:
         },
         exit_code=int(has_failed or bool(lacking)) or CUT_EXIT_CODE * bool(cut),
     )
+
+
+def watch(settings: Settings, submission: str, *, every_s: float = WATCH_S) -> CommandResult:
+    """Show the status again and again until no job waits or runs; Ctrl-C ends it too. See ``status``."""
+    is_terminal = sys.stdout.isatty()
+    shown = ""
+    while True:
+        result = status(settings, submission)
+        assert isinstance(result.data, dict), "as status makes it"
+        if not is_open(result.data["jobs"]):
+            return result
+        if result.text != shown:
+            say(f"{result.text}\n", end="" if is_terminal else "\n", clears=is_terminal)
+            shown = result.text
+        time.sleep(every_s)
 
 
 def _recent(jobs: Sequence[Mapping[str, Any]]) -> list[str]:

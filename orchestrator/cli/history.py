@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 from orchestrator.app import history
 from orchestrator.app.history import ChangesRequest
+from orchestrator.app.notifying import FORMS, webhook_of
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.files import format_of
-from orchestrator.cli.progress import farm_telling
-from orchestrator.cli.result import CommandResult, table
+from orchestrator.cli.progress import farm_telling, tell
+from orchestrator.cli.result import CommandResult, table, to_json
 from orchestrator.engine.history import FoundChange, FoundOutputs, Regressions
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
@@ -39,9 +41,23 @@ _STATUS: Final[Mapping[ConfirmationStatus, str]] = {
 }
 
 
-def changes(settings: Settings, request: ChangesRequest, *, form: str = "", out: Path | None = None) -> CommandResult:
-    """Find what changed, in a form that is known by the ending of ``out`` where none is named. Raises UsageError."""
+def changes(
+    settings: Settings,
+    request: ChangesRequest,
+    *,
+    form: str = "",
+    out: Path | None = None,
+    notify: Sequence[str] = (),
+    notify_form: str = "json",
+) -> CommandResult:
+    """Find what changed, in a form that is known by the ending of ``out`` where none is named. Raises UsageError.
+
+    ``notify``: webhooks that are told when the exit code is 1, each its URL, or ``@FILE`` with the URL in it.
+    """
     form = format_of(form, out, _FORMS, default="text")
+    if notify_form not in FORMS:
+        raise UsageError(f"--notify-format {notify_form!r} isn't known", hint=" or ".join(FORMS))
+    webhooks = [webhook_of(text, "--notify") for text in notify]
     with farm_telling(settings, makes_store=False) as farm:
         done = history.find_changes(farm, request)
     text = _RENDERERS[form](done.found)
@@ -51,7 +67,14 @@ def changes(settings: Settings, request: ChangesRequest, *, form: str = "", out:
     if done.nothing and (out is not None or form in _FOR_PEOPLE):
         is_markdown = out is None and form == "markdown"
         text = f"{text}\n\n{_escaped(done.nothing) if is_markdown else one_line(done.nothing)}"
-    return CommandResult(text=text, data={**_data(done.found), "fails": done.fails}, exit_code=int(done.fails))
+    data = {**_data(done.found), "fails": done.fails}
+    message = (json.loads(to_json(data)), done.nothing or _as_text(done.found)) if webhooks else ({}, "")
+    undelivered = [webhook.send(*message, form=notify_form) for webhook in webhooks if done.fails]
+    for reason in filter(None, undelivered):
+        tell(settings.log_format, "notify", reason, level="error")
+    return CommandResult(
+        text=text, data={**data, "undelivered": list(filter(None, undelivered))}, exit_code=int(done.fails)
+    )
 
 
 def annotate(settings: Settings, selection: str, night: str, text: str) -> CommandResult:
@@ -207,8 +230,6 @@ def _cell(value: object) -> object:
 
 
 def _as_json(found: Regressions) -> str:
-    from orchestrator.cli.result import to_json
-
     return to_json(_data(found))
 
 

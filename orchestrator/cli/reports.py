@@ -46,7 +46,10 @@ def render(
     more = {"pictures": list(drawn)} if pictures is not None else {}
     note = f"\n{len(drawn)} pictures in {pictures}" if pictures is not None else ""
     if form == "html":
-        path = out or settings.data_folder / "reports" / f"{chosen[0].campaign_id}.html"
+        # One report of a submission, called as it is.
+        name = prefixes[0] if len(chosen) > 1 and len(prefixes) == 1 else ""
+        name = chosen[0].campaign_id if name in {"", "newest", "previous"} else name
+        path = out or settings.data_folder / "reports" / f"{name}.html"
         write_html(data, path, title=report_title(chosen), cache_folder=settings.cache_folder)
         return CommandResult(text=f"{path}{note}", data={"path": path, **named, **more})
     text = _rendered(data, form)

@@ -216,8 +216,7 @@ class LiveAnswers:
         if self._farm.quarantine.reason(Serial(serial)):
             done = devices.release(self._settings, serial)
         elif self._queue is not None and (host := self._queue.ask_release(serial)):
-            text = f"{serial}: its host {host} releases it when it looks at its phones next"
-            done = CommandResult(text=text, data={"serial": serial, "host": host})
+            done = CommandResult(text=f"{serial}: its host {host} releases it at its next look", data={"host": host})
         else:
             raise UsageError(f"{serial} isn't in quarantine")
         self._now.read(is_fresh=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -33,6 +35,7 @@ from orchestrator.records.run import Outcome
 from orchestrator.serve.metrics import render
 from tests.conftest import poll_until
 from tests.samples.distant_times import half_a_day_away
+from tests.samples.places import REPO
 
 if TYPE_CHECKING:
     from tests.samples.postgresql import Cluster
@@ -654,3 +657,37 @@ def test_a_phone_is_released_from_quarantine_by_its_host_though_somebody_else_as
         farm_worker._look(settings, {}, (), shared, idle, others, lambda text, /, **_: said.append(text))
         assert own.quarantine.serials() == []
         assert "A is released from quarantine, as somebody asked for: it moved" in said[0]
+
+
+def test_the_dashboard_asks_for_numbers_and_labels_that_there_are(
+    queue: FarmQueue, settings: Settings, tmp_path: Path
+) -> None:
+    from tests.samples import live_farm
+    from tests.samples.history_lab import fill
+
+    live_farm.fill_queue(queue)
+    with Farm(settings) as opened:
+        fill(opened.store, nights=3)
+        live_farm.begin_tonight(opened.store)
+        text = render(Numbers(opened, queue).families()).decode()
+    given: dict[str, set[str]] = {}
+    for name, labels in re.findall(r"^(benchfarm_\w+)(?:\{(.*)\})? ", text, re.M):
+        given.setdefault(name, set()).update(re.findall(r"(\w+)=", labels))
+    # One that has no sample now has its name in the answer all the same.
+    known = set(re.findall(r"^# TYPE (benchfarm_\w+)", text, re.M))
+    dashboard = json.loads((REPO / "examples" / "grafana" / "benchfarm.json").read_text("utf-8"))
+    asked = [(panel["title"], target) for panel in dashboard["panels"] for target in panel["targets"]]
+    for title, target in asked:
+        for name, matched in re.findall(r"(benchfarm_\w+)(?:\{(.*?)\})?", target["expr"]):
+            assert name in known, f"{title}: {name}"
+            labels = {
+                *re.findall(r"(\w+)\s*(?:=|!=|=~)", matched),
+                *re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]),
+            }
+            assert labels <= given.get(name, labels), f"{title}: {name} has no {labels - given[name]}"
+    names = " ".join(target["expr"] for _, target in asked)
+    for wanted in ("benchfarm_changed_series", "benchfarm_phone_seen_timestamp_seconds", "benchfarm_night_invocations"):
+        assert wanted in names
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+    assert 'benchfarm_night_invocations{state="with_result"} 4.0' in text
+    assert 'benchfarm_night_invocations{state="left"} 2.0' in text

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import Deed, command, group
+from orchestrator.cli.frame import Deed, Json, command, group
+from orchestrator.errors import UsageError
 
 _farm = group("farm", "Run plans on the phones of many hosts.")
 _Scopes = Annotated[list[str] | None, typer.Argument(help="farm, host:NAME or phone:SERIAL (default: the whole farm).")]
@@ -91,6 +92,12 @@ def _submit(
     plan: Annotated[Path, typer.Argument(help="Plan file (YAML).")],
     priority: _Priority = 0,
     name: Annotated[str, typer.Option("--name", help="Name of the submission. It must be new.")] = "",
+    waits: Annotated[
+        bool, typer.Option("--wait", help="Wait until all its jobs have ended. The exit code is that of 'farm status'.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="With --wait: file for one report of all its phones.")
+    ] = None,
 ) -> Deed:
     """Queue a plan for every matching phone of the farm.
 
@@ -99,6 +106,10 @@ def _submit(
     _require_packages()
     from orchestrator.cli import farm
 
+    if waits:
+        return lambda settings: farm.submit_and_wait(settings, plan, priority=priority, name=name, out=out)
+    if out is not None:
+        raise UsageError("--out is for a report of what was measured", hint="add --wait")
     return lambda settings: farm.submit(settings, plan, priority=priority, name=name)
 
 
@@ -107,6 +118,8 @@ def _status(
     submission: Annotated[
         str, typer.Argument(help="Name of a submission (default: all open ones, and recent failures).")
     ] = "",
+    keep_on: Annotated[bool, typer.Option("--watch", help="Repeat until no job waits or runs.")] = False,
+    as_json: Json = False,
 ) -> Deed:
     """List hosts, phones and jobs.
 
@@ -115,7 +128,7 @@ def _status(
     _require_packages()
     from orchestrator.cli import farm
 
-    return lambda settings: farm.status(settings, submission)
+    return lambda settings: (farm.watch if keep_on and not as_json else farm.status)(settings, submission)
 
 
 @command(_farm, "cancel")

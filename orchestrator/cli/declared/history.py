@@ -37,6 +37,11 @@ class ChangesOptions:
     fail_on: Annotated[
         str, typer.Option("--fail-on", help="Exit code 1 for slowdowns: unrefuted, confirmed, or never.")
     ] = "unrefuted"
+    notify: Annotated[
+        list[str] | None,
+        typer.Option("--notify", help="With exit code 1, send the report to this webhook: URL, or @FILE with it."),
+    ] = None
+    notify_form: Annotated[str, typer.Option("--notify-format", help="json or text.")] = "json"
     out: Out = None
 
 
@@ -59,7 +64,14 @@ def _changes(options: ChangesOptions) -> Deed:
         confirm=options.confirm,
         fail_on=options.fail_on,
     )
-    return lambda settings: history.changes(settings, request, form=options.form, out=options.out)
+    return lambda settings: history.changes(
+        settings,
+        request,
+        form=options.form,
+        out=options.out,
+        notify=options.notify or (),
+        notify_form=options.notify_form,
+    )
 
 
 @command(history_app, "expect")
