@@ -28,10 +28,16 @@ $(VENV)/developing: $(VENV)/installed requirements/pinned.txt
 	$(PIP) --require-hashes -r requirements/pinned.txt
 	touch $@
 
+# LiteRT-LM's command, in an environment of its own: it needs another protobuf than TensorFlow.
+$(VENV)/litert-lm/installed: requirements/litert_lm.txt
+	$(PYTHON) -m venv $(VENV)/litert-lm
+	$(VENV)/litert-lm/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	touch $@
+
 # A file's tests go to one worker, so that what they share is made once.
 # What tests use beside Python packages: Debian's adb (an old server), Chromium, PostgreSQL, a C compiler, mksh, toybox. Tests that need one that
 # is missing are skipped on a laptop and fail where CI is set.
-test: develop
+test: develop $(VENV)/litert-lm/installed
 	sh tests/system_packages.sh
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
 

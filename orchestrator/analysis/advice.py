@@ -58,7 +58,7 @@ def advise(cases: Sequence[AdviceCase], *, inferences: int | None = None) -> Adv
     """Return all advice, model by model; ``inferences`` is how many an app makes with one start."""
     judged = [item for item in cases if item.result.is_judged]
     lines: list[Advice] = []
-    for of_model in grouped(cases, lambda item: item.case.model_sha256).values():
+    for of_model in grouped(cases, lambda item: item.case.subject).values():
         # A virtual phone says nothing about a real one.
         for is_virtual in (False, True):
             own = [item for item in of_model if item.result.is_judged and item.is_virtual is is_virtual]
@@ -325,7 +325,7 @@ def _quantised(judged: Sequence[AdviceCase]) -> Iterator[Advice]:
     """Compare models whose names differ by their numbers' type only, each by its fastest configuration on a device."""
     groups = grouped(judged, lambda item: f"{item.is_virtual} {item.case.serial} {_stem(item.case.model_name)}")
     for _, group in sorted(groups.items()):
-        models = grouped(alike(group), lambda item: item.case.model_sha256)
+        models = grouped(alike(group), lambda item: item.case.subject)
         best = [min(members, key=lambda item: item.center_us) for members in models.values()]
         for small in (item for item in best if _is_quantised(item)):
             for large in (item for item in best if not _is_quantised(item)):

@@ -24,6 +24,7 @@ from orchestrator.config.plan_keys import PlanOptions, each, split
 from orchestrator.engine.ab import AbRunner, first_invocations, pair_counts
 from orchestrator.engine.campaign import CampaignResult
 from orchestrator.errors import PlanError, UsageError
+from orchestrator.planning import tools_for
 from orchestrator.programs import usual_tool
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceKind
@@ -290,8 +291,8 @@ def _plan(request: AbRequest, side: Side) -> Plan:
         case kind:
             options[_OPTIONS[kind]] = side.value  # type: ignore[literal-required]
     plan = plan_from_options(**options)
-    if any(tool.is_session for tool in plan.matrix.tools):
-        raise PlanError("perf-options measures many cases in one process, which can't be paired")
+    if shared := [tool for tool in tools_for(plan, DeviceKind.ANDROID) if tool.is_session]:
+        raise PlanError(f"{shared[0]} measures many cases in one process, which can't be paired")
     return plan
 
 

@@ -33,7 +33,11 @@ def reopen(
     """
     known_models, known_builds = farm.store.models(), farm.store.builds()
     models = [_with_file(known_models[sha256], campaign) for sha256 in {case.model_sha256 for case in cases}]
-    builds = [_with_file(known_builds[sha256], campaign) for sha256 in {case.build_sha256 for case in cases}]
+    on_host = {case.build_sha256 for case in cases if case.serial == HOST_SERIAL}
+    builds = [
+        _with_file(known_builds[sha256], campaign, is_on_host=sha256 in on_host)
+        for sha256 in {case.build_sha256 for case in cases}
+    ]
     for name, sha256 in {file for case in cases for file in case.files}:
         _unchanged_file(name, sha256, campaign)
     serials = {case.serial for case in cases} | set(beside)
@@ -42,10 +46,10 @@ def reopen(
     return models, builds, opened
 
 
-def _with_file(known: _Known, campaign: Campaign) -> _Known:
+def _with_file(known: _Known, campaign: Campaign, *, is_on_host: bool = False) -> _Known:
     """Return a stored model or build with its file, which must be there and unchanged."""
-    if isinstance(known, Build) and (find := program(known.tool).installed) is not None:
-        installed = find()
+    if is_on_host and isinstance(known, Build) and (find := program(known.tool).installed) is not None:
+        installed = find(campaign.terms.files.get(known.sha256, ""))
         if installed.sha256 != known.sha256:
             raise UsageError(f"{known.name} isn't installed any more, but {installed.name}", hint="install it again")
         return replace(known, path=installed.path)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.bootstrap import virtual_lab
-from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import ArtifactError
 from orchestrator.files import write_whole
 from orchestrator.planning import NO_BUILD, NoBuild, tools_for
 from orchestrator.programs import program
-from orchestrator.records.device import DeviceFacts
+from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, Serial
 from orchestrator.records.plan import Plan
 from orchestrator.records.workload import IMPORTED_TOOLS, Build, Companion, ToolName
@@ -43,14 +42,14 @@ class BuildChoice:
 
     def _build_of(self, named: str, facts: DeviceFacts, tool: ToolName) -> Build | NoBuild:
         own = program(tool)
-        if own.installed is not None and facts.kind in own.kinds:
-            return own.installed()
+        if own.installed is not None and facts.kind is DeviceKind.HOST and facts.kind in own.kinds:
+            return _installed(own.installed, named)
         if tool in self._brought:
             self._library.check_for(self._brought[tool], facts)
             return self._brought[tool]
         if tool in IMPORTED_TOOLS:
             return NoBuild(reason_code="tool-not-on-device", reason=f"benchfarm doesn't start '{tool}'")
-        if facts.is_virtual and not named and own.installed is None:
+        if facts.is_virtual and not named and (tool.is_app or own.file_name):
             return stand_in_build(self._stand_ins, tool, facts.abis[0])
         try:
             return self._library.resolve_for(facts, tool, name_or_path=named)
@@ -84,6 +83,15 @@ class BuildChoice:
         return None
 
 
+def _installed(find: Callable[[str], Build], named: str) -> Build | NoBuild:
+    try:
+        return find(named)
+    except ArtifactError as error:
+        if named:
+            raise
+        return NoBuild(reason_code="no-build", reason=str(error) + (f" ({error.hint})" if error.hint else ""))
+
+
 def stand_in_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = False) -> Build:
     """Return the stand-in for a program that virtual phones can run, written to ``folder`` when it isn't there.
 
@@ -96,7 +104,7 @@ def stand_in_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = F
     else:
         name = "benchmark_model_plus_flex" if has_flex else program(tool).file_name
         content = virtual_lab.fake_program(name, abi)
-        libraries = virtual_lab.fake_libraries(abi, npu=program(tool).family is FlagFamily.LITERT)
+        libraries = virtual_lab.fake_libraries(abi, tool=tool.value)
     sha256 = hashlib.sha256(content).hexdigest()
     return Build(
         name=f"virtual {name}",

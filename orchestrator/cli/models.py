@@ -14,6 +14,7 @@ from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
     from orchestrator.bootstrap import Settings
+    from orchestrator.models.language_model import LanguageModelFacts
 
 
 def _lines(facts: ModelFacts) -> list[str]:
@@ -48,6 +49,23 @@ def _lines(facts: ModelFacts) -> list[str]:
     return [one_line(line) for line in lines]
 
 
+def _bundle_lines(facts: LanguageModelFacts) -> list[str]:
+    context = "unknown" if facts.context_tokens is None else f"{facts.context_tokens} tokens, prompt and answer"
+    lines = [
+        f"form           {facts.form} {facts.version}".rstrip(),
+        f"size           {format_bytes(facts.size_bytes)}",
+        f"family         {facts.family or 'unknown'}",
+        f"context        {context}",
+        f"tokenizer      {facts.tokenizer or 'none'}",
+        *(
+            f"section        {item.kind}{f' {item.role}' if item.role else ''}, {format_bytes(item.size_bytes)}"
+            + "".join(f", {name}: {value}" for name, value in item.notes)
+            for item in facts.sections
+        ),
+    ]
+    return [one_line(line) for line in lines]
+
+
 def _runtime(facts: ModelFacts) -> str:
     if not facts.min_runtime_version:
         return "unknown: an operator or its version is newer than the table of releases"
@@ -64,7 +82,12 @@ def _tensor(tensor: TensorFacts) -> str:
 def inspect(settings: Settings, path: Path, *, delegate: str, serial: str) -> CommandResult:
     """Look inside a model, and say what delegates would do with it; raises ModelError."""
     from orchestrator.models.inspect import inspect_model
+    from orchestrator.models.language_model import inspect_bundle
+    from orchestrator.records.tokens import is_language_model
 
+    if is_language_model(path) and not delegate:
+        bundle = inspect_bundle(path)
+        return CommandResult(text="\n".join(_bundle_lines(bundle)), data=bundle)
     facts = inspect_model(path)
     shown = {field.name: getattr(facts, field.name) for field in fields(facts)}
     if delegate:

@@ -105,7 +105,8 @@ class PlanOptions(TypedDict, total=False):
         ),
     ]
     tools: Annotated[
-        OneOrMore[str], Key(("matrix", "tools"), "--tool", "native, apk, litert, perf-options, litert-native.", split)
+        OneOrMore[str],
+        Key(("matrix", "tools"), "--tool", "native, apk, litert, perf-options, litert-native, litert-lm.", split),
     ]
     modes: Annotated[
         OneOrMore[str], Key(("matrix", "modes"), "--mode", "Run as: foreground (apk), shell, top-app (native).", split)

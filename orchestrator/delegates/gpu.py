@@ -21,6 +21,7 @@ DELEGATE = Delegate(
         FlagFamily.PERFORMANCE_OPTIONS: {"perf_options_list": "gpu"},
         FlagFamily.LITERT: {"use_cpu": "false", "use_gpu": "true", "use_npu": "false"},
         FlagFamily.LITERT_BENCHMARK: {"use_gpu": "", "no_cpu": ""},
+        FlagFamily.LITERT_LM: {"backend": "gpu"},
         FlagFamily.IOS_APP: _ON,
     },
     kinds=EVERYWHERE,

@@ -58,6 +58,7 @@ DELEGATE = Delegate(
     flags={
         FlagFamily.LITERT: {"use_cpu": "false", "use_gpu": "false", "use_npu": "true"},
         FlagFamily.LITERT_BENCHMARK: {"use_npu": "", "no_cpu": ""},
+        FlagFamily.LITERT_LM: {"backend": "npu"},
     },
     kinds=frozenset({DeviceKind.ANDROID, DeviceKind.HOST}),
     tried_on=ON_PHONES,

@@ -20,6 +20,8 @@ class FlagFamily(enum.StrEnum):
     LITERT = "litert"
     #: The ai-edge-litert package's program on this computer.
     LITERT_BENCHMARK = "litert-benchmark"
+    #: LiteRT-LM's, which name the backend.
+    LITERT_LM = "litert-lm"
     IOS_APP = "ios-app"
 
 

@@ -11,6 +11,7 @@ DELEGATE = Delegate(
         FlagFamily.PERFORMANCE_OPTIONS: {"perf_options_list": "cpu"},
         FlagFamily.LITERT: {"use_cpu": "true", "use_gpu": "false", "use_npu": "false"},
         FlagFamily.LITERT_BENCHMARK: {},
+        FlagFamily.LITERT_LM: {"backend": "cpu"},
         FlagFamily.IOS_APP: {"use_xnnpack": "true"},
     },
     kinds=EVERYWHERE,

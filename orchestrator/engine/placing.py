@@ -11,7 +11,7 @@ from orchestrator.engine.events import FilePlaced
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs import program
-from orchestrator.records.device import DeviceFacts
+from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import RunId, content_key
 from orchestrator.records.parity import ParityInput, PlacedInput
 from orchestrator.records.workload import Build, Case, Pass, ToolName
@@ -52,8 +52,9 @@ class Placer:
         # What must lie together is known by all of its contents.
         set_sha256 = content_key([build.sha256, *case.files]) if case.files else ""
         hosts = self._workload.campaign.terms.files
+        suffix = model.path.suffix if model.path is not None and model.is_language_model else ".tflite"
         placed = Placed(
-            model_path=self._put(model.name + ".tflite", model.path, model.sha256, kind="models"),
+            model_path=self._put(model.name + suffix, model.path, model.sha256, kind="models"),
             program_path=self._put_program(case.tool, build, set_sha256),
             file_paths={
                 name: self._put(name, Path(hosts[sha256]), sha256, kind="programs", set_sha256=set_sha256)
@@ -75,7 +76,7 @@ class Placer:
         )
 
     def _put_program(self, tool: ToolName, build: Build, set_sha256: str) -> str:
-        if program(tool).installed is not None:
+        if program(tool).installed is not None and self._device.kind is DeviceKind.HOST:
             return str(build.path)
         if tool.is_app:
             assert build.path is not None

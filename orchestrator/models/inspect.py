@@ -15,6 +15,7 @@ from typing import Final
 from orchestrator.errors import ModelError
 from orchestrator.models.flatbuffer import DamagedBufferError, FlatBuffer
 from orchestrator.models.graph import Graph, Operator, Subgraph, Tensor, read_graph
+from orchestrator.models.language_model import inspect_bundle, is_bundle
 from orchestrator.models.names import dtype_of, is_custom, operator_name, widened
 from orchestrator.models.runtime_versions import newest_of, oldest_runtime
 from orchestrator.records.identity import ModelSha
@@ -27,8 +28,9 @@ _OTHER_FORMATS: Final = (
     (b"version https://git-lfs", "a Git LFS pointer; fetch the model itself with 'git lfs pull'"),
     (
         b"PK\x03\x04",
-        "a zip archive (an APK, a .task bundle, or a .keras file, of which 'models build' makes a .tflite?)",
+        "a zip archive (an APK, or a .keras file, of which 'benchfarm model build' makes a .tflite?)",
     ),
+    (b"LITERTLM", "a language model's bundle, whose operators aren't listed"),
     (b"\x1f\x8b", "gzip data; unpack it first"),
     (b"\x7fELF", "an ELF program"),
     (b"\x89HDF", "an HDF5 file (a Keras model? 'benchfarm model build' makes a .tflite of it)"),
@@ -47,10 +49,12 @@ def identify_model(path: Path, *, name: str = "", sha256: str | None = None) -> 
         sha256: The content that is meant, when that is known.
 
     Raises:
-        ModelError: missing, empty, a folder, truncated, damaged, no TFLite flatbuffer, or not what ``sha256`` says.
+        ModelError: missing, empty, a folder, truncated, damaged, neither a TFLite flatbuffer nor a language model's
+            bundle, or not what ``sha256`` says.
     """
     with _opened(path) as (descriptor, size_bytes):
-        _graph(path, descriptor, size_bytes)
+        if not _is_sound_bundle(path, descriptor):
+            _graph(path, descriptor, size_bytes)
         digest = _sha256(path, descriptor, size_bytes)
     if sha256 is not None and digest != sha256.lower():
         raise ModelError(
@@ -100,6 +104,16 @@ def _opened(path: Path) -> Iterator[tuple[int, int]]:
         raise ModelError(f"{str(path)!r} can't be read: {error.strerror}") from error
     finally:
         os.close(descriptor)
+
+
+def _is_sound_bundle(path: Path, descriptor: int) -> bool:
+    """Whether a file is a language model's bundle; raises ModelError for a damaged one, or one named otherwise."""
+    if not is_bundle(os.pread(descriptor, 64, 0), path):
+        return False
+    form = inspect_bundle(path).form
+    if path.suffix != f".{form}":
+        raise ModelError(f"{str(path)!r} is a language model's bundle", hint=f"name it {path.stem}.{form}")
+    return True
 
 
 def _graph(path: Path, descriptor: int, size_bytes: int) -> Graph:

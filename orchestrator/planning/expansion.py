@@ -10,7 +10,7 @@ from orchestrator.delegates import DELEGATES, needed_companions
 from orchestrator.planning.order import bounds_s, order_invocations
 from orchestrator.planning.programs import delegates_for, is_not_there, threads_of, tools_for
 from orchestrator.planning.shards import equal_phones, share_out
-from orchestrator.planning.skips import NoBuild, flags_skip, mode_skip, skip_reason
+from orchestrator.planning.skips import NoBuild, flags_skip, mode_skip, model_skip, skip_reason
 from orchestrator.programs import program
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
@@ -114,15 +114,18 @@ def expand(
         cases: list[Case] = []
         for model in models:
             for tool in tools_for(plan, facts.kind):
+                misfit = model_skip(tool, model)
+                if misfit is not None and not plan.matrix.tools:
+                    continue
                 for delegate in delegates_for(plan, facts.kind, tool):
                     for threads in threads_of(plan, facts, tool, delegate):
                         build = builds.get((facts.serial, tool))
-                        skip = skip_reason(facts, profile, tool, delegate, threads, build)
+                        skip = misfit or skip_reason(facts, profile, tool, delegate, threads, build)
                         for flags, mode in itertools.product(plan.matrix.flags, plan.matrix.modes or (None,)):
                             why = skip or flags_skip(tool, delegate, flags) or mode_skip(facts.kind, tool, mode)
                             if why is None:
                                 assert isinstance(build, Build)
-                                for own in program(tool).options(DELEGATES[delegate]):
+                                for own in program(tool).options(DELEGATES[delegate], flags):
                                     case = _case(
                                         plan, facts, model, build, delegate, threads, flags + own, host_files or {}
                                     )

@@ -8,6 +8,7 @@ from orchestrator.delegates import DELEGATES
 from orchestrator.programs import program, programs, usual_tool
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.plan import DelegateChoice, Plan
+from orchestrator.records.tokens import is_language_model
 from orchestrator.records.workload import DelegateName, ToolName
 
 #: As many as the public reference figures were measured with.
@@ -22,7 +23,9 @@ def tools_for(plan: Plan, kind: DeviceKind) -> tuple[ToolName, ...]:
     """
     if not plan.matrix.tools:
         beside = tuple(own.name for own in programs() if own.beside_on is kind) if tries_npu(plan, kind) else ()
-        return (usual_tool(kind), *beside)
+        are_bundles = {is_language_model(model.path) for model in plan.models}
+        of_bundles = tuple(own.name for own in programs() if own.is_for_bundles) if True in are_bundles else ()
+        return (*((usual_tool(kind), *beside) if are_bundles != {True} else ()), *of_bundles)
     fitting = tuple(tool for tool in plan.matrix.tools if kind in program(tool).kinds)
     return fitting or plan.matrix.tools
 
@@ -41,7 +44,7 @@ def delegates_for(plan: Plan, kind: DeviceKind, tool: ToolName) -> tuple[Delegat
         return tuple(name for name, own in DELEGATES.items() if name in offered and not own.is_named_by_flag)
     usual = usual_tool(kind)
     # The program beside the usual one is there for what that one lacks.
-    others = program(usual).delegates(kind) if tries_npu(plan, kind) and tool is not usual else frozenset()
+    others = program(usual).delegates(kind) if _is_beside(plan, kind, tool) else frozenset()
     return tuple(name for name, own in DELEGATES.items() if kind in own.tried_on and name in offered - others)
 
 
@@ -49,8 +52,11 @@ def is_not_there(plan: Plan, kind: DeviceKind, tool: ToolName, reason_code: str)
     """Whether a skip only says that a device lacks what ``auto`` would have tried there."""
     if plan.matrix.choice is not DelegateChoice.AUTO:
         return False
-    is_beside = tool is not usual_tool(kind) and tries_npu(plan, kind)
-    return is_beside or reason_code == "no-gpu" or reason_code.endswith("-libraries-missing")
+    return _is_beside(plan, kind, tool) or reason_code == "no-gpu" or reason_code.endswith("-libraries-missing")
+
+
+def _is_beside(plan: Plan, kind: DeviceKind, tool: ToolName) -> bool:
+    return tries_npu(plan, kind) and program(tool).beside_on is kind
 
 
 def threads_for(plan: Plan, facts: DeviceFacts) -> tuple[int, ...]:

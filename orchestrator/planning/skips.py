@@ -9,7 +9,7 @@ from orchestrator.delegates import DELEGATES, ENABLING_FLAGS
 from orchestrator.planning.programs import core_count
 from orchestrator.programs import program
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
-from orchestrator.records.workload import Build, DelegateName, ProcessMode, Skip, ToolName
+from orchestrator.records.workload import Build, DelegateName, Model, ProcessMode, Skip, ToolName
 
 #: What may run the operators that an accelerator leaves to the CPU.
 _CPU_LIBRARIES: Final = frozenset(
@@ -78,6 +78,14 @@ def skip_reason(
             reason=f"{threads} threads on {cores} cores measure the scheduler, not the model",
         )
     return None
+
+
+def model_skip(tool: ToolName, model: Model) -> Skip | None:
+    """Return why a program can't run a model at all, None when it can."""
+    if model.is_language_model == program(tool).is_for_bundles:
+        return None
+    what = "a language model's bundle" if model.is_language_model else "no language model's bundle"
+    return Skip(reason_code="model-not-in-tool", reason=f"{model.name} is {what}: '{tool}' can't run it")
 
 
 def flags_skip(tool: ToolName, delegate: DelegateName, flags: tuple[tuple[str, str], ...]) -> Skip | None:

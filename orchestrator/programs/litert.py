@@ -125,8 +125,9 @@ def program_path() -> Path:
     return Path(sys.executable).with_name("litert-benchmark")
 
 
-def installed_build() -> Build:
-    """Return the installed litert-benchmark, known by the hashes of its package's files."""
+def installed_build(named: str = "") -> Build:
+    """Return the installed litert-benchmark, known by the hashes of its package's files; no other can be named."""
+    del named
     package = distribution("ai-edge-litert")
     record = package.read_text("RECORD") or package.version
     return Build(

@@ -259,6 +259,6 @@ PROGRAM = Program(
     ),
     # On the CPU; every other option has one thread.
     threads=OPTION_THREADS,
-    options=lambda own: tuple(((PRECISION_FLAG, value),) for value in ("true", "false")) if own.is_on_gpu else ((),),
+    options=lambda own, _: tuple(((PRECISION_FLAG, value),) for value in ("true", "false")) if own.is_on_gpu else ((),),
     file_name="benchmark_model_performance_options",
 )  # fmt: skip

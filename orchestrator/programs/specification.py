@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from orchestrator.delegates import delegates_of
@@ -59,14 +59,18 @@ class Program:
     own_flags: frozenset[str] = frozenset()
     #: The thread counts that it tries by itself, all others are refused; empty: a plan's.
     threads: tuple[int, ...] = ()
-    #: The ways in which it tries a delegate by itself.
-    options: Callable[[Delegate], tuple[Option, ...]] = lambda delegate: ((),)
+    #: The ways in which it tries a delegate by itself, or the figures that it gives; beside a plan's flags.
+    options: Callable[[Delegate, Option], tuple[Option, ...]] = lambda delegate, given: ((),)
+    #: What is wrong with a case's flags (the flag, and a sentence), for a program whose flags are in no table.
+    flag_faults: Callable[[Mapping[str, str]], list[tuple[str, str]]] | None = None
+    #: Whether it runs language models' bundles, and nothing else.
+    is_for_bundles: bool = False
     #: The file's usual name; empty for an app.
     file_name: str = ""
     #: Whether files of that name are another program's, so that a file name doesn't tell which it is.
     shares_file_name: bool = False
-    #: Finds the build where a package of this computer brings the program.
-    installed: Callable[[], Build] | None = None
+    #: Finds the build where a package of this computer brings the program, or a plan names it; raises ArtifactError.
+    installed: Callable[[str], Build] | None = None
     #: What an app that somebody else starts is called.
     title: str = ""
     #: How its results are read.

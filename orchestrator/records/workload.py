@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.records.identity import BuildSha, CaseKey, ModelSha, Serial, SeriesKey, content_key
+from orchestrator.records.tokens import FIGURE, is_language_model, worded
 
 
 class DelegateName(enum.StrEnum):
@@ -40,6 +41,8 @@ class ToolName(enum.StrEnum):
     PERF_OPTIONS = "perf-options"
     #: LiteRT's own ``benchmark_model`` (``benchmark_litert_model``) on a phone.
     LITERT_NATIVE = "litert-native"
+    #: LiteRT-LM's ``litert_lm_advanced_main`` on a phone, its command ``litert-lm benchmark`` on this computer.
+    LITERT_LM = "litert-lm"
     #: The iOS benchmark app, which a person starts: its cases are exported and its results imported.
     IOS_APP = "ios-app"
     #: The Firebase game-loop app; its results are imported.
@@ -55,7 +58,7 @@ class ToolName(enum.StrEnum):
     @property
     def is_session(self) -> bool:
         """Whether one process of it measures several cases."""
-        return self is ToolName.PERF_OPTIONS
+        return self in (ToolName.PERF_OPTIONS, ToolName.LITERT_LM)
 
 
 #: The runtime's own kernels.
@@ -99,13 +102,18 @@ class ProcessMode(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A .tflite file, known by its content."""
+    """A .tflite file or a language model's bundle, known by its content."""
 
     name: str
     sha256: ModelSha
     size_bytes: int
     #: Where the file is on this host; not part of its identity, None for a model known only from the store.
     path: Path | None = None
+
+    @property
+    def is_language_model(self) -> bool:
+        """Whether the file is a language model's bundle."""
+        return is_language_model(self.path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,12 +243,20 @@ class Case:
         )
 
     @property
+    def subject(self) -> str:
+        """What is measured of which model: figures of two subjects are never set against each other."""
+        figure = dict(self.flags).get(FIGURE, "") if self.tool is ToolName.LITERT_LM else ""
+        return f"{self.model_sha256} {figure}".rstrip()
+
+    @property
     def configuration(self) -> str:
         """The case without device and model, as people say it: ``xnnpack, 4 threads, native``."""
         threads = (
             "1 thread" if self.threads == 1 else f"{self.threads} threads" if self.threads > 0 else "its own threads"
         )
         flags = "".join(f", {name}={value}" for name, value in self.flags)
+        if self.tool is ToolName.LITERT_LM:
+            flags = f", {worded(dict(self.flags))}"
         mode = f", {self.mode.value}" if self.mode is not None else ""
         shared = ", shared by equal phones" if self.shard else ""
         return f"{self.delegate.value}, {threads}, {self.tool.value}{mode}{flags}{shared}"

@@ -91,7 +91,7 @@ def allow_list(data: ReportData, *, need_parity: bool = False) -> str:
     for row in data.results:
         is_sure = not need_parity or (row.result.parity is not None and row.result.parity.value == "same")
         if row.result.is_judged and is_sure:
-            models[row.model.sha256][row.device.serial, row.is_virtual].append(row)
+            models[row.model.subject][row.device.serial, row.is_virtual].append(row)
     listed = {}
     for sha256, by_device in models.items():
         listed[sha256] = {

@@ -12,7 +12,7 @@ from orchestrator.analysis.figures import figure_us, of_one_kind, truth_of
 from orchestrator.analysis.rounds import standings
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import CaseKey, ModelSha, Serial
+from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.run import DelegateEvidence, RunRecord
 from orchestrator.records.verdict import Finding, Severity
 from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase
@@ -79,7 +79,7 @@ def build_report_data(
         _result_row(
             case,
             gathered,
-            model=model_rows[case.model_sha256],
+            model=model_rows[case.subject],
             device=device_rows[case.serial],
             configuration=labels[key],
             failure_steps=failure_steps or {},
@@ -351,18 +351,25 @@ def _device_rows(
 def _model_rows(
     cases: Iterable[Case], models: Mapping[str, Model], accuracy: Mapping[str, float]
 ) -> dict[str, ModelRow]:
-    names = {case.model_sha256: case.model_name.removesuffix(_MODEL_SUFFIX) or case.model_name for case in cases}
-    labels = unique_labels({str(sha256): name for sha256, name in names.items()}, shown=MODEL_HASH)
+    names: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    for case in cases:
+        names[case.subject] = case.model_name.removesuffix(_MODEL_SUFFIX) or case.model_name
+        _, _, figure = case.subject.partition(" ")
+        labels[case.subject] = f"{names[case.subject]}, {figure}" if figure else names[case.subject]
+    labels = unique_labels(labels, shown=MODEL_HASH)
     by_name = {name.removesuffix(_MODEL_SUFFIX): value for name, value in accuracy.items()}
-    return {
-        sha256: ModelRow(
+    rows = {}
+    for subject, label in labels.items():
+        sha256 = subject.partition(" ")[0]
+        rows[subject] = ModelRow(
             sha256=sha256,
+            subject=subject,
             label=label,
             size_bytes=models[sha256].size_bytes if sha256 in models else None,
-            accuracy=accuracy.get(sha256, by_name.get(names[ModelSha(sha256)])),
+            accuracy=accuracy.get(sha256, by_name.get(names[subject])),
         )
-        for sha256, label in labels.items()
-    }
+    return rows
 
 
 def _unique_skips(campaigns: Sequence[Campaign]) -> tuple[SkippedCase, ...]:

@@ -107,7 +107,7 @@ def _pareto(rows: Sequence[ResultRow]) -> Sequence[ChartRow]:
             devices[row.device.serial].append(row)
     found: list[ChartRow] = []
     for members in devices.values():
-        if len({row.model.sha256 for row in members}) > 1:
+        if len({row.model.subject for row in members}) > 1:
             found += _fronts(members)
     return found
 
@@ -132,8 +132,8 @@ def _fronts(members: Sequence[ResultRow]) -> Sequence[ChartRow]:
 
 def _operators(rows: Sequence[ResultRow]) -> Sequence[ChartRow]:
     found: list[ChartRow] = []
-    for model in dict.fromkeys(row.model.sha256 for row in rows):
-        drawn = [row for row in rows if row.model.sha256 == model and row.profiles]
+    for model in dict.fromkeys(row.model.subject for row in rows):
+        drawn = [row for row in rows if row.model.subject == model and row.profiles]
         named = _named_types(row.profiles[-1] for row in drawn)
         for order, row in enumerate(drawn):
             times: dict[tuple[str, Place], float] = defaultdict(float)

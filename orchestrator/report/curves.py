@@ -78,7 +78,7 @@ def _over_delegates(rows: Sequence[ResultRow]) -> Iterable[DiffPair]:
     places: dict[tuple[str, str, str], list[ResultRow]] = defaultdict(list)
     for row in rows:
         if row.profiles:
-            places[row.model.sha256, row.device.serial, row.case.tool.value].append(row)
+            places[row.model.subject, row.device.serial, row.case.tool.value].append(row)
     for members in places.values():
         on_cpu = [row for row in members if row.case.delegate.is_cpu]
         for row in members:

@@ -75,6 +75,8 @@ class ModelRow:
     """A model under a label that no other model of the report has."""
 
     sha256: str
+    #: What is measured of it (Case.subject): only figures of one subject are set against each other.
+    subject: str
     label: str
     #: None for a model that is named by a run and isn't in the store's list.
     size_bytes: int | None

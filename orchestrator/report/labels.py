@@ -119,7 +119,7 @@ def configuration_labels(cases: Iterable[Case], builds: Mapping[str, Build]) -> 
     for base, members in groups.items():
         rivals: dict[tuple[str, str], list[Case]] = defaultdict(list)
         for case in members:
-            rivals[case.model_sha256, case.serial].append(case)
+            rivals[case.subject, case.serial].append(case)
         crowded = [group for group in rivals.values() if len(group) > 1]
         aspects = [
             (name, value)
@@ -132,10 +132,10 @@ def configuration_labels(cases: Iterable[Case], builds: Mapping[str, Build]) -> 
             if has_build:
                 extra.append(f"build {_build_label(case.build_sha256, builds)}")
             labels[case.case_key] = ", ".join([base, *extra])
-    places = Counter((case.model_sha256, case.serial, labels[case.case_key]) for case in cases)
+    places = Counter((case.subject, case.serial, labels[case.case_key]) for case in cases)
     return {
         case.case_key: with_key(labels[case.case_key], case)
-        if places[case.model_sha256, case.serial, labels[case.case_key]] > 1
+        if places[case.subject, case.serial, labels[case.case_key]] > 1
         else labels[case.case_key]
         for case in cases
     }

@@ -45,7 +45,7 @@ def matrix_tables(data: ReportData) -> tuple[MatrixTable, ...]:
     """Return a table for each model that has a case, in the order of the data."""
     by_model: dict[str, list[ResultRow]] = defaultdict(list)
     for row in data.results:
-        by_model[row.model.sha256].append(row)
+        by_model[row.model.subject].append(row)
     skips: dict[tuple[str, str], list[SkipRow]] = defaultdict(list)
     for skip in data.skipped:
         skips[skip.model_name, skip.device.serial].append(skip)

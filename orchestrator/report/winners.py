@@ -26,7 +26,7 @@ def winners(rows: Iterable[ResultRow]) -> tuple[Winner, ...]:
     groups: dict[tuple[str, str, bool], list[ResultRow]] = defaultdict(list)
     for row in rows:
         if row.result.status not in _NO_ENTRY:
-            groups[row.model.sha256, row.device.serial, row.is_virtual].append(row)
+            groups[row.model.subject, row.device.serial, row.is_virtual].append(row)
     contests = (winner_of(group) for group in groups.values() if len(group) > 1)
     return tuple(found for found in contests if found is not None)
 

@@ -15,7 +15,7 @@ from benchfarm_lab.errors import UsageError
 #: Programs that write_benchmark_elf can make a stand-in for; ``cpu_only`` is a build without GPU, NNAPI and Hexagon.
 PROGRAMS: Final = (
     "benchmark_model", "benchmark_model_cpu_only", "benchmark_model_plus_flex", "benchmark_model_performance_options",
-    "benchmark_litert_model", "dummy_external_delegate", "sample_stable_delegate",
+    "benchmark_litert_model", "litert_lm_advanced_main", "dummy_external_delegate", "sample_stable_delegate",
 )  # fmt: skip
 #: Vendors whose NPU a virtual phone can stand in for, as LiteRT's libraries spell them.
 NPU_VENDORS: Final = ("Qualcomm", "MediaTek", "GoogleTensor", "Samsung")
@@ -23,6 +23,8 @@ NPU_VENDORS: Final = ("Qualcomm", "MediaTek", "GoogleTensor", "Samsung")
 HEXAGON_LIBRARIES: Final = (
     "libhexagon_interface.so", "libhexagon_nn_skel.so", "libhexagon_nn_skel_v65.so", "libhexagon_nn_skel_v66.so",
 )  # fmt: skip
+#: What LiteRT-LM needs beside its program to use a GPU, and to choose tokens on it.
+LANGUAGE_MODEL_LIBRARIES: Final = ("libLiteRtOpenClAccelerator.so", "libLiteRtTopKOpenClSampler.so")
 #: What LiteRT needs beside its program to use an NPU.
 NPU_LIBRARIES: Final = tuple(
     f"libLiteRt{part}_{vendor}.so" for vendor in NPU_VENDORS for part in ("Dispatch", "CompilerPlugin")
@@ -46,11 +48,11 @@ def benchmark_elf(
 
 
 def library_elf(name: str, abi: str = "arm64-v8a", *, version: str = "virtual") -> bytes:
-    """Return the bytes of a stand-in library of :data:`HEXAGON_LIBRARIES` or :data:`NPU_LIBRARIES`.
+    """Return the bytes of a stand-in library that one of the programs needs beside it.
 
     Libraries of one version belong together. Raises UsageError for another name or ABI.
     """
-    if name not in (*HEXAGON_LIBRARIES, *NPU_LIBRARIES):
+    if name not in (*HEXAGON_LIBRARIES, *NPU_LIBRARIES, *LANGUAGE_MODEL_LIBRARIES):
         raise UsageError(f"there is no stand-in for {name!r}")
     if abi not in MACHINES:
         raise UsageError(f"there is no stand-in for ABI {abi!r}; there are: {', '.join(MACHINES)}")

@@ -18,6 +18,7 @@ from benchfarm_lab.hardware import VirtualHardware
 from benchfarm_lab.profiles import VirtualProfile
 from benchfarm_lab.programs.apk import BenchmarkActivity
 from benchfarm_lab.programs.flag_table import CPU_FLAGS
+from benchfarm_lab.programs.language_model import LanguageModelProgram
 from benchfarm_lab.programs.litert import LitertProgram
 from benchfarm_lab.programs.native import NativeProgram
 from benchfarm_lab.programs.performance_options import PerformanceOptionsProgram
@@ -29,6 +30,7 @@ _LARGEST_MANIFEST_BYTES: Final = 4 << 20
 _LIBRARY: Final = re.compile(r"lib/([^/]+)/[^/]+\.so")
 #: Real programs by their usual file names.
 _NAMES: Final = (
+    (re.compile(r"litert_lm_advanced_main"), "litert_lm_advanced_main"),
     (re.compile(r"benchmark_litert_model"), "benchmark_litert_model"),
     (re.compile(r"benchmark_model.*performance_options|performance_options"), "benchmark_model_performance_options"),
     (re.compile(r"benchmark_model.*plus_flex"), "benchmark_model_plus_flex"),
@@ -76,6 +78,8 @@ class VirtualProgramShelf:
                 return PerformanceOptionsProgram(bench)
             case "benchmark_litert_model":
                 return LitertProgram(bench)
+            case "litert_lm_advanced_main":
+                return LanguageModelProgram(bench)
             case _:
                 return None
 

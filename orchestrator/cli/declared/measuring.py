@@ -70,7 +70,8 @@ class BenchOptions(OnPhones, PerProcess):
     ] = None
     out: HtmlOut = None
     tool: Annotated[
-        list[str] | None, typer.Option("--tool", help="native, apk, litert, perf-options, litert-native (a,b).")
+        list[str] | None,
+        typer.Option("--tool", help="native, apk, litert, perf-options, litert-native, litert-lm (a,b)."),
     ] = None
     flag: Annotated[
         list[str] | None, typer.Option("--flag", help="Flag of the program, name=value. Repeat for several.")

@@ -17,7 +17,7 @@ build_app = group("build", "List, download and choose the benchmark programs.")
 def _flags(
     flag_name: Annotated[str, typer.Argument(metavar="NAME", help="Flag to explain (default: list all).")] = "",
     tool: Annotated[
-        str, typer.Option("--tool", help="Program: native, apk, perf-options, litert-native or ios-app.")
+        str, typer.Option("--tool", help="Program: native, apk, perf-options, litert-native, litert-lm or ios-app.")
     ] = USUAL_TOOL,
     build: Annotated[str, typer.Option("--build", help="Name, sha256 or path of one program.")] = "",
     device: Annotated[

@@ -63,11 +63,14 @@ class HelpFlagBook:
 
     def faults(self, build: Build, case: Case, run_pass: Pass) -> Sequence[FlagFault]:
         """See FlagBook.faults."""
+        if (find := program(build.tool).flag_faults) is not None:
+            found = find(dict(case.flags))
+            return tuple(FlagFault(code="wrong-value", flag=flag, message=told) for flag, told in found)
         schema = self.schema(build)
         if not program(build.tool).is_benchmark_model:
             # Only the user's own, and not for what they need beside them: the program may set that itself.
-            found = check_flags(format_flags(list(case.flags)), schema)
-            return tuple(fault for fault in found if fault.code != "ineffective-flag")
+            known = check_flags(format_flags(list(case.flags)), schema)
+            return tuple(fault for fault in known if fault.code != "ineffective-flag")
         return case_faults(case, run_pass, schema)
 
     def _learned(self, build: Build) -> FlagSchema | None:

@@ -1,0 +1,51 @@
+"""How language models are measured: by tokens of a prompt and of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+#: What is measured where a plan names nothing else, as the published leaderboard is.
+TOKENS: Final[Mapping[str, str]] = {"decode_tokens": "256", "max_num_tokens": "1280", "prefill_tokens": "1024"}
+#: The flag by which the two cases of a process differ, and its values.
+FIGURE: Final = "figure"
+PHASES: Final = ("prefill", "decode")
+#: Further flags: how often a phone's process repeats, and whether compiled parts are kept.
+REPETITIONS: Final = "num_iterations"
+CACHE: Final = "cache"
+CACHES: Final = ("disk", "memory", "no")
+_COUNTS: Final = frozenset({*TOKENS, REPETITIONS})
+_MOST: Final = 1_000_000
+#: How the files of language models' bundles end.
+_BUNDLES: Final = (".litertlm", ".task")
+
+
+def is_language_model(path: Path | None) -> bool:
+    """Whether a file's name is that of a language model's bundle; no other model's ends so."""
+    return path is not None and path.suffix in _BUNDLES
+
+
+def worded(flags: Mapping[str, str]) -> str:
+    """Return a case's flags as people say them: ``decode of 256 tokens after 1024, context 1280, per token``."""
+    prompt, answer = flags.get("prefill_tokens", "?"), flags.get("decode_tokens", "?")
+    what = (
+        f"prefill of {prompt} tokens" if flags.get(FIGURE) == PHASES[0] else f"decode of {answer} tokens after {prompt}"
+    )
+    known = {FIGURE, *TOKENS}
+    further = "".join(f", {name}={value}" for name, value in flags.items() if name not in known)
+    return f"{what}, context {flags.get('max_num_tokens', '?')}{further}, per token"
+
+
+def flag_faults(flags: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return what is wrong with a case's flags for a language model: the flag, and a sentence."""
+    known = sorted({*_COUNTS, CACHE})
+    faults = []
+    for name, value in flags.items():
+        if name in _COUNTS and not (value.isascii() and value.isdigit() and 0 < int(value) <= _MOST):
+            faults.append((name, f"--{name} must be a whole number from 1 to {_MOST}, not {value!r}"))
+        elif name == CACHE and value not in CACHES:
+            faults.append((name, f"--{name} must be one of {', '.join(CACHES)}, not {value!r}"))
+        elif name not in (*known, FIGURE):
+            faults.append((name, f"LiteRT-LM has no flag --{name} here; it has {', '.join(known)}"))
+    return faults

@@ -1,0 +1,58 @@
+"""Language models: on virtual phones by the stand-in, on this computer by the real runtime where it is installed."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import missing
+from tests.samples.places import REPO
+
+if TYPE_CHECKING:
+    from tests.samples.command import Cli
+    from tests.samples.lab import Lab
+
+TINY = REPO / "tests" / "data" / "language_model" / "tiny.litertlm"
+RUNTIME = REPO / ".venv" / "litert-lm" / "bin" / "litert-lm"
+SMALL = ("--flag", "prefill_tokens=32", "--flag", "decode_tokens=16", "--flag", "max_num_tokens=128")
+
+
+def figures(result: object) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for run in result.json["runs"]:  # type: ignore[attr-defined]
+        assert run["outcome"] == "completed", run["reason"]
+        found.setdefault(dict(run["case"]["flags"])["figure"], []).append(run["report"]["inference_mean_us"])
+    return found
+
+
+def test_a_phones_process_gives_prefill_and_decode(lab: Lab) -> None:
+    done = lab.cli("bench", TINY, "-s", lab.serials[0], "-d", "xnnpack", "-t", "2", "-n", "3", *SMALL, "--json")
+    found = figures(done)
+    assert {phase: len(times) for phase, times in found.items()} == {"prefill": 3, "decode": 3}
+    # Two cases, and one process for both.
+    runs = done.json["runs"]
+    assert len({run["command"] for run in runs if "command" in run}) <= 3
+    assert {run["case"]["tool"] for run in runs} == {"litert-lm"}
+    assert {run["report"]["extra"]["unit"] for run in runs} == {"token"}
+    assert all(run["report"]["warmup_mean_us"] for run in runs)
+    shown = lab.cli("report", "--format", "json").json["results"]
+    assert len(shown) == 2
+    assert all(row["is_virtual"] for row in shown)
+
+
+@pytest.mark.skipif(not os.environ.get("CI") and not RUNTIME.exists(), reason="make test installs litert-lm")
+def test_the_real_runtime_measures_a_tiny_bundle_on_this_computer(cli: Cli) -> None:
+    if not RUNTIME.exists():
+        missing(f"{RUNTIME} isn't there: make test installs it")
+    words = ("-s", "host", "--build", f"litert-lm={RUNTIME}", "-d", "xnnpack", "-t", "1", "-n", "2", *SMALL)
+    done = cli("bench", TINY, *words, "--json")
+    found = figures(done)
+    assert {phase: len(times) for phase, times in found.items()} == {"prefill": 2, "decode": 2}
+    for run in done.json["runs"]:
+        assert (run["report"]["delegate"]["actual"], run["report"]["delegate"]["truth"]) == ("xnnpack", "partial")
+        log = cli("results", "log", run["run_id"]).ok().stdout
+        phase = dict(run["case"]["flags"])["figure"]
+        printed = next(line for line in log.splitlines() if line.startswith(f"{phase.capitalize()} speed:"))
+        assert float(printed.split()[2]) == pytest.approx(1e6 / run["report"]["inference_mean_us"], rel=1e-6)
