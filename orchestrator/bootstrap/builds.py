@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from orchestrator.bootstrap import virtual_lab
 from orchestrator.errors import ArtifactError
@@ -19,6 +19,10 @@ from orchestrator.records.workload import IMPORTED_TOOLS, Build, Companion, Tool
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.library import BuildLibrary
+
+
+#: Which libraries the stand-ins of a family of programs have beside them, where they aren't the DSP's.
+_LIBRARIES: Final = {FlagFamily.LITERT: "vendor", FlagFamily.LITERT_LM: "tokens"}
 
 
 class BuildChoice:
@@ -104,7 +108,7 @@ def stand_in_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = F
     else:
         name = "benchmark_model_plus_flex" if has_flex else program(tool).file_name
         content = virtual_lab.fake_program(name, abi)
-        libraries = virtual_lab.fake_libraries(abi, tool=tool.value)
+        libraries = virtual_lab.fake_libraries(abi, needed=_LIBRARIES.get(program(tool).family, "dsp"))
     sha256 = hashlib.sha256(content).hexdigest()
     return Build(
         name=f"virtual {name}",

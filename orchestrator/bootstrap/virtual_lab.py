@@ -141,10 +141,10 @@ def fake_app(abi: str, *, has_flex: bool) -> tuple[bytes, str]:
         return benchmark_apk(abis=(abi,), flex=has_flex), BENCHMARK_PACKAGE
 
 
-def fake_libraries(abi: str, *, tool: str) -> dict[str, bytes]:
-    """Return the libraries that a fake program needs for a GPU, an NPU or a DSP: name -> bytes."""
+def fake_libraries(abi: str, *, needed: str) -> dict[str, bytes]:
+    """Return the libraries that a fake program needs (``dsp``, ``vendor`` or ``tokens``): name -> bytes."""
     with _errors():
         from benchfarm_lab.samples import HEXAGON_LIBRARIES, LANGUAGE_MODEL_LIBRARIES, NPU_LIBRARIES, library_elf
 
-        needed = {"litert-native": NPU_LIBRARIES, "litert-lm": LANGUAGE_MODEL_LIBRARIES}.get(tool, HEXAGON_LIBRARIES)
-        return {name: library_elf(name, abi) for name in needed}
+        sets = {"dsp": HEXAGON_LIBRARIES, "vendor": NPU_LIBRARIES, "tokens": LANGUAGE_MODEL_LIBRARIES}
+        return {name: library_elf(name, abi) for name in sets[needed]}
