@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.bootstrap import virtual_lab
+from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import ArtifactError
 from orchestrator.files import write_whole
 from orchestrator.planning import NO_BUILD, NoBuild, tools_for
