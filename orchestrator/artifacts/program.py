@@ -13,7 +13,13 @@ from orchestrator.errors import ArtifactError
 from orchestrator.records.build_spec import BuildSpec
 
 #: Flags and words of every benchmark program of TFLite and LiteRT: one of them stands in the file of each.
-_WORDS: Final = (b"Inference timings in us", b"num_threads", b"warmup_runs", b"graph file name")
+_WORDS: Final = (
+    b"Inference timings in us",
+    b"num_threads",
+    b"warmup_runs",
+    b"graph file name",
+    b"benchmark_prefill_tokens",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from benchfarm_lab.samples import LANGUAGE_MODEL_LIBRARIES, benchmark_elf, library_elf
 from tests.conftest import missing
 from tests.samples.places import REPO
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.samples.command import Cli
     from tests.samples.lab import Lab
 
@@ -40,6 +43,25 @@ def test_a_phones_process_gives_prefill_and_decode(lab: Lab) -> None:
     shown = lab.cli("report", "--format", "json").json["results"]
     assert len(shown) == 2
     assert all(row["is_virtual"] for row in shown)
+
+
+def test_an_added_program_comes_with_its_libraries_and_is_refused_for_other_models(
+    lab: Lab, tmp_path: Path, model: Path
+) -> None:
+    program = tmp_path / "litert_lm_advanced_main"
+    program.write_bytes(benchmark_elf("litert_lm_advanced_main"))
+    # Without its sampler beside it the GPU decodes slower, and no error says so.
+    (tmp_path / LANGUAGE_MODEL_LIBRARIES[0]).write_bytes(library_elf(LANGUAGE_MODEL_LIBRARIES[0]))
+    words = ("-s", lab.serials[0], "--build", f"litert-lm={program}", "-d", "gpu", "-t", "1", "-n", "1")
+    done = lab.cli("bench", TINY, *words, *SMALL, "--json")
+    codes = {dict(run["case"]["flags"])["figure"]: _codes(run) for run in done.json["runs"]}
+    assert ("sampled-on-cpu" in codes["decode"], "sampled-on-cpu" in codes["prefill"]) == (True, False)
+    other = lab.cli("bench", model, TINY, *words, "--tool", "litert-lm", *SMALL, "--json").json
+    assert {run["case"]["model_name"] for run in other["runs"]} == {"tiny"}
+
+
+def _codes(run: dict[str, Any]) -> set[str]:
+    return {finding["code"] for finding in run["verdict"]["findings"]}
 
 
 @pytest.mark.skipif(not os.environ.get("CI") and not RUNTIME.exists(), reason="make test installs litert-lm")
