@@ -43,9 +43,9 @@ def campaigns(
             # More runs than were planned: options and Flex builds that were found to be measured too.
             done, total = progress[campaign.campaign_id]
             when = f"{campaign.created_at.astimezone():%Y-%m-%d %H:%M}"
-            name = f"{campaign.name} (imported)" if campaign.terms.origin else campaign.name
-            name += " (hidden)" if campaign.campaign_id in hidden else ""
-            rows.append((campaign.campaign_id, name, when, campaign.status.value, f"{done}/{max(done, total)}"))
+            called = f"{campaign.name} (imported)" if campaign.terms.origin else campaign.name
+            called += " (hidden)" if campaign.campaign_id in hidden else ""
+            rows.append((campaign.campaign_id, called, when, campaign.status.value, f"{done}/{max(done, total)}"))
             found.append(
                 {
                     "campaign_id": campaign.campaign_id,

@@ -123,6 +123,7 @@ def home(request, tmp_path_factory):
 
 def visited(page: Any) -> int:
     """Open everything that a page opens; return how many cases."""
+    page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
     for place in page.locator("[data-grid], [data-chart], [data-matrix]").all():
         place.scroll_into_view_if_needed()
     page.wait_for_function("!document.querySelector('[data-grid]:not(.drawn)')")
