@@ -18,12 +18,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from orchestrator.delegates import DELEGATES
+from orchestrator.delegates.specification import FlagFamily
 from orchestrator.records.run import DelegateEvidence, DelegateShare, DelegateTruth, LatencySummary, ToolReport
+from orchestrator.records.tokens import PHASES
 from orchestrator.units import US_PER_MS, US_PER_S
 
-PHASES: Final = ("prefill", "decode")
 #: How the program's ``--backend`` is called here.
-BACKENDS: Final[Mapping[str, str]] = {"cpu": "xnnpack", "gpu": "gpu", "npu": "npu"}
+_BACKENDS: Final[Mapping[str, str]] = {
+    own.flags[FlagFamily.LITERT_LM]["backend"]: name.value
+    for name, own in DELEGATES.items()
+    if FlagFamily.LITERT_LM in own.flags
+}
+#: One of these is in any text of which a process is read, whatever its encoding: a search over the whole text costs
+#: next to nothing, a look at each of its lines doesn't.
+MARKS: Final = tuple(
+    word.encode(encoding)
+    for word in (
+        "BenchmarkInfo:", "Benchmarking model:", "Input token ids are too long", "Failed to create engine",
+        "No adapters found", "backend constraint mismatch",
+    )
+    for encoding in ("utf-8", "utf-16-le", "utf-16-be")
+)  # fmt: skip
 #: Lines of one block of results, at most: turns, phases and marks are few.
 _MOST_LINES: Final = 2000
 #: A delegate's part of a subgraph is told once for each engine; a language model has some four.
@@ -61,7 +77,7 @@ _ON_CPU: Final = "Created TensorFlow Lite XNNPACK delegate for CPU"
 _ON_GPU: Final = re.compile(
     r"Created (?:default )?(?P<api>OpenCL|WebGPU|Metal|Vulkan) (?:device|context)|Initializing (?P<name>\w+)-based API"
 )
-_ON_NPU: Final = re.compile(r"DispatchDelegate")
+_ON_NPU: Final = "DispatchDelegate"
 _SAMPLES_ON_CPU: Final = "GPU sampler unavailable"
 #: No engine was made: which code that is depends on the backend.
 _NO_ENGINE: Final = ""
@@ -194,7 +210,7 @@ class LitertLmReader:
             if (share, nodes["signature"] or "") not in current.shares:
                 current.shares.append((share, nodes["signature"] or ""))
                 current.lines.append(text)
-            current.is_on_npu |= bool(_ON_NPU.search(nodes["delegate"]))
+            current.is_on_npu |= _ON_NPU in nodes["delegate"]
         elif _ON_CPU in text:
             if current.repetitions and not current.is_command and not self._lines_left:
                 # An engine is made once a process.
@@ -410,7 +426,7 @@ def _disagreements(process: Process, phase: str, measured: Sequence[_Turns]) -> 
 
 
 def _delegate(process: Process, phase: str, requested: str, *, has_result: bool) -> DelegateEvidence:
-    wanted = requested or BACKENDS.get(process.backend, process.backend)
+    wanted = requested or _BACKENDS.get(process.backend, process.backend)
     own = [share for share, signature in process.shares if signature.startswith(phase) or not signature]
     share = own[-1] if own else None
     actual = "gpu" if process.gpu_api else "npu" if process.is_on_npu else "xnnpack" if process.is_on_cpu else ""

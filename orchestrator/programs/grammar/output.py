@@ -33,7 +33,7 @@ from orchestrator.programs.grammar.lines import (
     parse_decoded,
     parse_line,
 )
-from orchestrator.programs.grammar.litert_lm import LitertLmReader, reports_of
+from orchestrator.programs.grammar.litert_lm import MARKS, LitertLmReader, reports_of
 from orchestrator.programs.grammar.op_profile import OperatorProfile
 from orchestrator.programs.grammar.profile_file import parse_op_profile
 from orchestrator.programs.grammar.protos import decode_result, decode_runtime_info
@@ -304,9 +304,11 @@ def _runs_in(buffer: Buffer, source: Source, requested: str) -> Iterator[ToolRep
     )
     splitter = RunSplitter()
     reader = _RunReader(buffer, splitter, requested, is_large_logcat)
+    language_model = reader.language_model if any(buffer.find(mark) >= 0 for mark in MARKS) else None
     for line in _logcat_lines(buffer) if is_large_logcat else _lines(buffer, splitter, requested):
         splitter.feed(line)
-        reader.language_model.feed(line.raw)
+        if language_model is not None:
+            language_model.feed(line.raw)
         if len(splitter.runs) >= _MOST_HELD_RUNS:
             yield from reader.reports(splitter.release(_MOST_HELD_RUNS // 2))
     splitter.end()
