@@ -25,8 +25,16 @@ from tests.samples.command import Done
 from tests.samples.farm_hosts import private_database
 from tests.samples.places import MODELS, REPO
 
-FOLDERS = ("start", "guides")
-PAGES = [REPO / "README.md", *(page for folder in FOLDERS for page in sorted((REPO / "docs" / folder).glob("*.md")))]
+FOLDERS = ("start", "guides", "reference")
+PAGES = [
+    REPO / "README.md",
+    *(
+        page
+        for folder in FOLDERS
+        for page in sorted((REPO / "docs" / folder).glob("*.md"))
+        if page.name != "commands.md"  # made from the help texts
+    ),
+]
 #: What a line may begin with without being run, and why.
 NOT_RUN = {
     "pip ": "tests/unit/test_wheel.py installs the wheels",
@@ -67,6 +75,8 @@ NOT_RUN = {
     "createdb ": "tests/contract/test_store_retention.py",
     "pg_": "tests/contract/test_store_retention.py",
     "podman ": "needs podman",
+    "curl ": "needs a farm behind a server: tests/browser/test_farm_page.py",
+    "benchfarm flags --build": "a program of one's own: tests/e2e/test_flags.py",
     "adb ": "the phone's own shell",
 }
 #: Options that make a command shorter, unless it has them.
