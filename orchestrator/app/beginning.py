@@ -127,6 +127,8 @@ def expansion_of(
     from orchestrator.records.flag import OWNED_FLAGS
 
     facts = [known for _, known in devices]
+    if assumed is None and (wanted := [item.spec for item in missing_programs(farm, plan, facts) if item.spec]):
+        farm.on_missing(wanted)
     found = {**farm.builds.of(plan, facts), **(assumed or {})}
     expansion = expand(plan, facts, models, found, farm.profiles, {value: item.placed for value, item in named.items()})
     builds = {build.sha256: build for build in found.values() if isinstance(build, Build)}

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote as percent_encode
 
+from orchestrator.app.progress import difference_so_far
 from orchestrator.devices.liveness import is_dead, own_life
 from orchestrator.engine.events import (
     CampaignEnded,
@@ -88,6 +89,8 @@ class _Phone:
 
     standing: Standing = Standing.WAITING
     doing: str = ""
+    #: Of an A/B comparison: what its pairs come to as yet.
+    so_far: str = ""
     stored: int = 0
     left: int = 0
     heat_c: float | None = None
@@ -113,9 +116,12 @@ class Board:
                 self._phones.clear()
                 for serial in dict.fromkeys([*(facts.serial for facts in devices), *left]):
                     self._phones[serial] = _Phone(stored=stored.get(serial, 0), left=left.get(serial, 0))
-            case InvocationStarted(invocation=invocation) | Measuring(invocation=invocation):
+            case InvocationStarted(invocation=invocation, side=side) | Measuring(invocation=invocation, side=side):
                 phone = self._phone(invocation.case.serial)
                 phone.standing, phone.doing = Standing.WORKING, doing_of(invocation)
+                if side:
+                    letter, so_far = side.partition(",")[0], f"; {phone.so_far}" if phone.so_far else ""
+                    phone.doing = f"{letter} #{invocation.number + 1}{so_far}"
             case FileMoving(serial=serial, name=name, sent_bytes=sent_bytes, size_bytes=size_bytes):
                 share = f"{format_bytes(sent_bytes)} of {format_bytes(size_bytes)}"
                 self._phone(serial).doing = f"gets {name}: {share}"
@@ -145,6 +151,7 @@ class Board:
         phone = self._phone(run.case.serial)
         phone.stored += 1
         phone.doing = ""
+        phone.so_far = difference_so_far(event.so_far) if event.so_far is not None else phone.so_far
         if run.outcome is not Outcome.UNFIT and run.run_pass not in {Pass.SENTINEL, Pass.SUSTAINED}:
             phone.left = max(0, phone.left - 1)
         state = run.state_after or run.state_before

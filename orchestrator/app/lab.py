@@ -104,8 +104,9 @@ class Lab:
         Args:
             model: ``.tflite`` file, or several.
             options: What a plan says, by the names in ``orchestrator.config.plan_keys``; the usual ones:
-                ``delegates="cpu,gpu"``, ``threads=[1, 4]``, ``devices="SERIAL"`` (``"host"`` is this computer; every
-                usable phone when left out), ``invocations=10`` (as many as the noise needs when left out).
+                ``delegates="cpu,gpu"`` (those that phone and program have when left out), ``threads=[1, 4]``,
+                ``devices="SERIAL"`` (``"host"`` is this computer; every usable phone when left out),
+                ``invocations=10`` (as many as the noise needs when left out).
 
         Raises:
             PlanError: options with faults, all of them listed.
@@ -117,7 +118,7 @@ class Lab:
         from orchestrator.config.plan_options import plan_from_keywords
 
         options["models"] = model
-        plan = plan_from_keywords(**options)
+        plan = plan_from_keywords(**measuring.with_question(options))
         with self._farm() as farm:
             return self._results(measuring.bench(farm, plan))
 

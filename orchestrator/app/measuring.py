@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.app import nights
-from orchestrator.app.beginning import begin, identify, missing_programs, prepare
+from orchestrator.app.beginning import begin, identify, prepare
 from orchestrator.app.board import PublishedBoard
 from orchestrator.app.campaigns import new_campaign_id
 from orchestrator.app.checks import unchecked_hint
@@ -83,15 +83,20 @@ class MeasuredCampaign:
 
 
 def bench_plan(options: PlanOptions) -> Plan:
-    """Return the plan of a quick measurement; raises as ``plan_from_options``.
+    """Return the plan of a quick measurement; raises as ``plan_from_options``."""
+    from orchestrator.config.plan_options import plan_from_options
+
+    return plan_from_options(**with_question(options))
+
+
+def with_question(options: PlanOptions) -> PlanOptions:
+    """Return a quick measurement's options with the delegates to try.
 
     Where nothing but timing is asked for, and no delegate is named, the question is which one is the fastest.
     """
-    from orchestrator.config.plan_options import plan_from_options
-
-    if not any(options.get(key) for key in _NOT_WHICH_DELEGATE):
-        options["delegates"] = DelegateChoice.AUTO.value
-    return plan_from_options(**options)
+    if any(options.get(key) for key in _NOT_WHICH_DELEGATE):
+        return options
+    return {**options, "delegates": DelegateChoice.AUTO.value}
 
 
 def bench(farm: Farm, plan: Plan) -> MeasuredCampaign:
@@ -115,8 +120,6 @@ def run(farm: Farm, plan: Plan) -> MeasuredCampaign:
     opened = farm.open_devices(plan.devices, despite_losses=plan.devices.joins)
     for hint in filter(None, (unchecked_hint(farm.settings, facts) for facts in opened.facts)):
         farm.observer.on_event(Notice(event="hint", text=hint))
-    if wanted := [item.spec for item in missing_programs(farm, plan, opened.facts) if item.spec is not None]:
-        farm.on_missing(wanted)
     beginning = prepare(farm, plan, opened.devices, models, named)
     if not beginning.expansion.cases:
         raise UsageError("there is no time for any of the cases", hint="allow more, or plan less")

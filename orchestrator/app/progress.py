@@ -17,6 +17,7 @@ from orchestrator.engine.events import (
     DeviceNote,
     FilePlaced,
     Notice,
+    PairsSoFar,
     RoundAdded,
     RunStored,
 )
@@ -26,7 +27,7 @@ from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
 from orchestrator.records.start import stage_of
 from orchestrator.records.workload import Pass
 from orchestrator.report.escapes import one_line
-from orchestrator.units import format_bytes, format_duration, format_latency
+from orchestrator.units import format_bytes, format_change, format_duration, format_latency
 
 #: Passes whose latency is told as a run is stored.
 _FIGURES = frozenset({Pass.TIMING, Pass.SUSTAINED, Pass.SENTINEL})
@@ -62,8 +63,12 @@ def describe(event: object) -> str:
         case RunStored(run=run) if run.outcome is Outcome.SKIPPED and not _is_parity_word(run):
             # The failure that it follows from has been told.
             text = ""
-        case RunStored(run=run, position=position, total=total):
-            text = f"{run.case.serial}: {position}/{total} {describe_run(run)}"
+        case RunStored(run=run, position=position, total=total, side=side, so_far=so_far):
+            of_side = f"[{side}] " if side else ""
+            text = f"{run.case.serial}: {position}/{total} {of_side}{describe_run(run)}"
+            if so_far is not None:
+                pairs = "1 pair" if so_far.pairs == 1 else f"{so_far.pairs} pairs"
+                text += f"; {difference_so_far(so_far)} against A after {pairs}"
         case DeviceFinished(serial=serial, left=left, reason=reason) if left:
             text = f"{serial}: given up with {left} invocations left: {reason or 'stopped'}"
         case CampaignEnded(campaign=campaign, status=status, stored=stored, left=left, savings=savings):
@@ -72,6 +77,12 @@ def describe(event: object) -> str:
         case _:
             text = ""
     return one_line(text)
+
+
+def difference_so_far(so_far: PairsSoFar) -> str:
+    """Return what the candidate's time is against the baseline's as yet: ``B -21.0 % [-24.1 %, -17.8 %]``."""
+    ends = f" [{format_change(so_far.low)}, {format_change(so_far.high)}]" if so_far.low is not None else ""
+    return f"B {format_change(so_far.ratio)}{ends}"
 
 
 def _start(run: RunRecord) -> str:

@@ -36,6 +36,8 @@ class Settings:
     artifacts: str = ""
     #: $BENCHFARM_HUBS: the folder in which processes take turns on USB hubs; empty: one for all homes of this user.
     hubs: str = ""
+    #: Whether somebody on a terminal may be asked something.
+    may_ask: bool = True
 
     @classmethod
     def from_environment(
@@ -88,6 +90,11 @@ class Settings:
     def token(self) -> str:
         """What others must know to read what is served, from $BENCHFARM_TOKEN; empty for none."""
         return self.environ.get("BENCHFARM_TOKEN", "")
+
+    @property
+    def smtp(self) -> str:
+        """The mail server for messages: ``smtp://[USER:PASSWORD@]HOST[:PORT]`` or ``smtps://...`` ($BENCHFARM_SMTP)."""
+        return self.environ.get("BENCHFARM_SMTP") or "smtp://localhost"
 
 
 def _default_store(data_folder: Path) -> str:

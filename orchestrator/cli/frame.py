@@ -423,11 +423,6 @@ def _print_error(message: str, hint: str, code: str, exit_code: int) -> None:
     say_json(json_pieces({"error": {"code": code, "message": message, "hint": hint, "exit_code": exit_code}}))
 
 
-def is_for_people() -> bool:
-    """Whether the result is wanted as text, not as JSON."""
-    return not _options.json_output
-
-
 def show(deed: Deed, *, as_json: bool) -> None:
     """Do a command, print its result as text or JSON, and exit with its code."""
     from orchestrator.bootstrap import Settings
@@ -439,6 +434,7 @@ def show(deed: Deed, *, as_json: bool) -> None:
         settings = replace(settings, environ={**settings.environ, "BENCHFARM_LOG": _options.log_format})
     # Known before anything runs: a night's log in the wrong form is no log.
     _options.log_format = settings.log_format
+    settings = replace(settings, may_ask=not as_json and settings.log_format != "json")
     if settings.log_format == "json":
         from orchestrator.cli.progress import logs_as_json
 

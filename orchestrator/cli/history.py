@@ -12,10 +12,11 @@ from typing import Final
 
 from orchestrator.app import history
 from orchestrator.app.history import ChangesRequest
-from orchestrator.app.notifying import FORMS, webhook_of
+from orchestrator.app.notifying import FORMS, Message, receiver_of, send
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.files import format_of
-from orchestrator.cli.progress import farm_telling, tell
+from orchestrator.cli.offering import farm_telling
+from orchestrator.cli.progress import tell
 from orchestrator.cli.result import CommandResult, table, to_json
 from orchestrator.engine.history import FoundChange, FoundOutputs, Regressions
 from orchestrator.errors import UsageError
@@ -52,12 +53,12 @@ def changes(
 ) -> CommandResult:
     """Find what changed, in a form that is known by the ending of ``out`` where none is named. Raises UsageError.
 
-    ``notify``: webhooks that are told when the exit code is 1, each its URL, or ``@FILE`` with the URL in it.
+    ``notify``: who is told when the exit code is 1: see ``receiver_of``.
     """
     form = format_of(form, out, _FORMS, default="text")
     if notify_form not in FORMS:
         raise UsageError(f"--notify-format {notify_form!r} isn't known", hint=" or ".join(FORMS))
-    webhooks = [webhook_of(text, "--notify") for text in notify]
+    receivers = [receiver_of(text, "--notify", mail_server=settings.smtp) for text in notify]
     with farm_telling(settings, makes_store=False) as farm:
         done = history.find_changes(farm, request)
     text = _RENDERERS[form](done.found)
@@ -68,8 +69,11 @@ def changes(
         is_markdown = out is None and form == "markdown"
         text = f"{text}\n\n{_escaped(done.nothing) if is_markdown else one_line(done.nothing)}"
     data = {**_data(done.found), "fails": done.fails}
-    message = (json.loads(to_json(data)), done.nothing or _as_text(done.found)) if webhooks else ({}, "")
-    undelivered = [webhook.send(*message, form=notify_form) for webhook in webhooks if done.fails]
+    undelivered = []
+    if receivers and done.fails:
+        content, told = json.loads(to_json(data)), done.nothing or _as_text(done.found)
+        message = Message(content=content, text=told, form=notify_form)
+        undelivered = [send(receiver, message) for receiver in receivers]
     for reason in filter(None, undelivered):
         tell(settings.log_format, "notify", reason, level="error")
     return CommandResult(

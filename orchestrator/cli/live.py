@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.app.board import Board, PhoneRow, Standing
+from orchestrator.cli.terminal import lines_that_fit
 from orchestrator.engine.events import (
     CampaignEnded,
     CampaignStarted,
@@ -198,7 +199,7 @@ class TerminalObserver:
             self._live.stop()
             atexit.unregister(self._live.stop)
         if _is_remembered(event) and (text := self._describe(event)):
-            self._console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
+            self._console.print("\n".join(lines_that_fit(visible(text))), markup=False, highlight=False, soft_wrap=True)
 
     def _drawing(self) -> Text:
         from rich.text import Text

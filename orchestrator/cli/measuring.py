@@ -10,8 +10,7 @@ from orchestrator.app.measuring import MeasuredCampaign
 from orchestrator.app.reporting import report_title, write_html
 from orchestrator.app.runs_passing import read_again, stopped
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.offering import download_offer
-from orchestrator.cli.progress import farm_telling
+from orchestrator.cli.offering import farm_telling
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, Streamed
 from orchestrator.cli.terminal import columns
 from orchestrator.clock import SystemClock
@@ -24,17 +23,12 @@ from orchestrator.records.workload import Pass, SkippedCase
 from orchestrator.report.escapes import one_line
 
 
-def bench(settings: Settings, options: PlanOptions, out: Path | None, *, asks: bool = False) -> CommandResult:
-    """Measure the named models; raises UsageError kinds before anything runs.
-
-    ``asks``: whether somebody on a terminal may be asked to download a missing program.
-    """
+def bench(settings: Settings, options: PlanOptions, out: Path | None) -> CommandResult:
+    """Measure the named models; raises UsageError kinds before anything runs."""
     plan = measuring.bench_plan(options)
     if out is not None:
         check_writable(out)
     with farm_telling(settings) as farm:
-        if asks:
-            farm.on_missing = download_offer(farm)
         return told(farm, measuring.bench(farm, plan), out)
 
 

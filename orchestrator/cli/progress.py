@@ -12,14 +12,14 @@ import re
 import sys
 import threading
 import traceback
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from orchestrator import __version__
 from orchestrator.analysis.sustained_runs import measured_us
 from orchestrator.app.progress import Counting, describe, describe_run
-from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.terminal import say, say_json
+from orchestrator.cli.terminal import lines_that_fit, say, say_json
 from orchestrator.engine.events import (
     CampaignEnded,
     CampaignStarted,
@@ -55,7 +55,7 @@ class LineObserver:
     def write(self, line: str) -> None:
         """Print one whole line, never mixed with another thread's."""
         with self._lock:
-            say(line, err=True)
+            say("\n".join(lines_that_fit(line)) if sys.stderr.isatty() else line, err=True)
 
 
 def observer_for_stderr(log_format: str = "text") -> Observer:
@@ -68,11 +68,6 @@ def observer_for_stderr(log_format: str = "text") -> Observer:
 
     live = TerminalObserver(describe)
     return Counting(live if live.can_draw else LineObserver())
-
-
-def farm_telling(settings: Settings, *, makes_store: bool = True) -> Farm:
-    """Return a farm of which standard error tells what is done with it."""
-    return Farm(settings, makes_store=makes_store, observer=observer_for_stderr(settings.log_format))
 
 
 #: Events that are written; a file on its way is told a hundred times a second.
@@ -181,10 +176,11 @@ def _level_of(event: object) -> str:
 
 def _keys_of(event: object) -> dict[str, object]:
     match event:
-        case RunStored(run=run, position=position, total=total):
-            return {**_of_run(run), "position": position, "total": total}
-        case InvocationStarted(invocation=invocation, position=position, total=total):
-            about = _of_case(invocation.case)
+        case RunStored(run=run, position=position, total=total, side=side, so_far=so_far):
+            found = {**_of_run(run), "position": position, "total": total, "side": side}
+            return {**found, **({f"so_far_{name}": value for name, value in asdict(so_far).items()} if so_far else {})}
+        case InvocationStarted(invocation=invocation, position=position, total=total, side=side):
+            about = {**_of_case(invocation.case), "side": side}
             about |= {"run_pass": str(invocation.run_pass), "invocation": invocation.number + 1}
             return {**about, "position": position, "total": total}
         case CampaignStarted(campaign=campaign, total=total, done=done):

@@ -6,6 +6,7 @@ import itertools
 import os
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import TextIO, cast
@@ -19,6 +20,12 @@ _CLEAR_SCREEN = "\x1b[H\x1b[2J"
 def columns() -> int:
     """Return the width of the terminal: what $COLUMNS says, else its own, else 80."""
     return shutil.get_terminal_size().columns
+
+
+def lines_that_fit(line: str) -> list[str]:
+    """Return one line of prose as lines that fit the terminal; a word that is longer stays whole."""
+    width = max(20, columns() - 1)
+    return textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def say(text: str, *, err: bool = False, end: str = "\n", clears: bool = False) -> None:

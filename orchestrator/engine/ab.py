@@ -5,6 +5,7 @@ What is planned beyond the pilot follows from the stored pilot alone, so that a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,14 +18,23 @@ from orchestrator.analysis.pairing import (
     planned_pairs,
     usable_pairs,
 )
+from orchestrator.analysis.pairs import compare_pairs
 from orchestrator.engine.campaign import CampaignResult
 from orchestrator.engine.case_runner import CaseRunner
-from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceNote
+from orchestrator.engine.events import (
+    CampaignEnded,
+    CampaignStarted,
+    DeviceNote,
+    InvocationStarted,
+    Measuring,
+    PairsSoFar,
+    RunStored,
+)
 from orchestrator.engine.failures import CaseFailures
 from orchestrator.engine.recovery import Turns
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import InterruptedByUserError
-from orchestrator.ports import Device, Store
+from orchestrator.ports import Device, Observer, Store
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CaseKey, Serial
@@ -64,7 +74,7 @@ class PairProgress:
 
     def counts(self) -> dict[int, PairCount]:
         """Return how many pairs each side needs, as the stored pilot says; empty before the pilot is whole."""
-        runs = self._runs()
+        runs = self.runs()
         first = set(self._pairing.first_numbers)
         keys = [key for side in self._sides for key in self._pairing.sides[side]]
         if any({run.invocation for run in runs.get(key, ())} & first != first for key in keys):
@@ -82,9 +92,33 @@ class PairProgress:
             for side in self._sides
         }
 
+    def side_of(self, key: CaseKey) -> str:
+        """Return what the side that a case belongs to is called: ``A, build old``; empty for another case."""
+        for letter, label, place in (("A", self._pairing.baseline, 0), ("B", self._pairing.candidate, 1)):
+            if any(pair[place] == key for pair in self._pairing.sides):
+                return f"{letter}, {label}"
+        return ""
+
+    def so_far(self, run: RunRecord, runs: Mapping[CaseKey, Sequence[RunRecord]]) -> PairsSoFar | None:
+        """Return how the sides of a run compare after it, None while its pair isn't whole, or only warms the device.
+
+        ``runs`` are all that there are, by case, as :meth:`runs` returns them.
+        """
+        key = run.case.case_key
+        side = next((side for side in self._sides if key in self._pairing.sides[side]), None)
+        if side is None:
+            return None
+        pairs = self._usable(runs, side)
+        if run.invocation not in pairs or not (logs := log_ratios(pairs.values())):
+            return None
+        found = compare_pairs([1.0] * len(logs), [math.exp(log) for log in logs], level=self._pairing.level)
+        if found.ratio is None:
+            return None
+        return PairsSoFar(pairs=len(logs), ratio=found.ratio, low=found.low, high=found.high)
+
     def pair_s(self) -> float | None:
         """Return what one pair takes on this device."""
-        return pair_seconds([run for runs in self._runs().values() for run in runs])
+        return pair_seconds([run for runs in self.runs().values() for run in runs])
 
     def left(self) -> list[Invocation]:
         """Return the next invocations; none when there is nothing left to do.
@@ -96,7 +130,7 @@ class PairProgress:
         counts = self.counts()
         if not counts:
             return self._open(done, dict.fromkeys(self._pairing.first_numbers, self._sides))
-        runs = self._runs()
+        runs = self.runs()
         wanted: dict[int, list[int]] = {}
         for side, count in counts.items():
             tried = self._tried(runs, side)
@@ -110,7 +144,7 @@ class PairProgress:
 
     def done_count(self) -> int:
         """Return how many invocations are stored."""
-        return sum(len(runs) for runs in self._runs().values())
+        return sum(len(runs) for runs in self.runs().values())
 
     def _open(self, done: set[tuple[CaseKey, Pass, int]], wanted: Mapping[int, Sequence[int]]) -> list[Invocation]:
         planned = [
@@ -122,11 +156,11 @@ class PairProgress:
         ]
         return [item for item in planned if (item.case.case_key, item.run_pass, item.number) not in done]
 
-    def _runs(self) -> dict[CaseKey, list[RunRecord]]:
+    def runs(self) -> dict[CaseKey, list[RunRecord]]:
+        """Return what is stored, by case; runs that the device wasn't fit for are still open."""
         keys = [key for side in self._sides for key in self._pairing.sides[side]]
         found: dict[CaseKey, list[RunRecord]] = {}
         for run in self._store.runs(campaign_ids=(self._campaign.campaign_id,), case_keys=keys):
-            # One that the device wasn't fit for is still open.
             if run.outcome is not Outcome.UNFIT:
                 found.setdefault(run.case.case_key, []).append(run)
         return found
@@ -202,6 +236,28 @@ class AbRunner:
         return CampaignResult(campaign=ended, status=status, stored=stored, lost=lost, left=left)
 
 
+class _Sides:
+    """Hands events on with the side that they are of, and with how the sides compare so far."""
+
+    def __init__(self, observer: Observer, progress: PairProgress) -> None:
+        self._observer = observer
+        self._progress = progress
+        #: Reading all of them after each run would keep the device waiting.
+        self._runs = progress.runs()
+
+    def on_event(self, event: object) -> None:
+        """See Observer.on_event."""
+        match event:
+            case InvocationStarted(invocation=invocation) | Measuring(invocation=invocation):
+                event = replace(event, side=self._progress.side_of(invocation.case.case_key))
+            case RunStored(run=run):
+                if run.outcome is not Outcome.UNFIT:
+                    self._runs.setdefault(run.case.case_key, []).append(run)
+                side, so_far = self._progress.side_of(run.case.case_key), self._progress.so_far(run, self._runs)
+                event = replace(event, side=side, so_far=so_far)
+        self._observer.on_event(event)
+
+
 class _PairWork:
     """One device's pairs; see Work."""
 
@@ -209,9 +265,9 @@ class _PairWork:
         self, device: Device, facts: DeviceFacts, workload: Workload, services: Services, failures: CaseFailures
     ) -> None:
         self._serial = facts.serial
-        self._services = services
         self._progress = PairProgress(services.store, workload.campaign, facts.serial)
-        self._runner = CaseRunner(device, facts, workload, services, failures=failures)
+        self._services = replace(services, observer=_Sides(services.observer, self._progress))
+        self._runner = CaseRunner(device, facts, workload, self._services, failures=failures)
 
     def run(self) -> None:
         """See Work.run."""

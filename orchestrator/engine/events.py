@@ -103,6 +103,8 @@ class InvocationStarted:
     #: Counts from 1 within the device's queue.
     position: int
     total: int
+    #: Of an A/B comparison: ``A, delegate xnnpack``.
+    side: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +112,18 @@ class Measuring:
     """All is prepared, the process is started now."""
 
     invocation: Invocation
+    side: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairsSoFar:
+    """How the sides of an A/B comparison compare after so many pairs; nothing is decided by it."""
+
+    pairs: int
+    #: Candidate time / baseline time, and the ends of its interval at the comparison's level; None with one pair.
+    ratio: float
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +133,9 @@ class RunStored:
     run: RunRecord
     position: int
     total: int
+    side: str = ""
+    #: Of the run that completes a pair.
+    so_far: PairsSoFar | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,12 +100,14 @@ def test_a_plan_is_shown_without_its_programs_which_are_listed(cli: Cli, model: 
     assert missing["serials"] == ["host"]
 
 
-def in_terminal(cli: Cli, answer: str, *words: object, **environ: str) -> tuple[int, str]:
+def in_terminal(cli: Cli, answer: str, *words: object, columns: int = 100, **environ: str) -> tuple[int, str]:
     """Run the command on a terminal of its own, answer its first question, and return how it ended and what it said."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execve(
-            BENCHFARM, [str(BENCHFARM), *map(str, words)], {**cli.environ(**environ), "TERM": "xterm", "COLUMNS": "100"}
+            BENCHFARM,
+            [str(BENCHFARM), *map(str, words)],
+            {**cli.environ(), "TERM": "xterm", "COLUMNS": f"{columns}", **environ},
         )
     said = b""
     asked = False
@@ -139,7 +141,7 @@ def mirror(tmp_path: Path) -> Iterator[FileServer]:
 
 
 def test_a_missing_program_is_offered_for_download_on_a_terminal_and_nowhere_else(
-    cli: Cli, model: Path, mirror: FileServer
+    cli: Cli, model: Path, mirror: FileServer, tmp_path: Path
 ) -> None:
     words = ("bench", model, "-s", "host", "--tool", "native", "-d", "xnnpack", "-t", "1", "-n", "2")
     place = {"BENCHFARM_MIRROR": mirror.url}
@@ -148,9 +150,35 @@ def test_a_missing_program_is_offered_for_download_on_a_terminal_and_nowhere_els
     refused, said = in_terminal(cli, "n\n", *words, **place)
     assert (refused, mirror.asked) == (2, [])
     assert f"benchmark_model for linux-{platform.machine()} is not on this computer" in said
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(f"models: {model}\nmatrix: {{delegates: xnnpack, tools: native}}\ndevices: {{host: true}}\n")
+    sides = ("delegate:xnnpack", "delegate:cpu", "-m", model, "-s", "host", "--tool", "native")
+    for others in (("run", plan), ("ab", *sides)):
+        refused, said = in_terminal(cli, "n\n", *others, **place)
+        assert (refused, said.count("[Y/n]"), mirror.asked) == (2, 1, []), said
     quiet, said = in_terminal(cli, "y\n", *words, "--json", **place)
     assert (quiet, "[Y/n]" in said, mirror.asked) == (2, False, [])
     code, said = in_terminal(cli, "\n", *words, **place)
     assert code in {0, 1}, said
     assert "report: " in said
     assert "linux" in cli("build", "which", "native", "--abi", f"linux-{platform.machine()}").ok().stdout
+
+
+@pytest.mark.parametrize(("columns", "terminal"), [(60, "dumb"), (80, "dumb"), (60, "xterm"), (80, "xterm")])
+def test_progress_of_an_ab_comparison_names_its_sides_and_breaks_no_word(
+    lab: Lab, model: Path, columns: int, terminal: str
+) -> None:
+    words = ("ab", "delegate:xnnpack", "delegate:gpu", "-m", model, "-s", lab.serials[0])
+    code, said = in_terminal(
+        lab.cli, "", *words, "--most-pairs", "3", "--min-secs", "0.1", columns=columns, TERM=terminal
+    )
+    assert code in {0, 1}, said
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "\n" if terminal == "xterm" else "", said)
+    told = " ".join(plain.split())
+    if terminal == "dumb":
+        # The live view of other terminals is drawn twice a second, not with each pair.
+        assert "[A, delegate xnnpack]" in told
+        assert re.search(r"B -\d+\.\d % \[[-+]\d+\.\d %, [-+]\d+\.\d %\] against A after 2 pairs", told), told
+    progress = plain.partition("delegate gpu (candidate)")[0].splitlines()
+    # Only a single word, a path for example, may be wider than the terminal.
+    assert [line for line in progress if len(line) > columns and len(line.split()) > 1] == []

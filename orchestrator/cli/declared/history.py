@@ -39,7 +39,7 @@ class ChangesOptions:
     ] = "unrefuted"
     notify: Annotated[
         list[str] | None,
-        typer.Option("--notify", help="With exit code 1, send the report to this webhook: URL, or @FILE with it."),
+        typer.Option("--notify", help="With exit code 1, send the report: a webhook's URL, mailto:ADDRESS, or @FILE."),
     ] = None
     notify_form: Annotated[str, typer.Option("--notify-format", help="json or text.")] = "json"
     out: Out = None

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.declared.reading import results_app
-from orchestrator.cli.frame import Deed, HtmlOut, OnPhones, PerProcess, app, command, group, is_for_people, plan_options
+from orchestrator.cli.frame import Deed, HtmlOut, OnPhones, PerProcess, app, command, group, plan_options
 from orchestrator.errors import UsageError
 
 plan_app = group("plan", "Check a plan, and show what it would measure.")
@@ -103,8 +103,7 @@ def _bench(options: BenchOptions) -> Deed:
     """
     from orchestrator.cli import measuring
 
-    asks = is_for_people()
-    return lambda settings: measuring.bench(settings, plan_options(options), options.out, asks=asks)
+    return lambda settings: measuring.bench(settings, plan_options(options), options.out)
 
 
 @command(app, "run")
