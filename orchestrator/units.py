@@ -26,6 +26,17 @@ def format_latency(latency_us: float | None) -> str:
     return f"{_three_digits(latency_us / US_PER_S)} s"
 
 
+def tokens_per_s(token_us: float | None) -> float | None:
+    """Return the tokens that a second has room for, of which one takes so long; None when unknown."""
+    return US_PER_S / token_us if token_us is not None and token_us > 0 and math.isfinite(token_us) else None
+
+
+def format_figure(latency_us: float | None, *, is_per_token: bool) -> str:
+    """Return a case's figure: a latency, or ``21.9 tokens/s`` for the time of one token."""
+    speed = tokens_per_s(latency_us) if is_per_token else None
+    return format_latency(latency_us) if speed is None else f"{_three_digits(speed)} tokens/s"
+
+
 def format_bytes(size_bytes: float | None) -> str:
     """Return a size as people read it: ``812 B``, ``1.88 MB`` (10**6), ``2.10 GB``; ``---`` when unknown."""
     if size_bytes is None:

@@ -30,7 +30,7 @@ from orchestrator.analysis.summary import LEVEL, Summary
 from orchestrator.records.advice import Advice, AdviceReport
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateTruth
-from orchestrator.units import format_change, format_latency, format_percent
+from orchestrator.units import format_change, format_figure, format_latency, format_percent
 
 #: Parts of a model's name that say its numbers' type and nothing else.
 _TYPE_WORDS: Final = re.compile(
@@ -108,7 +108,7 @@ def _best(members: Sequence[AdviceCase]) -> Iterator[Advice]:
         return
     keyed = {item.case.case_key: item for item in members}
     first = keyed[best.fastest]
-    text = f"use {first.name}: {format_latency(first.summary.median_us)}"
+    text = f"use {first.name}: {format_figure(first.summary.median_us, is_per_token=first.case.is_per_token)}"
     tied = [keyed[key] for key in best.tied]
     if len(members) == 1:
         text += ", the only configuration with a figure that counts"
@@ -178,7 +178,7 @@ def _beats(one: AdviceCase, other: AdviceCase, axes: Sequence[_Axis]) -> bool:
 
 
 def _weighed(item: AdviceCase) -> str:
-    parts = [format_latency(item.summary.median_us)]
+    parts = [format_figure(item.summary.median_us, is_per_token=item.case.is_per_token)]
     parts += [f"starts in {format_latency(item.init_us)}"] if item.init_us is not None else []
     parts += [f"{item.memory_mib:.3g} MiB"] if item.memory_mib is not None else []
     parts += [f"error {item.parity_error:.2g}"] if item.parity_error is not None else []

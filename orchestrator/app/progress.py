@@ -27,7 +27,7 @@ from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
 from orchestrator.records.start import stage_of
 from orchestrator.records.workload import Pass
 from orchestrator.report.escapes import one_line
-from orchestrator.units import format_bytes, format_change, format_duration, format_latency
+from orchestrator.units import format_bytes, format_change, format_duration, format_figure, format_latency
 
 #: Passes whose latency is told as a run is stored.
 _FIGURES = frozenset({Pass.TIMING, Pass.SUSTAINED, Pass.SENTINEL})
@@ -114,7 +114,9 @@ def describe_run(run: RunRecord) -> str:
     if run.outcome is not Outcome.COMPLETED:
         return f"{what}: {run.outcome}: {run.reason_code}: {run.reason}"
     latency_us = measured_us(run) if run.run_pass in _FIGURES else None
-    figure = format_latency(latency_us) if latency_us is not None else _start(run) or _outputs(run) or "done"
+    figure = _start(run) or _outputs(run) or "done"
+    if latency_us is not None:
+        figure = format_figure(latency_us, is_per_token=case.is_per_token)
     delegate = run.report.delegate if run.report else None
     nodes = ""
     if delegate is not None and delegate.truth is DelegateTruth.PARTIAL:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from orchestrator.records.run import RunRecord
     from orchestrator.report.guide_table import GuideTable, MeasuredCase
 
-SOURCES = ("published", "store")
+SOURCES = ("published", "store", "language-models")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class TableRequest:
 def build(farm: Farm, request: TableRequest) -> GuideTable:
     """Gather what the table shows. Raises UsageError for a source, device or configuration that isn't known."""
     from orchestrator.report import guide_table
-    from orchestrator.report.published import load_published
+    from orchestrator.report.published import load_language_models, load_published
 
     for source in request.sources:
         if source not in SOURCES:
@@ -42,6 +42,12 @@ def build(farm: Farm, request: TableRequest) -> GuideTable:
     sources = request.sources or SOURCES
     figures = load_published() if "published" in sources else ()
     measured = _measured(farm, request) if "store" in sources else []
+    if "language-models" in sources:
+        of_tokens = load_language_models()
+        # A long list, which says nothing to who measures none of them: it is shown beside own figures, or when named.
+        is_named = any(_is_one_of(figure.model, request.models) for figure in of_tokens) if request.models else False
+        if request.sources or is_named or any(item.case.is_per_token for item in measured):
+            figures += of_tokens
 
     _check_devices(farm, request, [figure.device for figure in figures])
 

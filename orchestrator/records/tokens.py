@@ -27,11 +27,9 @@ def is_language_model(path: Path | None) -> bool:
 
 
 def worded(flags: Mapping[str, str]) -> str:
-    """Return a case's flags as people say them: ``decode of 256 tokens after 1024, context 1280, per token``."""
+    """Return a case's flags as people say them: ``decode 256 after 1024, context 1280, per token``."""
     prompt, answer = flags.get("prefill_tokens", "?"), flags.get("decode_tokens", "?")
-    what = (
-        f"prefill of {prompt} tokens" if flags.get(FIGURE) == PHASES[0] else f"decode of {answer} tokens after {prompt}"
-    )
+    what = f"prefill {prompt}" if flags.get(FIGURE) == PHASES[0] else f"decode {answer} after {prompt}"
     known = {FIGURE, *TOKENS}
     further = "".join(f", {name}={value}" for name, value in flags.items() if name not in known)
     return f"{what}, context {flags.get('max_num_tokens', '?')}{further}, per token"

@@ -67,6 +67,8 @@ BUILTIN: Final = DelegateName.CPU
 USUAL_DELEGATE: Final = DelegateName.XNNPACK
 #: What phones are measured with where nobody names a program.
 USUAL_TOOL: Final = ToolName.NATIVE
+#: Programs that measure language models: their figures are of one token.
+PER_TOKEN_TOOLS: Final = frozenset({ToolName.LITERT_LM})
 #: Programs that benchfarm reads the results of and never starts.
 IMPORTED_TOOLS: Final = frozenset({ToolName.IOS_APP, ToolName.FIREBASE, ToolName.DELEGATE_PERFORMANCE})
 
@@ -245,8 +247,13 @@ class Case:
     @property
     def subject(self) -> str:
         """What is measured of which model: figures of two subjects are never set against each other."""
-        figure = dict(self.flags).get(FIGURE, "") if self.tool is ToolName.LITERT_LM else ""
+        figure = dict(self.flags).get(FIGURE, "") if self.is_per_token else ""
         return f"{self.model_sha256} {figure}".rstrip()
+
+    @property
+    def is_per_token(self) -> bool:
+        """Whether its figure is the time of one token of a language model, told as tokens per second."""
+        return self.tool in PER_TOKEN_TOOLS and any(name == FIGURE for name, _ in self.flags)
 
     @property
     def configuration(self) -> str:
@@ -255,7 +262,7 @@ class Case:
             "1 thread" if self.threads == 1 else f"{self.threads} threads" if self.threads > 0 else "its own threads"
         )
         flags = "".join(f", {name}={value}" for name, value in self.flags)
-        if self.tool is ToolName.LITERT_LM:
+        if self.is_per_token:
             flags = f", {worded(dict(self.flags))}"
         mode = f", {self.mode.value}" if self.mode is not None else ""
         shared = ", shared by equal phones" if self.shard else ""

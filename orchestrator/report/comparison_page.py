@@ -22,11 +22,10 @@ from orchestrator.report.data import ResultRow
 from orchestrator.report.escapes import visible
 from orchestrator.report.evidence import Part, case_evidence, evidence_decimals
 from orchestrator.report.grids import Column, Grid, column_of
-from orchestrator.report.labels import column_decimals
+from orchestrator.report.labels import column_decimals, figure_text
 from orchestrator.report.operators import compare_profiles
 from orchestrator.report.packing import pack
 from orchestrator.report.render import EVIDENCE_SIZE, render_template
-from orchestrator.report.tables import figure_ms
 from orchestrator.units import US_PER_MS, format_change, format_percent
 
 #: Cases that are laid out with bars and runs; a longer comparison has a table of all beside them.
@@ -217,8 +216,8 @@ def _line(
         change=format_change(verdict.ratio).removesuffix(" %"),
         interval=interval_text(verdict).replace(" %", ""),
         detectable=format_percent(verdict.detectable).removesuffix(" %"),
-        before=figure_ms(_median_us(row.baseline), digits),
-        after=figure_ms(_median_us(row.candidate), digits),
+        before=_figure(row.baseline, digits),
+        after=_figure(row.candidate, digits),
         is_struck=(row.baseline.result.status not in OWN_FIGURE, row.candidate.result.status not in OWN_FIGURE),
         runs=runs_text(verdict),
         shape=_shape(verdict, span) if verdict.ratio is not None else None,
@@ -227,6 +226,12 @@ def _line(
         explained=_explained(found),
         keys=(f"{number}-baseline", f"{number}-candidate"),
     )
+
+
+def _figure(item: Measured, digits: int) -> str:
+    """Return a side's figure; one that isn't in the table's milliseconds with its unit."""
+    unit = " tokens/s" if item.case.is_per_token else ""
+    return f"{figure_text(item.case, _median_us(item), digits)}{unit}"
 
 
 def _shape(verdict: ComparisonVerdict, span: float) -> ForestBar:

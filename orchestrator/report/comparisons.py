@@ -13,7 +13,7 @@ from orchestrator.analysis.comparison import ComparedCase, Comparison, FailOn, O
 from orchestrator.analysis.matching import Measured
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 from orchestrator.report.escapes import markdown_text, visible
-from orchestrator.units import format_change, format_latency, format_percent
+from orchestrator.units import format_change, format_figure, format_percent
 
 _FORBIDDEN_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _UNKNOWN: Final = "---"
@@ -301,7 +301,7 @@ def cells_of(row: ComparedCase) -> tuple[str, ...]:
 def _figure(item: Measured) -> str:
     """Return a side's figure; none where it isn't one of what was asked for."""
     own = item.result.own_summary
-    return _UNKNOWN if own is None else format_latency(own.median_us)
+    return _UNKNOWN if own is None else format_figure(own.median_us, is_per_token=item.case.is_per_token)
 
 
 def _sentence(row: ComparedCase) -> str:

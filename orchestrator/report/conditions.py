@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from orchestrator.analysis.attribution import other_battery
 from orchestrator.records.device import DeviceState
 from orchestrator.records.sample import Sample
-from orchestrator.report.tables import NOTHING
+from orchestrator.report.labels import NOTHING
 
 #: Zones outside of this aren't temperatures: trip points, disconnected sensors, voltages under a thermal name.
 _PLAUSIBLE_C = (-30.0, 130.0)

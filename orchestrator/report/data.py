@@ -362,8 +362,13 @@ class PublishedFigure:
     configuration: str
     #: None where the table has no figure.
     latency_us: float | None
-    #: The figure in milliseconds with the digits that were published; empty where there is none.
+    #: The figure with the digits that were published, in milliseconds or, of a language model, in tokens per second;
+    #: empty where there is none.
     printed_ms: str = ""
+    #: Of a language model: where it was published; ``latency_us`` is of one token then. Empty for the guide's.
+    source: str = ""
+    #: What to know of it.
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,10 +22,19 @@ from orchestrator.records.workload import Pass
 from orchestrator.report.conditions import battery_change_text, battery_text, clocks_text, hottest_text
 from orchestrator.report.data import BestMark, FindingRow, InvocationRow, LogExcerpt, ResultRow, Trace
 from orchestrator.report.escapes import visible, visible_block
-from orchestrator.report.labels import PARITY_CLASSES, PARITY_WORDS, SHORT_HASH, column_decimals
+from orchestrator.report.labels import (
+    NOTHING,
+    PARITY_CLASSES,
+    PARITY_WORDS,
+    SHORT_HASH,
+    column_decimals,
+    figure_ms,
+    figure_text,
+    figure_unit,
+)
 from orchestrator.report.logs import LOG_CHARACTERS, shorter
 from orchestrator.report.matrix import figures_decimals
-from orchestrator.report.tables import NOTHING, delegate_text, figure_ms, has_mean, quality_text
+from orchestrator.report.tables import delegate_text, has_mean, quality_text
 from orchestrator.report.traces import condition_traces
 from orchestrator.units import US_PER_MS, format_bytes, format_duration
 
@@ -115,7 +124,8 @@ def _figure(row: ResultRow, digits: int) -> Iterable[Part]:
     result, summary = row.result, row.result.summary
     if summary is None:
         return
-    median = f"{figure_ms(summary.median_us, digits)} ms"
+    unit = figure_unit(row.case)
+    median = f"{figure_text(row.case, summary.median_us, digits)} {unit}"
     if result.status not in OWN_FIGURE:
         why = _text(delegate_text(row)) if result.status is CaseStatus.FELL_BACK else "rejected"
         yield {
@@ -125,8 +135,8 @@ def _figure(row: ResultRow, digits: int) -> Iterable[Part]:
         return
     interval = ""
     if summary.interval is not None:
-        low, high = figure_ms(summary.interval.low, digits), figure_ms(summary.interval.high, digits)
-        interval = f" ({low} to {high} ms at 95 %)"
+        low, high = (figure_text(row.case, end, digits) for end in (summary.interval.low, summary.interval.high))
+        interval = f" ({f'{high} to {low}' if row.case.is_per_token else f'{low} to {high}'} {unit} at 95 %)"
     kind = ", a mean" if has_mean(row) else ""
     gain, ratio = "", row.speed_up
     if ratio is not None and row.baseline != row.configuration:
@@ -240,11 +250,13 @@ def _number(run: InvocationRow) -> Part:
 
 def _run_line(row: ResultRow, run: InvocationRow, decimals: Mapping[str, int]) -> Part:
     digits = decimals["median"]
-    latency: Part = figure_ms(run.latency_us, digits)
+    latency: Part = figure_text(row.case, run.latency_us, digits)
+    if row.case.is_per_token and run.latency_us is not None:
+        latency = [latency, " ", {"small": figure_unit(row.case)}]
     is_own = run.is_used and row.result.status in OWN_FIGURE
     if run.latency_us is not None and not is_own:
         latency = {"del": latency}
-    if run.latency_us is not None and run.figure is FigureKind.MEAN:
+    if run.latency_us is not None and run.figure is FigureKind.MEAN and not row.case.is_per_token:
         latency = [latency, " ", {"small": "mean"}]
     spread = NOTHING
     if run.p5_us is not None and run.p95_us is not None:

@@ -13,13 +13,12 @@ from orchestrator.records.device import DeviceState
 from orchestrator.records.workload import Build
 from orchestrator.report.data import BestMark, CampaignRow, DeviceRow, InvocationRow, ReportData, ResultRow, SkipRow
 from orchestrator.report.escapes import csv_text, markdown_text
+from orchestrator.report.labels import NOTHING, figure_text
 from orchestrator.report.matrix import figures_decimals
 from orchestrator.report.published import SOURCE
 from orchestrator.report.tables import (
-    NOTHING,
     campaign_of,
     delegate_text,
-    figure_ms,
     flat_record,
     has_mean,
     invocation_record,
@@ -193,12 +192,17 @@ def result_cells(row: ResultRow, decimals: int) -> tuple[str, ...]:
         row.model.label,
         row.device.title,
         row.configuration,
-        figure_ms(own.median_us if own is not None else None, decimals) + (" (mean)" if has_mean(row) else ""),
+        _figure(row, own.median_us if own is not None else None, decimals),
         spread_text(row) if own is not None else NOTHING,
         NOTHING if row.speed_up is None else f"{row.speed_up.value:.2f}x",
         delegate_text(row),
         quality_text(row) + (", virtual" if row.is_virtual else ""),
     )
+
+
+def _figure(row: ResultRow, latency_us: float | None, decimals: int) -> str:
+    unit = " tokens/s" if row.case.is_per_token and latency_us is not None else " (mean)" if has_mean(row) else ""
+    return f"{figure_text(row.case, latency_us, decimals)}{unit}"
 
 
 def _utf8(value: str) -> str:

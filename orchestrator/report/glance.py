@@ -9,7 +9,14 @@ from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.report.data import Certainty, Contest, DeviceRow, ModelRow, ResultRow
-from orchestrator.report.labels import STATUS_WORDS, ShortNames, column_decimals, fallback_words
+from orchestrator.report.labels import (
+    STATUS_WORDS,
+    ShortNames,
+    column_decimals,
+    fallback_words,
+    figure_text,
+    figure_unit,
+)
 from orchestrator.report.winners import worst_code
 from orchestrator.units import US_PER_MS, format_percent
 
@@ -34,8 +41,9 @@ class WinnerLine:
     which: str
     is_virtual: bool
     take: str
-    #: In milliseconds: "12.01", or the lowest and the highest: "12.01 to 12.34".
-    latency_ms: str
+    #: "12.01", or the lowest and the highest: "12.01 to 12.34"; and its unit.
+    figure: str
+    unit: str
     #: Over the fastest clean configuration on the CPU: "3.75 to 3.81"; empty without one.
     factor: str
     is_cpu: bool
@@ -75,7 +83,7 @@ def winner_blocks(contests: Sequence[Contest], names: ShortNames) -> tuple[tuple
     """Return what to take, model by model, and how many models were left out of a report of very many."""
     models: dict[str, list[Contest]] = defaultdict(list)
     for contest in contests:
-        models[contest.shown.model.sha256].append(contest)
+        models[contest.shown.model.subject].append(contest)
     shown = list(models.values())[:_MOST_MODELS]
     kinds = [len(_folded(members, names, _kind)) for members in shown]
     by = _kind if sum(kinds) <= _MOST_LINES else lambda _: None
@@ -148,8 +156,9 @@ def _line(group: Sequence[Contest], names: ShortNames, digits: int, *, is_split:
         which=which,
         is_virtual=first.is_virtual,
         take=_take(group[0], names),
-        latency_ms=_range([winner.median_us / US_PER_MS for winner in winners], digits),
-        factor=_range([winner.row.speed_up.value for winner in winners if winner.row.speed_up is not None], 2),
+        figure=_range([figure_text(winner.row.case, winner.median_us, digits) for winner in winners]),
+        unit=figure_unit(first.case),
+        factor=_range([f"{item.row.speed_up.value:.2f}" for item in winners if item.row.speed_up is not None]),
         is_cpu=all(row.case.delegate.is_cpu for row in shown),
         certainty=group[0].certainty,
         doubt=_doubt(group[0], names, is_rough=len(group) > 1),
@@ -157,11 +166,11 @@ def _line(group: Sequence[Contest], names: ShortNames, digits: int, *, is_split:
     )
 
 
-def _range(values: Sequence[float], digits: int) -> str:
+def _range(values: Sequence[str]) -> str:
     """Return the lowest and the highest, or the one that there is; empty for none."""
     if not values:
         return ""
-    low, high = f"{min(values):.{digits}f}", f"{max(values):.{digits}f}"
+    low, high = min(values, key=float), max(values, key=float)
     return low if low == high else f"{low} to {high}"
 
 

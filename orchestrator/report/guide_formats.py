@@ -9,7 +9,7 @@ from typing import Final
 
 from orchestrator.report.escapes import csv_text, display_width, markdown_text, visible
 from orchestrator.report.guide_table import Cell, GuideTable
-from orchestrator.units import US_PER_MS
+from orchestrator.units import US_PER_MS, tokens_per_s
 
 _EMPTY: Final = "There is no figure for these devices and configurations.\n"
 _LATEX_SPECIAL: Final = {
@@ -55,16 +55,31 @@ def format_markdown(table: GuideTable) -> str:
 
 
 def format_csv(table: GuideTable) -> str:
-    """Return a line for each figure (RFC 4180, but lines end in LF): latency in ms, empty where there is none."""
+    """Return a line for each figure (RFC 4180, but lines end in LF): latency in ms, a language model's of a token."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["model", "device", "is_virtual", "configuration", "latency_ms", "source", "campaign_id", "notes"])
+    writer.writerow(
+        [
+            "model",
+            "device",
+            "is_virtual",
+            "configuration",
+            "latency_ms",
+            "source",
+            "campaign_id",
+            "notes",
+            "tokens_per_s",
+        ]
+    )
     for line in table.lines:
         for column, cell in zip(table.columns, line.cells, strict=True):
             figure = "" if cell.latency_us is None else f"{cell.latency_us / US_PER_MS:.6g}"
             facts = [line.model, line.device, str(line.is_virtual).lower(), column.label]
             writer.writerow(
-                [csv_text(text) for text in [*facts, figure, line.source, cell.campaign_id, "; ".join(cell.notes)]]
+                [
+                    *map(csv_text, [*facts, figure, line.source, cell.campaign_id, "; ".join(cell.notes)]),
+                    "" if (speed := _speed(cell)) is None else f"{speed:.6g}",
+                ]
             )
     return out.getvalue()
 
@@ -97,6 +112,7 @@ def to_document(table: GuideTable) -> dict[str, object]:
                     {
                         "text": cell.text,
                         "latency_us": cell.latency_us,
+                        "tokens_per_s": _speed(cell),
                         "notes": list(cell.notes),
                         "campaign_id": cell.campaign_id,
                     }
@@ -106,6 +122,10 @@ def to_document(table: GuideTable) -> dict[str, object]:
             for line in table.lines
         ],
     }
+
+
+def _speed(cell: Cell) -> float | None:
+    return tokens_per_s(cell.latency_us) if cell.is_per_token else None
 
 
 def _heads(table: GuideTable) -> list[str]:

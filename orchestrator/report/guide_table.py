@@ -20,12 +20,13 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import OPENGL, DelegateTruth, FigureKind
+from orchestrator.records.tokens import worded
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Case, DelegateName, ProcessMode
 from orchestrator.report.data import PublishedFigure
 from orchestrator.report.labels import MODEL_HASH, unique_labels
 from orchestrator.report.published import SOURCE
-from orchestrator.units import US_PER_MS
+from orchestrator.units import US_PER_MS, format_figure
 
 #: Where there is no figure.
 NOTHING: Final = "---"
@@ -84,13 +85,15 @@ class MeasuredCase:
 class Cell:
     """One figure, or the reason why there is none."""
 
-    #: In milliseconds, as it is printed (with its unit): ``23.9 ms``.
+    #: As it is printed, with its unit: ``23.9 ms``, ``83.0 tokens/s``.
     text: str = NOTHING
     latency_us: float | None = None
     #: What to know about it, as short phrases: ``XNNPACK``, ``14 of 31 operators``.
     notes: tuple[str, ...] = ()
     #: The campaign that it comes from; empty for a published figure.
     campaign_id: str = ""
+    #: Whether ``latency_us`` is the time of one token, told as tokens per second.
+    is_per_token: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,21 +180,21 @@ def published_lines(
     figures: Iterable[PublishedFigure], columns: Sequence[Column], *, is_wanted: Callable[[str, Sequence[str]], bool]
 ) -> list[Line]:
     """Return the public table's lines, a model's devices together; ``is_wanted`` takes a model and a device's names."""
-    rows: dict[tuple[str, str], list[PublishedFigure]] = {}
+    rows: dict[tuple[str, str, str], list[PublishedFigure]] = {}
     figures = list(figures)
     models = list(dict.fromkeys(figure.model for figure in figures))
     for figure in sorted(figures, key=lambda figure: models.index(figure.model)):
         if is_wanted(figure.model, (figure.device,)):
-            rows.setdefault((figure.model, figure.device), []).append(figure)
+            rows.setdefault((figure.model, figure.device, figure.source or SOURCE), []).append(figure)
     return [
         Line(
             model=model,
             device=device,
             is_virtual=False,
-            source=SOURCE,
+            source=source,
             cells=tuple(_published_cell(of_row, column) for column in columns),
         )
-        for (model, device), of_row in rows.items()
+        for (model, device, source), of_row in rows.items()
     ]
 
 
@@ -203,8 +206,10 @@ def measured_lines(measured: Sequence[MeasuredCase], columns: Sequence[Column]) 
     )
     rows: dict[tuple[str, str, str], list[MeasuredCase]] = {}
     for item in newest_first:
-        sha256 = item.case.model_sha256
-        rows.setdefault((models[sha256], item.case.serial, sha256), []).append(item)
+        model = models[item.case.model_sha256]
+        if item.case.is_per_token:
+            model = f"{model}, {worded(dict(item.case.flags)).removesuffix(', per token')}"
+        rows.setdefault((model, item.case.serial, item.case.model_sha256), []).append(item)
     titles = {item.facts.title for item in measured}
     shared = {
         title for title in titles if len({item.case.serial for item in measured if item.facts.title == title}) > 1
@@ -249,7 +254,13 @@ def _published_cell(figures: Sequence[PublishedFigure], column: Column) -> Cell:
         delegate, threads = _published_column(figure)
         if delegate is column.delegate and column.threads in {None, threads} and figure.latency_us is not None:
             notes = (_thread_words(threads),) if threads and column.threads is None else ()
-            return Cell(text=f"{figure.printed_ms} ms", latency_us=figure.latency_us, notes=notes)
+            is_per_token = bool(figure.source)
+            return Cell(
+                text=f"{figure.printed_ms} {'tokens/s' if is_per_token else 'ms'}",
+                latency_us=figure.latency_us,
+                notes=(*notes, *figure.notes),
+                is_per_token=is_per_token,
+            )
     return Cell()
 
 
@@ -289,7 +300,8 @@ def _measured_cell(items: Sequence[MeasuredCase], column: Column) -> Cell:
     failed = [_why_none(item.result) for item in newer if _ended_without_figure(item.result)]
     passed_over = [item for item in newer if item in alike]
     return Cell(
-        text=f"{_digits(latency_us / US_PER_MS)} ms",
+        text=_shown(best, latency_us),
+        is_per_token=best.case.is_per_token,
         latency_us=latency_us,
         notes=(
             *_notes(best, column),
@@ -307,7 +319,7 @@ def _passed_over(item: MeasuredCase) -> str:
     assert latency_us is not None
     assert summary is not None
     worth = _of_processes(summary.count) if item.result.quality is Quality.TRUSTED else "suspect"
-    return f"newer but known less well: {_digits(latency_us / US_PER_MS)} ms ({worth}, campaign {item.campaign_id})"
+    return f"newer but known less well: {_shown(item, latency_us)} ({worth}, campaign {item.campaign_id})"
 
 
 def _of_processes(count: int) -> str:
@@ -353,6 +365,12 @@ def _figure_us(result: CaseResult) -> float | None:
     return None if result.own_summary is None else result.own_summary.median_us
 
 
+def _shown(item: MeasuredCase, latency_us: float) -> str:
+    if item.case.is_per_token:
+        return format_figure(latency_us, is_per_token=True)
+    return f"{_digits(latency_us / US_PER_MS)} ms"
+
+
 def _digits(value_ms: float) -> str:
     """Return a latency with the digits that mean something: three, and no decimals from 100 on."""
     decimals = max(0, _SIGNIFICANT_DIGITS - 1 - max(0, len(str(int(value_ms))) - 1))
@@ -367,7 +385,7 @@ def _notes(item: MeasuredCase, column: Column) -> Iterable[str]:
         yield DELEGATES[case.delegate].label
     if column.threads is None and _threads_that_count(case):
         yield _thread_words(case.threads)
-    if case.flags:
+    if case.flags and not case.is_per_token:
         yield f"with {' '.join(f'{name}={value}' for name, value in case.flags)}"
     if program(case.tool).usual_on is None:
         yield f"measured by {case.tool.value}"
@@ -375,7 +393,7 @@ def _notes(item: MeasuredCase, column: Column) -> Iterable[str]:
         yield f"on the cores {case.affinity}"
     if case.process_mode is not ProcessMode.SHELL:
         yield {ProcessMode.FOREGROUND: "app on the screen", ProcessMode.TOP_APP: "top-app"}[case.process_mode]
-    if result.figure is FigureKind.MEAN:
+    if result.figure is FigureKind.MEAN and not case.is_per_token:
         yield "a mean: no medians were printed"
     if result.is_on_opengl:
         yield f"gpu ({OPENGL})"

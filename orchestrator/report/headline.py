@@ -13,7 +13,7 @@ from orchestrator.report.data import CampaignRow, Contest, DeviceRow, Headline, 
 from orchestrator.report.glance import grouped_winners, kind_title, unclean_reason
 from orchestrator.report.labels import ShortNames, short_names
 from orchestrator.report.winners import is_unused_thread_count
-from orchestrator.units import format_latency, format_percent
+from orchestrator.units import format_figure, format_percent
 
 #: More answers than this are a table, not a sentence: the matrix has them.
 _MOST_ANSWERS: Final = 4
@@ -61,7 +61,7 @@ def headline_of(
 
 def _subject(campaigns: Sequence[CampaignRow], devices: Sequence[DeviceRow], results: Sequence[ResultRow]) -> str:
     """Return models, phones and days: a report's title."""
-    models = list({row.model.sha256: row.model.label for row in results}.values())
+    models = list({row.model.subject: row.model.label for row in results}.values())
     named = " and ".join(models) if len(models) <= _MOST_TITLED else f"{len(models)} models"
     virtual = sum(device.is_virtual for device in devices)
     noun = "device" if any(device.serial == HOST_SERIAL for device in devices) else "phone"
@@ -117,7 +117,7 @@ def _answer(model: str, members: Sequence[Contest]) -> str:
     if len(members) == 1 and members[0].is_alone:
         row = winners[0].row
         lacking = f" ({row.result.imprecision})" if row.result.imprecision else ""
-        median = format_latency(winners[0].median_us)
+        median = format_figure(winners[0].median_us, is_per_token=row.case.is_per_token)
         return f"{model}: one clean figure, {row.configuration} on {row.device.title} with {median}{lacking}."
     winners.sort(key=lambda winner: winner.median_us)
     if len(winners) <= _MOST_NAMES:
@@ -145,7 +145,8 @@ def _won(winner: Winner) -> str:
         doubt = f" ({rivals[0].configuration}{more} can't be told from it)"
     untested = "" if winner.is_tested else " (single invocations: not tested)"
     lacking = f" ({row.result.imprecision})" if row.result.imprecision and winner.is_tested else ""
-    return f"{row.configuration} with {format_latency(winner.median_us)}{lacking}{gain}{doubt}{untested}"
+    figure = format_figure(winner.median_us, is_per_token=row.case.is_per_token)
+    return f"{row.configuration} with {figure}{lacking}{gain}{doubt}{untested}"
 
 
 def _trust(totals: Totals, results: Sequence[ResultRow]) -> str:

@@ -13,7 +13,12 @@ from orchestrator.records.identity import CaseKey, content_key
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
 from orchestrator.records.workload import Build, Case, DelegateName
+from orchestrator.units import US_PER_MS, tokens_per_s
 
+#: From so many tokens per second on, decimals say nothing.
+_WHOLE_TOKENS: Final = 100
+#: Where there is no figure.
+NOTHING: Final = "---"
 #: How much of a hash is shown: enough to tell the builds and models of one lab apart.
 SHORT_HASH: Final = 8
 #: How much of a model's hash stands in its label, where one lab may have many contents of one name.
@@ -214,6 +219,24 @@ def column_decimals(values: Sequence[float]) -> int:
     while decimals < 4 and smallest * 10**decimals < digits:
         decimals += 1
     return decimals
+
+
+def figure_ms(latency_us: float | None, decimals: int) -> str:
+    """Return a latency in milliseconds with a column's decimals, without its unit."""
+    return NOTHING if latency_us is None else f"{latency_us / US_PER_MS:.{decimals}f}"
+
+
+def figure_text(case: Case, latency_us: float | None, decimals: int) -> str:
+    """Return a case's figure without its unit: milliseconds with a column's decimals, or tokens per second."""
+    speed = tokens_per_s(latency_us) if case.is_per_token else None
+    if speed is None:
+        return figure_ms(latency_us, decimals)
+    return f"{speed:.{column_decimals([speed]) if speed < _WHOLE_TOKENS else 0}f}"
+
+
+def figure_unit(case: Case) -> str:
+    """Return the unit of :func:`figure_text`."""
+    return "tokens/s" if case.is_per_token else "ms"
 
 
 def _build_label(sha256: str, builds: Mapping[str, Build]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from orchestrator.report.bars import IntervalBar, interval_bar, scale_us
 from orchestrator.report.data import DeviceRow, ModelRow, ReportData, ResultRow, SkipRow
-from orchestrator.report.labels import column_decimals, configuration_order, with_key
+from orchestrator.report.labels import column_decimals, configuration_order, figure_unit, with_key
 from orchestrator.units import US_PER_MS
 
 
@@ -39,6 +39,8 @@ class MatrixTable:
     lines: tuple[MatrixLine, ...]
     #: Decimals of every figure in milliseconds in this table.
     decimals: int
+    #: Of its figures: ``ms``, or ``tokens/s`` of a language model.
+    unit: str
 
 
 def matrix_tables(data: ReportData) -> tuple[MatrixTable, ...]:
@@ -54,7 +56,8 @@ def matrix_tables(data: ReportData) -> tuple[MatrixTable, ...]:
 
 def figures_decimals(rows: Sequence[ResultRow]) -> int:
     """Return the decimals that a column of these cases' medians in milliseconds needs."""
-    return column_decimals([row.result.summary.median_us / US_PER_MS for row in rows if row.result.summary])
+    shown = [row for row in rows if not row.case.is_per_token] or rows
+    return column_decimals([row.result.summary.median_us / US_PER_MS for row in shown if row.result.summary])
 
 
 def _table(rows: Sequence[ResultRow], skips: dict[tuple[str, str], list[SkipRow]]) -> MatrixTable:
@@ -77,6 +80,7 @@ def _table(rows: Sequence[ResultRow], skips: dict[tuple[str, str], list[SkipRow]
         configurations=tuple(configurations),
         lines=tuple(lines),
         decimals=figures_decimals(rows),
+        unit=figure_unit(rows[0].case),
     )
 
 

@@ -1,14 +1,16 @@
-"""The public reference table that comes with benchfarm as data."""
+"""The public reference tables that come with benchfarm as data."""
 
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator.errors import BenchfarmError
+from orchestrator.records.tokens import FIGURE, PHASES, worded
 from orchestrator.report.data import PublishedFigure
 from orchestrator.resources import data_folder
-from orchestrator.units import US_PER_MS
+from orchestrator.units import US_PER_MS, US_PER_S
 
 #: Named wherever the figures are shown.
 SOURCE = "TensorFlow Lite performance guide"
@@ -43,3 +45,38 @@ def load_published(path: Path | None = None) -> tuple[PublishedFigure, ...]:
                 )
             )
     return tuple(figures)
+
+
+def load_language_models(path: Path | None = None) -> tuple[PublishedFigure, ...]:
+    """Return what others published of language models in the file's order: of each row its prefill and its decode.
+
+    The file is CSV (reports/published/README.md has its columns). Raises BenchfarmError naming file and line.
+    """
+    path = path or data_folder("reports") / "published" / "litert_lm_published.csv"
+    figures: list[PublishedFigure] = []
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = csv.DictReader(stream)
+        for row in rows:
+            try:
+                figures += [_of_tokens(row, phase) for phase in PHASES if row[f"{phase}_tok_s"]]
+            except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+                raise BenchfarmError(f"{path}:{rows.line_num}: this row can't be read: {error!r}") from error
+    return tuple(figures)
+
+
+def _of_tokens(row: Mapping[str, str], phase: str) -> PublishedFigure:
+    printed = row[f"{phase}_tok_s"]
+    tokens = {"prefill_tokens": row["prefill_tokens"], "decode_tokens": row["decode_tokens"]}
+    tokens["max_num_tokens"] = row["context_tokens"]
+    what = worded({FIGURE: phase, **{name: value for name, value in tokens.items() if value}})
+    memory = f"{row['memory_mb']} MB {row['memory_kind']}" if row["memory_mb"] else ""
+    first = f"time to the first token {row['ttft_s']} s" if row["ttft_s"] and phase == PHASES[0] else ""
+    return PublishedFigure(
+        model=f"{' '.join(filter(None, (row['model'], row['quantization'])))}, {what.removesuffix(', per token')}",
+        device=row["device"],
+        configuration=row["backend"].lower(),
+        latency_us=US_PER_S / float(printed),
+        printed_ms=printed,
+        source=row["source"],
+        notes=tuple(note for note in (row["date"], first, memory, row["note"]) if note),
+    )

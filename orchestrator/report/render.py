@@ -30,11 +30,14 @@ from orchestrator.report.grids import Grid
 from orchestrator.report.guide_table import GuideTable
 from orchestrator.report.kept_charts import chart_specs
 from orchestrator.report.labels import (
+    NOTHING,
     PARITY_CLASSES,
     PARITY_WORDS,
     STATUS_WORDS,
     ShortNames,
     fallback_words,
+    figure_ms,
+    figure_text,
     short_names,
 )
 from orchestrator.report.matrix import MatrixTable, matrix_tables
@@ -45,9 +48,7 @@ from orchestrator.report.published import SOURCE
 from orchestrator.report.sections import grids_of
 from orchestrator.report.site import STATE_CLASSES, SiteChange, page_name
 from orchestrator.report.tables import (
-    NOTHING,
     delegate_text,
-    figure_ms,
     has_mean,
     quality_text,
     reference_lines,
@@ -127,6 +128,7 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
             data=data,
             winners=winners,
             models_left_out=models_left_out,
+            figures_in_ms=not any(row.case.is_per_token for row in data.results),
             names=names,
             advice=advice_of(data),
             blocks=blocks,
@@ -242,6 +244,7 @@ def _environment() -> jinja2.Environment:
     )
     filters: Mapping[str, Callable[..., object]] = {
         "ms": figure_ms,
+        "figure": figure_text,
         "size": format_bytes,
         "duration": format_duration,
         "moment": moment_text,

@@ -8,13 +8,13 @@ from typing import Final
 
 from orchestrator.report.data import BestMark, DiffPair, ReportData, ResultRow
 from orchestrator.report.grids import Column, Grid, column_of
-from orchestrator.report.labels import PARITY_CLASSES, PARITY_WORDS
+from orchestrator.report.labels import NOTHING, PARITY_CLASSES, PARITY_WORDS
 from orchestrator.report.matrix import figures_decimals
 from orchestrator.report.operators import OperatorRow, Place, TypeRow
 from orchestrator.report.scaling import DelegateStep, ThreadStep, delegate_steps, thread_steps
 from orchestrator.report.shared import SharedCase, shared_cases
-from orchestrator.report.tables import NOTHING, delegate_text, has_mean, quality_text
-from orchestrator.units import US_PER_MS
+from orchestrator.report.tables import delegate_text, has_mean, quality_text
+from orchestrator.units import US_PER_MS, tokens_per_s
 
 _BEST_WORDS: Final = {BestMark.BEST: "★ fastest", BestMark.TIED: "≈ tied", BestMark.NONE: ""}
 _CHANGE_CLASSES: Final = {
@@ -142,6 +142,7 @@ def _results(rows: Sequence[ResultRow]) -> Grid:
                 for summary in summaries
             ],
         ),
+        *_speed_columns(rows),
         column_of(
             rows,
             "speed-up",
@@ -169,6 +170,25 @@ def _results(rows: Sequence[ResultRow]) -> Grid:
     ]
     judged = [row.result.is_judged for row in rows]
     return _grid("results", "One row for each case", rows, columns, judged=judged)
+
+
+def _speed_columns(rows: Sequence[ResultRow]) -> Sequence[Column]:
+    """Return the columns of language models' tokens per second with their intervals, where there are any."""
+    if not any(row.case.is_per_token for row in rows):
+        return ()
+    records = [_speeds(row) for row in rows]
+    labels = (("speed", "tokens/s"), ("speed from", "tokens/s, 95 %"), ("speed to", "tokens/s, 95 %"))
+    return [
+        Column(label=label, kind="number", unit=unit, digits=1, values=[record[place] for record in records])
+        for place, (label, unit) in enumerate(labels)
+    ]
+
+
+def _speeds(row: ResultRow) -> tuple[float | None, float | None, float | None]:
+    own = row.result.own_summary if row.case.is_per_token else None
+    interval = own.interval if own is not None else None
+    high, low = (interval.low, interval.high) if interval is not None else (None, None)
+    return tokens_per_s(own.median_us if own is not None else None), tokens_per_s(low), tokens_per_s(high)
 
 
 def _best_class(row: ResultRow) -> str:

@@ -17,14 +17,20 @@ from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Pass
 from orchestrator.report.data import BestMark, CampaignRow, InvocationRow, PublishedFigure, ReportData, ResultRow
 from orchestrator.report.escapes import display_width, fit, visible
-from orchestrator.report.labels import PARITY_WORDS, STATUS_WORDS, fallback_words, truth_words
+from orchestrator.report.labels import (
+    NOTHING,
+    PARITY_WORDS,
+    STATUS_WORDS,
+    fallback_words,
+    figure_ms,
+    figure_text,
+    truth_words,
+)
 from orchestrator.report.matrix import figures_decimals
 from orchestrator.report.text_matrix import NOT_PLANNED, matrix_lines
 from orchestrator.report.winners import is_unused_thread_count, worst_code
-from orchestrator.units import US_PER_MS, format_percent
+from orchestrator.units import format_percent, tokens_per_s
 
-#: Where there is no figure.
-NOTHING: Final = "---"
 #: Before the interval of a figure that isn't known as closely as it is wanted.
 _NOT_PRECISE: Final = "~"
 #: Columns of a terminal that the table takes at least.
@@ -43,14 +49,9 @@ _MOST_NAMED: Final = 5
 Scalar = str | int | float | bool | None
 
 
-def figure_ms(latency_us: float | None, decimals: int) -> str:
-    """Return a latency in milliseconds with a column's decimals, without its unit."""
-    return NOTHING if latency_us is None else f"{latency_us / US_PER_MS:.{decimals}f}"
-
-
 def has_mean(row: ResultRow) -> bool:
-    """Whether a case's figure is made of means, where others' are of medians."""
-    return row.result.own_summary is not None and row.result.figure is FigureKind.MEAN
+    """Whether a case's figure is made of means, where others' are of medians; tokens per second always are."""
+    return not row.case.is_per_token and row.result.own_summary is not None and row.result.figure is FigureKind.MEAN
 
 
 def spread_text(row: ResultRow) -> str:
@@ -103,13 +104,14 @@ def _list_lines(data: ReportData) -> list[str]:
             rows = list(group)
             # A program that stands in for a real one makes a real device's figures virtual too.
             is_stood_in = not device.is_virtual and all(row.is_virtual for row in rows)
-            lines.append(_device_line(f"{device.title} (virtual)" if is_stood_in else device.title))
+            head = "tokens/s" if rows[0].case.is_per_token else "median ms"
+            lines.append(_device_line(f"{device.title} (virtual)" if is_stood_in else device.title, head))
             lines += [_result_line(row, decimals) for row in rows]
     return lines
 
 
-def _device_line(title: str) -> str:
-    heads = f"{'median ms':>9}{_INTERVAL:>9}{'vs CPU':>8} {'delegate':<{_DELEGATE_WIDTH}} quality"
+def _device_line(title: str, figure: str) -> str:
+    heads = f"{figure:>9}{_INTERVAL:>9}{'vs CPU':>8} {'delegate':<{_DELEGATE_WIDTH}} quality"
     width = _FIGURES_AT - 3
     if display_width(visible(title)) <= width:
         return f"  {fit(title, width)} {heads}"
@@ -131,9 +133,9 @@ def _result_line(row: ResultRow, decimals: int) -> str:
         # Without a figure, why there is none says more than where operators would have run.
         return label + fit(f"{NOTHING:>9}  {_why_not(row)}", WIDTH - _FIGURES_AT).rstrip()
     delegate = fit(delegate_text(row), _DELEGATE_WIDTH)
-    kind = "m" if row.result.figure is FigureKind.MEAN else " "
+    kind = "m" if has_mean(row) else " "
     spread = f"{_NOT_PRECISE if row.result.imprecision else ''}{spread_text(row)}"
-    figures = f"{figure_ms(summary.median_us, decimals):>9}{kind}{spread:>8}{ratio:>8}"
+    figures = f"{figure_text(row.case, summary.median_us, decimals):>9}{kind}{spread:>8}{ratio:>8}"
     return f"{label}{figures} {delegate} {_quality_word(row)}"
 
 
@@ -242,6 +244,8 @@ def _legend(data: ReportData, width: int, *, is_matrix: bool) -> list[str]:
         lines.append(f"~ not precise: the 95 % interval is wider than {wanted}, or one process gave none")
     if any(has_mean(row) for row in rows):
         lines.append("m mean: the program printed no medians")
+    if any(row.case.is_per_token for row in rows):
+        lines.append("tokens/s: all tokens over their time together, the harmonic mean of the repetitions' speeds")
     lines += _matrix_words(rows) if is_matrix else ["; ".join(_list_words(rows))]
     if any(delegate_text(row) == "fell back to CPU" for row in rows):
         lines.append("fell back: the CPU ran it, so the figure isn't the delegate's")
@@ -326,6 +330,7 @@ FLAT_COLUMNS: Final = (
     "quality", "precision", "is_precise", "grade", "is_judged", "best", "invocations_used", "invocations_ended",
     "figure", "median_us",
     "interval_low_us", "interval_high_us", "interval_method", "mean_us", "min_us", "max_us", "std_us",
+    "tokens_per_s", "tokens_per_s_low", "tokens_per_s_high",
     "speed_up", "speed_up_low", "speed_up_high", "baseline", "init_us", "first_inference_us", "warmup_us",
     "init_memory_mib", "overall_memory_mib", "peak_memory_mib", "not_a_result_us", "reason_code", "reason",
     "findings", "case_key",
@@ -376,6 +381,7 @@ def flat_record(row: ResultRow) -> dict[str, Scalar]:
         "min_us": _rounded(own.min_us if own is not None else None),
         "max_us": _rounded(own.max_us if own is not None else None),
         "std_us": _rounded(own.std_us if own is not None else None),
+        **_speeds(row),
         "speed_up": _rounded(ratio.value if ratio is not None else None, 4),
         "speed_up_low": _rounded(ratio.interval.low if ratio is not None and ratio.interval else None, 4),
         "speed_up_high": _rounded(ratio.interval.high if ratio is not None and ratio.interval else None, 4),
@@ -391,6 +397,17 @@ def flat_record(row: ResultRow) -> dict[str, Scalar]:
         "reason": result.reason,
         "findings": " ".join(finding.code for finding in row.findings),
         "case_key": row.key,
+    }
+
+
+def _speeds(row: ResultRow) -> dict[str, Scalar]:
+    """Return a language model's tokens per second with its interval; None for every other case."""
+    own = row.result.own_summary if row.case.is_per_token else None
+    interval = own.interval if own is not None else None
+    return {
+        "tokens_per_s": _rounded(tokens_per_s(own.median_us if own is not None else None)),
+        "tokens_per_s_low": _rounded(tokens_per_s(interval.high if interval is not None else None)),
+        "tokens_per_s_high": _rounded(tokens_per_s(interval.low if interval is not None else None)),
     }
 
 
@@ -416,6 +433,7 @@ def invocation_record(row: ResultRow, invocation: InvocationRow) -> dict[str, Sc
         "origin": invocation.origin,
         "figure": invocation.figure.value if invocation.latency_us is not None else None,
         "latency_us": invocation.latency_us if is_result else None,
+        "tokens_per_s": tokens_per_s(invocation.latency_us) if is_result and row.case.is_per_token else None,
         "not_a_result_us": None if is_result else invocation.latency_us,
         "p5_us": invocation.p5_us if is_result else None,
         "p95_us": invocation.p95_us if is_result else None,

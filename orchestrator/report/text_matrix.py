@@ -10,10 +10,10 @@ from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.records.run import FigureKind
 from orchestrator.report.data import BestMark, ReportData, ResultRow
 from orchestrator.report.escapes import display_width, fit, visible
-from orchestrator.report.labels import STATUS_WORDS
+from orchestrator.report.labels import STATUS_WORDS, figure_text
 from orchestrator.report.matrix import MatrixCell, MatrixTable, matrix_tables
 from orchestrator.report.winners import is_unused_thread_count
-from orchestrator.units import US_PER_MS, format_percent
+from orchestrator.units import format_percent
 
 _GAP: Final = "  "
 _LABEL_MIN: Final = 16
@@ -67,7 +67,9 @@ def _block(table: MatrixTable, width: int) -> list[str]:
     titles = [visible(line.device.title) for line in table.lines]
     label_width = min(max(map(display_width, titles)), max(_LABEL_MIN, min(_LABEL_MAX, width // 3)))
     lines = [visible(table.model.label)]
-    unit = visible(f"median ms \N{PLUS-MINUS SIGN}95 %{f', {common}' if common else ''}")
+    unit = visible(
+        f"{'median ' * (table.unit == 'ms')}{table.unit} \N{PLUS-MINUS SIGN}95 %{f', {common}' if common else ''}"
+    )
     lines = [f"{lines[0]}: {unit}"] if display_width(f"{lines[0]}: {unit}") <= width else [lines[0], f"  {unit}"]
     for band in _bands(columns, width - 2 - label_width):
         depth = max(len(column.heads) for column in band)
@@ -117,8 +119,8 @@ def _cell(cell: MatrixCell, decimals: int) -> tuple[str, str]:
     if summary is None:
         return _word(row), ""
     mark = _MARKS[row.best] if row.result.is_judged else _NOT_CLEAN
-    kind = "m" if row.result.figure is FigureKind.MEAN else ""
-    figure = f"{summary.median_us / US_PER_MS:.{decimals}f}{kind}{mark}"
+    kind = "m" if row.result.figure is FigureKind.MEAN and not row.case.is_per_token else ""
+    figure = f"{figure_text(row.case, summary.median_us, decimals)}{kind}{mark}"
     if summary.spread is None:
         return figure, "~"
     doubt = "~" if row.result.imprecision else ""

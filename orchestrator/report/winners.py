@@ -15,7 +15,7 @@ from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.verdict import Severity
 from orchestrator.report.data import Contest, ResultRow, Winner
 from orchestrator.report.labels import PARITY_WORDS, short_names
-from orchestrator.units import format_latency, format_percent
+from orchestrator.units import format_figure, format_percent
 
 #: Cases that say nothing about which configuration is fastest.
 _NO_ENTRY: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.NOT_RUN, CaseStatus.SKIPPED})
@@ -58,7 +58,7 @@ def contests_of(rows: Iterable[ResultRow]) -> tuple[Contest, ...]:
     groups: dict[tuple[str, str, bool], list[ResultRow]] = defaultdict(list)
     for row in rows:
         if row.result.status is not CaseStatus.UNTIMED and not is_unused_thread_count(row):
-            groups[row.model.sha256, row.device.serial, row.is_virtual].append(row)
+            groups[row.model.subject, row.device.serial, row.is_virtual].append(row)
     return tuple(Contest(rows=tuple(group), winner=winner_of(group)) for group in groups.values())
 
 
@@ -108,7 +108,7 @@ def _median(row: ResultRow) -> str:
     summary = row.result.own_summary
     assert summary is not None, "a clean figure has one"
     interval = "" if summary.spread is None else f" \N{PLUS-MINUS SIGN}{format_percent(summary.spread)}"
-    return f"{format_latency(summary.median_us)}{interval}"
+    return f"{format_figure(summary.median_us, is_per_token=row.case.is_per_token)}{interval}"
 
 
 def next_step(winner: Winner, path: str) -> str:

@@ -40,9 +40,25 @@ def test_a_phones_process_gives_prefill_and_decode(lab: Lab) -> None:
     assert {run["case"]["tool"] for run in runs} == {"litert-lm"}
     assert {run["report"]["extra"]["unit"] for run in runs} == {"token"}
     assert all(run["report"]["warmup_mean_us"] for run in runs)
-    shown = lab.cli("report", "--format", "json").json["results"]
-    assert len(shown) == 2
-    assert all(row["is_virtual"] for row in shown)
+    shown = {dict(row["flags"])["figure"]: row for row in lab.cli("report", "--format", "json").json["results"]}
+    assert shown.keys() == {"prefill", "decode"}
+    listed = lab.cli("report", "--format", "text").ok().stdout
+    for phase, row in shown.items():
+        assert row["is_virtual"]
+        # A speed is a second over the time of a token, and its interval is the other way round.
+        assert row["tokens_per_s"] == pytest.approx(1e6 / row["median_us"], rel=1e-4)
+        assert row["tokens_per_s_low"] == pytest.approx(1e6 / row["interval_high_us"], rel=1e-3)
+        assert row["tokens_per_s_low"] < row["tokens_per_s"] < row["tokens_per_s_high"]
+        assert f"tiny, {phase}\n" in listed
+        assert f" {row['tokens_per_s']:.0f} " in listed
+    assert listed.count(" tokens/s ") == 2
+    assert "median ms" not in listed
+    # Prefill and decode are two lines of the table, each beside what others published of its kind.
+    cells = [line for line in lab.cli("table", "-f", "json").json["rows"] if line["model"].startswith("tiny")]
+    assert {line["model"] for line in cells} == {
+        "tiny, prefill 32, context 128", "tiny, decode 16 after 32, context 128"
+    }  # fmt: skip
+    assert all(cell["tokens_per_s"] for line in cells for cell in line["cells"] if cell["latency_us"])
 
 
 def test_an_added_program_comes_with_its_libraries_and_is_refused_for_other_models(

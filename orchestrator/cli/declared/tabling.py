@@ -25,7 +25,9 @@ class TableOptions:
     model: Annotated[Names, typer.Option("--model", "-m", help="Name or pattern of a model. Repeat for several.")] = (
         None
     )
-    source: Annotated[Names, typer.Option("--source", help="published, store (a,b) (default: both).")] = None
+    source: Annotated[
+        Names, typer.Option("--source", help="published, store, language-models (a,b) (default: all).")
+    ] = None
     campaign: Annotated[Names, typer.Option("--campaign", help="Use only this campaign. Repeat for several.")] = None
     form: Annotated[
         str,

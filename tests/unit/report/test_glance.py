@@ -40,7 +40,7 @@ def test_equal_phones_with_one_answer_share_a_line_and_others_have_their_own():
         ("Google Pixel 3", 3, "", "gpu"),
         ("Google Pixel 4", 1, "", "xnnpack, 4 threads"),
     ]
-    assert block.lines[0].latency_ms == "6.00 to 6.12"
+    assert block.lines[0].figure == "6.00 to 6.12"
     assert block.lines[0].factor == "1.96 to 2.00"
     assert block.tally == "gpu on 3, xnnpack on 1"
     assert [line.certainty for line in block.lines] == [Certainty.SURE, Certainty.SURE]

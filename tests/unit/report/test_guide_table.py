@@ -126,6 +126,7 @@ def test_own_figures_stand_in_rows_of_their_own_and_virtual_ones_say_so(tmp_path
     assert nnapi == {
         "text": "---",
         "latency_us": None,
+        "tokens_per_s": None,
         "notes": ["no figure: delegate-fell-back"],
         "campaign_id": "",
     }

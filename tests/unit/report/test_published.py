@@ -3,7 +3,7 @@ import csv
 import pytest
 
 from orchestrator.errors import BenchfarmError
-from orchestrator.report.published import load_published
+from orchestrator.report.published import load_language_models, load_published
 from orchestrator.report.tables import reference_lines
 from orchestrator.resources import data_folder
 
@@ -44,3 +44,18 @@ def test_faulty_table_is_refused_with_its_line(tmp_path, text, place):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(BenchfarmError, match=place):
         load_published(path)
+
+
+def test_language_models_have_each_speed_of_the_shipped_file():
+    path = data_folder("reports") / "published" / "litert_lm_published.csv"
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    printed = [row[key] for row in rows for key in ("prefill_tok_s", "decode_tok_s") if row[key]]
+    figures = load_language_models()
+    assert [figure.printed_ms for figure in figures] == printed
+    assert len(printed) == 79
+    throttled = next(figure for figure in figures if figure.printed_ms == "3.343")
+    assert throttled.model == "Qwen3-0.6B mixed int4, decode 256 after 1024, context 1280"
+    assert throttled.latency_us == pytest.approx(1e6 / 3.343)
+    assert any("throttled" in note for note in throttled.notes)
+    assert "measurements-lm.jsonl" in throttled.source
