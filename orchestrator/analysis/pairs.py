@@ -34,6 +34,8 @@ PAIRS_MOST: Final = 10_000
 _MOST_LOG: Final = 700.0
 #: Degrees of freedom that two samples that aren't in pairs have less than Welch and Satterthwaite give them.
 WELCH_LESS: Final = 2
+#: Of the groups that both sides together show: the space between them in deviations within.
+_EMPTY_OF_BOTH: Final = 3.1
 _CHANGES: Final = {ComparisonOutcome.SLOWER, ComparisonOutcome.FASTER}
 
 
@@ -138,8 +140,10 @@ def _explained(
         return min(new) - max(old), max(new) - min(old)
     both = two_states([*before, *after])
     cut = math.fsum(both.levels) / 2 if both else 0.0
+    # A step makes two groups of both sides, too, with an invocation of a noisy side across the cut; of states that
+    # mix, nothing lies between.
     is_mixed = any(min(logs) < cut < max(logs) for logs in (before, after))
-    return (-both.gap, both.gap) if both and is_mixed else None
+    return (-both.gap, both.gap) if both and is_mixed and both.empty >= _EMPTY_OF_BOTH * both.within else None
 
 
 def welch_error(baseline: Middle, candidate: Middle) -> tuple[float, int]:

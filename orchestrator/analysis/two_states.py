@@ -3,7 +3,8 @@
 A few figures of two levels have no middle that a normal sample's interval would hold: its size depends on how many of
 each happened to be drawn. The median is one of the two levels unless they are equally frequent, and its interval needs
 no distribution: order statistics (Wilks 1948), between whole ranks linearly, the ranks as far apart as the binomial
-count of figures below the median makes them (its variance grows with what invocations remember).
+count of figures below the median makes them (its variance grows with what invocations remember, which is known of few
+invocations only roughly: so Student's t, not the normal distribution).
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Final
+
+from orchestrator.analysis.student import t_quantile
 
 #: Fewer figures show no groups.
 STATES_FROM_COUNT: Final = 8
 #: Both groups have at least two members, and at least this share.
 _GROUP_SHARE: Final = 0.125
-#: The empty space between the groups is at least so many deviations within the groups (of few figures more, divided by
-#: their count: so that normal figures look like two groups in fewer than 3 samples of 100), and at least so large.
-_APART: Final = 3.0
-_APART_OF_FEW: Final = 8.0
+#: The groups' means are at least so many deviations within the groups apart (of few figures more, divided by their
+#: count: so that normal figures look like two groups in fewer than 3 samples of 100), and the empty space between the
+#: groups is at least so large.
+_APART: Final = 4.5
+_APART_OF_FEW: Final = 12.0
 _GAP_MIN: Final = 0.01
 #: States of two samples are as far apart as each other when the distances differ by less than so many errors.
 _ALIKE: Final = 3.0
@@ -35,8 +38,9 @@ class TwoStates:
 
     #: Means of the fast and of the slow group.
     levels: tuple[float, float]
-    #: The deviation within the groups.
+    #: The deviation within the groups, and the space between them in which nothing lies.
     within: float
+    empty: float
     slow: int
     count: int
 
@@ -67,9 +71,9 @@ def two_states(logs: Sequence[float]) -> TwoStates | None:
         (value - means[1]) ** 2 for value in slow
     )
     within = math.sqrt(squares / (count - 2))
-    if empty < _GAP_MIN or empty < (_APART + _APART_OF_FEW / count) * within:
+    if empty < _GAP_MIN or means[1] - means[0] < (_APART + _APART_OF_FEW / count) * within:
         return None
-    return TwoStates(levels=means, within=within, slow=len(slow), count=count)
+    return TwoStates(levels=means, within=within, empty=empty, slow=len(slow), count=count)
 
 
 def moved_by(before: TwoStates, after: TwoStates) -> tuple[float, float, int] | None:
@@ -92,7 +96,7 @@ def moved_by(before: TwoStates, after: TwoStates) -> tuple[float, float, int] | 
 def median_ends(logs: Sequence[float], *, level: float, growth: float) -> tuple[float, float]:
     """Return the interval of the median; ``growth`` is that of a middle's standard error."""
     ordered, count = sorted(logs), len(logs)
-    reach = NormalDist().inv_cdf(0.5 + level / 2) * math.sqrt(count) / 2 * growth
+    reach = t_quantile(0.5 + level / 2, count - 1) * math.sqrt(count) / 2 * growth
     return _at(ordered, (count - 1) / 2 - reach), _at(ordered, (count - 1) / 2 + reach)
 
 
