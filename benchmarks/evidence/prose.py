@@ -49,13 +49,13 @@ SIBLINGS = """### {cases} cases of a device
 
 Cases that run in turns show each other what their device remembers; {devices} devices in each cell. From 12
 invocations on the bound is 93 to 98 % for correlated noise. Of two clock states, whose medians order statistics hold
-more often than they say, it is at least 93 %; **not held** by few invocations of states that stay, where it is 91 %.
+more often than they say, it is at least 93 %; **not held** by 8 invocations of states that stay, where it is 91 %.
 """
 
 REMEMBERING_STOPS = """### The stopping rule
 
-One case alone, 8 to 40 invocations. **Not held: 93 % with a correlation of 0.6, and with clock states that stay**: the
-bound is 91 % there.
+One case alone, 8 to 40 invocations; {trials} trials in each cell. **Not held: 93 % with a correlation of 0.6 and 1.5 %
+of noise**: the bound is 91 % there. Those that stop at 8 to 11 are the ones that look quiet and forgetful by chance.
 """
 
 REMEMBERING_NIGHTS = """### Two nights that remember

@@ -182,6 +182,12 @@ def test_of_two_clock_states_the_interval_is_the_medians_and_holds_it() -> None:
     assert summary.interval.low <= summary.median_us <= summary.interval.high
 
 
+def test_many_invocations_of_two_states_show_them_though_their_edges_come_close() -> None:
+    generator = np.random.default_rng(SEED)
+    samples = two_clocks(generator, 300, 40)
+    assert sum(summarize(us(logs)).states is not None for logs in samples) / 300 >= 0.9
+
+
 def test_noise_of_one_level_seldom_looks_like_two() -> None:
     generator = np.random.default_rng(SEED)
     for count in (8, 20):
