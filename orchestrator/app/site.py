@@ -197,6 +197,7 @@ def _groups(found: Regressions | None) -> tuple[SiteGroup, ...]:
         return ()
     return tuple(
         SiteGroup(
+            night=max(item.night for item in group.members),
             sentence=group.sentence,
             members=tuple((item.series_key, _label(item)) for item in group.members),
             status=_status(group.members),

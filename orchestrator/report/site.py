@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from orchestrator.analysis.attribution import Cause
 from orchestrator.analysis.nights import NightDetails
-from orchestrator.analysis.series import NightTable
+from orchestrator.analysis.series import NightTable, night_of
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import ConfirmationStatus
 from orchestrator.records.identity import CampaignId, SeriesKey
@@ -123,6 +123,7 @@ class FaultyOutputs:
 class SiteGroup:
     """Changes that happened together, in one sentence."""
 
+    night: date
     sentence: str
     #: Series and their labels, those that changed most first.
     members: tuple[tuple[SeriesKey, str], ...]
@@ -152,6 +153,11 @@ class SiteCampaign:
     def page(self) -> str:
         """The file name of its page."""
         return f"{page_name(self.campaign_id)}.html"
+
+    @property
+    def night(self) -> date:
+        """The night in which it began."""
+        return night_of(self.created_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

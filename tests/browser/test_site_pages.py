@@ -119,6 +119,38 @@ def test_chart_is_inside_of_its_place_and_has_a_bar_for_each_night(open_page):
     assert page.locator(".night-dot.is-suspect").get_attribute("d").count("M") == 1
 
 
+def test_a_range_of_nights_is_chosen_for_all_pages(open_page):
+    page = open_page()
+    spark = rows_of(page).first.locator("svg.spark")
+    whole = spark.get_attribute("viewBox")
+    groups = page.locator("#summary .answers > li")
+    assert groups.filter(visible=True).count() == groups.count() > 1
+    page.locator("#nights").select_option(label="last 14")
+    assert float(spark.get_attribute("viewBox").split()[2]) == 15 < float(whole.split()[2])
+    # What happened before is left out, what is newest stays.
+    assert 0 < groups.filter(visible=True).count() < groups.count()
+    # Rows that the table draws later have the same nights.
+    page.get_by_role("button", name="last figure").click()
+    assert {item.get_attribute("viewBox").split()[2] for item in page.locator("svg.spark").all()} == {"15"}
+    rows_of(page).filter(has_text="Pixel 6").first.locator("a.open").click()
+    page.wait_for_selector("svg.nights")
+    nights = page.locator("table.nights-table tbody tr")
+    assert (nights.filter(visible=True).count(), nights.count()) == (14, NIGHTS)
+    outer, line = (page.locator(name).bounding_box() for name in ("svg.nights", "svg.nights .night-line"))
+    # The older nights are beyond the left end of what is seen; the newest is at the right one.
+    assert line["x"] < outer["x"]
+    assert line["x"] + line["width"] == pytest.approx(outer["x"] + 0.985 * outer["width"], abs=3)
+    page.locator("svg.nights").hover(position={"x": outer["width"] * 0.99, "y": 20})
+    expect(page.locator(".readout")).to_contain_text("2026-04-09")
+    page.locator("#nights").select_option(label=f"all {NIGHTS}")
+    assert nights.filter(visible=True).count() == NIGHTS
+    assert page.locator("svg.nights .night-line").bounding_box()["x"] >= outer["x"]
+    page.get_by_role("link", name="Campaigns").click()
+    page.locator("#nights").select_option(label="last 30")
+    listed = page.locator("tbody tr")
+    assert 0 < listed.filter(visible=True).count() < listed.count()
+
+
 @pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["wide", "phone"])
 def test_no_page_is_wider_than_the_window(open_page, viewport):
     page = open_page(viewport=viewport)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -59,6 +60,21 @@ def test_a_phones_process_gives_prefill_and_decode(lab: Lab) -> None:
         "tiny, prefill 32, context 128", "tiny, decode 16 after 32, context 128"
     }  # fmt: skip
     assert all(cell["tokens_per_s"] for line in cells for cell in line["cells"] if cell["latency_us"])
+
+
+def test_the_example_plan_measures_a_bundle_on_every_phone(lab: Lab, tmp_path: Path) -> None:
+    plan = (REPO / "examples" / "llm" / "plan.yaml").read_text("utf-8")
+    few = plan.replace("{ first: 5, most: 20 }", "2")
+    assert few != plan
+    (tmp_path / "plan.yaml").write_text(few)
+    shutil.copy(TINY, tmp_path / "model.litertlm")
+    done = lab.cli("run", tmp_path / "plan.yaml", "--json")
+    assert done.exit_code in {0, 1}, done.said
+    measured = {(run["case"]["serial"], run["case"]["delegate"]) for run in done.json["runs"]}
+    assert measured == {(serial, delegate) for serial in lab.serials for delegate in ("xnnpack", "gpu")}
+    assert {phase: len(times) for phase, times in figures(done).items()} == dict.fromkeys(
+        ("prefill", "decode"), 2 * len(measured)
+    )
 
 
 def test_an_added_program_comes_with_its_libraries_and_is_refused_for_other_models(
