@@ -15,8 +15,8 @@ from pathlib import Path
 
 from benchfarm_lab.farm import VirtualLab
 from orchestrator.devices.adb import AdbDevice
-from orchestrator.devices.binary import find_adb
 from orchestrator.devices.server import AdbServer
+from orchestrator.devices.server_process import find_adb
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

@@ -44,8 +44,7 @@ from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial
 from orchestrator.records.workload import Build, Case, DelegateName, Model, ToolName
 from orchestrator.store.bodies import Pattern, pack, unpack
 from orchestrator.store.opening import open_store
-from orchestrator.store.plans import pack_plan
-from orchestrator.store.registry import case_numbers, insert_cases
+from orchestrator.store.registry import case_numbers, insert_cases, pack_plan
 from orchestrator.store.rows import documents_of, summary_of
 from orchestrator.store.sheets import MADE_UP, keep_sheets, without_sheet
 from orchestrator.store.sql import SqlStore

@@ -21,9 +21,9 @@ from pathlib import Path
 
 from benchfarm_lab.lab import start_lab, stop_lab
 from benchfarm_lab.spec import PhoneSpec
-from orchestrator.devices.binary import find_adb
 from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.server import AdbServer
+from orchestrator.devices.server_process import find_adb
 
 TARGET = "/data/local/tmp/pushed"
 

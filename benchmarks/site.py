@@ -36,7 +36,7 @@ from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass
 from orchestrator.report import site_pages
 from orchestrator.report.site import Site
 from orchestrator.report.site_folder import SiteFolder
-from orchestrator.store.memory import MemoryStore
+from orchestrator.store.opening import MemoryStore
 
 START = datetime(2025, 11, 1, 22, tzinfo=UTC)
 MODELS, BUILD_NIGHTS, STEPPED = 30, 30, 60

@@ -14,8 +14,8 @@ from orchestrator.analysis.pairs import CLAIM_LEVEL, compare_pairs, compare_samp
 from orchestrator.analysis.stopping import decide
 from orchestrator.analysis.student import t_cdf, t_quantile
 from orchestrator.analysis.summary import summarize
-from orchestrator.records.pairing import Pairing
 from orchestrator.records.plan import StoppingRule
+from orchestrator.records.search import Pairing
 from orchestrator.records.verdict import ComparisonOutcome
 
 RUNS = 50

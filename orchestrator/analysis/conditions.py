@@ -12,10 +12,9 @@ from itertools import pairwise
 from typing import Final
 
 from orchestrator.analysis.samples import parse_samples
-from orchestrator.records.conditions import ClusterConditions, RunConditions
 from orchestrator.records.device import DeviceState
 from orchestrator.records.run import RunRecord, ToolReport
-from orchestrator.records.sample import RunSamples, Sample
+from orchestrator.records.sample import ClusterConditions, RunConditions, RunSamples, Sample
 
 #: A stretch between two looks is judged from this length on: the kernel counts in steps of 10 ms.
 STRETCH_MIN_S: Final = 1.0

@@ -17,8 +17,8 @@ from orchestrator.analysis.student import t_quantile
 from orchestrator.analysis.trimming import degrees_of, middle
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.identity import CaseKey
-from orchestrator.records.pairing import Pairing
 from orchestrator.records.run import RunRecord
+from orchestrator.records.search import Pairing
 from orchestrator.records.workload import Case, Pass
 
 #: Which side of a pair goes first (0: baseline), pair by pair: A B | B A | B A | A B.

@@ -7,21 +7,54 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.analysis.conditions import derive_conditions
-from orchestrator.analysis.grading import grade_of
 from orchestrator.analysis.outcome import Ending
 from orchestrator.analysis.parity import parity_findings
 from orchestrator.analysis.samples import parse_samples
-from orchestrator.analysis.starts import start_findings
 from orchestrator.analysis.state_findings import state_findings
-from orchestrator.analysis.steadiness import repetition_findings, steadiness_findings
+from orchestrator.analysis.steadiness import grade_of, repetition_findings, steadiness_findings
 from orchestrator.delegates import DELEGATES
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.plan import Screen
 from orchestrator.records.run import DelegateTruth, LatencySummary, Outcome, ToolReport
 from orchestrator.records.sample import RunSamples
+from orchestrator.records.start import StartStage
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.records.workload import IMPORTED_TOOLS, Case, Pass
 from orchestrator.units import format_latency, format_percent
+
+
+def start_findings(report: ToolReport) -> Iterator[Finding]:
+    """Yield what speaks against a start's figures; nothing for a report of another pass.
+
+    A GPU delegate says that it used its cache ("from serialized data"); XNNPACK and NNAPI don't, so that for them the
+    cache's size before the start is all there is to go by.
+    """
+    stage = report.extra.get("start_stage")
+    line = str(report.extra.get("from_cache", ""))
+    size = report.extra.get("cache_bytes_before")
+    if stage in {StartStage.FIRST_LOAD, StartStage.PROCESS_COLD}:
+        if line or (stage == StartStage.FIRST_LOAD and size):
+            evidence = line or f"{size:.0f} bytes were cached before the start"
+            yield Finding(
+                code="warm-cold-start",
+                severity=Severity.ERROR,
+                message=f"the start '{stage}' used a cache: it wasn't cold",
+                evidence=evidence,
+            )
+    elif stage == StartStage.CACHE_WARM:
+        if not size:
+            message = "the first load had left no cache, so that this start wasn't warm"
+        elif _reports_cache(report.delegate.actual) and not line:
+            message = "there was a cache, and the delegate didn't say that it used it"
+        else:
+            return
+        yield Finding(code="cache-not-used", severity=Severity.WARNING, message=message, evidence=line)
+
+
+def _reports_cache(actual: str) -> bool:
+    """Whether what ran says that it used its cache."""
+    return any(own.reports_cache for name, own in DELEGATES.items() if name.value == actual)
+
 
 #: Rounding that may move a figure by more than this share of its value hides small changes.
 ROUNDING_MAX: Final = 0.01

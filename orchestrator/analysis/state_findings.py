@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.analysis.grading import is_held
-from orchestrator.records.conditions import RunConditions
+from orchestrator.analysis.steadiness import is_held
 from orchestrator.records.device import DeviceKind, DeviceState
 from orchestrator.records.plan import Screen
-from orchestrator.records.sample import RunSamples, Sample
+from orchestrator.records.sample import RunConditions, RunSamples, Sample
 from orchestrator.records.verdict import Finding, Severity
 from orchestrator.records.workload import Case
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
 
 from orchestrator import __version__
 from orchestrator.app import nights
-from orchestrator.app.campaigns import files_of, terms_of
 from orchestrator.app.host_files import NamedFile
 from orchestrator.bootstrap import Farm
 from orchestrator.engine.flag_check import check_flags, learn_flags
@@ -15,12 +16,40 @@ from orchestrator.errors import UsageError
 from orchestrator.planning import NO_BUILD, Expansion, NoBuild, expand, is_not_there, sentinel_case
 from orchestrator.ports import Device
 from orchestrator.records.build_spec import BuildSpec
-from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
+from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import BuildSha, CampaignId, Serial
-from orchestrator.records.plan import Plan
+from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.workload import Build, Companion, DelegateName, Model, Pass, ToolName
 from orchestrator.report.escapes import one_line
+
+
+def new_campaign_id(at: datetime) -> CampaignId:
+    """Return an id that sorts by its moment and that no other campaign has."""
+    return CampaignId(f"{at:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}")
+
+
+def files_of(models: Iterable[Model], builds: Iterable[Build]) -> dict[str, str]:
+    """Return where models, programs and the libraries beside these lie, by sha256."""
+    builds = list(builds)
+    files = {str(model.sha256): str(model.path) for model in models}
+    files |= {str(build.sha256): str(build.path) for build in builds}
+    return files | {item.sha256: str(item.path) for build in builds for item in build.companions}
+
+
+def terms_of(plan: Plan, devices: Iterable[DeviceFacts], files: Mapping[str, str]) -> Terms:
+    """Return the terms of a plan's campaign on these devices."""
+    return Terms(
+        **{item.name: getattr(plan, item.name) for item in fields(PlanTerms)},
+        every_thread_count=plan.matrix.every_thread_count,
+        parity_inputs=str(plan.parity_inputs) if plan.parity_inputs is not None else "",
+        joins=plan.devices.joins and plan.search is None,
+        replaces_lost=plan.devices.replaces_lost,
+        plan_folder=str(plan.folder) if plan.folder is not None else "",
+        files=files,
+        fingerprints={facts.serial: facts.fingerprint for facts in devices if facts.fingerprint},
+    )
+
 
 #: A plan that keeps its busiest device busy for so long is bracketed by the reference workload, unless it says else.
 SENTINEL_FROM_S = 600.0
@@ -124,7 +153,7 @@ def expansion_of(
 
     ``assumed`` stand for programs that aren't on this computer.
     """
-    from orchestrator.records.flag import OWNED_FLAGS
+    from orchestrator.records.build_spec import OWNED_FLAGS
 
     facts = [known for _, known in devices]
     if assumed is None and (wanted := [item.spec for item in missing_programs(farm, plan, facts) if item.spec]):

@@ -7,9 +7,8 @@ from typing import Final
 
 from orchestrator.analysis.comparison import ABSOLUTE, Comparison, compare_sides
 from orchestrator.analysis.matching import Axis, Fact, Rule
-from orchestrator.app.loading import load_measured
 from orchestrator.app.pairing import pair_comparison
-from orchestrator.app.stored import find_campaigns, named_campaigns
+from orchestrator.app.stored import find_campaigns, load_measured, named_campaigns
 from orchestrator.bootstrap import Farm
 from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.ports import Store

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
-from orchestrator.app.checks import check_file
 from orchestrator.app.farm_beside import owners_of
+from orchestrator.app.listing import check_file
 from orchestrator.bootstrap import Farm
 from orchestrator.engine.importing import end_cut_off
 from orchestrator.errors import BenchfarmError, DeviceError

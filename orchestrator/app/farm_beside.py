@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.bootstrap import Settings
 from orchestrator.ports import Store
-from orchestrator.records.activity import Yield
+from orchestrator.records.history import Yield
 from orchestrator.records.identity import CampaignId
 
 if TYPE_CHECKING:

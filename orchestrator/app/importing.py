@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator import __version__
-from orchestrator.app.campaigns import new_campaign_id
+from orchestrator.app.beginning import new_campaign_id
 from orchestrator.app.reporting import report_data, report_title, write_html
 from orchestrator.bootstrap import Farm, this_computer
 from orchestrator.engine.importing import ForeignRun, ImportResult

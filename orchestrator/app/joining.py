@@ -15,9 +15,8 @@ from orchestrator.app.beginning import Beginning, identify, named_paths, prepare
 from orchestrator.app.host_files import NamedFile, host_files
 from orchestrator.bootstrap import Attached, Farm, OpenedDevices
 from orchestrator.devices.adb import AdbDevice
-from orchestrator.devices.discovery import look_at
+from orchestrator.devices.discovery import DeviceChange, look_at, watch_devices
 from orchestrator.devices.server import AdbServer
-from orchestrator.devices.tracking import DeviceChange, watch_devices
 from orchestrator.engine.events import DeviceNote
 from orchestrator.engine.joining import Arrival
 from orchestrator.errors import AdbUnavailableError, BenchfarmError, DeviceError

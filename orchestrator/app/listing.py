@@ -1,13 +1,16 @@
-"""The phones that are attached, and why some of them can't be used."""
+"""The phones that are attached, why some can't be used, and when each was last checked."""
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from orchestrator.app.restoring import all_at_once
-from orchestrator.bootstrap import Attached, Farm
+from orchestrator.bootstrap import Attached, Farm, Settings
 from orchestrator.errors import BenchfarmError
-from orchestrator.records.device import DeviceFacts
+from orchestrator.records.device import DeviceFacts, DeviceKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,3 +70,25 @@ def _facts(farm: Farm, attached: Attached) -> DeviceFacts | str:
         return farm.open_phone(attached)[1]
     except BenchfarmError as error:
         return str(error)
+
+
+def check_file(settings: Settings, serial: str) -> Path:
+    """Return where the last check of a phone is kept."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", serial).lstrip(".")[:80] or "phone"
+    return settings.data_folder / "checks" / f"{name}.json"
+
+
+def unchecked_hint(settings: Settings, facts: DeviceFacts) -> str:
+    """Return an offer to check a phone that wasn't checked since its last system update; empty when it was.
+
+    A virtual phone needs none, nor does this computer.
+    """
+    if facts.is_virtual or facts.kind is not DeviceKind.ANDROID:
+        return ""
+    try:
+        kept = json.loads(check_file(settings, facts.serial).read_text("utf-8"))
+        if kept["phone"]["fingerprint"] == facts.fingerprint:
+            return ""
+    except (OSError, ValueError, TypeError, KeyError):
+        pass
+    return f"{facts.serial} was never checked with its system: benchfarm device check -s {facts.serial}"

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.app import nights
-from orchestrator.app.beginning import begin, identify, prepare
+from orchestrator.app.beginning import begin, identify, new_campaign_id, prepare
 from orchestrator.app.board import PublishedBoard
-from orchestrator.app.campaigns import new_campaign_id
-from orchestrator.app.checks import unchecked_hint
 from orchestrator.app.host_files import host_files
 from orchestrator.app.joining import PluggedIn
+from orchestrator.app.listing import unchecked_hint
 from orchestrator.app.reporting import load_ahead, report_data
 from orchestrator.app.running import resumable
 from orchestrator.bootstrap import Farm, OpenedDevices, this_computer

@@ -12,13 +12,12 @@ from orchestrator.analysis.comparison import ComparedCase, Comparison, compare_m
 from orchestrator.analysis.matching import Axis, Fact, Rule
 from orchestrator.analysis.pairing import PairCount
 from orchestrator.analysis.pairs import CLAIM_LEVEL, threshold_for
-from orchestrator.app.beginning import expansion_of, identify
-from orchestrator.app.campaigns import files_of, new_campaign_id, terms_of
+from orchestrator.app.beginning import expansion_of, files_of, identify, new_campaign_id, terms_of
 from orchestrator.app.host_files import host_files
-from orchestrator.app.loading import load_measured
 from orchestrator.app.measuring import equipment, turns_of
 from orchestrator.app.reopening import reopen
 from orchestrator.app.running import resumable
+from orchestrator.app.stored import load_measured
 from orchestrator.bootstrap import Farm, OpenedDevices, this_computer
 from orchestrator.config.plan_keys import PlanOptions, each, split
 from orchestrator.engine.ab import AbRunner, first_invocations, pair_counts
@@ -29,8 +28,8 @@ from orchestrator.programs import usual_tool
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import content_key
-from orchestrator.records.pairing import Pairing
 from orchestrator.records.plan import Plan
+from orchestrator.records.search import Pairing
 from orchestrator.records.verdict import ComparisonOutcome
 from orchestrator.records.workload import Build, Case, Model, ToolName
 from orchestrator.report.escapes import one_line

@@ -40,8 +40,7 @@ def report_data(
     """
     from orchestrator.programs.grammar.failure_codes import FAILURE_CODES
     from orchestrator.report.assembly import build_report_data
-    from orchestrator.report.lean import lean_runs
-    from orchestrator.report.newest import newest_runs
+    from orchestrator.report.lean import lean_runs, newest_runs
     from orchestrator.report.published import load_published
 
     named = [item.campaign_id for item in campaigns]

@@ -9,7 +9,7 @@ from pathlib import Path
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.errors import UsageError
 from orchestrator.quantities import parse_age
-from orchestrator.records.retention import Pruned
+from orchestrator.records.history import Pruned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,8 +73,7 @@ class Adapters:
             return self._open()
 
     def _open(self) -> Store:
-        from orchestrator.store.memory import MemoryStore
-        from orchestrator.store.opening import open_store
+        from orchestrator.store.opening import MemoryStore, open_store
 
         if self._store is None:
             try:

@@ -110,8 +110,7 @@ class Farm(Adapters):
     @property
     def traffic(self) -> HubTraffic:
         """Who may push and who may measure on this computer's hubs, among all homes; raises UsageError."""
-        from orchestrator.devices.hub_folder import hub_folder
-        from orchestrator.devices.traffic import HubTraffic
+        from orchestrator.devices.traffic import HubTraffic, hub_folder
 
         return HubTraffic(hub_folder(self.settings.hubs, self.settings.state_folder / "hubs"))
 

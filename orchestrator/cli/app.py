@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from orchestrator.cli.declared import (  # noqa: F401 - importing them declares their commands
-    advising,
-    bundling,
     comparing,
     completion,
-    device,
-    doctor,
     explaining,
     farm,
-    farm_status,
     history,
     iphones,
     measuring,
@@ -19,11 +14,7 @@ from orchestrator.cli.declared import (  # noqa: F401 - importing them declares 
     phones,
     programs,
     reading,
-    retention,
-    schedule,
     searching,
-    sustained,
-    tabling,
     tracing,
 )
 from orchestrator.cli.declared.old_names import keep_old_names

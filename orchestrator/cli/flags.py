@@ -13,8 +13,8 @@ from orchestrator.engine.flag_check import ask_for_flags, learn_flags
 from orchestrator.errors import ArtifactError, OutputParseError, UsageError
 from orchestrator.planning import NoBuild
 from orchestrator.programs import program
+from orchestrator.records.build_spec import FlagSchema, FlagSpec
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.flag import FlagSchema, FlagSpec
 from orchestrator.records.plan import DeviceSelection, Matrix, Plan
 from orchestrator.records.workload import Build, ToolName
 from orchestrator.report.escapes import one_line
@@ -41,7 +41,7 @@ def explain(settings: Settings, name: str, *, build: str, tool: str, serial: str
     Raises UsageError for a tool or a flag that there is none of, ArtifactError for a build, DeviceError kinds for a
     device that was named.
     """
-    from orchestrator.records.flag import OWNED_FLAGS
+    from orchestrator.records.build_spec import OWNED_FLAGS
 
     wanted = _tool(tool)
     with Farm(settings) as farm:
@@ -126,7 +126,7 @@ def _on_device(farm: Farm, tool: ToolName, named: str, serial: str) -> Build:
 
 
 def _public(spec: FlagSpec, owners: Mapping[str, str]) -> dict[str, object]:
-    from orchestrator.programs.flags.traps import TRAPS
+    from orchestrator.programs.flags.tables import TRAPS
 
     return {
         "name": spec.name,

@@ -23,8 +23,8 @@ def up(
     exit_with_parent: bool = False,
 ) -> CommandResult:
     """Start a lab and connect its phones; when anything fails, all that was started is stopped again."""
-    from orchestrator.devices.binary import find_adb
     from orchestrator.devices.server import AdbServer
+    from orchestrator.devices.server_process import find_adb
 
     with Farm(settings) as farm:
         folder = farm.lab_folder

@@ -105,8 +105,7 @@ def inspect(settings: Settings, path: Path, *, delegate: str, serial: str) -> Co
 
 def diff(first: Path, second: Path) -> CommandResult:
     """Tell two models apart; exit code 1 when they differ."""
-    from orchestrator.models.difference import differences, operator_changes
-    from orchestrator.models.inspect import identify_model, inspect_model, open_graph
+    from orchestrator.models.inspect import differences, identify_model, inspect_model, open_graph, operator_changes
 
     changes = [
         *differences(inspect_model(first), inspect_model(second)),

@@ -60,7 +60,7 @@ def _begun(file: str) -> tuple[list[ToolReport], Iterator[ToolReport]]:
 
 def _reports(file: str) -> Iterator[ToolReport]:
     from orchestrator.bootstrap import Farm, Settings
-    from orchestrator.cli.run_log import LOG_START, read_logs
+    from orchestrator.cli.stored import LOG_START, read_logs
     from orchestrator.programs.grammar.output import iterate_file
 
     try:

@@ -9,7 +9,7 @@ from typing import Annotated, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from orchestrator.config.plan_words import affinity_word, free_flags, predicate_text
+from orchestrator.config.fields import affinity_word, free_flags, predicate_text
 from orchestrator.documents import adapter_of, describe
 from orchestrator.errors import NewerPlanError, PlanError
 from orchestrator.predicates import Labels

@@ -17,11 +17,15 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from orchestrator.config.faults import Section
-from orchestrator.config.fields import AnyText, Celsius, OneOrMany, Percent, Seconds, Text, unique
-from orchestrator.config.night import ImportanceSection, window_text
-from orchestrator.config.plan_models import ModelSection, PathOrModel
-from orchestrator.config.plan_words import (
+from orchestrator.config.fields import (
     THERMAL_STATUS,
+    AnyText,
+    Celsius,
+    ImportanceSection,
+    OneOrMany,
+    Percent,
+    Seconds,
+    Text,
     affinity_word,
     campaign_name,
     delegate_word,
@@ -31,7 +35,10 @@ from orchestrator.config.plan_words import (
     predicate_text,
     screen_word,
     thermal_status_number,
+    unique,
+    window_text,
 )
+from orchestrator.config.plan_models import ModelSection, PathOrModel
 from orchestrator.records.night import parse_timezone
 from orchestrator.records.plan import (
     DelegateChoice,

@@ -16,14 +16,12 @@ from typing import Final
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.audit import SNAPSHOT_COMMANDS, Difference, differences, parse_snapshot
-from orchestrator.devices.claiming import Claims, must
 from orchestrator.devices.fitness import FitWait, danger, unfit_reasons
 from orchestrator.devices.heartbeat import LEASE_S
 from orchestrator.devices.journal import Change, UndoJournal, format_changes, parse_changes
-from orchestrator.devices.owner_note import FREE_MIN_BYTES, OwnerNote, Standing, check_free
+from orchestrator.devices.owner_note import FREE_MIN_BYTES, Claims, OwnerNote, Standing, check_free, must
 from orchestrator.devices.quiet_steps import SCREEN_OFF, SCREEN_ON, QuietStep, is_network_serial, screen_undo, steps_for
-from orchestrator.devices.sections import SectionScript
-from orchestrator.devices.shell import quote, reason_of
+from orchestrator.devices.shell import SectionScript, quote, reason_of
 from orchestrator.errors import DeviceChangedError, DeviceCommandError, DeviceSetAsideError, DeviceStorageError
 from orchestrator.ports import Device, Fitness
 from orchestrator.records.device import VIRTUAL_USB, DeviceFacts, DeviceKind, DeviceState

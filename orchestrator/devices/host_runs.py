@@ -14,7 +14,7 @@ from typing import Final
 
 from orchestrator.child_environment import child_environment
 from orchestrator.clock import Clock, Deadline
-from orchestrator.devices.run_folder import folder_name
+from orchestrator.devices.processes import folder_name
 from orchestrator.errors import DeviceCommandError, HostStorageError
 from orchestrator.files import make_private
 from orchestrator.ports import ProcessResult

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from orchestrator.errors import UsageError
+from orchestrator.records.identity import RunId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,3 +55,10 @@ def family(processes: Sequence[PhoneProcess], leaders: Iterable[int]) -> list[in
         members |= grown
     alive = {process.pid for process in processes}
     return sorted(members & alive)
+
+
+def folder_name(run_id: RunId) -> str:
+    """Return the name of a run's folder; raises UsageError for an id that could lead out of the folder above."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}", run_id):
+        raise UsageError(f"{run_id!r} can't be a run's id: letters, digits, '_', '-' and '.' only")
+    return str(run_id)

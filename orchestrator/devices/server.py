@@ -9,9 +9,8 @@ from typing import Final
 
 from orchestrator.clock import Clock, Deadline, SystemClock
 from orchestrator.devices.address import ServerAddress, configured_address
-from orchestrator.devices.binary import find_adb
 from orchestrator.devices.connection import Connection
-from orchestrator.devices.server_process import ServerProcess
+from orchestrator.devices.server_process import ServerProcess, find_adb
 from orchestrator.errors import (
     AdbUnavailableError,
     DeviceError,
@@ -55,7 +54,7 @@ class AdbServer:
         computer, where adb or the file system can't do that.
 
         Args:
-            binary: The adb program (:func:`orchestrator.devices.binary.find_adb`).
+            binary: The adb program (:func:`orchestrator.devices.server_process.find_adb`).
             state_folder: Where its pid, address and log are kept, so that the next command uses it again.
             environ: Its environment; HOME there says which key it shows to phones.
             usb: Whether it looks for phones on USB and for emulators; False leaves those to other servers.

@@ -13,6 +13,9 @@ A push has its turn before it waits for its places: it keeps its hub's measureme
 take, and never the pushes of other hubs for as long as a measurement takes. Turns keep runs from being disturbed; they
 don't stop a campaign: who has waited for a quarter of an hour goes on without, and says so. The same holds for a folder
 that can't be written.
+
+Turns are the computer's, and a home is not: two homes may measure on one hub. The folder is the user's own, in the
+computer's own file system, where nobody else can lay anything into it. Several users need one that is made for them.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import fcntl
 import hashlib
 import os
 import re
+import stat
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -29,7 +33,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from orchestrator.errors import InterruptedByUserError
+from orchestrator.errors import InterruptedByUserError, UsageError
 from orchestrator.records.plan import PushLimits
 from orchestrator.units import format_duration
 
@@ -239,3 +243,45 @@ class Lane:
     def measuring(self, *, cancelled: threading.Event | None = None) -> contextlib.AbstractContextManager[None]:
         """See HubTraffic.measuring."""
         return self._traffic.measuring(self.hub, cancelled=cancelled or self._cancelled, on_note=self._on_note)
+
+
+#: Local on every computer, also where a home is on a network, and the same one in every session.
+_RUNTIME: Final = Path("/tmp")  # noqa: S108 - what is made there is checked
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+def hub_folder(configured: str, own: Path, *, runtime: Path = _RUNTIME) -> Path:
+    """Return the folder for the locks of hubs.
+
+    Args:
+        configured: what the user says, empty for nothing; made when it isn't there.
+        own: of this home alone, for where no folder of the user's is to be had.
+        runtime: where folders that don't outlive the computer's start are made.
+
+    Raises UsageError for a configured folder that can't be used.
+    """
+    if configured:
+        return _checked(Path(configured))
+    folder = runtime / f"benchfarm-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        # Not what a link leads to: anybody may lay one there.
+        found = folder.lstat()
+    except OSError:
+        return own
+    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & _OTHERS_WRITE
+    return folder if is_ours else own
+
+
+def _checked(folder: Path) -> Path:
+    problem = "" if folder.is_absolute() else "it must begin with /"
+    try:
+        if not problem:
+            folder.mkdir(parents=True, exist_ok=True)
+            problem = "" if os.access(folder, os.W_OK | os.X_OK) else "this user may not write there"
+    except OSError as error:
+        problem = error.strerror or str(error)
+    if problem:
+        hint = "name a folder that all who measure here may write to: install -d -m 2770 -g GROUP FOLDER"
+        raise UsageError(f"BENCHFARM_HUBS={folder}: {problem}", hint=hint)
+    return folder

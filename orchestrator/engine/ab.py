@@ -38,8 +38,8 @@ from orchestrator.ports import Device, Observer, Store
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CaseKey, Serial
-from orchestrator.records.pairing import Pairing
 from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.search import Pairing
 from orchestrator.records.workload import Case, Pass
 from orchestrator.units import format_duration, format_percent
 

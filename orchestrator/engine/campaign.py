@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from orchestrator.analysis.rounds import Savings, savings
 from orchestrator.engine.crew import Crew
 from orchestrator.engine.device_queue import runs_of
-from orchestrator.engine.doubts import keep_doubts
 from orchestrator.engine.events import CampaignEnded, CampaignStarted
 from orchestrator.engine.joining import Arrivals
 from orchestrator.engine.recovery import Turns
 from orchestrator.engine.rounds import OpenWork, open_works
+from orchestrator.engine.sentinel import keep_doubts
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import InterruptedByUserError
 from orchestrator.ports import Device

@@ -14,10 +14,8 @@ from orchestrator.analysis.parity import with_parity
 from orchestrator.engine.events import DeviceNote, InvocationStarted, Measuring, RunStored
 from orchestrator.engine.failures import CaseFailures
 from orchestrator.engine.night import CampaignTime, TimeWithoutEnd
-from orchestrator.engine.parity import basis_of
 from orchestrator.engine.placing import Placer, request_of
-from orchestrator.engine.run_records import RunRecords
-from orchestrator.engine.sessions import covered
+from orchestrator.engine.run_records import RunRecords, basis_of, covered
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import (
     AdbUnavailableError,

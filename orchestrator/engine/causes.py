@@ -1,9 +1,12 @@
-"""What changed where a series changed: contents, systems, heat, battery and clocks, and how much each explains."""
+"""What changed where a series changed: contents, systems, updates, heat and clocks, and how much each explains."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -11,11 +14,12 @@ import numpy as np
 from orchestrator.analysis.attribution import Cause, coincidence_share, covariate_share, other_battery
 from orchestrator.analysis.changepoint import Change
 from orchestrator.analysis.conditions import derive_conditions
+from orchestrator.analysis.figures import figure_us, of_one_kind
 from orchestrator.analysis.series import NightTable, night_of
 from orchestrator.ports import Store
 from orchestrator.records.history import Contents, DeviceSighting
-from orchestrator.records.identity import CampaignId
-from orchestrator.records.run import RunRecord
+from orchestrator.records.identity import BuildSha, CampaignId, Serial, SeriesKey
+from orchestrator.records.run import FigureKind, RunRecord
 
 #: Changes whose runs are read for heat and clocks, the largest first; for the others, contents and systems must do.
 _READ_CHANGES: Final = 40
@@ -237,3 +241,154 @@ def _readings(run: RunRecord) -> dict[str, float]:
         "GPU clock": conditions.gpu_mhz,
     }
     return {name: float(value) for name, value in found.items() if value is not None}
+
+
+#: What an update changes (DeviceFacts.versions), the most telling first.
+_NAMES: Final = ("GPU driver", "system image", "security patch", "Android")
+#: So many of the series with an update move alike, at the least, for it to explain a change.
+_SYSTEM_UPDATES_LEAST_SHARE: Final = 0.6
+_LEAST_SERIES: Final = 2
+
+
+def explained(
+    table: NightTable,
+    found: Sequence[Change],
+    cuts: Iterable[Change],
+    sightings: Mapping[Serial, Sequence[DeviceSighting]],
+    delegates: Mapping[SeriesKey, str],
+) -> list[str]:
+    """Return of each change how an update of its phone explains it, empty where none does.
+
+    An update explains a change of a series that measured the same contents before and after, when most series of the
+    same delegate moved alike where they saw the very same update: on this phone, and on others on their own nights.
+
+    Args:
+        table: The nights.
+        found: The changes in question.
+        cuts: All that are known, whichever are asked for.
+        sightings: What each phone was, and from when on.
+        delegates: Of each series.
+    """
+    updates = list(_updates(table, sightings))
+    moved: dict[tuple[int, bool], list[Change]] = {}
+    for change in cuts:
+        moved.setdefault((change.series, change.ratio > 1), []).append(change)
+    series_of: dict[Serial, list[int]] = {}
+    for place, sketch in enumerate(table.sketches):
+        series_of.setdefault(sketch.serial, []).append(place)
+
+    def told(change: Change) -> str:
+        before, after = sides_of(change, table)
+        serial = table.sketches[change.series].serial
+        own = [item for where, night, item in updates if where == serial and _is_near(change, night)]
+        if before != after or not own:
+            return ""
+        update = min(own, key=lambda item: _NAMES.index(item[0]))
+        delegate = delegates[table.series[change.series]]
+        places = [
+            (where, place, night)
+            for where, night, item in updates
+            if item == update
+            for place in series_of.get(where, ())
+            if delegates[table.series[place]] == delegate and _has_both_sides(table, place, night)
+        ]
+        alike = [
+            (where, place)
+            for where, place, night in places
+            if any(_is_near(other, night) for other in moved.get((place, change.ratio > 1), ()))
+        ]
+        if len(alike) < _LEAST_SERIES or len(alike) < _SYSTEM_UPDATES_LEAST_SHARE * len(places):
+            return ""
+        phones = len({where for where, _ in alike})
+        on = f" on {phones} phones" if phones > 1 else ""
+        name, old, new = update
+        return (
+            f"explained by system update ({name} {old} -> {new}), confirmed by {len(alike)} of {len(places)} series{on}"
+        )
+
+    return [told(change) for change in found]
+
+
+def _updates(
+    table: NightTable, sightings: Mapping[Serial, Sequence[DeviceSighting]]
+) -> Iterator[tuple[Serial, int, Difference]]:
+    """Yield what changed of each phone, with the place of the first night since."""
+    for serial, seen in sightings.items():
+        for old, new in pairwise(seen):
+            night = next((place for place, night in enumerate(table.nights) if night >= night_of(new.at)), None)
+            if night is None:
+                continue
+            for name in _NAMES:
+                before, after = old.facts.get(name), new.facts.get(name)
+                if before and after and before != after:
+                    yield serial, night, (name, before, after)
+
+
+def _is_near(change: Change, night: int) -> bool:
+    """Whether a change may have begun on a night; one more on each side, as of many intervals some miss theirs."""
+    return change.earliest - 1 <= night <= change.latest + 1
+
+
+def _has_both_sides(table: NightTable, series: int, night: int) -> bool:
+    figures = np.isfinite(table.latency_us[series])
+    return bool(figures[:night].any() and figures[night:].any())
+
+
+def nights_of_one_kind(
+    store: Store, table: NightTable, found: Sequence[Change]
+) -> tuple[NightTable, Mapping[SeriesKey, date]]:
+    """Return the table without the nights whose figures are of another kind than their series' newest one.
+
+    Beside it, of each series that lost nights so, the first one whose figures are of the newest kind. Which kind a
+    program prints is looked up only of those that measured around a change, and of each in a few runs.
+    """
+    kinds = _Kinds(store, table)
+    latency_us, contents_at = table.latency_us.copy(), table.contents_at.copy()
+    begun: dict[SeriesKey, date] = {}
+    for series in sorted({change.series for change in found if kinds.differ_around(change)}):
+        of_night = kinds.of_nights(series, range(len(table.nights)))
+        newest = of_night[max(of_night)]
+        other = [night for night, kind in of_night.items() if kind is not newest]
+        latency_us[series, other], contents_at[series, other] = np.nan, -1
+        begun[table.series[series]] = table.nights[min(night for night, kind in of_night.items() if kind is newest)]
+    return replace(table, latency_us=latency_us, contents_at=contents_at), begun
+
+
+class _Kinds:
+    """Which kind of figure each program prints."""
+
+    def __init__(self, store: Store, table: NightTable) -> None:
+        self._store = store
+        self._table = table
+        self._known: dict[BuildSha, FigureKind | None] = {}
+        self._campaigns: dict[date, list[CampaignId]] = defaultdict(list)
+        for campaign in store.campaigns():
+            if campaign.terms.pairing is None:
+                self._campaigns[night_of(campaign.created_at)].append(campaign.campaign_id)
+
+    def differ_around(self, change: Change) -> bool:
+        """Whether the nights on which a change may have begun, and the last one before, have both kinds of figures."""
+        there = np.flatnonzero(self._table.contents_at[change.series] >= 0)
+        before = there[there < change.earliest][-1:]
+        nights = [*before.tolist(), *there[(there >= change.earliest) & (there <= change.latest)].tolist()]
+        return len(set(self.of_nights(change.series, nights).values())) > 1
+
+    def of_nights(self, series: int, nights: Sequence[int]) -> dict[int, FigureKind]:
+        """Return the kinds of those nights of which it is known."""
+        kinds = {night: self._of(series, night) for night in nights}
+        return {night: kind for night, kind in kinds.items() if kind is not None}
+
+    def _of(self, series: int, night: int) -> FigureKind | None:
+        place = int(self._table.contents_at[series, night])
+        if place < 0:
+            return None
+        build = self._table.contents[place].build_sha256
+        if build not in self._known:
+            campaigns = self._campaigns[self._table.nights[night]]
+            runs = [
+                run
+                for run in self._store.runs(campaign_ids=campaigns, series_keys=[self._table.series[series]])
+                if run.case.build_sha256 == build and figure_us(run) is not None
+            ]
+            self._known[build] = of_one_kind(runs)[0] if runs else None
+        return self._known[build]

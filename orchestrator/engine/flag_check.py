@@ -10,8 +10,8 @@ from orchestrator.engine.placing import safe_name
 from orchestrator.errors import DeviceError, PlanError
 from orchestrator.planning import Expansion, NoBuild, Skip, without
 from orchestrator.ports import Device, FlagBook, Lease
+from orchestrator.records.build_spec import FlagFault
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.flag import FlagFault
 from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
 

@@ -23,9 +23,7 @@ from orchestrator.analysis.changepoint import (
 from orchestrator.analysis.outputs import OutputsChange, outputs_changes
 from orchestrator.analysis.series import NightTable, night_of, night_table
 from orchestrator.delegates import DELEGATES
-from orchestrator.engine.causes import causes_of, sides_of
-from orchestrator.engine.figure_kinds import nights_of_one_kind
-from orchestrator.engine.system_updates import explained
+from orchestrator.engine.causes import causes_of, explained, nights_of_one_kind, sides_of
 from orchestrator.errors import UsageError
 from orchestrator.ports import Store
 from orchestrator.records.device import DeviceFacts

@@ -9,13 +9,13 @@ from orchestrator.analysis.conditions import with_busy_clock
 from orchestrator.analysis.outcome import ending_of
 from orchestrator.analysis.parity import with_parity
 from orchestrator.analysis.quality import Surroundings, judge
-from orchestrator.engine.doubts import carried_over, keep_doubts, with_doubt
-from orchestrator.engine.sessions import own_end
+from orchestrator.engine.run_records import own_end
+from orchestrator.engine.sentinel import carried_over, keep_doubts, with_doubt
 from orchestrator.ports import SessionTool, Store, Tool
 from orchestrator.records.device import DeviceFacts
+from orchestrator.records.history import is_pruned
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.plan import Screen
-from orchestrator.records.retention import is_pruned
 from orchestrator.records.run import Attachment, Outcome, RawOutput, RunRecord
 from orchestrator.records.sample import SAMPLES_FILE
 from orchestrator.records.verdict import Finding, Severity

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from orchestrator.planning.expansion import Expansion, HostFiles, expand, sentinel_case, without
 from orchestrator.planning.order import cold_rounds, least_duration_s, order_invocations
-from orchestrator.planning.programs import USUAL_THREADS, core_count, is_not_there, threads_for, tools_for
-from orchestrator.planning.skips import NO_BUILD, NoBuild, mode_skip, skip_reason
+from orchestrator.planning.skips import (
+    NO_BUILD,
+    USUAL_THREADS,
+    NoBuild,
+    core_count,
+    is_not_there,
+    mode_skip,
+    skip_reason,
+    threads_for,
+    tools_for,
+)
 from orchestrator.records.workload import Skip
 
 __all__ = [

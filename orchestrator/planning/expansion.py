@@ -8,9 +8,18 @@ from dataclasses import dataclass, field, replace
 
 from orchestrator.delegates import DELEGATES, needed_companions
 from orchestrator.planning.order import bounds_s, order_invocations
-from orchestrator.planning.programs import delegates_for, is_not_there, threads_of, tools_for
 from orchestrator.planning.shards import equal_phones, share_out
-from orchestrator.planning.skips import NoBuild, flags_skip, mode_skip, model_skip, skip_reason
+from orchestrator.planning.skips import (
+    NoBuild,
+    delegates_for,
+    flags_skip,
+    is_not_there,
+    mode_skip,
+    model_skip,
+    skip_reason,
+    threads_of,
+    tools_for,
+)
 from orchestrator.programs import program
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile

@@ -6,13 +6,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from orchestrator.records.activity import Activity, Yield
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.history import Annotation, Confirmation, DeviceSighting, Points, RunMark
+from orchestrator.records.history import (
+    Activity,
+    Annotation,
+    Confirmation,
+    DeviceSighting,
+    Points,
+    Pruned,
+    RunMark,
+    Yield,
+)
 from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial, SeriesKey
 from orchestrator.records.night import RecentRun
-from orchestrator.records.retention import Pruned
 from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from orchestrator.ports.device import Device
+from orchestrator.records.build_spec import FlagFault
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.flag import FlagFault
 from orchestrator.records.identity import RunId
 from orchestrator.records.parity import ParityBasis, PlacedInput
 from orchestrator.records.run import RawOutput, ToolReport

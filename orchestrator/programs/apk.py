@@ -20,7 +20,7 @@ from orchestrator.errors import DeviceError, UsageError
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.flags.arguments import benchmark_flags, files_written, format_flags
 from orchestrator.programs.running.collected import read_collected
-from orchestrator.programs.running.start_caches import finish_start, prepare_start, with_start
+from orchestrator.programs.running.environment import finish_start, prepare_start, with_start
 from orchestrator.programs.specification import Program
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import RunId

@@ -23,8 +23,8 @@ from orchestrator.programs.flags.checking import check_flags, documented_flags
 from orchestrator.programs.foreign_app import SOURCE, not_startable, selected_run
 from orchestrator.programs.grammar.output import RunFiles, parse_run, parse_text
 from orchestrator.programs.specification import Program
+from orchestrator.records.build_spec import OWNED_FLAGS
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.flag import OWNED_FLAGS
 from orchestrator.records.run import LatencySummary, RawOutput, ToolReport
 from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
 from orchestrator.units import US_PER_S

@@ -21,8 +21,8 @@ from orchestrator.programs.native import command_line
 from orchestrator.programs.running.collected import read_collected, run_and_collect
 from orchestrator.programs.running.environment import library_folders
 from orchestrator.programs.specification import Program
+from orchestrator.records.build_spec import OWNED_FLAGS
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.flag import OWNED_FLAGS
 from orchestrator.records.run import RawOutput, ToolReport
 from orchestrator.records.workload import Case, Pass, ToolName
 

@@ -9,8 +9,7 @@ from dataclasses import replace
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.flags.arguments import benchmark_flags, files_written, format_flags
 from orchestrator.programs.running.collected import read_collected, run_and_collect
-from orchestrator.programs.running.environment import environment
-from orchestrator.programs.running.start_caches import finish_start, prepare_start, with_start
+from orchestrator.programs.running.environment import environment, finish_start, prepare_start, with_start
 from orchestrator.programs.specification import Program
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.run import RawOutput, ToolReport

@@ -34,7 +34,7 @@ from orchestrator.programs.grammar.option_blocks import (
 from orchestrator.programs.grammar.output import parse_run
 from orchestrator.programs.native import command_line
 from orchestrator.programs.running.collected import read_collected, run_and_collect
-from orchestrator.programs.running.process_mode import in_mode
+from orchestrator.programs.running.environment import in_mode
 from orchestrator.programs.specification import Program
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import RunId

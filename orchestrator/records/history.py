@@ -1,4 +1,4 @@
-"""A store's runs as history: points of series, annotations, and what became of a change that was found."""
+"""A store's runs as history: points of series, annotations, confirmations, recent activity, what is pruned."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
+from typing import Final
 
+from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial, SeriesKey
-from orchestrator.records.run import Outcome
+from orchestrator.records.run import Attachment, Outcome, RunRecord
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Pass
 
@@ -126,3 +128,70 @@ class DeviceSighting:
     at: datetime
     #: Name -> value, of those that are known: ``fingerprint``, ``GPU driver``, ``security patch`` ...
     facts: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCount:
+    """Runs that ended alike."""
+
+    outcome: Outcome
+    #: Empty for completed ones.
+    reason_code: str
+    is_virtual: bool
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Yield:
+    """How many runs of a campaign were made, and how many of them gave no result or one that can't be trusted."""
+
+    made: int
+    without_result: int
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether it was all for nothing."""
+        return 0 < self.made == self.without_result
+
+    @property
+    def text(self) -> str:
+        """What there is to be said, for people; empty when every run gave its result."""
+        return f"{self.without_result} of {self.made} without a result" if self.without_result else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """A store of late."""
+
+    #: Of all times.
+    campaigns: Mapping[CampaignStatus, int]
+    #: A campaign's name -> when the last one of that name was finished.
+    finished_at: Mapping[str, datetime]
+    #: Of the campaigns begun since then.
+    runs: tuple[RunCount, ...]
+    #: The newest run of each device among them, without attachments.
+    newest: tuple[RunRecord, ...]
+
+
+#: The attachment that stands in the place of all that a run had.
+PRUNED_FILE: Final = "raw-output-deleted.txt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """What a deletion took away, or would."""
+
+    campaigns: int
+    runs: int
+    #: Of the database, as far as it is known: what it uses again for later runs.
+    freed_bytes: int
+
+
+def is_pruned(attachments: tuple[Attachment, ...]) -> bool:
+    """Whether a run's raw output was deleted: nothing can be read from it again."""
+    return any(item.name == PRUNED_FILE for item in attachments)
+
+
+def stand_in(policy: str) -> Attachment:
+    """Return what stands in the place of a run's raw output."""
+    return Attachment(name=PRUNED_FILE, data=f"deleted: {policy}\n".encode())

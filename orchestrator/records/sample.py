@@ -1,4 +1,4 @@
-"""What a device was seen to be like while a run measured: a time series."""
+"""What a device was seen to be like while a run measured: a time series, and what is derived from it."""
 
 from __future__ import annotations
 
@@ -44,3 +44,36 @@ class RunSamples:
     def duration_s(self) -> float:
         """Device time from the first look to the last."""
         return self.samples[-1].uptime_s - self.samples[0].uptime_s if self.samples else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConditions:
+    """The clocks of one cluster over a run; None is unknown."""
+
+    #: The cluster's first cpu.
+    cpu: int
+    #: The mean clock by time in state, and its share of the highest clock.
+    effective_mhz: float | None = None
+    share: float | None = None
+    #: The highest limit that was seen, as a share of the highest clock.
+    limit_high: float | None = None
+    #: Over the busiest stretches between looks: the highest mean clock's share of the highest clock, and the largest
+    #: fall from one stretch to a later one (0.9: to 90 %); only with looks enough.
+    busiest_share: float | None = None
+    fall: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConditions:
+    """Everything here is derived: nothing of it is stored. None is unknown."""
+
+    #: Whether looks during the run are behind it; else it spans from the state before to the state after, which is
+    #: longer than the run, so that clocks and loads come out lower.
+    is_sampled: bool = False
+    clusters: tuple[ClusterConditions, ...] = ()
+    #: Cores that the program itself kept busy on average, and those that everything else did at least.
+    own_cores: float | None = None
+    foreign_cores: float | None = None
+    gpu_mhz: float | None = None
+    #: How far the wall clock was moved against the clock that only counts.
+    clock_jump_s: float | None = None

@@ -16,8 +16,6 @@ from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.run import DelegateEvidence, RunRecord
 from orchestrator.records.verdict import Finding, Severity
 from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase
-from orchestrator.report.beside import known_median, latency_reports, memory_reports
-from orchestrator.report.collector import without_collector
 from orchestrator.report.curves import diff_pairs, sustained_rows
 from orchestrator.report.data import (
     BestMark,
@@ -36,9 +34,10 @@ from orchestrator.report.labels import MODEL_HASH, configuration_labels, configu
 from orchestrator.report.logs import Outputs, ShownLog, shown_logs
 from orchestrator.report.next_steps import finding_step, next_step
 from orchestrator.report.operators import profiles_of
-from orchestrator.report.ranking import with_comparisons
+from orchestrator.report.page_policy import without_collector
+from orchestrator.report.scaling import with_comparisons
 from orchestrator.report.shared import with_shared
-from orchestrator.report.starts import start_rows
+from orchestrator.report.starts import known_median, latency_reports, memory_reports, start_rows
 from orchestrator.report.winners import contests_of
 
 _VIRTUAL_SUFFIX = " (virtual)"

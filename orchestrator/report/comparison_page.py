@@ -24,7 +24,7 @@ from orchestrator.report.evidence import Part, case_evidence, evidence_decimals
 from orchestrator.report.grids import Column, Grid, column_of
 from orchestrator.report.labels import column_decimals, figure_text
 from orchestrator.report.operators import compare_profiles
-from orchestrator.report.packing import pack
+from orchestrator.report.page_policy import pack
 from orchestrator.report.render import EVIDENCE_SIZE, render_template
 from orchestrator.units import US_PER_MS, format_change, format_percent
 

@@ -19,7 +19,6 @@ from orchestrator.delegates import place_of
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence, FigureKind
 from orchestrator.records.workload import Pass
-from orchestrator.report.conditions import battery_change_text, battery_text, clocks_text, hottest_text
 from orchestrator.report.data import BestMark, FindingRow, InvocationRow, LogExcerpt, ResultRow, Trace
 from orchestrator.report.escapes import visible, visible_block
 from orchestrator.report.labels import (
@@ -35,7 +34,7 @@ from orchestrator.report.labels import (
 from orchestrator.report.logs import LOG_CHARACTERS, shorter
 from orchestrator.report.matrix import figures_decimals
 from orchestrator.report.tables import delegate_text, has_mean, quality_text
-from orchestrator.report.traces import condition_traces
+from orchestrator.report.traces import battery_change_text, battery_text, clocks_text, condition_traces, hottest_text
 from orchestrator.units import US_PER_MS, format_bytes, format_duration
 
 #: A part of the evidence: JSON with text at its ends.

@@ -1,16 +1,22 @@
-"""What a page may load and run: the scripts of its template, by their hash, and nothing that its data brought along.
+"""What goes into a page: scripts of its template by their hash, data folded and harmless.
 
 Hashes are made of the files in reports/templates, never of a finished page: a script that slipped into one through what
 a phone, a file or another lab wrote isn't run.
+
+A report makes millions of small objects that live until it is written, and no cycles among them. The collector looks
+through all of them again and again, and finds nothing: a quarter of the time of a report of 5,000 cases.
 """
 
 from __future__ import annotations
 
 import base64
+import gc
+import gzip
 import hashlib
-from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import Final
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, wraps
+from typing import Final, ParamSpec, TypeVar
 
 from markupsafe import Markup
 
@@ -58,3 +64,42 @@ def page_policy(kind: str, *, has_files: bool) -> str:
         f"default-src 'none'; base-uri 'none'; form-action 'none'; script-src {f'{files}{own}'.strip() or _NOTHING}; "
         f"style-src {files}'unsafe-inline'; img-src {files}data: blob:{asks}"
     )
+
+
+#: Enough for text that repeats itself; higher levels take several times as long for some percent.
+_LEVEL = 5
+#: What is folded is made here, and holds itself nowhere.
+_to_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False).encode
+
+
+def pack(value: object) -> str:
+    """Return a JSON value as base64 of gzip; the page's script reads it when it is needed.
+
+    Raises ValueError for figures that JSON has no word for (infinity, not a number).
+    """
+    return pack_bytes(_to_text(value).encode(errors="replace"))
+
+
+def pack_bytes(data: bytes, level: int = _LEVEL) -> str:
+    """Return bytes as base64 of gzip."""
+    return base64.b64encode(gzip.compress(data, level, mtime=0)).decode("ascii")
+
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def without_collector(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Return the function with the collector off while it runs; it is on again afterwards when it was on before."""
+
+    @wraps(function)
+    def held(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        if not gc.isenabled():
+            return function(*args, **kwargs)
+        gc.disable()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            gc.enable()
+
+    return held

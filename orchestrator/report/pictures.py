@@ -1,9 +1,14 @@
-"""What Vega draws: its script for the page, and each chart as an SVG or PNG file, without a browser or a network."""
+"""What Vega draws: its script for the page, and each chart as an SVG or PNG file, kept for the next report."""
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import json
+import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -13,12 +18,58 @@ from typing import Any, Final
 import vl_convert
 
 from orchestrator.errors import HostStorageError
+from orchestrator.files import make_private
 from orchestrator.report.chart_rows import ChartRow, chart_rows
 from orchestrator.report.chart_specs import ChartSpec, drawn_height, label_lines
 from orchestrator.report.data import ReportData
-from orchestrator.report.kept_charts import chart_specs
-from orchestrator.report.kept_text import kept_text
-from orchestrator.report.packing import pack_bytes
+from orchestrator.report.page_policy import pack_bytes
+
+
+def kept_text(folder: Path | None, name: str, *, is_whole: Callable[[str], bool], make: Callable[[], str]) -> str:
+    """Return the text of a file of the folder, made and kept there when it isn't whole.
+
+    A folder that can't be read or written is passed over. ``name`` has to name the versions of all that it is made of.
+    """
+    if folder is None:
+        return make()
+    path = folder / name
+    try:
+        kept = path.read_text("ascii")
+    except (OSError, UnicodeDecodeError):
+        kept = ""
+    if kept.endswith("\n") and is_whole(kept[:-1]):
+        return kept[:-1]
+    made = make()
+    try:
+        make_private(folder)
+        # Another report may be made at the same time: whole under its name, or not at all.
+        with tempfile.NamedTemporaryFile("w", dir=folder, encoding="ascii", delete=False) as stream:
+            stream.write(f"{made}\n")
+        os.replace(stream.name, path)  # noqa: PTH105
+    except OSError:
+        return made
+    return made
+
+
+@cache
+def chart_specs(cache_folder: Path | None = None) -> tuple[ChartSpec, ...]:
+    """Return all charts, in the page's order; with a folder, they are kept there for the next report."""
+    files = (Path(__file__).with_name("charts.py"), Path(__file__).with_name("chart_specs.py"))
+    source = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+    kept = kept_text(cache_folder, f"charts-{version('altair')}-{source}.json", is_whole=_is_whole, make=_made)
+    return tuple(ChartSpec(**{**fields, "needs": tuple(fields["needs"])}) for fields in json.loads(kept))
+
+
+def _made() -> str:
+    # Takes half a second, which a report that finds them kept does without.
+    from orchestrator.report.charts import make_charts
+
+    return json.dumps([dataclasses.asdict(chart) for chart in make_charts()])
+
+
+def _is_whole(text: str) -> bool:
+    return text.startswith("[{") and text.endswith("}]")
+
 
 #: Vega-Embed alone: it holds Vega and Vega-Lite, which this bundle doesn't hand out under names of their own.
 _SNIPPET: Final = "window.vegaEmbed=vegaEmbed;"

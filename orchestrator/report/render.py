@@ -21,14 +21,12 @@ from orchestrator.records.verdict import Severity
 from orchestrator.report.advice import advice_of
 from orchestrator.report.chart_rows import ChartRow, chart_rows
 from orchestrator.report.chart_specs import ChartSpec
-from orchestrator.report.collector import without_collector
 from orchestrator.report.data import BestMark, Certainty, FindingRow, ReportData, ResultRow
 from orchestrator.report.escapes import visible
 from orchestrator.report.evidence import case_evidence, evidence_decimals, moment_text
 from orchestrator.report.glance import winner_blocks
 from orchestrator.report.grids import Grid
 from orchestrator.report.guide_table import GuideTable
-from orchestrator.report.kept_charts import chart_specs
 from orchestrator.report.labels import (
     NOTHING,
     PARITY_CLASSES,
@@ -41,9 +39,8 @@ from orchestrator.report.labels import (
     short_names,
 )
 from orchestrator.report.matrix import MatrixTable, matrix_tables
-from orchestrator.report.packing import pack
-from orchestrator.report.page_policy import inline_script, page_policy
-from orchestrator.report.pictures import has_chart_data, packed_runtime
+from orchestrator.report.page_policy import inline_script, pack, page_policy, without_collector
+from orchestrator.report.pictures import chart_specs, has_chart_data, packed_runtime
 from orchestrator.report.published import SOURCE
 from orchestrator.report.sections import grids_of
 from orchestrator.report.site import STATE_CLASSES, SiteChange, page_name

@@ -17,7 +17,7 @@ from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import Quality
 from orchestrator.report.grids import Column, Grid
 from orchestrator.report.labels import column_decimals, short_names
-from orchestrator.report.packing import pack
+from orchestrator.report.page_policy import pack
 from orchestrator.report.pictures import packed_runtime
 from orchestrator.report.render import render_template
 from orchestrator.report.site import SILENT_NIGHTS, STATE_CLASSES, Site, SiteCampaign, SiteNight, SiteSeries, page_name

@@ -8,8 +8,8 @@ from typing import Final
 
 from sqlalchemy import Connection, case, func, select
 
-from orchestrator.records.activity import Activity, RunCount, Yield
 from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.history import Activity, RunCount, Yield
 from orchestrator.records.identity import CampaignId, content_key
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Quality

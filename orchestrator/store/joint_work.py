@@ -1,14 +1,41 @@
-"""What several threads want to do at the same moment, done together by one of them."""
+"""Threads of one store: what they want at the same moment is done together, writers take turns, none waits for ever."""
 
 from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from orchestrator.store.patience import Patience
+from orchestrator.clock import Clock, SystemClock
+
+
+class Patience:
+    """A limit on waiting that begins anew whenever something was done for anybody.
+
+    A hundred phones may end a run in the same second: what counts isn't how many are before one, but whether they come
+    to an end.
+    """
+
+    def __init__(self, limit_s: float, clock: Clock | None = None) -> None:
+        self.limit_s = limit_s
+        self._clock = clock or SystemClock()
+        self._done_s = self._clock.monotonic_s() - limit_s
+
+    def now_s(self) -> float:
+        """Return the moment, for ``left_s``."""
+        return self._clock.monotonic_s()
+
+    def note_done(self) -> None:
+        """Take note that something was done."""
+        self._done_s = self._clock.monotonic_s()
+
+    def left_s(self, since_s: float) -> float:
+        """Return how much longer somebody waits who has waited since a moment, zero for no longer."""
+        return max(0.0, max(since_s, self._done_s) + self.limit_s - self._clock.monotonic_s())
+
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -132,3 +159,60 @@ class JointWork(Generic[Item, Answer]):
         self._is_led = bool(self._waiting)
         if self._waiting:
             self._waiting[0].woken.set()
+
+
+class Turns:
+    """A lock that is handed on in order. A plain one may pass over whoever waits, again and again."""
+
+    def __init__(self, patience: Patience) -> None:
+        self._patience = patience
+        self._lock = threading.Lock()
+        self._is_taken = False
+        self._waiting: deque[threading.Event] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        with self._lock:
+            return len(self._waiting)
+
+    def take(self, since_s: float) -> bool:
+        """Wait for one's turn, as somebody who has waited since a moment; False when the patience is over.
+
+        Who is interrupted (Ctrl-C) leaves the queue; a turn that has come meanwhile is handed on.
+        """
+        turn, is_first = threading.Event(), False
+        # Interrupted at any moment: also between joining the queue and waiting.
+        try:
+            with self._lock:
+                is_first = not self._is_taken
+                if is_first:
+                    self._is_taken = True
+                    return True
+                self._waiting.append(turn)
+            while not turn.wait(self._patience.left_s(since_s)):
+                with self._lock:
+                    if turn.is_set():
+                        return True
+                    if not self._patience.left_s(since_s):
+                        self._waiting.remove(turn)
+                        return False
+        except BaseException:
+            with self._lock:
+                if turn in self._waiting:
+                    self._waiting.remove(turn)
+                elif is_first or turn.is_set():
+                    self._hand_on()
+            raise
+        return True
+
+    def end(self) -> None:
+        """End one's turn."""
+        with self._lock:
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        if self._waiting:
+            self._waiting.popleft().set()
+        else:
+            self._is_taken = False

@@ -5,24 +5,30 @@ from __future__ import annotations
 import json
 import sys
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, func, select
+from sqlalchemy import ColumnElement, Connection, Select, func, or_, select, text
 from sqlalchemy.dialects import postgresql
 
-from orchestrator.records.history import CampaignSketch, Contents, Points, SeriesSketch
-from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial, SeriesKey
-from orchestrator.records.workload import Case
+from orchestrator.records.history import CampaignSketch, Contents, Points, RunMark, SeriesSketch
+from orchestrator.records.identity import BuildSha, CampaignId, CaseKey, ModelSha, Serial, SeriesKey
+from orchestrator.records.night import RecentRun
+from orchestrator.records.parity import OUTPUT_FINDINGS
+from orchestrator.records.run import Outcome
+from orchestrator.records.verdict import Quality
+from orchestrator.records.workload import Case, Pass
 from orchestrator.store.registry import pages, read_cases
 from orchestrator.store.sheets import figures_of_runs, unpack_sheet
-from orchestrator.store.tables import CAMPAIGNS, CASES, CONTENTS, DEVICES, RUNS, SERIES, SHEETS
+from orchestrator.store.tables import CAMPAIGNS, CASES, CONTENTS, DEVICES, FINDINGS, IS_MARK, RUNS, SERIES, SHEETS
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
 
 #: Cases up to which their own index is asked; beyond it, reading whole nights takes less.
 _FEW_CASES: Final = 4000
@@ -213,3 +219,144 @@ def read_series(connection: Connection, series_keys: Sequence[SeriesKey]) -> dic
         asked = query if condition is None else query.where(condition)
         numbers += [number for number in connection.scalars(asked) if number is not None]
     return {case.series_key: case for case in read_cases(connection, numbers).values()}
+
+
+#: A new build makes a new case of a series; older ones than these say little about how long it takes now.
+_CASES_MOST: Final = 16
+#: Outcomes of what didn't take a phone's time.
+NOT_RUN: Final = (Outcome.UNFIT, Outcome.SKIPPED)
+
+
+def read_recent_runs(
+    connection: Connection, series_keys: Sequence[SeriesKey], *, limit: int
+) -> Mapping[SeriesKey, Sequence[RecentRun]]:
+    """Return the newest runs of each series, newest first, no more than ``limit`` of each.
+
+    A question for each series: each is answered from two indexes, whatever the store holds beside it.
+    """
+    not_run = tuple(outcome.value for outcome in NOT_RUN)
+    found: dict[SeriesKey, Sequence[RecentRun]] = {}
+    for series_key in series_keys:
+        newest = (
+            select(CASES.c.case_no)
+            .join_from(CASES, SERIES, CASES.c.series_no == SERIES.c.series_no)
+            .where(SERIES.c.series_key == series_key)
+            .order_by(CASES.c.case_no.desc())
+            .limit(_CASES_MOST)
+        )
+        query = (
+            select(RUNS.c.run_pass, RUNS.c.started_at, RUNS.c.duration_s, RUNS.c.outcome, RUNS.c.campaign_no)
+            .where(RUNS.c.case_no.in_(newest), RUNS.c.outcome.not_in(not_run))
+            .order_by(RUNS.c.run_no.desc())
+            .limit(limit)
+        )
+        runs = [
+            RecentRun(
+                run_pass=Pass(row.run_pass),
+                started_at=row.started_at,
+                duration_s=row.duration_s,
+                outcome=Outcome(row.outcome),
+                campaign=str(row.campaign_no),
+            )
+            for row in connection.execute(query)
+        ]
+        if runs:
+            found[series_key] = runs
+    return found
+
+
+_COLUMNS: Final = (
+    RUNS.c.run_no,
+    SERIES.c.series_key,
+    CAMPAIGNS.c.campaign_id,
+    CAMPAIGNS.c.created_at,
+    RUNS.c.run_pass,
+    RUNS.c.outcome,
+    RUNS.c.quality,
+    RUNS.c.reason_code,
+    FINDINGS.c.code,
+)
+
+
+def _doubted() -> Select[int]:
+    """Return what asks for the series in which a comparison of outputs didn't agree."""
+    return (
+        select(CASES.c.series_no)
+        .join_from(FINDINGS, RUNS, FINDINGS.c.run_no == RUNS.c.run_no)
+        .join(CASES, RUNS.c.case_no == CASES.c.case_no)
+        .where(FINDINGS.c.code.in_(OUTPUT_FINDINGS))
+    )
+
+
+def read_marks(connection: Connection, *, since: datetime | None, series_keys: Sequence[SeriesKey]) -> list[RunMark]:
+    """Return timing runs without a figure that counts, and comparisons of outputs where one didn't agree."""
+    query = (
+        select(*_COLUMNS)
+        .join_from(RUNS, CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no)
+        .join(CASES, RUNS.c.case_no == CASES.c.case_no)
+        .join(SERIES, CASES.c.series_no == SERIES.c.series_no)
+        .outerjoin(FINDINGS, FINDINGS.c.run_no == RUNS.c.run_no)
+        .where(text(f"({IS_MARK})"), or_(RUNS.c.run_pass == Pass.TIMING.value, CASES.c.series_no.in_(_doubted())))
+        .order_by(CAMPAIGNS.c.created_at, RUNS.c.run_no, FINDINGS.c.position)
+    )
+    if since is not None:
+        query = query.where(CAMPAIGNS.c.created_at >= since)
+    wanted = set(series_keys)
+    found: dict[int, RunMark] = {}
+    for row in connection.execute(query):
+        if wanted and row.series_key not in wanted:
+            continue
+        before = found.get(row.run_no)
+        codes = (*(before.findings if before is not None else ()), *((row.code,) if row.code else ()))
+        found[row.run_no] = RunMark(
+            series_key=SeriesKey(row.series_key),
+            campaign_id=CampaignId(row.campaign_id),
+            created_at=row.created_at,
+            run_pass=Pass(row.run_pass),
+            outcome=Outcome(row.outcome),
+            quality=Quality(row.quality),
+            reason_code=row.reason_code,
+            findings=codes,
+        )
+    return list(found.values())
+
+
+def read_run_numbers(
+    connection: Connection,
+    campaign_ids: Sequence[CampaignId],
+    case_keys: Sequence[CaseKey],
+    series_keys: Sequence[SeriesKey],
+    serials: Sequence[Serial],
+) -> array[int]:
+    """Return the numbers of the runs that fit, in their order: 8 bytes a run."""
+    numbers = array("q")
+    for conditions in product(
+        _filters(CAMPAIGNS.c.campaign_id, campaign_ids),
+        _filters(CASES.c.case_key, case_keys),
+        _filters(SERIES.c.series_key, series_keys),
+        _filters(DEVICES.c.serial, serials),
+    ):
+        in_campaigns, of_cases, of_series, of_devices = conditions
+        query = select(RUNS.c.run_no)
+        if in_campaigns is not None:
+            query = query.join(CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no).where(in_campaigns)
+        if of_cases is not None or of_series is not None or of_devices is not None:
+            query = query.join(CASES, RUNS.c.case_no == CASES.c.case_no)
+        if of_cases is not None:
+            query = query.where(of_cases)
+        if of_series is not None or of_devices is not None:
+            query = query.join(SERIES, CASES.c.series_no == SERIES.c.series_no)
+        if of_series is not None:
+            query = query.where(of_series)
+        if of_devices is not None:
+            query = query.join(DEVICES, SERIES.c.device_no == DEVICES.c.device_no).where(of_devices)
+        numbers.extend(connection.scalars(query))
+    return array("q", sorted(numbers))
+
+
+def _filters(column: ColumnElement[str], values: Sequence[str]) -> Iterator[ColumnElement[bool] | None]:
+    """Yield conditions that together, without overlap, let through what is wanted; None when all is."""
+    if not values:
+        yield None
+    for page in pages(list(dict.fromkeys(values))):
+        yield column.in_(page)

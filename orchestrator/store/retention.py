@@ -11,8 +11,8 @@ from sqlalchemy import Connection, and_, delete, exists, func, insert, or_, sele
 
 from orchestrator.errors import StoreCorruptError
 from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.history import PRUNED_FILE, stand_in
 from orchestrator.records.identity import CampaignId
-from orchestrator.records.retention import PRUNED_FILE, stand_in
 from orchestrator.records.workload import IMPORTED_TOOLS
 from orchestrator.store.bodies import Packer
 from orchestrator.store.registry import pages, read_plan

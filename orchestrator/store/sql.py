@@ -23,13 +23,20 @@ from sqlalchemy import (
 )
 
 from orchestrator.errors import StoreError
-from orchestrator.records.activity import Activity, Yield
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.history import Annotation, Confirmation, DeviceSighting, Points, RunMark
+from orchestrator.records.history import (
+    Activity,
+    Annotation,
+    Confirmation,
+    DeviceSighting,
+    Points,
+    Pruned,
+    RunMark,
+    Yield,
+)
 from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial, SeriesKey
 from orchestrator.records.night import RecentRun
-from orchestrator.records.retention import Pruned
 from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase
@@ -40,9 +47,7 @@ from orchestrator.store.bodies import HeldPatterns, Packer
 from orchestrator.store.database import Database
 from orchestrator.store.failures import locked, unanswered
 from orchestrator.store.joint_work import JointWork
-from orchestrator.store.marks import read_marks
-from orchestrator.store.points import read_points, read_series
-from orchestrator.store.recent import read_recent_runs
+from orchestrator.store.points import read_marks, read_points, read_recent_runs, read_run_numbers, read_series
 from orchestrator.store.registry import (
     insert_numbered,
     insert_plan,
@@ -52,7 +57,6 @@ from orchestrator.store.registry import (
     read_cases,
     read_plan,
 )
-from orchestrator.store.run_numbers import read_run_numbers
 from orchestrator.store.run_rows import read_attachments, read_outputs, read_runs, read_whole_runs, replace_reading
 from orchestrator.store.sheets import MADE_UP, keep_sheets, without_sheet
 from orchestrator.store.tables import BUILDS, CAMPAIGNS, CASES, DEVICES, HIDDEN, MODELS, PLANS, RUNS, SKIPS

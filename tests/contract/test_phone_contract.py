@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.devices.audit import SNAPSHOT_COMMANDS, differences, parse_snapshot
 from orchestrator.devices.conditioning import LadderConditioner
-from orchestrator.devices.sections import SectionScript
+from orchestrator.devices.shell import SectionScript
 from orchestrator.errors import BenchfarmError, DeviceError, DeviceStorageError, DeviceTimeoutError
 from orchestrator.records.identity import RunId
 from orchestrator.records.plan import FitLimits, Quiet, Screen

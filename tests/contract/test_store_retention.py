@@ -18,8 +18,8 @@ import pytest
 from orchestrator.engine.review import reparse
 from orchestrator.ports import Store
 from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.history import PRUNED_FILE, Pruned, is_pruned
 from orchestrator.records.identity import CampaignId, RunId, Serial
-from orchestrator.records.retention import PRUNED_FILE, Pruned, is_pruned
 from orchestrator.records.run import Attachment
 from orchestrator.records.workload import ToolName
 from orchestrator.store.opening import open_store

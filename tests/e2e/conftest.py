@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.report.kept_charts import chart_specs
-from orchestrator.report.pictures import packed_runtime
+from orchestrator.report.pictures import chart_specs, packed_runtime
 from tests.samples.command import Cli, ended_since, started
 from tests.samples.faulty_lab import PROFILES, answer_of, clear, give, quarantined
 from tests.samples.places import MODELS

@@ -22,10 +22,9 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.clock import Deadline
 from orchestrator.devices.adb import WORK_FOLDER, AdbDevice
 from orchestrator.devices.address import ServerAddress
-from orchestrator.devices.discovery import STATE_NOTES, KnownPhones, list_devices
+from orchestrator.devices.discovery import STATE_NOTES, KnownPhones, list_devices, watch_devices
 from orchestrator.devices.server import AdbServer
 from orchestrator.devices.shell import quote
-from orchestrator.devices.tracking import watch_devices
 from orchestrator.errors import (
     BenchfarmError,
     DeviceChangedError,

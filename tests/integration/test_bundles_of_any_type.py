@@ -27,8 +27,7 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import Build, Case, Model
 from orchestrator.store.bundle import Bundle, take_in
-from orchestrator.store.memory import MemoryStore
-from orchestrator.store.opening import open_store
+from orchestrator.store.opening import MemoryStore, open_store
 
 VALUES = (None, "x", 7, 1.5, True, [1], {"a": [1]})
 OUTPUT = b"what the program printed"

@@ -13,7 +13,7 @@ import pytest
 from orchestrator.analysis.rounds import standings
 from orchestrator.app.board import PublishedBoard
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli import doctor, farm, removing, resuming
+from orchestrator.cli import doctor, farm, resuming, retention
 from orchestrator.engine.closing import close_campaign
 from orchestrator.engine.events import CampaignStarted
 from orchestrator.engine.rounds import open_works
@@ -59,7 +59,7 @@ def test_a_closed_campaign_is_finished_and_says_what_was_given_up(settings: Sett
     with Farm(settings) as opened:
         (advice,) = [item for item in doctor.of_host(opened) if item.check == "campaigns"]
     assert "'benchfarm results close cut' gives it up" in advice.next_step
-    result = removing.close(settings, ["cut", "newest"])
+    result = retention.close(settings, ["cut", "newest"])
     assert result.text == "cut (nightly): closed; 7 invocations that were left are given up"
     assert result.data == [{"campaign_id": "cut", "given_up": 7}]
     with Farm(settings) as opened:
@@ -73,7 +73,7 @@ def test_a_closed_campaign_is_finished_and_says_what_was_given_up(settings: Sett
     assert ended == {(Outcome.COMPLETED, ""): 1, (Outcome.SKIPPED, "given-up"): 7}
     # What was measured is as it was.
     assert {run.run_id for run in runs if run.report is not None} == {"cut-timing-0"}
-    for command in (lambda: removing.close(settings, ["cut"]), lambda: resuming.resume(settings, "cut", None)):
+    for command in (lambda: retention.close(settings, ["cut"]), lambda: resuming.resume(settings, "cut", None)):
         with pytest.raises(UsageError, match="no campaign that could be resumed 'cut'"):
             command()
 
@@ -111,19 +111,19 @@ def test_a_campaign_that_a_process_runs_is_not_closed_nor_any_other_that_was_nam
     board.on_event(CampaignStarted(campaign=running, devices=(), stored={}, left={}, total=8, done=1))
     try:
         with pytest.raises(UsageError, match=r"campaign now \(nightly\) is run by process"):
-            removing.close(settings, ["cut", "now"])
+            retention.close(settings, ["cut", "now"])
     finally:
         board.close()
     with Farm(settings) as opened:
         assert len(opened.store.campaigns(only_open=True)) == 2
-    assert removing.close(settings, ["cut", "now"]).exit_code == 0
+    assert retention.close(settings, ["cut", "now"]).exit_code == 0
 
 
 def test_what_another_computer_runs_is_closed_there(shared: Settings, samples: Samples) -> None:
     with Farm(shared) as opened:
         interrupted(opened.store, samples, "there", status=CampaignStatus.RUNNING, host="elsewhere (Linux)")
     with pytest.raises(UsageError, match="run by elsewhere") as caught:
-        removing.close(shared, ["there"])
+        retention.close(shared, ["there"])
     assert caught.value.hint == "close it on that computer"
 
 
@@ -165,7 +165,7 @@ def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
         with pytest.raises(UsageError, match="left to the farm's workers: night-"):
             resuming.resume(shared, "", None)
         with pytest.raises(UsageError, match="a job of the farm that waits or runs") as caught:
-            removing.close(shared, ["night-B"])
+            retention.close(shared, ["night-B"])
         assert "benchfarm farm cancel night --phone B" in caught.value.hint
         # One that failed is anybody's again, whatever computer began it.
         worker = queue.register("two", benchfarm_version="1")
@@ -176,7 +176,7 @@ def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
             opened.store.set_status(jobs[1].campaign_id, CampaignStatus.RUNNING, None)
             (advice,) = [item for item in doctor.of_host(opened) if item.check == "campaigns"]
     assert "close night-B'" in advice.next_step
-    assert removing.close(shared, ["night-B"]).exit_code == 0
+    assert retention.close(shared, ["night-B"]).exit_code == 0
     assert open_ones(shared) == {"night-A"}
 
 

@@ -20,8 +20,8 @@ from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.audit import SNAPSHOT_COMMANDS, differences, parse_snapshot
 from orchestrator.devices.conditioning import LadderConditioner
 from orchestrator.devices.journal import Change
-from orchestrator.devices.sections import SectionScript
 from orchestrator.devices.server import AdbServer
+from orchestrator.devices.shell import SectionScript
 from orchestrator.errors import BenchfarmError, DeviceBusyError, DeviceChangedError, DeviceStorageError
 from orchestrator.ports import ShellResult
 from orchestrator.records.plan import FitLimits, Quiet, Screen

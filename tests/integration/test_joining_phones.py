@@ -12,8 +12,7 @@ import pytest
 from benchfarm_lab.farm import VirtualLab
 from benchfarm_lab.faults import parse_fault
 from benchfarm_lab.phone import Phone
-from orchestrator.app.beginning import begin, identify, prepare
-from orchestrator.app.campaigns import new_campaign_id
+from orchestrator.app.beginning import begin, identify, new_campaign_id, prepare
 from orchestrator.app.joining import PluggedIn
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.plan import parse_plan

@@ -1,4 +1,4 @@
-"""Comparing: compare, ab, bisect."""
+"""Comparing: compare, ab, bisect, advise."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.frame import Deed, OnPhones, Out, PerProcess, app, command, plan_options, split
+from orchestrator.cli.frame import Campaigns, Deed, OnPhones, Out, PerProcess, app, command, plan_options, split
 
 if TYPE_CHECKING:
     from orchestrator.app.pairing import AbRequest
+
 
 Form = Annotated[
     str,
@@ -161,3 +162,49 @@ def _in_turns(options: PairOptions, *, sides: tuple[str, ...], name: str) -> AbR
         most=options.most_pairs,
         budget_s=nights.budget_of(options.budget),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdviseOptions:
+    """What 'advise' reads."""
+
+    campaigns: Campaigns = None
+    fleet: Annotated[bool, typer.Option("--fleet", help="Show only the one choice for all phones.")] = False
+    inferences: Annotated[
+        int | None, typer.Option("--inferences", min=1, help="Inferences that an app runs per start.")
+    ] = None
+    need_parity: Annotated[
+        bool, typer.Option("--need-parity", help="Allow only configurations that agreed with the reference (parity).")
+    ] = False
+    accuracy: Annotated[
+        Path | None, typer.Option("--accuracy", help="CSV with the columns model,accuracy, in percent.")
+    ] = None
+    form: Annotated[
+        str, typer.Option("--format", "-f", help="text, json, markdown or html-section (default: by --out, else text).")
+    ] = ""
+    allow_list: Annotated[
+        Path | None,
+        typer.Option("--allow-list", help="Write the configurations that an app may use to this JSON file."),
+    ] = None
+    out: Out = None
+
+
+@command(app, "advise")
+def _advise(options: AdviseOptions) -> Deed:
+    """Recommend configurations from stored results.
+
+    Example: benchfarm advise --inferences 100
+    """
+    from orchestrator.cli import advising
+
+    request = advising.AdviseRequest(
+        campaigns=tuple(options.campaigns or ()),
+        fleet=options.fleet,
+        inferences=options.inferences,
+        form=options.form,
+        allow_list=options.allow_list,
+        need_parity=options.need_parity,
+        accuracy=options.accuracy,
+        out=options.out,
+    )
+    return lambda settings: advising.advise(settings, request)

@@ -147,9 +147,9 @@ def _close(
 
     Example: benchfarm results close CAMPAIGN
     """
-    from orchestrator.cli import removing
+    from orchestrator.cli import retention
 
-    return lambda settings: removing.close(settings, campaigns)
+    return lambda settings: retention.close(settings, campaigns)
 
 
 @command(plan_app, "show")

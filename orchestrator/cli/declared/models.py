@@ -115,10 +115,10 @@ def _models_build(options: BuildOptions) -> Deed:
 
     models.yaml records how to build them again.
     """
-    from orchestrator.cli import zoo, zoo_options
+    from orchestrator.cli import zoo
     from orchestrator.models.building import BuildOrder
 
-    orders = zoo_options.orders(
+    orders = zoo.orders(
         sources=options.sources,
         variants=split(options.variants),
         batches=split(options.batches),
@@ -132,7 +132,7 @@ def _models_build(options: BuildOptions) -> Deed:
             signature=options.signature,
         ),
     )
-    known = zoo_options.known_accuracy(options.accuracy, options.metric, options.accuracy_source)
+    known = zoo.known_accuracy(options.accuracy, options.metric, options.accuracy_source)
     return lambda settings: zoo.build(settings, orders, out=options.out, accuracy=known)
 
 

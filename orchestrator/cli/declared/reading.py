@@ -1,4 +1,4 @@
-"""What is stored and what can be read: report, campaigns, runs, log, parse, import."""
+"""What is stored and what can be read: report, table, results, export, parse, import, store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.frame import CampaignArgument, Campaigns, Deed, HtmlOut, Out, app, command, group
+from orchestrator.cli.frame import CampaignArgument, Campaigns, Deed, HtmlOut, Out, app, command, group, split
 from orchestrator.errors import UsageError
 
 results_app = group("results", "List, show, hide, remove and close what is stored.")
@@ -79,9 +79,9 @@ def _remove(
 
     This can't be undone. A campaign that is being measured is refused.
     """
-    from orchestrator.cli import removing
+    from orchestrator.cli import retention
 
-    return lambda settings: removing.remove(settings, campaigns, is_sure=yes)
+    return lambda settings: retention.remove(settings, campaigns, is_sure=yes)
 
 
 @command(results_app, "hide")
@@ -92,9 +92,9 @@ def _hide(campaigns: Named) -> Deed:
 
     A command that names a hidden campaign still shows it.
     """
-    from orchestrator.cli import removing
+    from orchestrator.cli import retention
 
-    return lambda settings: removing.hide(settings, campaigns, is_hidden=True)
+    return lambda settings: retention.hide(settings, campaigns, is_hidden=True)
 
 
 @command(results_app, "unhide")
@@ -103,9 +103,9 @@ def _unhide(campaigns: Named) -> Deed:
 
     Example: benchfarm results unhide CAMPAIGN
     """
-    from orchestrator.cli import removing
+    from orchestrator.cli import retention
 
-    return lambda settings: removing.hide(settings, campaigns, is_hidden=False)
+    return lambda settings: retention.hide(settings, campaigns, is_hidden=False)
 
 
 @command(results_app, "runs")
@@ -221,3 +221,160 @@ def _import(options: ImportOptions) -> Deed:
         name=options.campaign_name,
     )
     return lambda settings: exchanging.import_files(settings, request, options.out)
+
+
+Names = list[str] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """What 'table' reads."""
+
+    devices: Annotated[
+        Names, typer.Option("--devices", help="Profiles, names or serial numbers (a,b) (default: all).")
+    ] = None
+    config: Annotated[Names, typer.Option("--config", help="'CPU, 4 threads', GPU, NNAPI ... Repeat for several.")] = (
+        None
+    )
+    model: Annotated[Names, typer.Option("--model", "-m", help="Name or pattern of a model. Repeat for several.")] = (
+        None
+    )
+    source: Annotated[
+        Names, typer.Option("--source", help="published, store, language-models (a,b) (default: all).")
+    ] = None
+    campaign: Annotated[Names, typer.Option("--campaign", help="Use only this campaign. Repeat for several.")] = None
+    form: Annotated[
+        str,
+        typer.Option("--format", "-f", help="text, markdown, html, csv, latex or json (default: by --out, else text)."),
+    ] = ""
+    title: Annotated[str, typer.Option("--title", help="Title of the HTML page.")] = "Latency by device and delegate"
+    out: Out = None
+
+
+@command(app, "table")
+def _table(options: TableOptions) -> Deed:
+    """Print a table of models, devices and configurations.
+
+    Example: benchfarm table --devices pixel-3,pixel-4
+    """
+    from orchestrator.app.tabling import TableRequest
+    from orchestrator.cli import tabling
+
+    request = TableRequest(
+        devices=split(options.devices),
+        models=tuple(options.model or ()),
+        configurations=tuple(options.config or ()),
+        sources=split(options.source),
+        campaigns=tuple(options.campaign or ()),
+    )
+    return lambda settings: tabling.render(settings, request, form=options.form, out=options.out, title=options.title)
+
+
+@command(results_app, "sustained")
+def _sustained(
+    campaign: Annotated[
+        str, typer.Argument(help="Campaign id or its beginning (default: the newest with a sustained measurement).")
+    ] = "",
+) -> Deed:
+    """Show latency over time, and when throttling began.
+
+    Example: benchfarm results sustained
+    """
+    from orchestrator.cli import sustained
+
+    return lambda settings: sustained.show(settings, campaign)
+
+
+_store = group("store", "Back up the store, delete old raw output, and show its key.")
+
+
+@command(_store, "prune")
+def _prune(
+    keep_raw: Annotated[str, typer.Option("--keep-raw", help="Keep raw output up to this age (90d).")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be deleted.")] = False,
+    compact: Annotated[bool, typer.Option("--compact", help="Shrink the store's file afterwards.")] = False,
+) -> Deed:
+    """Delete the raw output of old campaigns. Figures and verdicts stay.
+
+    Example: benchfarm store prune --keep-raw 90d --dry-run
+    """
+    from orchestrator.cli import retention
+
+    return lambda settings: retention.prune(settings, keep_raw=keep_raw, is_trial=dry_run, compact=compact)
+
+
+@command(_store, "backup")
+def _backup(out: Annotated[Path, typer.Argument(help="File of the copy. It must not exist.")]) -> Deed:
+    """Copy a store, also one in use, and verify the copy.
+
+    Example: benchfarm store backup copy.db
+    """
+    from orchestrator.cli import retention
+
+    return lambda settings: retention.backup(settings, out)
+
+
+@command(_store, "key")
+def _key(
+    key: Annotated[Path | None, typer.Option("--key", help="File of another key than this computer's.")] = None,
+) -> Deed:
+    """Print the public key that signs bundles. Makes the key at first use.
+
+    Example: benchfarm store key
+    """
+    from orchestrator.cli import exchanging
+
+    return lambda settings: exchanging.show_key(settings, key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """What 'export' reads."""
+
+    campaigns: Campaigns = None
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="File, or folder for asv and proto (default: benchfarm-... in this folder, by format)."
+        ),
+    ] = None
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format", "-f", help="bundle, csv, parquet, json, bencher, asv or proto (default: by --out, else bundle)."
+        ),
+    ] = ""
+    runs: Annotated[
+        list[str] | None,
+        typer.Option("--run", help="Export only this run, by id or its beginning. Repeat for several."),
+    ] = None
+    rows: Annotated[str, typer.Option("--rows", help="Rows of csv and parquet: cases or invocations.")] = "cases"
+    commit: Annotated[str, typer.Option("--commit", help="For asv: the measured commit.")] = ""
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False
+    sign: Annotated[bool, typer.Option("--sign", help="Sign a bundle with the key of this computer.")] = False
+    key: Annotated[
+        Path | None, typer.Option("--key", help="With --sign: use this Ed25519 key, as ssh-keygen writes it.")
+    ] = None
+
+
+@command(app, "export")
+def _export(options: ExportOptions) -> Deed:
+    """Write results as a bundle, CSV, Parquet, JSON and more.
+
+    Example: benchfarm export newest --format csv
+    """
+    from orchestrator.app.bundling import ExportRequest
+    from orchestrator.cli import exchanging
+
+    request = ExportRequest(
+        campaigns=tuple(options.campaigns or ()),
+        runs=tuple(options.runs or ()),
+        form=options.form,
+        rows=options.rows,
+        commit=options.commit,
+        out=options.out,
+        force=options.force,
+        sign=options.sign,
+        key=options.key,
+    )
+    return lambda settings: exchanging.export(settings, request)

@@ -14,9 +14,8 @@ from orchestrator.delegates import DELEGATES, flags_of
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import UsageError
 from orchestrator.ports import InvocationRequest
-from orchestrator.programs.running.environment import hexagon_folder
-from orchestrator.programs.running.start_caches import CACHE_FLAGS, start_flags
-from orchestrator.records.flag import OWNED_FLAGS
+from orchestrator.programs.running.environment import CACHE_FLAGS, hexagon_folder, start_flags
+from orchestrator.records.build_spec import OWNED_FLAGS
 from orchestrator.records.parity import OUTPUTS_FILE, PlacedInput
 from orchestrator.records.start import StartStage, stage_of
 from orchestrator.records.workload import Case, Pass

@@ -15,8 +15,8 @@ from orchestrator.delegates import ENABLING_FLAGS
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import OutputParseError
 from orchestrator.programs.flags import tables as flag_tables
-from orchestrator.programs.flags.vendors import vendor_flags
-from orchestrator.records.flag import FlagFault, FlagSchema, FlagSpec
+from orchestrator.programs.flags.tables import vendor_flags
+from orchestrator.records.build_spec import FlagFault, FlagSchema, FlagSpec
 
 _HELP_LINE: Final = re.compile(
     r"^\t--(?P<name>[\w-]+)=(?P<default>.*?)\s*\t(?P<type>int32|int64|float|bool|string)"

@@ -2,12 +2,17 @@
 
 A program's own ``--help`` is the better source where it can be had; these tables add what it doesn't say.
 Facts from the sources of August 2026.
+
+Consulted only with ``use_npu``. The program removes every flag that begins with a vendor's name from the command line,
+known or not, and so never says that one is misspelt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
+
+from orchestrator.records.build_spec import FlagSpec
 
 #: One row: name, type, default, build, meaning. Builds: "all", "android", "ios", "gpu" (built with the GPU delegate),
 #: "hexagon", "ynnpack", "nnapi", "coreml", "stable" (built with that provider).
@@ -177,3 +182,154 @@ LITERT_NEEDS: Final[Mapping[str, str]] = {
     "gpu_model_cache_key": "gpu_serialization_dir",
     "memory_footprint_check_interval_ms": "report_peak_memory_footprint",
 }
+
+
+TRAPS: Final[Mapping[str, str]] = {
+    "num_runs": "min_secs keeps the program running beyond it, and max_secs may end it before",
+    "min_secs": "below 1 a short run mostly measures how the clocks rise after a pause",
+    "max_secs": "looked at between inferences only, so that one long inference outlasts it",
+    "run_delay": "ignored when run_frequency is above 0",
+    "num_threads": "defined twice, by the program and by its delegates, and listed twice by --help; XNNPACK makes "
+    "no thread pool for 1 or less",
+    "warmup_runs": "the first inference of the warm-up is what is reported as the first inference",
+    "dry_run": "prints count=0 and all-zero figures, and ends with exit code 0",
+    "help": "ends with exit code 1 and 'Benchmarking failed.'",
+    "list_signatures": "ends with exit code 1 and 'Benchmarking failed.'",
+    "report_peak_memory_footprint": "samples in a thread of its own, which perturbs the times",
+    "memory_footprint_check_interval_ms": "0 or less is replaced by 50 with a warning",
+    "input_layer_value_range": "takes whole numbers only, also for floats",
+    "input_layer_value_files": "a ':' in a path is written '::', whatever --help says; a file of another size than the "
+    "tensor aborts the program",
+    "input_layer_shape": "-1 is refused; the shapes must name every input",
+    "require_full_delegation": "doesn't count the XNNPACK that the runtime applies by itself: without a delegate of "
+    "its own a run always fails",
+    "enable_op_profiling": "a model of microseconds runs many times slower with it; warm-up inferences aren't profiled",
+    "op_profiling_output_mode": "in csv, commas within a node type aren't escaped",
+    "profiling_output_csv_file": "deprecated, and forces the mode csv",
+    "use_xnnpack": "left out, the runtime applies XNNPACK all the same; only false means builtin kernels. benchfarm "
+    "always passes it",
+    "xnnpack_weight_cache_file_path": "the first run writes the file and gains nothing",
+    "delegate_serialize_dir": "the folder must exist; it is read by the GPU and NNAPI delegates only, and by neither "
+    "without delegate_serialize_token",
+    "delegate_serialize_token": "the same token for another model makes the two overwrite each other's cache",
+    "use_gpu": "a program built without the GPU delegate, or on a system without one, goes on on the CPU and ends "
+    "with exit code 0",
+    "gpu_backend": "any value but cl and gl is ignored without a word; without the flag OpenGL stands in for OpenCL",
+    "gpu_precision_loss_allowed": "true is the default: figures of the GPU are float16 unless this is false",
+    "use_nnapi": "without a driver the program goes on on the CPU and ends with exit code 0",
+    "nnapi_accelerator_name": "'nnapi-reference' is NNAPI's own CPU implementation, no accelerator",
+    "disable_nnapi_cpu": "ignored when an accelerator is named",
+    "nnapi_support_library_path": "needs nnapi_accelerator_name as well",
+    "use_hexagon": "needs libhexagon_interface.so and skel libraries of one version on the phone",
+    "hexagon_profiling": "its figures are cycles of the DSP, no times",
+    "external_delegate_path": "a library that can't be loaded is passed over without a word, and the CPU is measured",
+    "external_delegate_options": "separated by ';' although the program's help says comma; malformed pairs are dropped",
+    "coreml_version": "2 or 3; anything else is the newest",
+    "first_delegate_node_index": "looked at by debug builds only",
+    "last_delegate_node_index": "looked at by debug builds only",
+    "result_file_path": "figures in it are rounded to 7 digits, those in the log to 6; performance_options overwrites "
+    "it with each option",
+    "perf_options_list": "the program stops at the first option that fails, and prints no summary then",
+    "use_profiler": "with the GPU it also lowers the GPU's priority: such times can't be compared",
+    "use_cpu": "true by default, so that operators which the accelerator leaves run on the CPU unnoticed",
+}
+
+
+_HTP_MODES: Final = (
+    "default", "sustained_high_performance", "burst", "high_performance", "power_saver", "low_power_saver",
+    "high_power_saver", "low_balanced", "balanced",
+)  # fmt: skip
+
+#: Name -> default and the values that it may have.
+_CHOICES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "qualcomm_log_level": ("info", ("off", "error", "warn", "info", "verbose", "debug")),
+    "qualcomm_htp_performance_mode": ("default", (*_HTP_MODES, "extreme_power_saver")),
+    "qualcomm_dsp_performance_mode": ("default", _HTP_MODES),
+    "qualcomm_htp_perf_ctrl_mode": ("manual", ("manual", "auto")),
+    "qualcomm_dsp_perf_ctrl_mode": ("manual", ("manual", "auto")),
+    "qualcomm_graph_io_tensor_mem_type": ("memhandle", ("raw", "memhandle")),
+    "qualcomm_profiling": ("off", ("off", "basic", "detailed", "linting", "optrace")),
+    "qualcomm_optimization_level": ("O3", ("O1", "O2", "O3")),
+    "qualcomm_graph_priority": ("default", ("default", "low", "normal", "normal_high", "high")),
+    "qualcomm_backend": ("htp", ("gpu", "htp", "dsp", "ir", "lpai")),
+    "qualcomm_lpai_target": ("adsp", ("x86", "arm", "adsp", "tensilica")),
+    "qualcomm_lpai_client_perf_type": ("default", ("default", "real_time", "non_real_time")),
+    "qualcomm_lpai_core_affinity_type": ("default", ("default", "soft", "hard")),
+    "mediatek_sdk_version_type": ("version8", ("version7", "version8", "version9")),
+    "mediatek_performance_mode_type": (
+        "sustained_speed", ("low_power", "fast_single_answer", "sustained_speed", "turbo_boost"),
+    ),
+    "mediatek_optimization_hint": ("normal", ("normal", "low_latency", "deep_fusion", "batch_processing")),
+    "google_tensor_truncation_type": ("auto", ("auto", "no_truncation", "bfloat16", "half")),
+    "google_tensor_sharding_intensity": (
+        "unspecified", ("unspecified", "minimal", "moderate", "extensive", "maximum"),
+    ),
+    "google_tensor_performance_mode": (
+        "balanced",
+        ("extreme_power_saver", "power_saver", "balanced", "high_performance", "sustained_performance", "burst"),
+    ),
+    "intel_openvino_performance_mode": ("latency", ("latency", "throughput", "cumulative_throughput")),
+}  # fmt: skip
+_SWITCHES: Final[Mapping[str, str]] = {
+    "qualcomm_enable_weight_sharing": "false",
+    "qualcomm_enable_just_in_time": "false",
+    "qualcomm_use_int64_bias_as_int32": "true",
+    "qualcomm_use_conv_hmx": "true",
+    "qualcomm_use_fold_relu": "true",
+    "mediatek_enable_gemma_compiler_optimizations": "false",
+    "mediatek_enable_l1_cache_optimizations": "false",
+    "mediatek_disable_dla_dir_removal": "false",
+    "google_tensor_int64_to_int32": "false",
+    "google_tensor_dump_op_timings": "false",
+    "google_tensor_enable_large_model_support": "false",
+    "google_tensor_enable_4bit_compilation": "false",
+    "google_tensor_enable_dynamic_range_quantization": "false",
+    "samsung_large_model_support": "false",
+}
+_NUMBERS: Final[Mapping[str, str]] = {
+    "qualcomm_vtcm_size": "0",
+    "qualcomm_num_hvx_thread": "0",
+    "qualcomm_htp_p_point": "0",
+    "qualcomm_lpai_fps": "1",
+    "qualcomm_lpai_ftrt_ratio": "10",
+    "qualcomm_lpai_core_selection": "0",
+}
+_TEXTS: Final[Mapping[str, str]] = {
+    "qualcomm_dump_tensor_ids": "",
+    "qualcomm_ir_json_dir": "",
+    "qualcomm_dlc_dir": "",
+    "qualcomm_graph_transform": "",
+    "qualcomm_saver_output_dir": "",
+    "qualcomm_schematic_dir": "",
+    "qualcomm_custom_op_package": "",
+    "mediatek_dla_dir": "",
+    "mediatek_aot_compilation_options": "",
+    "google_tensor_op_filters_proto": "",
+    "google_tensor_extra_options_path": "",
+    "google_tensor_extra_options": "",
+    "intel_openvino_configs_map": "",
+    "intel_openvino_graph_backends": "",
+    "intel_openvino_graph_configs_map": "",
+    "samsung_soc_model": "E9965",
+}
+
+
+def vendor_flags() -> dict[str, FlagSpec]:
+    """Return every vendor flag that has an effect, by its name. Retired ones and unreachable ones aren't among them."""
+    return {spec.name: spec for spec in _specs()}
+
+
+def _specs() -> Iterator[FlagSpec]:
+    for kind, table in (("bool", _SWITCHES), ("int32", _NUMBERS), ("string", _TEXTS)):
+        for name, default in table.items():
+            yield _spec(name, kind, default)
+    for name, (default, choices) in _CHOICES.items():
+        yield _spec(name, "string", default, choices)
+
+
+def _spec(name: str, kind: str, default: str, choices: tuple[str, ...] = ()) -> FlagSpec:
+    vendor, _, option = name.partition("_")
+    meaning = f"option {option} of the vendor's NPU ({vendor})"
+    return FlagSpec(
+        name=name, kind=kind, default=default, build="npu", meaning=meaning, choices=choices, needs="use_npu"
+    )

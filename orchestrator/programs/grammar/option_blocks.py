@@ -1,4 +1,7 @@
-"""The options of ``benchmark_model_performance_options``: their names, and which lines are whose run."""
+"""The options of ``benchmark_model_performance_options``: their names, their lines and their summary.
+
+A row's name is what was asked for, not what ran: a ``gpu-default`` row of a phone without a GPU holds the CPU's time.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,64 @@ from typing import Final
 
 from orchestrator.delegates import delegates_of, flags_of
 from orchestrator.delegates.specification import FlagFamily
+from orchestrator.programs.grammar.figures import parse_stats
 from orchestrator.programs.grammar.lines import parse_line
-from orchestrator.programs.grammar.summary_rows import parse_row, starts_summary
 from orchestrator.programs.grammar.transcript import UNCONSUMED
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import LatencySummary
 from orchestrator.records.workload import Case, DelegateName
+
+_TITLE: Final = "Summary of All Runs w/ Different Performance Options"
+_ROW: Final = re.compile(r"\s*(?P<name>[\w/(].{0,120}?): (?:(?P<stats>count=.*)|\s*failed!\s*)$")
+_KNOWN: Final = re.compile(
+    r"(?:cpu w/ -?\d+ threads(?: \([\w-]+\))?|gpu-(?:default|fp16)|nnapi\(.*\)|dsp w/ hexagon|coreml)$"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryRow:
+    """One row: its name and its statistics, None when the option failed."""
+
+    name: str
+    stats: LatencySummary | None
+
+    @property
+    def requested(self) -> str:
+        """The delegate that the option asks for, "" when the name is new."""
+        for start, delegate in (("gpu", "gpu"), ("nnapi", "nnapi"), ("dsp", "hexagon"), ("coreml", "coreml")):
+            if self.name.startswith(start):
+                return delegate
+        if self.name.startswith("cpu"):
+            return "xnnpack" if "xnnpack" in self.name else "cpu"
+        return ""
+
+    @property
+    def accelerator(self) -> str:
+        """The NNAPI accelerator that the option names, "" for none."""
+        match = re.match(r"nnapi\((?!w/o)(.*)\)$", self.name)
+        return match[1] if match else ""
+
+
+def starts_summary(text: str) -> bool:
+    """Whether a line is the summary's title."""
+    return _TITLE in text and text.strip("= ") == _TITLE
+
+
+def parse_row(text: str, *, in_summary: bool, has_percentiles: bool = False) -> SummaryRow | None:
+    """Read a row; outside a summary only names that the program is known to use are taken for one.
+
+    ``has_percentiles`` as for :func:`parse_stats`.
+    """
+    match = _ROW.match(text)
+    if not match or not (in_summary or _KNOWN.match(match["name"])):
+        return None
+    stats = parse_stats(match["stats"], has_percentiles=has_percentiles) if match["stats"] else None
+    if match["stats"] and stats is None:
+        return None
+    if match["name"].endswith("Timings (microseconds)"):
+        return None
+    return SummaryRow(name=match["name"], stats=stats)
+
 
 #: Delegate -> what the program calls the group of options that holds it.
 OPTION_GROUPS: Final = {

@@ -17,10 +17,9 @@ from typing import Final, Literal
 from orchestrator.errors import OutputParseError
 from orchestrator.programs.delegate_performance import parse_delegate_performance
 from orchestrator.programs.firebase import parse_firebase
-from orchestrator.programs.grammar.adb_session import parse_adb_session
 from orchestrator.programs.grammar.failures import Crash, SystemLog
+from orchestrator.programs.grammar.figures import parse_ios_view
 from orchestrator.programs.grammar.forms import json_text, unwrapped
-from orchestrator.programs.grammar.ios_view import parse_ios_view
 from orchestrator.programs.grammar.lines import (
     LONGEST_LINE_BYTES,
     Buffer,
@@ -35,13 +34,12 @@ from orchestrator.programs.grammar.lines import (
 )
 from orchestrator.programs.grammar.litert_lm import MARKS, LitertLmReader, reports_of
 from orchestrator.programs.grammar.op_profile import OperatorProfile
-from orchestrator.programs.grammar.profile_file import parse_op_profile
-from orchestrator.programs.grammar.protos import decode_result, decode_runtime_info
+from orchestrator.programs.grammar.option_blocks import SummaryRow
+from orchestrator.programs.grammar.protos import decode_result, decode_runtime_info, parse_op_profile
 from orchestrator.programs.grammar.public import describe, to_public
 from orchestrator.programs.grammar.run_report import Ending, Files, build_report
 from orchestrator.programs.grammar.series import Series, next_start
-from orchestrator.programs.grammar.splitting import RunSplitter
-from orchestrator.programs.grammar.summary_rows import SummaryRow
+from orchestrator.programs.grammar.splitting import RunSplitter, parse_adb_session
 from orchestrator.programs.grammar.transcript import Transcript
 from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolReport
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from orchestrator.delegates.judging import RuntimeNodes
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.grammar.op_profile import OperatorProfile
+from orchestrator.programs.grammar.op_profile import OperatorProfile, parse_tables
 from orchestrator.records.run import (
     DelegateShare,
     LatencySummary,
@@ -359,3 +359,15 @@ def _types(operators: Iterable[OperatorTime]) -> tuple[OperatorTypeTime, ...]:
         )
         for (phase, block, node_type), rows in grouped.items()
     )
+
+
+def parse_op_profile(data: bytes, kind: str) -> OperatorProfile:
+    """Read an operator profile file; ``kind`` is "proto", "csv", "stdout" or "text".
+
+    Raises:
+        OutputParseError: the proto can't be decoded.
+    """
+    if kind == "proto":
+        return decode_op_profile(data)
+    lines = data.decode("utf-8", "replace").splitlines(keepends=True)
+    return parse_tables(line.rstrip("\r\n") for line in lines if line.endswith(("\n", "\r")))

@@ -10,12 +10,13 @@ from typing import Final
 from orchestrator.delegates.evidence import DelegateClues, family, is_delegate_kernel, read_request
 from orchestrator.delegates.judging import RuntimeNodes, judge_delegate
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.grammar.agreement import compare_with_proto, contradictions
 from orchestrator.programs.grammar.failures import Failure, SystemLog, signal_failure
 from orchestrator.programs.grammar.op_profile import OperatorProfile
 from orchestrator.programs.grammar.protos import ResultFigures, parse_op_profile_text
 from orchestrator.programs.grammar.run_figures import (
     assign_summaries,
+    compare_with_proto,
+    contradictions,
     either,
     first_us,
     has_result_line,

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from orchestrator.programs.grammar.agreement import contradictions_between
 from orchestrator.programs.grammar.figures import mean_as_printed, parse_footprint
-from orchestrator.programs.grammar.run_figures import by_result_line
+from orchestrator.programs.grammar.run_figures import by_result_line, contradictions_between
 from orchestrator.records.run import LatencySummary, ToolReport
 
 _NUMBER: Final = r"(\d{1,12}(?:\.\d{1,9})?(?:e\+\d\d)?)"

@@ -1,4 +1,8 @@
-"""Which line belongs to which run: a paste, a notebook or a logcat holds several."""
+"""Which line belongs to which run: a paste, a notebook or a logcat holds several.
+
+A command stands behind a phone's or a computer's prompt, a word such as ``CMD:``, a time, or inside
+``adb shell "cd ... && ..."``; it may go over several lines that end in a backslash.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.delegates.evidence import ECHO_NAMES
-from orchestrator.programs.grammar.commands import CommandReader, is_command
-from orchestrator.programs.grammar.failures import SystemLog
+from orchestrator.programs.grammar.failures import FailureClues, SystemLog
 from orchestrator.programs.grammar.lines import Line
 from orchestrator.programs.grammar.op_profile import INIT_TITLE, RUN_TITLE
-from orchestrator.programs.grammar.summary_rows import SummaryRow, parse_row, starts_summary
+from orchestrator.programs.grammar.option_blocks import SummaryRow, parse_row, starts_summary
 from orchestrator.programs.grammar.transcript import (
     ECHO,
     STAGE_ECHO,
@@ -21,6 +24,79 @@ from orchestrator.programs.grammar.transcript import (
     Transcript,
 )
 from orchestrator.records.run import ToolReport
+
+#: A benchmark program or its app's activity as a word of its own.
+_PROGRAM: Final = re.compile(
+    r"(?:^|[\s\"'`/(;&|=])(?:[\w.+-]{1,60}_)?benchmark_(?:litert_|tflite_)?model\w*(?:\.exe)?(?=[\s\"'`\\^]|$)"
+    r"|\.BenchmarkModelActivity\b",
+    re.ASCII,
+)
+_MODEL: Final = re.compile(r"--(?:graph|model)=")
+_FLAG: Final = re.compile(r"--[\w-]+=")
+#: What may stand before a program that was started, as against a sentence that speaks of it.
+_BEFORE: Final = re.compile(
+    r"(?:.{0,160}[$#%!>\]] ?|.{0,60}\b(?:cmd|command|run|running|exec|executing)\b ?[:=] ?|.{0,160}\badb\b.*|[\s+*`-]*"
+    r"|.{0,160}(?:&&|;) ?|[\d\s:.,TZ/-]{1,60}|.{0,160}\b(?:taskset|nohup|su|sudo|time|env)\b.*)"
+    r"[\"'`(]?[\w./~-]{0,200}$",
+    re.IGNORECASE,
+)
+_CONTINUES: Final = ("\\", " ^", " `")
+_MOST_LINES: Final = 60
+_LONGEST: Final = 20_000
+
+
+def is_command(text: str) -> bool:
+    """Whether a line starts a benchmark program; the model, or what stands before, tells it from a sentence."""
+    if "enchmark" not in text:
+        return False
+    match = _PROGRAM.search(text)
+    if match is None:
+        return False
+    rest = text[match.end() :]
+    if _MODEL.search(rest):
+        return True
+    goes_on = rest.rstrip().endswith(_CONTINUES)
+    return (goes_on or _FLAG.search(rest) is not None) and _BEFORE.match(text[: match.start() + 1]) is not None
+
+
+@dataclass(slots=True)
+class CommandReader:
+    """Joins the lines of a command that goes over several."""
+
+    _parts: list[str] = field(default_factory=list)
+    _goes_on: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a command was begun that may go on in the next line."""
+        return bool(self._parts)
+
+    def begin(self, text: str) -> None:
+        """Take a command's first line."""
+        self._parts = [_without_mark(text)]
+        self._goes_on = text.endswith(_CONTINUES)
+
+    def takes(self, text: str) -> bool:
+        """Take a line that goes on with the command; return False, taking nothing, for any other."""
+        is_flag = text.startswith(("--", "-e ", "'--", '"--'))
+        if not (is_flag or (self._goes_on and (_FLAG.search(text) or _PROGRAM.search(text)))):
+            return False
+        if len(self._parts) >= _MOST_LINES or sum(map(len, self._parts)) > _LONGEST:
+            return False
+        self._goes_on = text.endswith(_CONTINUES)
+        self._parts.append(_without_mark(text))
+        return True
+
+    def end(self) -> str:
+        """Return the whole command; the reader is as new then."""
+        whole = " ".join(self._parts)
+        self._parts, self._goes_on = [], False
+        return whole
+
+
+def _without_mark(text: str) -> str:
+    return next((text.removesuffix(mark).rstrip() for mark in _CONTINUES if text.endswith(mark)), text)
+
 
 _HEADING: Final = re.compile(r"[\u2500\u2501=]{2,}\s+(?P<title>[^\u2500\u2501=].*?)\s*[\u2500\u2501=]{3,}$")
 _HEADING_MARKS: Final = frozenset("\u2500\u2501=")
@@ -272,3 +348,62 @@ def _markdown_title(line: Line) -> str:
         return ""
     match = _MARKDOWN.match(line.raw)
     return match["title"] if match else ""
+
+
+_INSTALL: Final = re.compile(r"^\s*Performing (?:Streamed|Push) Install\s*$", re.MULTILINE)
+_FAILURE: Final = re.compile(r"Failure \[(INSTALL_[A-Z_]+)")
+_SUCCESS: Final = re.compile(r"^\s*Success\s*$", re.MULTILINE)
+_PUSHED: Final = re.compile(r"\d+ files? pushed\b.*?\((\d{1,18}) bytes in", re.ASCII)
+_STARTING: Final = re.compile(r"^\s*(Starting: Intent \{.*\})\s*$", re.MULTILINE)
+_STATUS: Final = re.compile(r"^\s*Status: (\w+)\s*$", re.MULTILINE)
+
+
+def parse_adb_session(text: str) -> list[ToolReport]:
+    """Return a report per installation, or one for what was started; none when the text holds neither."""
+    installs = [match.start() for match in _INSTALL.finditer(text)]
+    if len(installs) > 1:
+        ends = [*installs[1:], len(text)]
+        return [_report(text[start:end]) for start, end in zip(installs, ends, strict=True)]
+    is_session = bool(installs) or any(pattern.search(text) for pattern in (_FAILURE, _PUSHED, _STARTING))
+    if is_session:
+        return [_report(text)]
+    return _refusals(text)
+
+
+def _report(text: str) -> ToolReport:
+    extra: dict[str, float | str] = {}
+    if match := _FAILURE.search(text):
+        return ToolReport(outcome="failed", failure_code="install-failed", failure_reason=match[1])
+    refused = _refusals(text)
+    if refused:
+        return refused[0]
+    if _SUCCESS.search(text):
+        extra["install"] = "Success"
+    if match := _PUSHED.search(text):
+        extra["pushed_bytes"] = float(match[1])
+    if match := _STARTING.search(text):
+        extra["am_start"] = match[1]
+    if _INSTALL.search(text) and not _SUCCESS.search(text) and not _STARTING.search(text):
+        reason = "the session ends before the package manager's answer"
+        return ToolReport(outcome="truncated", failure_code="no-result", failure_reason=reason)
+    status = _STATUS.search(text)
+    well = status is None or status[1] == "ok"
+    return ToolReport(
+        outcome="ok" if well else "failed",
+        failure_code="" if well else "activity-missing",
+        failure_reason="" if well else f"Status: {status[1] if status else ''}",
+        extra=extra,
+    )
+
+
+def _refusals(text: str) -> list[ToolReport]:
+    """Return what a shell or linker says when a program can't be started."""
+    clues = FailureClues()
+    for line in text.splitlines()[:10_000]:
+        stripped = line.strip()
+        if stripped and not stripped.startswith("#"):
+            clues.feed(stripped)
+    failure = clues.text_failure()
+    if failure is None or clues.best is None or clues.best[0] > 0:
+        return []
+    return [ToolReport(outcome=failure.outcome, failure_code=failure.code, failure_reason=failure.reason)]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from orchestrator.programs.running.trace_marks import Mark, Recording
+from orchestrator.programs.running.trace_text import Mark, Recording
 
 #: Attachments of a traced run, by the recorder.
 PERFETTO_FILE: Final = "trace.pftrace"

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import OutputParseError, UsageError
-from orchestrator.programs.running.trace_marks import Mark, Recording, mark_of
+from orchestrator.programs.running.trace_text import Mark, Recording, mark_of
 
 if TYPE_CHECKING:
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import FtraceStats, Trace, TracePacket, TraceStats

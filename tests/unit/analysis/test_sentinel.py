@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from orchestrator.analysis.sentinel import sentinel_moved
+from orchestrator.analysis.brackets import sentinel_moved
 
 
 def figures(chance, count, level_us=2_000.0, noise=0.01):

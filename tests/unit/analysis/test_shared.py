@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from orchestrator.analysis.shared import shared_figure
+from orchestrator.report.shared import shared_figure
 
 
 def test_phones_are_what_is_counted_however_many_invocations_each_has() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from orchestrator.analysis.spread import compare_spread, typical_ratio
+from orchestrator.engine.tuning import compare_spread, typical_ratio
 
 
 def series(random: np.random.Generator, spread: float, count: int, level: float = 1000.0) -> list[float]:

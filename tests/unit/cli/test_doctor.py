@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.app.doctor import _access, _adb, _store
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.devices.binary import find_adb
 from orchestrator.devices.server import AdbServer
+from orchestrator.devices.server_process import find_adb
 from tests.samples.command import Cli
 
 

@@ -25,7 +25,7 @@ from orchestrator.records.night import parse_window
 from orchestrator.records.parcel import Content, Parcel
 from orchestrator.records.plan import DeviceSelection, Plan, PlanModel
 from orchestrator.records.workload import Build, Model, ToolName
-from orchestrator.store.memory import MemoryStore
+from orchestrator.store.opening import MemoryStore
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 MODEL = Model(name="m", sha256=ModelSha("aa" * 32), size_bytes=1, path=Path("m.tflite"))

@@ -11,7 +11,7 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.status import _look, _StoredRows
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.run import RunRecord
-from orchestrator.store.memory import MemoryStore
+from orchestrator.store.opening import MemoryStore
 from tests.samples.sample_lab import small_lab
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.devices.bundle import FileBundle
+from orchestrator.devices.detached import FileBundle
 
 FILES = {"out": b"a line\n", "err": b"", "result.pb": bytes(range(256)) * 9}
 NAMES = ("out", "err", "missing", "result.pb")

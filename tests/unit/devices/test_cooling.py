@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from orchestrator.devices.cooling import Readings
-from orchestrator.devices.fitness import FitWait
+from orchestrator.devices.fitness import FitWait, Readings
 from orchestrator.records.device import DeviceState
 from orchestrator.records.plan import FitLimits
 from tests.samples.manual_clock import ManualClock

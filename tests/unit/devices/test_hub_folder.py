@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.devices.hub_folder import hub_folder
-from orchestrator.devices.traffic import HubTraffic
+from orchestrator.devices.traffic import HubTraffic, hub_folder
 from orchestrator.errors import InterruptedByUserError, UsageError
 from orchestrator.records.plan import PushLimits
 

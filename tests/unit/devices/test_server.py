@@ -15,10 +15,9 @@ import pytest
 
 from orchestrator.clock import Deadline
 from orchestrator.devices.address import ServerAddress
-from orchestrator.devices.binary import bundled_adb, find_adb
-from orchestrator.devices.discovery import list_devices
+from orchestrator.devices.discovery import list_devices, watch_devices
 from orchestrator.devices.server import AdbServer
-from orchestrator.devices.tracking import watch_devices
+from orchestrator.devices.server_process import bundled_adb, find_adb
 from orchestrator.errors import (
     AdbUnavailableError,
     DeviceError,
@@ -161,7 +160,7 @@ def test_a_server_is_used_again_by_the_next_command_and_gone_after_stop(
 def test_a_server_survives_the_command_that_started_it(tmp_path: Path, environ: dict[str, str]) -> None:
     script = (
         "import os, sys; from pathlib import Path\n"
-        "from orchestrator.devices.binary import find_adb\n"
+        "from orchestrator.devices.server_process import find_adb\n"
         "from orchestrator.devices.server import AdbServer\n"
         "AdbServer.start(binary=find_adb(), state_folder=Path(sys.argv[1]), environ=dict(os.environ), usb=False)"
     )
@@ -403,6 +402,7 @@ def test_watching_an_unreachable_server_starts_no_other(tmp_path: Path, monkeypa
 
 def test_looking_for_the_adb_program_does_not_import_adbutils() -> None:
     script = (
-        "import sys; from orchestrator.devices.binary import find_adb; find_adb(); sys.exit('adbutils' in sys.modules)"
+        "import sys; from orchestrator.devices.server_process import find_adb; find_adb(); "
+        "sys.exit('adbutils' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True, env={"PYTHONPATH": ":".join(sys.path)})

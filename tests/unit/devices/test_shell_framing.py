@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.devices.connection import LONGEST_REQUEST_BYTES, encode_request
-from orchestrator.devices.sections import SectionScript
-from orchestrator.devices.shell import PacketReader, encode_packet, quote, reason_of
+from orchestrator.devices.shell import PacketReader, SectionScript, encode_packet, quote, reason_of
 from orchestrator.devices.sync import encode_path
 from orchestrator.errors import UsageError
 from orchestrator.ports import ShellResult

@@ -25,7 +25,7 @@ from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import BuildSha
 from orchestrator.records.run import DelegateTruth, Outcome, RawOutput, RunRecord, ToolReport
 from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
-from orchestrator.store.memory import MemoryStore
+from orchestrator.store.opening import MemoryStore
 from tests.unit.analysis.test_rounds import SERIAL, campaign, case, run
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

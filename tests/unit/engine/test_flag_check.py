@@ -9,8 +9,8 @@ from orchestrator.engine.flag_check import check_flags
 from orchestrator.errors import PlanError
 from orchestrator.planning import Expansion, expand
 from orchestrator.programs.flags.book import HelpFlagBook
+from orchestrator.records.build_spec import OWNED_FLAGS
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.flag import OWNED_FLAGS
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.plan import Matrix, Plan, PlanModel
 from orchestrator.records.workload import Build, DelegateName, Model, Pass, ToolName

@@ -24,7 +24,7 @@ from orchestrator.records.run import LatencySummary, Outcome, RunRecord, ToolRep
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
 from orchestrator.serve.metrics import render
-from orchestrator.store.memory import MemoryStore
+from orchestrator.store.opening import MemoryStore
 
 START = datetime(2026, 3, 1, 22, tzinfo=UTC)
 NIGHTS = 40

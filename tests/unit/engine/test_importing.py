@@ -12,7 +12,7 @@ from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, 
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
-from orchestrator.store.memory import MemoryStore
+from orchestrator.store.opening import MemoryStore
 
 NOW = datetime(2026, 3, 2, 1, 0, tzinfo=UTC)
 

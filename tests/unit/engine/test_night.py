@@ -22,7 +22,7 @@ from orchestrator.records.plan import Plan, PlanModel, StoppingRule
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
-from orchestrator.store.memory import MemoryStore
+from orchestrator.store.opening import MemoryStore
 from tests.samples.manual_clock import ManualClock
 
 START = datetime(2026, 3, 2, 1, 0, tzinfo=UTC)

@@ -27,7 +27,7 @@ from orchestrator.records.plan import Shard
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
-from orchestrator.store.memory import MemoryStore
+from orchestrator.store.opening import MemoryStore
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MODEL = Model(name="m", sha256=ModelSha("a" * 64), size_bytes=1)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.analysis.rounds import standings
-from orchestrator.planning.thread_counts import first_of_each
+from orchestrator.planning.order import first_of_each
 from orchestrator.records.campaign import Invocation, Terms
 from orchestrator.records.run import DelegateTruth, Outcome
 from orchestrator.records.workload import DelegateName, Pass

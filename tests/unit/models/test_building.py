@@ -14,9 +14,8 @@ from orchestrator.config.model_manifest import load_manifest
 from orchestrator.errors import ModelError, UsageError
 from orchestrator.models.building import VARIANTS, BuildOrder, build_models
 from orchestrator.models.inspect import identify_model, inspect_model, open_graph
-from orchestrator.models.names import operator_name
+from orchestrator.models.names import newest_of, oldest_runtime, operator_name
 from orchestrator.models.prediction import predict
-from orchestrator.models.runtime_versions import newest_of, oldest_runtime
 from tests.conftest import poll_until
 from tests.samples.command import Cli
 from tests.samples.places import BENCHFARM, REPO

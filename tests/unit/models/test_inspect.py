@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from orchestrator.cli import models as models_command
 from orchestrator.cli.result import to_json
 from orchestrator.errors import ModelError
-from orchestrator.models.difference import differences, operator_changes
-from orchestrator.models.inspect import identify_model, inspect_model, open_graph
+from orchestrator.models.inspect import differences, identify_model, inspect_model, open_graph, operator_changes
 from orchestrator.models.prediction import PREDICTED, predict
 from orchestrator.models.zoo import sample_models
 from orchestrator.records.model import ModelFacts

@@ -5,9 +5,8 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 
 from orchestrator.models.flatbuffer import FlatBuffer
-from orchestrator.models.graph import read_graph
+from orchestrator.models.graph import OPTIONS, read_graph
 from orchestrator.models.names import operator_name
-from orchestrator.models.options import OPTIONS
 
 #: Our names of fields -> the schema's.
 FIELDS = {

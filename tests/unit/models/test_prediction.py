@@ -9,10 +9,9 @@ from ai_edge_litert import schema_py_generated as schema
 
 from orchestrator.errors import UsageError
 from orchestrator.models import prediction as predicting
-from orchestrator.models.graph import Graph, Operator, Subgraph, Tensor
+from orchestrator.models.graph import OPTIONS, Graph, Operator, Subgraph, Tensor
 from orchestrator.models.inspect import open_graph
 from orchestrator.models.operator_view import QUESTIONS
-from orchestrator.models.options import OPTIONS
 from orchestrator.models.prediction import PREDICTED, kinds, partitions, predict
 from orchestrator.models.zoo import sample_models
 from orchestrator.records.model import LearnedOperator

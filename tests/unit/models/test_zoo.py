@@ -16,7 +16,7 @@ AGREEMENT = """
 import json, sys
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
-from orchestrator.models.texture import labels_in_turn, pictures
+from orchestrator.models.zoo import labels_in_turn, pictures
 
 def answers(path, images):
     interpreter = Interpreter(path, num_threads=1)

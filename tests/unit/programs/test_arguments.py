@@ -12,8 +12,8 @@ from orchestrator.programs.apk import start_command
 from orchestrator.programs.flags.arguments import benchmark_flags
 from orchestrator.programs.litert import Counts, LitertTool, counts_for, litert_command
 from orchestrator.programs.native import affinity_mask, native_command
+from orchestrator.records.build_spec import OWNED_FLAGS
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind
-from orchestrator.records.flag import OWNED_FLAGS
 from orchestrator.records.identity import BuildSha, ModelSha, RunId, Serial
 from orchestrator.records.run import Attachment, DelegateTruth, RawOutput
 from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName

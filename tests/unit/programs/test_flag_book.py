@@ -7,9 +7,8 @@ import pytest
 
 from orchestrator.programs.flags.arguments import case_flags
 from orchestrator.programs.flags.book import HelpFlagBook
-from orchestrator.programs.flags.tables import CORE, DELEGATES, LITERT, MODEL, PERFORMANCE_OPTIONS
-from orchestrator.programs.flags.traps import TRAPS
-from orchestrator.records.flag import FlagFault
+from orchestrator.programs.flags.tables import CORE, DELEGATES, LITERT, MODEL, PERFORMANCE_OPTIONS, TRAPS
+from orchestrator.records.build_spec import FlagFault
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
 from tests.samples.places import NATIVE

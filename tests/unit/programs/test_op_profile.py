@@ -5,7 +5,7 @@ import pytest
 from orchestrator.errors import OutputParseError
 from orchestrator.programs.grammar.op_profile import OperatorProfile, parse_tables
 from orchestrator.programs.grammar.output import parse_text
-from orchestrator.programs.grammar.profile_file import parse_op_profile
+from orchestrator.programs.grammar.protos import parse_op_profile
 from orchestrator.records.run import DelegateTruth
 from tests.samples.places import NATIVE
 

@@ -16,7 +16,7 @@ from orchestrator.planning.order import cold_numbers
 from orchestrator.ports import InvocationRequest
 from orchestrator.programs.flags.arguments import benchmark_flags
 from orchestrator.programs.native import NativeTool
-from orchestrator.programs.running.start_caches import START_NOTE, prepare_start, with_start
+from orchestrator.programs.running.environment import START_NOTE, prepare_start, with_start
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, ModelSha, RunId, Serial
 from orchestrator.records.run import Attachment, RawOutput, ToolReport

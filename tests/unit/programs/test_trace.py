@@ -13,7 +13,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import FtraceStats, Trace
 
 from orchestrator.errors import OutputParseError
 from orchestrator.programs.running.trace import ATRACE_FILE, PERFETTO_FILE, read_recording, summarise
-from orchestrator.programs.running.trace_marks import Mark, Recording, mark_of
+from orchestrator.programs.running.trace_text import Mark, Recording, mark_of
 
 HEAD = "TRACE:\n# tracer: nop\n#\n# entries-in-buffer/entries-written: {}/{}   #P:8\n#\n"
 

@@ -13,10 +13,9 @@ import pytest
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Terms
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId
-from orchestrator.records.pairing import Pairing
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateTruth, Outcome
-from orchestrator.records.search import SearchRule
+from orchestrator.records.search import Pairing, SearchRule
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import DelegateName, ToolName
 from orchestrator.report.guide_table import parse_column

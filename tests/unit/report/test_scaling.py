@@ -15,8 +15,7 @@ from orchestrator.records.campaign import Terms
 from orchestrator.records.workload import DelegateName, Pass, ToolName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.chart_rows import chart_rows
-from orchestrator.report.kept_charts import chart_specs
-from orchestrator.report.pictures import packed_runtime, pictures_of, write_pictures
+from orchestrator.report.pictures import chart_specs, packed_runtime, pictures_of, write_pictures
 from orchestrator.report.scaling import delegate_steps, on_front, thread_steps
 from tests.samples.sample_lab import (
     MOBILENET_INT8,

@@ -11,15 +11,15 @@ import pytest
 
 from orchestrator.app.site import gather
 from orchestrator.errors import UsageError
-from orchestrator.records.pairing import Pairing
 from orchestrator.records.run import Outcome
+from orchestrator.records.search import Pairing
 from orchestrator.records.verdict import Finding, Grade, Quality, QualityVerdict, Severity
 from orchestrator.records.workload import Pass
 from orchestrator.report import site_pages
 from orchestrator.report.site import page_name
 from orchestrator.report.site_folder import MANIFEST, SiteFolder
 from orchestrator.report.sparklines import night_chart, spark_path
-from orchestrator.store.memory import MemoryStore
+from orchestrator.store.opening import MemoryStore
 from tests.samples.history_lab import NIGHTS, fill
 
 HOSTILE = "../../<img src=x onerror=alert(1)>\u202e\n"

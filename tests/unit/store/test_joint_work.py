@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from orchestrator.store.joint_work import JointWork
-from orchestrator.store.patience import Patience
+from orchestrator.store.joint_work import JointWork, Patience
 from tests.samples.manual_clock import ManualClock
 from tests.unit.store.interrupting import steps_of
 

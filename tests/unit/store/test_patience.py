@@ -1,6 +1,6 @@
 """Whoever waits does so as long as something is done."""
 
-from orchestrator.store.patience import Patience
+from orchestrator.store.joint_work import Patience
 from tests.samples.manual_clock import ManualClock
 
 

@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from orchestrator.store.patience import Patience
-from orchestrator.store.turns import Turns
+from orchestrator.store.joint_work import Patience, Turns
 from tests.unit.store.interrupting import steps_of
 
 PATIENT_S = 60.0
