@@ -7,7 +7,23 @@ from typing import Literal
 
 from orchestrator.errors import BenchfarmError
 
-DataFolder = Literal["reports", "apk_builds", "device_profiles", "docs"]
+DataFolder = Literal["reports", "apk_builds", "device_profiles", "programs", "docs"]
+
+
+#: Where a user's own declared programs are, files or folders, before the shipped ones.
+_programs: list[Path] = []
+
+
+def look_for_programs_in(place: Path) -> None:
+    """Know a file of a declared program, or those of a folder; what was named last counts first."""
+    if place in _programs:
+        _programs.remove(place)
+    _programs.insert(0, place)
+
+
+def program_places() -> tuple[Path, ...]:
+    """Return the files and folders of declared programs, in the order in which they count."""
+    return (*_programs, data_folder("programs"))
 
 
 def data_folder(name: DataFolder) -> Path:

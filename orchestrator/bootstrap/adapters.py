@@ -109,12 +109,22 @@ class Adapters:
     @cached_property
     def tools(self) -> Mapping[ToolName, Tool]:
         """The benchmark programs."""
-        from orchestrator.programs import programs
+        from orchestrator.programs import program, programs
         from orchestrator.programs.running.trace_recording import traced
 
-        return {
-            own.name: own.tool() if own.name in IMPORTED_TOOLS else traced(own.tool(), self._hold) for own in programs()
-        }
+        class Tools(dict[ToolName, "Tool"]):
+            """Those of benchfarm's own, and each declared one once it is asked for."""
+
+            def __missing__(tools, name: ToolName) -> Tool:  # noqa: N805 - two objects
+                if not name.is_declared:
+                    raise KeyError(name)
+                tools[name] = traced(program(name).tool(), self._hold)
+                return tools[name]
+
+        return Tools(
+            (own.name, own.tool() if own.name in IMPORTED_TOOLS else traced(own.tool(), self._hold))
+            for own in programs()
+        )
 
     def _hold(self, device: Device, what: str, undo: str, command: str) -> None:
         """Make a change on a device after it has been journalled."""

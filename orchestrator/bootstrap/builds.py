@@ -13,6 +13,7 @@ from orchestrator.errors import ArtifactError
 from orchestrator.files import write_whole
 from orchestrator.planning import NO_BUILD, NoBuild, tools_for
 from orchestrator.programs import program
+from orchestrator.programs.declared import with_libraries
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, Serial
 from orchestrator.records.plan import Plan
@@ -49,6 +50,8 @@ class BuildChoice:
         own = program(tool)
         if own.installed is not None and facts.kind is DeviceKind.HOST and facts.kind in own.kinds:
             return _installed(own.installed, named)
+        if tool.is_declared and not own.file_name:
+            return NoBuild(reason_code="tool-not-on-device", reason=f"'{tool}' is declared without a program")
         if tool in self._brought:
             self._library.check_for(self._brought[tool], facts)
             return self._brought[tool]
@@ -57,7 +60,8 @@ class BuildChoice:
         if facts.is_virtual and not named and (tool.is_app or own.file_name):
             return stand_in_build(self._stand_ins, tool, facts.abis[0])
         try:
-            return self._library.resolve_for(facts, tool, name_or_path=named)
+            build = self._library.resolve_for(facts, tool, name_or_path=named)
+            return with_libraries(build) if tool.is_declared else build
         except ArtifactError as error:
             if named:
                 raise
@@ -109,7 +113,8 @@ def stand_in_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = F
     else:
         name = "benchmark_model_plus_flex" if has_flex else program(tool).file_name
         content = virtual_lab.fake_program(name, abi)
-        libraries = virtual_lab.fake_libraries(abi, needed=_LIBRARIES.get(program(tool).family, "dsp"))
+        if not tool.is_declared:
+            libraries = virtual_lab.fake_libraries(abi, needed=_LIBRARIES.get(program(tool).family, "dsp"))
     sha256 = hashlib.sha256(content).hexdigest()
     return Build(
         name=f"virtual {name}",

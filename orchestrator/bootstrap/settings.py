@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import UsageError
+from orchestrator.resources import look_for_programs_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,7 @@ class Settings:
 
             dirs = platformdirs.PlatformDirs("benchfarm", appauthor=False)
             folders = (Path(dirs.user_data_dir), Path(dirs.user_cache_dir), Path(dirs.user_state_dir))
+        look_for_programs_in(folders[0] / "programs")
         return cls(
             data_folder=folders[0],
             cache_folder=folders[1],

@@ -145,6 +145,15 @@ def pin(settings: Settings, wanted: str) -> CommandResult:
     return CommandResult(text=one_line(text), data={"in_use": release, "release_id": release.release_id})
 
 
+def _tool(word: str) -> ToolName:
+    from orchestrator.config.declared_programs import tool_word
+
+    try:
+        return ToolName(str(tool_word(word)))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
 def which(settings: Settings, tool: str, abi: str, name: str) -> CommandResult:
     """Say which program a tool would be used from, and where it comes from.
 
@@ -154,10 +163,8 @@ def which(settings: Settings, tool: str, abi: str, name: str) -> CommandResult:
     """
     from orchestrator.artifacts.program import inspect_program
 
-    if tool not in list(ToolName):
-        raise UsageError(f"{tool!r} isn't a tool", hint=f"there are {', '.join(ToolName)}")
     with Farm(settings) as farm:
-        build = farm.library.resolve(ToolName(tool), abi, name_or_path=name)
+        build = farm.library.resolve(_tool(tool), abi, name_or_path=name)
         release = farm.library.release_of(build, abi)
         specs = farm.library.specs
     assert build.path is not None, "what is resolved has a file"
@@ -183,6 +190,30 @@ def which(settings: Settings, tool: str, abi: str, name: str) -> CommandResult:
             "shows_benchmark": is_shown,
         },
     )
+
+
+def declared_programs(settings: Settings, files: Sequence[Path]) -> CommandResult:
+    """List the declared programs, or those of some files; raises PlanError with each fault's line and key."""
+    from orchestrator.config.declared_programs import every_declared, load_declared
+
+    del settings
+    found = [load_declared(path) for path in files] if files else every_declared()
+    rows = [
+        (each.name, " ".join(each.models) or "output only", ", ".join(each.delegates) or "-", each.title)
+        for each in found
+    ]
+    data = {
+        each.name: {
+            "title": each.title,
+            "program": each.program,
+            "models": list(each.models),
+            "delegates": [str(name) for name in each.delegates],
+            "figures": list(each.figures),
+            "parameters": {name: own.model_dump(exclude_none=True) for name, own in each.parameters.items()},
+        }
+        for each in found
+    }
+    return CommandResult(text=table(("program", "models", "delegates", "what it is"), rows), data=data)
 
 
 def verify(settings: Settings) -> CommandResult:

@@ -63,6 +63,7 @@ def _reports(file: str) -> Iterator[ToolReport]:
     from orchestrator.cli.stored import LOG_START, read_logs
     from orchestrator.programs.grammar.output import iterate_file
 
+    settings = Settings.from_environment()
     try:
         with contextlib.ExitStack() as stack:
             path = Path(file)
@@ -73,9 +74,7 @@ def _reports(file: str) -> Iterator[ToolReport]:
                 path = stack.enter_context(_kept(stack.enter_context(path.open("rb"))))
             with path.open("rb") as begun:
                 is_log = begun.read(len(LOG_START)) == LOG_START.encode()
-            own = (
-                read_logs(path.read_text("utf-8", "replace"), Farm(Settings.from_environment()).tools) if is_log else []
-            )
+            own = read_logs(path.read_text("utf-8", "replace"), Farm(settings).tools) if is_log else []
             yield from own or iterate_file(path)
     except OutputParseError as error:
         raise OutputParseError(f"{'standard input' if file == '-' else file}: {error}", hint=error.hint) from error

@@ -21,7 +21,7 @@ from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.history import is_pruned
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.run import Attachment, Outcome, RawOutput, RunRecord, ToolReport
-from orchestrator.records.workload import Case, DelegateName, ToolName
+from orchestrator.records.workload import DECLARED, Case, DelegateName, ToolName
 from orchestrator.report.escapes import one_line
 
 #: What a log begins with.
@@ -29,7 +29,8 @@ LOG_START: Final = "command: "
 _HEAD: Final = re.compile(
     rf"^{LOG_START}(?P<command>[^\n]*)\n"
     r"exit code: (?P<exit_code>None|-?\d{1,10})(?P<timed_out>, stopped at its time limit)?\n"
-    rf"tool: (?P<tool>{'|'.join(ToolName)})\ndelegate asked for: (?P<delegate>{'|'.join(DelegateName)})\n"
+    rf"tool: (?P<tool>{'|'.join(ToolName)}|{DECLARED}[\w.-]+)\n"
+    rf"delegate asked for: (?P<delegate>{'|'.join(DelegateName)})\n"
     r"threads: (?P<threads>-?\d{1,4})\n(?:flags: (?P<flags>[^\n]*)\n)?",
     re.MULTILINE | re.ASCII,
 )
@@ -43,7 +44,7 @@ def log_text(run: RunRecord, shown: tuple[Attachment, ...]) -> str:
     lines = [
         f"{LOG_START}{one_line(run.command)}",
         f"exit code: {run.exit_code}{', stopped at its time limit' if run.outcome is Outcome.TIMED_OUT else ''}",
-        f"tool: {case.tool}",
+        f"tool: {case.tool.value}",
         f"delegate asked for: {case.delegate}",
         f"threads: {case.threads}",
         *([f"flags: {flags}"] if flags else []),

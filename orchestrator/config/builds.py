@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
+from orchestrator.config.declared_programs import ToolWord
 from orchestrator.config.faults import Faults, Section, checked, not_one_of
 from orchestrator.config.fields import OneOrMany, Sha256, Text
 from orchestrator.config.yaml_file import read_yaml
@@ -81,7 +82,7 @@ class BuildSection(Section):
 
     name: Annotated[Text, AfterValidator(_name)]
     title: Text
-    tool: ToolName
+    tool: ToolWord
     program: Annotated[Text, AfterValidator(_name)]
     variant: Annotated[Text, AfterValidator(_name)] = "plain"
     default: bool = False

@@ -7,18 +7,22 @@ from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import AfterValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import (
+    AfterValidator,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from orchestrator.config.faults import Section, not_one_of
+from orchestrator.config.faults import not_one_of
 from orchestrator.errors import UsageError
 from orchestrator.predicates import FIELDS, parse_predicate
 from orchestrator.quantities import parse_celsius, parse_percent, parse_seconds
 from orchestrator.records.build_spec import OWNED_FLAGS
-from orchestrator.records.night import ImportanceRule, parse_window
+from orchestrator.records.night import parse_window
 from orchestrator.records.plan import DelegateChoice
-from orchestrator.records.workload import DelegateName, ToolName
+from orchestrator.records.workload import DelegateName
 
 ItemT = TypeVar("ItemT")
 
@@ -185,25 +189,3 @@ def window_text(text: str) -> str:
     """Return a window's text when it means one; raises ValueError."""
     parse_window(text)
     return text
-
-
-class ImportanceSection(Section):
-    """How much some cases matter when the time doesn't reach for all."""
-
-    value: Annotated[float, Field(ge=0, le=1_000_000)]
-    models: OneOrMany[tuple[Text, ...]] = ()
-    delegates: OneOrMany[tuple[DelegateName, ...]] = ()
-    tools: OneOrMany[tuple[ToolName, ...]] = ()
-    threads: OneOrMany[tuple[Annotated[int, Field(ge=1, le=128)], ...]] = ()
-    serials: OneOrMany[tuple[Text, ...]] = ()
-
-    def to_rule(self) -> ImportanceRule:
-        """Return the rule that is meant."""
-        return ImportanceRule(
-            value=self.value,
-            models=tuple(self.models),
-            delegates=tuple(str(name) for name in self.delegates),
-            tools=tuple(str(name) for name in self.tools),
-            threads=tuple(self.threads),
-            serials=tuple(self.serials),
-        )

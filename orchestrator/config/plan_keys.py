@@ -106,7 +106,12 @@ class PlanOptions(TypedDict, total=False):
     ]
     tools: Annotated[
         OneOrMore[str],
-        Key(("matrix", "tools"), "--tool", "native, apk, litert, perf-options, litert-native, litert-lm.", split),
+        Key(
+            ("matrix", "tools"),
+            "--tool",
+            "native, apk, litert, litert-lm ..., or a declared program or its file.",
+            split,
+        ),
     ]
     modes: Annotated[
         OneOrMore[str], Key(("matrix", "modes"), "--mode", "Run as: foreground (apk), shell, top-app (native).", split)
@@ -182,6 +187,10 @@ def builds_of(texts: Sequence[str], tools: Sequence[str]) -> dict[str, str]:
 
     ``tools`` are those that were asked for; none of them means ``native``. Raises UsageError.
     """
+    from orchestrator.config.declared_programs import declared_names
+
+    # A declared program may be named by its file.
+    tools = [Path(tool).stem if tool.endswith(".yaml") else tool for tool in tools]
     used = list(dict.fromkeys(tools)) or [USUAL_TOOL.value]
     found: dict[str, str] = {}
     for text in texts:
@@ -194,8 +203,8 @@ def builds_of(texts: Sequence[str], tools: Sequence[str]) -> dict[str, str]:
                     f"--build {text!r} doesn't say which of {', '.join(used)} it is for",
                     hint=f"write TOOL=NAME: --build {used[0]}={text}",
                 )
-        if tool not in list(ToolName):
-            raise UsageError(f"--build {text!r}: {tool!r} isn't a tool", hint=f"there are {', '.join(ToolName)}")
+        if tool not in (known := [*ToolName, *declared_names()]) and tool not in used:
+            raise UsageError(f"--build {text!r}: {tool!r} isn't a tool", hint=f"there are {', '.join(known)}")
         if not build:
             raise UsageError(f"--build {text!r} names no program", hint="for example --build native=./benchmark_model")
         if found.setdefault(tool, build) != build:

@@ -16,12 +16,12 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from orchestrator.config.declared_programs import ToolWord
 from orchestrator.config.faults import Section
 from orchestrator.config.fields import (
     THERMAL_STATUS,
     AnyText,
     Celsius,
-    ImportanceSection,
     OneOrMany,
     Percent,
     Seconds,
@@ -39,7 +39,7 @@ from orchestrator.config.fields import (
     window_text,
 )
 from orchestrator.config.plan_models import ModelSection, PathOrModel
-from orchestrator.records.night import parse_timezone
+from orchestrator.records.night import ImportanceRule, parse_timezone
 from orchestrator.records.plan import (
     DelegateChoice,
     FitLimits,
@@ -51,7 +51,7 @@ from orchestrator.records.plan import (
     Sharding,
     StoppingRule,
 )
-from orchestrator.records.workload import USUAL_DELEGATE, DelegateName, Pass, ProcessMode, ToolName
+from orchestrator.records.workload import USUAL_DELEGATE, DelegateName, Pass, ProcessMode
 
 
 def _no_sentinel(value: object) -> object:
@@ -85,7 +85,7 @@ class MatrixSection(Section):
     threads: Annotated[
         OneOrMany[tuple[Annotated[int, Field(ge=1, le=128)], ...]], Field(min_length=1), AfterValidator(unique)
     ] = ()
-    tools: Annotated[OneOrMany[tuple[ToolName, ...]], Field(min_length=1), AfterValidator(unique)] = ()
+    tools: Annotated[OneOrMany[tuple[ToolWord, ...]], Field(min_length=1), AfterValidator(unique)] = ()
     flags: Annotated[
         OneOrMany[tuple[Annotated[dict[str, AnyText], AfterValidator(free_flags)], ...]], Field(min_length=1)
     ] = ({},)
@@ -132,6 +132,28 @@ class SettingsSection(Section):
             if getattr(self, name) > self.max_secs:
                 raise ValueError(f"{name} ({getattr(self, name):g} s) is more than max_secs ({self.max_secs:g} s)")
         return self
+
+
+class ImportanceSection(Section):
+    """How much some cases matter when the time doesn't reach for all."""
+
+    value: Annotated[float, Field(ge=0, le=1_000_000)]
+    models: OneOrMany[tuple[Text, ...]] = ()
+    delegates: OneOrMany[tuple[DelegateName, ...]] = ()
+    tools: OneOrMany[tuple[ToolWord, ...]] = ()
+    threads: OneOrMany[tuple[Annotated[int, Field(ge=1, le=128)], ...]] = ()
+    serials: OneOrMany[tuple[Text, ...]] = ()
+
+    def to_rule(self) -> ImportanceRule:
+        """Return the rule that is meant."""
+        return ImportanceRule(
+            value=self.value,
+            models=tuple(self.models),
+            delegates=tuple(str(name) for name in self.delegates),
+            tools=tuple(str(name) for name in self.tools),
+            threads=tuple(self.threads),
+            serials=tuple(self.serials),
+        )
 
 
 class LimitsSection(Section):
@@ -230,7 +252,7 @@ class PlanSection(Section):
     order: Order = Order.INTERLEAVED
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     timeout: Annotated[Seconds, Field(gt=0, le=86_400)] = 120.0
-    builds: dict[ToolName, Text] = Field(default_factory=dict)
+    builds: dict[ToolWord, Text] = Field(default_factory=dict)
     shard: Sharding = Sharding.NONE
     pushes: PushesSection = PushesSection()
 

@@ -14,6 +14,7 @@ from orchestrator.programs import program
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import RunId, content_key
 from orchestrator.records.parity import ParityInput, PlacedInput
+from orchestrator.records.tokens import is_foreign
 from orchestrator.records.workload import Build, Case, Pass, ToolName
 
 
@@ -52,7 +53,11 @@ class Placer:
         # What must lie together is known by all of its contents.
         set_sha256 = content_key([build.sha256, *case.files]) if case.files else ""
         hosts = self._workload.campaign.terms.files
-        suffix = model.path.suffix if model.path is not None and model.is_language_model else ".tflite"
+        suffix = (
+            model.path.suffix
+            if model.path is not None and (model.is_language_model or is_foreign(model.path))
+            else ".tflite"
+        )
         placed = Placed(
             model_path=self._put(model.name + suffix, model.path, model.sha256, kind="models"),
             program_path=self._put_program(case.tool, build, set_sha256),

@@ -20,6 +20,7 @@ from orchestrator.models.language_model import inspect_bundle, is_bundle
 from orchestrator.models.names import dtype_of, is_custom, newest_of, oldest_runtime, operator_name, widened
 from orchestrator.records.identity import ModelSha
 from orchestrator.records.model import ModelChange, ModelFacts, SignatureFacts, TensorFacts
+from orchestrator.records.tokens import MAGIC, is_foreign
 from orchestrator.records.workload import Model
 
 _IDENTIFIER: Final = b"TFL3"
@@ -53,7 +54,9 @@ def identify_model(path: Path, *, name: str = "", sha256: str | None = None) -> 
             bundle, or not what ``sha256`` says.
     """
     with _opened(path) as (descriptor, size_bytes):
-        if not _is_sound_bundle(path, descriptor):
+        if is_foreign(path):
+            _check_foreign(path, descriptor)
+        elif not _is_sound_bundle(path, descriptor):
             _graph(path, descriptor, size_bytes)
         digest = _sha256(path, descriptor, size_bytes)
     if sha256 is not None and digest != sha256.lower():
@@ -104,6 +107,16 @@ def _opened(path: Path) -> Iterator[tuple[int, int]]:
         raise ModelError(f"{str(path)!r} can't be read: {error.strerror}") from error
     finally:
         os.close(descriptor)
+
+
+def _check_foreign(path: Path, descriptor: int) -> None:
+    """Raise ModelError for another runtime's model that doesn't begin as such; what it holds isn't looked at."""
+    place, magic = MAGIC.get(path.suffix, (0, b""))
+    if os.pread(descriptor, len(magic), place) != magic:
+        raise ModelError(
+            f"{str(path)!r} is no {path.suffix} file: it lacks the mark {magic.decode()!r}",
+            hint="was its download or conversion cut off?",
+        )
 
 
 def _is_sound_bundle(path: Path, descriptor: int) -> bool:

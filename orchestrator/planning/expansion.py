@@ -168,7 +168,9 @@ def _without_pass(cases: Mapping[CaseKey, Case], queue: Sequence[Invocation]) ->
         SkippedCase.of(
             case,
             "pass-not-in-tool",
-            f"'{case.tool}' has no process of its own for each case, whose start could be cold",
+            f"'{case.tool}' is declared, which has timing and sustained only"
+            if case.tool.is_declared
+            else f"'{case.tool}' has no process of its own for each case, whose start could be cold",
         )
         for key, case in cases.items()
         if key not in planned

@@ -118,6 +118,8 @@ def order_invocations(plan: Plan, serial: Serial, cases: Sequence[Case]) -> tupl
         Invocation(case=case, run_pass=run_pass, number=number)
         for run_pass in passes
         for case in cases
+        # Of a declared program nothing but its time is known.
+        if run_pass is Pass.SUSTAINED or not case.tool.is_declared
         for number in (cold_numbers(case, cold_rounds(plan)) if run_pass is Pass.COLD else (0,))
     ]
     rounds = range(plan.invocations) if Pass.TIMING in plan.passes else range(0)

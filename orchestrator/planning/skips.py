@@ -7,10 +7,11 @@ from typing import Final
 
 from orchestrator.delegates import DELEGATES, ENABLING_FLAGS
 from orchestrator.programs import program, programs, usual_tool
+from orchestrator.programs.declared import declared_for
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.plan import DelegateChoice, Plan
-from orchestrator.records.tokens import is_language_model
-from orchestrator.records.workload import Build, DelegateName, Model, ProcessMode, Skip, ToolName
+from orchestrator.records.tokens import is_foreign, is_language_model
+from orchestrator.records.workload import USUAL_DELEGATE, Build, DelegateName, Model, ProcessMode, Skip, ToolName
 
 #: As many as the public reference figures were measured with.
 USUAL_THREADS: Final = 4
@@ -26,7 +27,10 @@ def tools_for(plan: Plan, kind: DeviceKind) -> tuple[ToolName, ...]:
         beside = tuple(own.name for own in programs() if own.beside_on is kind) if tries_npu(plan, kind) else ()
         are_bundles = {is_language_model(model.path) for model in plan.models}
         of_bundles = tuple(own.name for own in programs() if own.is_for_bundles) if True in are_bundles else ()
-        return (*((usual_tool(kind), *beside) if are_bundles != {True} else ()), *of_bundles)
+        others = frozenset(model.path.suffix for model in plan.models if is_foreign(model.path))
+        is_usual = any(not (is_foreign(model.path) or is_language_model(model.path)) for model in plan.models)
+        usual = (usual_tool(kind), *beside) if is_usual or not plan.models else ()
+        return (*usual, *of_bundles, *(declared_for(others) if others else ()))
     fitting = tuple(tool for tool in plan.matrix.tools if kind in program(tool).kinds)
     return fitting or plan.matrix.tools
 
@@ -38,11 +42,15 @@ def tries_npu(plan: Plan, kind: DeviceKind) -> bool:
 
 def delegates_for(plan: Plan, kind: DeviceKind, tool: ToolName) -> tuple[DelegateName, ...]:
     """Return the delegates that a plan means for a program on a kind of device."""
-    if plan.matrix.choice is None:
-        return plan.matrix.delegates
     offered = program(tool).delegates(kind)
+    is_usual = plan.matrix.delegates == (USUAL_DELEGATE,) and USUAL_DELEGATE not in offered
+    if plan.matrix.choice is None and not (tool.is_declared and is_usual):
+        return plan.matrix.delegates
     if plan.matrix.choice is DelegateChoice.ALL:
         return tuple(name for name, own in DELEGATES.items() if name in offered and not own.is_named_by_flag)
+    if tool.is_declared:
+        # No file says that one of them is the best: what needs no accelerator is there on every device.
+        return tuple(name for name in DelegateName if name in offered)[:1]
     usual = usual_tool(kind)
     # The program beside the usual one is there for what that one lacks.
     others = program(usual).delegates(kind) if _is_beside(plan, kind, tool) else frozenset()
@@ -130,8 +138,8 @@ def skip_reason(
         return Skip(reason_code="no-gpu", reason="no GPU was found on this computer")
     if facts.kind is DeviceKind.ANDROID:
         skip = own.skip(facts) or _profile_skip(profile, delegate)
-        # An app carries its libraries in itself.
-        if skip is None and not tool.is_app:
+        # An app carries its libraries in itself; those of TFLite are of no use to another runtime.
+        if skip is None and not (tool.is_app or tool.is_declared):
             skip = own.library_skip(build, facts)
         if skip is not None:
             return skip
@@ -154,6 +162,15 @@ def skip_reason(
 
 def model_skip(tool: ToolName, model: Model) -> Skip | None:
     """Return why a program can't run a model at all, None when it can."""
+    endings = program(tool).endings
+    if endings or is_foreign(model.path):
+        if model.path is None or model.path.suffix in endings:
+            return None
+        runs = f"it runs {', '.join(sorted(endings))}" if endings else "a declared program may run it"
+        return Skip(
+            reason_code="model-not-in-tool",
+            reason=f"'{tool}' can't run a file that ends with {model.path.suffix}: {runs}",
+        )
     if model.is_language_model == program(tool).is_for_bundles:
         return None
     what = "a language model's bundle" if model.is_language_model else "no language model's bundle"

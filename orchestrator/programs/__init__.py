@@ -10,16 +10,24 @@ from orchestrator.records.device import DeviceKind
 from orchestrator.records.workload import ToolName
 
 
-@functools.cache
 def program(tool: ToolName) -> Program:
-    """Return what is known of a program."""
+    """Return what is known of a program; raises UsageError for a declared one whose file isn't here."""
+    if tool.is_declared:
+        from orchestrator.programs.declared import program_of
+
+        return program_of(tool)
+    return _own_program(tool)
+
+
+@functools.cache
+def _own_program(tool: ToolName) -> Program:
     found = import_module(f"{__name__}.{tool.value.replace('-', '_')}").PROGRAM
     assert isinstance(found, Program)
     return found
 
 
 def programs() -> tuple[Program, ...]:
-    """Return all programs, in the order in which they are listed."""
+    """Return all programs of benchfarm's own, in the order in which they are listed."""
     return tuple(map(program, ToolName))
 
 

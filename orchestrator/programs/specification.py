@@ -63,6 +63,10 @@ class Program:
     options: Callable[[Delegate, Option], tuple[Option, ...]] = lambda delegate, given: ((),)
     #: What is wrong with a case's flags (the flag, and a sentence), for a program whose flags are in no table.
     flag_faults: Callable[[Mapping[str, str]], list[tuple[str, str]]] | None = None
+    #: The delegates that it has; None: those of its family.
+    own_delegates: frozenset[DelegateName] | None = None
+    #: How the files of models end that it runs; none: .tflite, or bundles.
+    endings: frozenset[str] = frozenset()
     #: Whether it runs language models' bundles, and nothing else.
     is_for_bundles: bool = False
     #: The file's usual name; empty for an app.
@@ -78,7 +82,9 @@ class Program:
 
     def delegates(self, kind: DeviceKind) -> frozenset[DelegateName]:
         """Return the delegates that it has on a kind of device; none where it doesn't run."""
-        return delegates_of(self.family, kind) if kind in self.kinds else frozenset()
+        if kind not in self.kinds:
+            return frozenset()
+        return delegates_of(self.family, kind) if self.own_delegates is None else self.own_delegates
 
     @property
     def is_benchmark_model(self) -> bool:
@@ -87,4 +93,4 @@ class Program:
         It takes every flag of a case, keeps caches where it is told to, reads inputs from files and writes outputs to
         one, and comes with and without TensorFlow's operators (Flex).
         """
-        return self.family is FlagFamily.BENCHMARK_MODEL and bool(self.kinds)
+        return self.family is FlagFamily.BENCHMARK_MODEL and bool(self.kinds) and self.own_delegates is None

@@ -26,6 +26,17 @@ def is_language_model(path: Path | None) -> bool:
     return path is not None and path.suffix in _BUNDLES
 
 
+#: How the files of other runtimes' models end, which only declared programs run; their files may name more.
+FOREIGN: Final = {".gguf", ".pte", ".param", ".mnn", ".onnx", ".ort"}
+#: What they begin with, where that is fixed: (place, bytes).
+MAGIC: Final[Mapping[str, tuple[int, bytes]]] = {".gguf": (0, b"GGUF"), ".pte": (4, b"ET"), ".param": (0, b"7767517")}
+
+
+def is_foreign(path: Path | None) -> bool:
+    """Whether a file's name is of another runtime's model, which only a declared program may run."""
+    return path is not None and path.suffix in FOREIGN
+
+
 def worded(flags: Mapping[str, str]) -> str:
     """Return a case's flags as people say them: ``decode 256 after 1024, context 1280, per token``."""
     prompt, answer = flags.get("prefill_tokens", "?"), flags.get("decode_tokens", "?")

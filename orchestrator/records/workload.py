@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.records.identity import BuildSha, CaseKey, ModelSha, Serial, SeriesKey, content_key
-from orchestrator.records.tokens import FIGURE, is_language_model, worded
+from orchestrator.records.tokens import FIGURE, PHASES, is_language_model, worded
 
 
 class DelegateName(enum.StrEnum):
@@ -31,8 +32,13 @@ class DelegateName(enum.StrEnum):
         return self in (DelegateName.CPU, DelegateName.XNNPACK)
 
 
+#: What stands before a declared program's name in the store, so that it is no name of benchfarm's own, now or later.
+DECLARED: Final = "declared:"
+_DECLARED_NAME: Final = re.compile(DECLARED + r"[a-z][a-z0-9_.-]{0,39}")
+
+
 class ToolName(enum.StrEnum):
-    """The program that measures."""
+    """The program that measures: one of these, or one that a file declares (``declared:`` and its name)."""
 
     NATIVE = "native"
     APK = "apk"
@@ -49,6 +55,26 @@ class ToolName(enum.StrEnum):
     FIREBASE = "firebase"
     #: The Delegate Performance Benchmark app; its reports are imported.
     DELEGATE_PERFORMANCE = "delegate-performance"
+
+    @classmethod
+    def _missing_(cls, value: object) -> ToolName | None:
+        if not isinstance(value, str) or not _DECLARED_NAME.fullmatch(value):
+            return None
+        found = str.__new__(cls, value)
+        found._name_ = found._value_ = value
+        # Two threads may make it at once; all are to have the same.
+        kept = cls._value2member_map_.setdefault(value, found)
+        assert isinstance(kept, ToolName)
+        return kept
+
+    def __str__(self) -> str:
+        """Return what people call it."""
+        return self.value.removeprefix(DECLARED)
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether a file declares it."""
+        return self.value.startswith(DECLARED)
 
     @property
     def is_app(self) -> bool:
@@ -247,12 +273,16 @@ class Case:
     @property
     def subject(self) -> str:
         """What is measured of which model: figures of two subjects are never set against each other."""
-        figure = dict(self.flags).get(FIGURE, "") if self.is_per_token else ""
+        has_figures = self.tool in PER_TOKEN_TOOLS or self.tool.is_declared
+        figure = dict(self.flags).get(FIGURE, "") if has_figures else ""
         return f"{self.model_sha256} {figure}".rstrip()
 
     @property
     def is_per_token(self) -> bool:
         """Whether its figure is the time of one token of a language model, told as tokens per second."""
+        if self.tool.is_declared:
+            # A file's results of these names are of tokens, and no others.
+            return any((FIGURE, phase) in self.flags for phase in PHASES)
         return self.tool in PER_TOKEN_TOOLS and any(name == FIGURE for name, _ in self.flags)
 
     @property
@@ -262,11 +292,11 @@ class Case:
             "1 thread" if self.threads == 1 else f"{self.threads} threads" if self.threads > 0 else "its own threads"
         )
         flags = "".join(f", {name}={value}" for name, value in self.flags)
-        if self.is_per_token:
+        if self.tool in PER_TOKEN_TOOLS and self.is_per_token:
             flags = f", {worded(dict(self.flags))}"
         mode = f", {self.mode.value}" if self.mode is not None else ""
         shared = ", shared by equal phones" if self.shard else ""
-        return f"{self.delegate.value}, {threads}, {self.tool.value}{mode}{flags}{shared}"
+        return f"{self.delegate.value}, {threads}, {self.tool}{mode}{flags}{shared}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

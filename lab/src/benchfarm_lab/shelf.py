@@ -21,6 +21,7 @@ from benchfarm_lab.programs.flag_table import CPU_FLAGS
 from benchfarm_lab.programs.language_model import LanguageModelProgram
 from benchfarm_lab.programs.litert import LitertProgram
 from benchfarm_lab.programs.native import NativeProgram
+from benchfarm_lab.programs.other_runtimes import NAMES, OtherRuntimeProgram
 from benchfarm_lab.programs.performance_options import PerformanceOptionsProgram
 from benchfarm_lab.programs.process import Bench, time_factor_of
 
@@ -80,6 +81,8 @@ class VirtualProgramShelf:
                 return LitertProgram(bench)
             case "litert_lm_advanced_main":
                 return LanguageModelProgram(bench)
+            case _ if program in NAMES:
+                return OtherRuntimeProgram(bench, program)
             case _:
                 return None
 

@@ -123,6 +123,21 @@ def _builds_which(
     return lambda settings: builds.which(settings, tool, abi, build)
 
 
+@command(build_app, "programs")
+def _builds_programs(
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="Files to check (default: list those that are known).")
+    ] = None,
+) -> Deed:
+    """List or check declared programs of other runtimes.
+
+    Example: benchfarm build programs mine.yaml
+    """
+    from orchestrator.cli import builds
+
+    return lambda settings: builds.declared_programs(settings, tuple(files or ()))
+
+
 @command(build_app, "verify")
 def _builds_verify() -> Deed:
     """Check every cached program by its sha256.

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from orchestrator.errors import OutputParseError
+from orchestrator.programs.declared_output import declared_reports
 from orchestrator.programs.delegate_performance import parse_delegate_performance
 from orchestrator.programs.firebase import parse_firebase
 from orchestrator.programs.grammar.failures import Crash, SystemLog
@@ -277,13 +278,18 @@ def _logcat_lines(buffer: Buffer) -> Iterator[Line]:
 def _reports_in(packed: Buffer, source: Source, requested: str = "") -> Iterator[ToolReport]:
     with unwrapped(packed) as buffer:
         texts = json_text(buffer)
-        is_found = False
+        held: list[ToolReport] | None = []
         for report in _runs_in(buffer if texts is None else texts, source, requested):
-            is_found = True
+            if held is not None and report.inference is None and len(held) < _MOST_HELD_RUNS:
+                # What tells only of a failure may be another program's.
+                held.append(report)
+                continue
+            yield from held or ()
+            held = None
             yield report
-        if is_found:
+        if held is None:
             return
-        others = _other_formats(buffer)
+        others = declared_reports(buffer, _lines, requested) or held or _other_formats(buffer)
         if others:
             yield from others
             return

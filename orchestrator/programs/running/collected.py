@@ -42,11 +42,12 @@ def run_and_collect(
     *,
     files: Sequence[str],
     cancelled: threading.Event | None = None,
+    with_log: bool = False,
 ) -> RawOutput:
     """Run a command line in the request's own folder and return its streams and those of ``files`` that it wrote.
 
-    With a run that failed comes what the phone logged meanwhile. Whatever its end, the folder is removed. Raises
-    DeviceError kinds.
+    With a run that failed, or ``with_log``, comes what the phone logged meanwhile. Whatever its end, the folder is
+    removed. Raises DeviceError kinds.
     """
     folder = device.run_folder(request.run_id)
     command = in_mode(command, request)
@@ -60,7 +61,7 @@ def run_and_collect(
             cancelled=cancelled,
         )
         written = [Attachment(name=name, data=data) for name, data in result.files.items()]
-        if result.exit_code and device.kind is DeviceKind.ANDROID:
+        if (result.exit_code or with_log) and device.kind is DeviceKind.ANDROID:
             written += _logged(device, folder)
     finally:
         device.discard_run(request.run_id)

@@ -75,7 +75,11 @@ WHOLE = {
     "a02_gpumodes.log": [],
     "w51_p6_summary.txt": [],
     "w52_whisper_enc.log": [],
-    "w53_vulkan.log": [],
+    # llama-bench on a phone's CPU, then with its GPU, of which the tables don't say how much it took.
+    "w53_vulkan.log": [
+        *[(1e6 / speed, "", "cpu", "unknown", "") for speed in (35.31, 24.90, 40.59, 22.78)],
+        *[(1e6 / speed, "", "", "unknown", "") for speed in (3.59, 10.38, 2.65, 8.04, 3.37, 9.63, 2.71, 7.78)],
+    ],
     "l01.md": [(mean, "xnnpack", "", "unknown", "") for mean in (5393.91, 4462.15, 125876.0, 62149.7)],
     "l02.md": [(1790.37, "xnnpack", "", "unknown", "")],
     "l03.md": [(4615.41, "xnnpack", "", "unknown", ""), (41520.6, "xnnpack", "", "unknown", "")],

@@ -1,0 +1,345 @@
+"""Benchmark programs that a YAML file describes: their command line, and how what they print is read.
+
+A file holds no code and nothing that a shell would read: words with placeholders, values of declared types, and
+expressions that are searched for in a bounded time. docs/reference/declared-programs.md explains every key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+
+from orchestrator.config.faults import Faults, Section, checked
+from orchestrator.config.fields import AnyText, OneOrMany, Text, unique
+from orchestrator.config.patterns import Pattern
+from orchestrator.config.yaml_file import read_yaml
+from orchestrator.errors import PlanError, UsageError, nearest
+from orchestrator.records.device import DeviceKind
+from orchestrator.records.tokens import FOREIGN, PHASES
+from orchestrator.records.workload import DECLARED, DelegateName, ToolName
+from orchestrator.resources import look_for_programs_in, program_places
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9_.-]{0,39}")
+_FIELD: Final = re.compile(r"[A-Za-z_][\w /.]{0,40}")
+_FILE: Final = re.compile(r"[A-Za-z0-9_][\w.*-]{0,79}")
+_PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
+#: What every command line may use beside a file's own parameters.
+GIVEN: Final = ("model", "model_folder", "model_name", "threads", "runs", "warmup_runs", "folder")
+#: Words that a parameter of text may hold: nothing that begins an option or leaves a folder.
+_WORD: Final = re.compile(r"(?!-)[\w.,:=\[\]@%+x -]{1,200}", re.ASCII)
+
+LineDoes = Literal["begin", "context", "part", "row", "samples", "end", "fail"]
+Unit = Literal["s", "ms", "us", "ns", "1/s", "B", "KB", "KiB", "MB", "MiB", "GiB", "%", "count"]
+Figure = Literal["mean", "median", "min", "max", "std", "first", "p5", "p95"]
+
+
+def _matching(pattern: re.Pattern[str], what: str) -> AfterValidator:
+    def check(value: str) -> str:
+        if not pattern.fullmatch(value) or ".." in value:
+            raise ValueError(f"{value!r} can't be {what}")
+        return value
+
+    return AfterValidator(check)
+
+
+Name = Annotated[Text, _matching(_NAME, "a name; write small letters, digits, dot, dash and underscore")]
+FieldName = Annotated[Text, _matching(_FIELD, "the name of a field")]
+FileName = Annotated[Text, _matching(_FILE, "a file name here; it is one in the program's own folder")]
+
+
+class ParameterSection(Section):
+    """One value of a command line, and what it may be."""
+
+    type: Literal["int", "float", "word", "choice"]
+    default: AnyText | None = None
+    min: float | None = None
+    max: float | None = None
+    values: OneOrMany[tuple[Text, ...]] = ()
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> ParameterSection:
+        if (self.type == "choice") != bool(self.values):
+            raise ValueError("'values' are those of a parameter of the type choice")
+        if self.default is not None and (fault := self.fault(self.default)):
+            raise ValueError(f"default: {fault}")
+        return self
+
+    def fault(self, value: str) -> str:
+        """Return what is wrong with a value; empty for one that fits."""
+        match self.type:
+            case "choice":
+                return "" if value in self.values else f"must be one of {', '.join(self.values)}, not {value!r}"
+            case "word":
+                return "" if _WORD.fullmatch(value) else f"can't be {value!r}"
+        number = re.fullmatch(r"-?\d{1,15}" if self.type == "int" else r"-?\d{1,15}(\.\d{1,15})?", value, re.ASCII)
+        low, high = self.min, self.max
+        if number and (low is None or float(value) >= low) and (high is None or float(value) <= high):
+            return ""
+        bounds = "" if low is None else f" from {low:g}"
+        bounds += "" if high is None else f" up to {high:g}"
+        return f"must be a {'whole ' if self.type == 'int' else ''}number{bounds}, not {value!r}"
+
+
+class VariantSection(Section):
+    """What one delegate, or one figure, means on the command line."""
+
+    set: dict[Name, AnyText] = Field(default_factory=dict)
+    argv: tuple[Text, ...] = ()
+    #: Of a delegate: whether a run that ends well shows by itself that all ran there.
+    proof: Literal["none", "success"] = "none"
+
+
+class MeasureSection(Section):
+    """A figure of a result, from its fields."""
+
+    field: FieldName
+    minus: FieldName | None = None
+    #: A number, or fields whose sum it is divided by.
+    per: OneOrMany[tuple[Text, ...]] = ()
+    unit: Unit
+    #: Of samples: how many of the first don't count.
+    drop_first: Annotated[int, Field(ge=0, le=1000)] = 0
+
+
+class ResultSection(Section):
+    """What becomes of a result: which figures, of what."""
+
+    figure: Name | None = None
+    label: AnyText = ""
+    #: Fields and what they hold; a field that isn't there holds nothing.
+    where: dict[FieldName, Pattern] = Field(default_factory=dict)
+    unit: Literal["inference", "token"] = "inference"
+    #: Of several ways to a figure the first is taken whose fields are there.
+    latency: dict[Figure, OneOrMany[tuple[MeasureSection, ...]]]
+    samples: MeasureSection | None = None
+    count: OneOrMany[tuple[FieldName, ...]] = ()
+    init: OneOrMany[tuple[MeasureSection, ...]] = ()
+    first_inference: OneOrMany[tuple[MeasureSection, ...]] = ()
+    peak_memory: OneOrMany[tuple[MeasureSection, ...]] = ()
+    first_token: OneOrMany[tuple[MeasureSection, ...]] = ()
+    #: To what a printed figure is rounded, in milliseconds.
+    resolution_ms: Annotated[float, Field(gt=0)] | None = None
+    #: Fields that are kept as they are printed.
+    keep: tuple[FieldName, ...] = ()
+
+
+class LineSection(Section):
+    """One form of line."""
+
+    regex: Pattern
+    does: LineDoes
+    #: Of ``fail``: a code of benchfarm's.
+    code: Name = "benchmark-failed"
+    #: Whether the expression matches whole figures only, so that a text may end without a line end after it.
+    whole: bool = False
+
+
+class TableSection(Section):
+    """Results in a form that has names for its fields."""
+
+    kind: Literal["json", "csv", "markdown", "sql"]
+    #: The line that it begins in: JSON's own first characters, or the row of column names.
+    start: Pattern
+
+
+class RanOnSection(Section):
+    """What shows where the operators ran: a line, fields of the result, or both."""
+
+    is_: Annotated[DelegateName, Field(alias="is")]
+    line: Pattern | None = None
+    where: dict[FieldName, Pattern] = Field(default_factory=dict)
+
+
+class ProgramSection(Section):
+    """A whole file."""
+
+    name: Name
+    title: Text
+    version: Annotated[int, Field(ge=1, le=1)]
+    #: The executable's file name; without one its output is read, and it isn't started.
+    program: FileName | None = None
+    beside: OneOrMany[tuple[FileName, ...]] = ()
+    models: OneOrMany[tuple[Annotated[Text, _matching(re.compile(r"\.[a-z0-9]{1,12}"), "a file's ending")], ...]] = ()
+    runs_on: OneOrMany[tuple[DeviceKind, ...]] = (DeviceKind.ANDROID, DeviceKind.HOST)
+    environment: dict[Annotated[Text, _matching(re.compile(r"[A-Z][A-Z0-9_]*"), "a variable")], AnyText] = Field(
+        default_factory=dict
+    )
+    argv: tuple[Text, ...] = ()
+    #: What stands behind the words of the delegate and the figure.
+    operands: tuple[Text, ...] = ()
+    parameters: dict[Name, ParameterSection] = Field(default_factory=dict)
+    figures: dict[Name, VariantSection] = Field(default_factory=dict)
+    delegates: dict[DelegateName, VariantSection] = Field(default_factory=dict)
+    #: ``stdout``, ``stderr``, ``logcat:TAG``, ``file:NAME``, read in this order.
+    streams: Annotated[OneOrMany[tuple[Text, ...]], AfterValidator(unique)] = ("stdout", "stderr")
+    exit_ok: OneOrMany[tuple[int, ...]] = (0,)
+    #: Fields in which the program repeats what it was asked for, and the parameters (or what is given) that they are.
+    echo: dict[FieldName, Name] = Field(default_factory=dict)
+    #: One of these words is in every text of the program.
+    marks: Annotated[OneOrMany[tuple[Text, ...]], Field(min_length=1)]
+    lines: tuple[LineSection, ...] = ()
+    tables: tuple[TableSection, ...] = ()
+    #: Fields that are taken apart into others.
+    split: dict[FieldName, Pattern] = Field(default_factory=dict)
+    results: Annotated[tuple[ResultSection, ...], Field(min_length=1)]
+    ran_on: tuple[RanOnSection, ...] = ()
+
+    @property
+    def tool(self) -> ToolName:
+        """What a plan's cases call it."""
+        return ToolName(f"{DECLARED}{self.name}")
+
+    def names_in(self, text: str) -> list[str]:
+        """Return the placeholders of a text."""
+        return _PLACEHOLDER.findall(text)
+
+    def filled(self, text: str, values: Mapping[str, str], *, depth: int = 0) -> str:
+        """Return a text with its placeholders' values; a value may itself have placeholders, once."""
+        return _PLACEHOLDER.sub(
+            lambda found: self.filled(values[found[1]], values, depth=depth + 1) if depth < 2 else found[0], text
+        )
+
+    def used(self, delegate: DelegateName, figure: str) -> list[str]:
+        """Return the parameters that a command line for a delegate and a figure uses."""
+        variants = [self.delegates.get(delegate), self.figures.get(figure)]
+        texts = [
+            *self.argv,
+            *self.operands,
+            *(text for each in variants if each for text in (*each.argv, *each.set.values())),
+        ]
+        found = dict.fromkeys(name for text in texts for name in self.names_in(text))
+        return [name for name in found if name in self.parameters]
+
+
+def _faults_of(section: ProgramSection) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield what is wrong with a file whose keys are right one by one."""
+    if section.program is not None:
+        for key in ("argv", "delegates", "models"):
+            if not getattr(section, key):
+                yield (key,), f"is needed for a program that is started: {key}"
+    variants = [("delegates", str(name), each) for name, each in section.delegates.items()]
+    variants += [("figures", name, each) for name, each in section.figures.items()]
+    set_by = {kind: [set(each.set) for at, _, each in variants if at == kind] for kind in ("delegates", "figures")}
+    everywhere = {name for sets in set_by.values() if sets for name in set.intersection(*sets)}
+    known = {*GIVEN, *section.parameters, *everywhere}
+    texts: list[tuple[tuple[str | int, ...], str, set[str]]] = [
+        ((key, number), text, known)
+        for key in ("argv", "operands")
+        for number, text in enumerate(getattr(section, key))
+    ]
+    for at, name, each in variants:
+        texts += [((at, name, "argv", number), text, known | set(each.set)) for number, text in enumerate(each.argv)]
+        texts += [((at, name, "set", key), text, known - everywhere) for key, text in each.set.items()]
+        for key in each.set.keys() & {*GIVEN, *section.parameters}:
+            yield (at, name, "set", key), f"{key!r} is a parameter already"
+    texts += [(("environment", key), text, {*GIVEN, "program_folder"}) for key, text in section.environment.items()]
+    for location, text, allowed in texts:
+        for name in section.names_in(text):
+            if name not in allowed:
+                hint = nearest(name, sorted(allowed))
+                yield location, f"nothing is called {{{name}}}" + (f"; {hint}" if hint else "")
+        if re.search(r"[{}]", _PLACEHOLDER.sub("", text)) or not text.isprintable():
+            yield location, "a brace begins a placeholder such as {model}; controls can't be passed"
+    for name in section.parameters.keys() & {*GIVEN}:
+        yield ("parameters", name), f"{name!r} is given already"
+    for number, stream in enumerate(section.streams):
+        kind, _, rest = stream.partition(":")
+        if not (stream in {"stdout", "stderr"} or (kind in {"logcat", "file"} and _FILE.fullmatch(rest))):
+            yield ("streams", number), f"{stream!r} isn't stdout, stderr, logcat:TAG or file:NAME"
+    for number, result in enumerate(section.results):
+        if result.figure is not None and result.figure not in section.figures:
+            yield ("results", number, "figure"), f"{result.figure!r} isn't among the figures"
+        if result.figure is not None and (result.figure in PHASES) != (result.unit == "token"):
+            yield ("results", number, "unit"), f"figures of tokens, and no others, are called {' and '.join(PHASES)}"
+        if not result.latency.get("mean") and not result.latency.get("median") and result.samples is None:
+            yield ("results", number), "needs a mean, a median or samples"
+    for number, line in enumerate(section.lines):
+        if line.does in {"part", "row", "samples"} and not line.regex.groups:
+            yield ("lines", number, "regex"), "needs a named group, whose text is the field"
+
+
+def load_declared(path: Path) -> ProgramSection:
+    """Read one file; raises PlanError with one line for each fault, as ``file:line:column: key: what is wrong``."""
+    file = read_yaml(path)
+    section = checked(file, ProgramSection)
+    faults = Faults(file)
+    if section.name in list(ToolName):
+        faults.add(("name",), f"{section.name!r} is a program of benchfarm's own")
+    for location, message in _faults_of(section):
+        faults.add(location, message)
+    faults.raise_if_any()
+    return section
+
+
+#: What was read, by file and its time.
+_read: dict[tuple[Path, int], ProgramSection] = {}
+
+
+def _files() -> dict[str, Path]:
+    """Return every file by the name that its program has: the file's own."""
+    found: dict[str, Path] = {}
+    for place in program_places():
+        for path in [place] if place.suffix == ".yaml" else sorted(place.glob("*.yaml")):
+            found.setdefault(path.stem, path)
+    return found
+
+
+def declared_names() -> list[str]:
+    """Return the names of all declared programs; reads no file."""
+    return sorted(_files())
+
+
+def declared(name: str) -> ProgramSection:
+    """Return a declared program; raises UsageError for one that nobody declared, PlanError for a faulty file."""
+    files = _files()
+    if name not in files:
+        raise UsageError(
+            f"no program is declared as {name!r} here",
+            hint=nearest(name, files) or f"there are {', '.join(files)}; your own belong into the folder programs",
+        )
+    path = files[name]
+    key = (path, path.stat().st_mtime_ns)
+    if key not in _read:
+        section = load_declared(path)
+        if section.name != path.stem:
+            raise PlanError(f"{path}: name: {section.name!r} must be the file's name, {path.stem!r}")
+        _read[key] = section
+        FOREIGN.update(set(section.models) - {".tflite", ".litertlm", ".task"})
+    return _read[key]
+
+
+def every_declared() -> list[ProgramSection]:
+    """Return all declared programs, by name; raises PlanError for a faulty file."""
+    return [declared(name) for name in declared_names()]
+
+
+def tool_word(word: object) -> object:
+    """Return the tool that a plan means: one of benchfarm's own, a declared program by name or by its file.
+
+    Raises ValueError for one that isn't known.
+    """
+    if not isinstance(word, str) or word in list(ToolName):
+        return word
+    name = word.removeprefix(DECLARED)
+    if word.endswith(".yaml"):
+        path = Path(word).expanduser().absolute()
+        if not path.is_file():
+            raise ValueError(f"there is no file {word!r}")
+        look_for_programs_in(path)
+        name = path.stem
+    if name in _files():
+        try:
+            return declared(name).tool
+        except PlanError as error:
+            raise ValueError(str(error)) from None
+    known = [*ToolName, *declared_names()]
+    hint = nearest(word, known)
+    raise ValueError(f"{word!r} isn't one of {', '.join(known)}" + (f"; {hint}" if hint else ""))
+
+
+#: A tool as a file or a command names it: one of benchfarm's own, a declared program or its file.
+ToolWord = Annotated[ToolName, BeforeValidator(tool_word), WithJsonSchema({"type": "string"})]

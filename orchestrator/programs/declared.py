@@ -1,0 +1,258 @@
+"""Programs that a file declares: how one is started, and its output read, as config/declared_programs.py describes."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import platform
+import shlex
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+from orchestrator.delegates.specification import Delegate
+from orchestrator.errors import ArtifactError
+from orchestrator.ports import Device, InvocationRequest
+from orchestrator.programs.grammar.failures import signal_failure
+from orchestrator.programs.grammar.lines import parse_line
+from orchestrator.programs.native import affinity_mask
+from orchestrator.programs.running.collected import run_and_collect
+from orchestrator.programs.running.environment import library_folders
+from orchestrator.programs.specification import Option, Program
+from orchestrator.records.identity import BuildSha
+from orchestrator.records.run import DelegateEvidence, DelegateTruth, RawOutput, ToolReport
+from orchestrator.records.tokens import FIGURE
+from orchestrator.records.workload import DECLARED, Build, Case, Companion, DelegateName, ToolName
+
+if TYPE_CHECKING:
+    from orchestrator.config.declared_programs import ProgramSection
+    from orchestrator.programs.grammar.declared import DeclaredReader
+
+#: Output beyond this is no benchmark's; the rest isn't read.
+_MOST_BYTES: Final = 64 << 20
+
+
+class DeclaredTool:
+    """Runs a declared program detached from the link and reads what it printed as its file says."""
+
+    def __init__(self, section: ProgramSection) -> None:
+        """``section`` is the program's file."""
+        self._section = section
+        self.name = section.tool
+
+    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
+        """Run one process; whatever its end, return all that it left behind. Raises DeviceError kinds."""
+        section = self._section
+        command = command_of(section, request, device.run_folder(request.run_id))
+        files = [stream.partition(":")[2] for stream in section.streams if stream.startswith("file:")]
+        has_log = any(stream.startswith("logcat:") for stream in section.streams)
+        return run_and_collect(device, request, command, files=files, cancelled=cancelled, with_log=has_log)
+
+    def parse(self, raw: RawOutput, case: Case) -> ToolReport:
+        """Read the case's figure. An error or an exit code that isn't declared as good leaves no figure."""
+        from orchestrator.errors import OutputParseError
+        from orchestrator.programs.grammar.declared import DeclaredReader, reports_of
+
+        section, flags = self._section, dict(case.flags)
+        variant = section.delegates.get(case.delegate)
+        reader = DeclaredReader(section)
+        try:
+            for stream in section.streams:
+                kind, _, what = stream.partition(":")
+                data = raw.data(what if kind == "file" else kind)[:_MOST_BYTES]
+                for each in data.split(b"\n"):
+                    line = parse_line(each)
+                    if kind != "logcat" or line.tag in {"", what}:
+                        reader.feed(line.raw)
+            reader.end()
+        except OutputParseError as error:
+            return _failed("benchmark-failed", str(error), case)
+        proven = variant is not None and variant.proof == "success" and raw.exit_code in section.exit_ok
+        reports = reports_of(
+            reader, section, requested=case.delegate.value, figure=flags.get(FIGURE, ""), proven=proven
+        )
+        errors = [error for process in reader.processes for error in process.errors]
+        report = self._one(reports, raw, case, errors)
+        if report.outcome == "ok" and (ignored := self._ignored(_last(reader), case)):
+            return replace(report, unconsumed_flags=tuple(ignored))
+        return report
+
+    def _one(self, reports: list[ToolReport], raw: RawOutput, case: Case, errors: list[tuple[str, str]]) -> ToolReport:
+        told = next((report for report in reports if report.outcome != "ok"), None)
+        evidence = next((report.delegate for report in reports if report.delegate.actual), None)
+        if raw.timed_out:
+            failed = _failed("timed-out", f"no result after {raw.duration_s:.0f} s", case, outcome="truncated")
+        elif errors:
+            failed = _failed(*errors[0], case)
+        elif raw.exit_code not in self._section.exit_ok and raw.exit_code is not None:
+            killed = signal_failure(raw.exit_code)
+            failed = (
+                _failed(killed.code, killed.reason, case, outcome=killed.outcome)
+                if killed is not None
+                else _failed("benchmark-failed", f"exit code {raw.exit_code}", case)
+            )
+        elif told is not None:
+            failed = _failed(told.failure_code, told.failure_reason, case, outcome=told.outcome)
+        elif len(reports) == 1:
+            return reports[0]
+        elif not reports:
+            failed = _failed("no-result", "no result was printed", case)
+        else:
+            failed = _failed("benchmark-failed", f"{len(reports)} results were printed where one was expected", case)
+        return failed if evidence is None else replace(failed, delegate=evidence)
+
+    def _ignored(self, fields: Mapping[str, object], case: Case) -> list[str]:
+        """Return what the program says that it used instead of what it was asked for."""
+        wanted = {**_given(case), **dict(case.flags)}
+        return [
+            f"{name}={wanted[name]} (the program says {value})"
+            for field, name in self._section.echo.items()
+            if isinstance(value := fields.get(field), str) and name in wanted and value != wanted[name]
+        ]
+
+
+def _last(reader: DeclaredReader) -> Mapping[str, object]:
+    return next((process.found[-1].fields for process in reversed(reader.processes) if process.found), {})
+
+
+def _failed(code: str, reason: str, case: Case, *, outcome: str = "failed") -> ToolReport:
+    accelerated = not case.delegate.is_cpu and code in {"delegate-failed", "gpu-init-failed", "npu-init-failed"}
+    truth = DelegateTruth.FAILED if accelerated else DelegateTruth.UNKNOWN
+    delegate = DelegateEvidence(requested=case.delegate.value, truth=truth)
+    return ToolReport(outcome=outcome, failure_code=code, failure_reason=reason, delegate=delegate)
+
+
+def _given(case: Case) -> dict[str, str]:
+    return {
+        "threads": str(case.threads),
+        "runs": str(case.num_runs),
+        "warmup_runs": str(case.warmup_runs),
+        "model_name": case.model_name,
+    }
+
+
+def command_of(section: ProgramSection, request: InvocationRequest, folder: str) -> str:
+    """Return the command line for the device's shell, every word quoted."""
+    case, flags = request.case, dict(request.case.flags)
+    variants = [section.delegates[case.delegate], *([section.figures[flags[FIGURE]]] if FIGURE in flags else [])]
+    values = {
+        **{name: own.default or "" for name, own in section.parameters.items()},
+        **flags,
+        **_given(case),
+        "folder": folder,
+        "model": request.model_path,
+        "model_folder": str(PurePosixPath(request.model_path).parent),
+        "program_folder": library_folders(request)[0],
+    }
+    for variant in variants:
+        values |= {name: section.filled(text, values) for name, text in variant.set.items()}
+    words = [*section.argv, *(text for variant in variants for text in variant.argv), *section.operands]
+    words = [request.program_path, *(section.filled(text, values) for text in words)]
+    if mask := affinity_mask(case.affinity, request.facts):
+        words = ["taskset", mask, *words]
+    variables = {"LD_LIBRARY_PATH": ":".join(library_folders(request))}
+    variables |= {name: section.filled(text, values) for name, text in section.environment.items()}
+    settings = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+    return " ".join([*settings, *map(shlex.quote, words)]) + " < /dev/null"
+
+
+def _options(section: ProgramSection) -> Callable[[Delegate, Option], tuple[Option, ...]]:
+    def options(delegate: Delegate, given: Option) -> tuple[Option, ...]:
+        """Return what a plan doesn't say, for each figure: every value that the command line has."""
+        named = dict(given)
+        found = []
+        for figure in section.figures or ("",):
+            used = section.used(delegate.name, figure)
+            usual = [(name, default) for name in used if (default := section.parameters[name].default) is not None]
+            values = [value for value in usual if value[0] not in named]
+            found.append((*values, *([(FIGURE, figure)] if figure else [])))
+        return tuple(found)
+
+    return options
+
+
+def _flag_faults(section: ProgramSection, flags: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return what is wrong with a case's flags: the flag, and a sentence."""
+    faults = []
+    for name, value in flags.items():
+        if name == FIGURE:
+            if value not in section.figures:
+                faults.append((name, f"{section.name} has no figure {value!r}"))
+        elif name not in section.parameters:
+            known = ", ".join(section.parameters) or "none"
+            faults.append((name, f"{section.name} is declared without a parameter {name!r}; it has {known}"))
+        elif fault := section.parameters[name].fault(value):
+            faults.append((name, f"{name} {fault}"))
+    return faults + [
+        (name, f"{section.name} needs a value of {name!r}: --flag {name}=...")
+        for name, own in section.parameters.items()
+        if own.default is None and name not in flags
+    ]
+
+
+def installed_build(section: ProgramSection, named: str) -> Build:
+    """Return the program on this computer, ``named`` or on PATH, known by its content; raises ArtifactError."""
+    path = Path(named or shutil.which(section.program or "") or section.program or "").expanduser().absolute()
+    if not path.is_file() or not section.program:
+        raise ArtifactError(
+            f"{section.program} isn't {f'at {named}' if named else 'on PATH'}",
+            hint=f"build or install it, then --build {section.name}=PATH",
+        )
+    try:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise ArtifactError(f"{path} can't be read: {error.strerror}") from error
+    return Build(name=section.program, tool=section.tool, sha256=BuildSha(digest), abi=platform.machine(), path=path)
+
+
+def with_libraries(build: Build) -> Build:
+    """Return a declared program with the libraries that its file wants beside it, from its folder."""
+    from orchestrator.config.declared_programs import declared
+
+    if build.path is None or build.companions or build.is_virtual:
+        return build
+    found = {path.name: path for glob in declared(str(build.tool)).beside for path in build.path.parent.glob(glob)}
+    return replace(
+        build,
+        companions=tuple(
+            Companion(name=name, sha256=hashlib.sha256(path.read_bytes()).hexdigest(), path=path)
+            for name, path in sorted(found.items())
+            if path.is_file()
+        ),
+    )
+
+
+def program_of(tool: ToolName) -> Program:
+    """Return a declared program; raises UsageError where nobody declares it any more."""
+    from orchestrator.config.declared_programs import declared
+
+    section = declared(tool.value.removeprefix(DECLARED))
+    return Program(
+        name=section.tool,
+        tool=lambda: DeclaredTool(section),
+        kinds=frozenset(section.runs_on) if section.program else frozenset(),
+        own_delegates=frozenset(section.delegates),
+        has_flags=True,
+        options=_options(section),
+        flag_faults=functools.partial(_flag_faults, section),
+        endings=frozenset(section.models),
+        file_name=section.program or "",
+        installed=functools.partial(installed_build, section),
+        title=section.title,
+    )
+
+
+def declared_for(endings: frozenset[str]) -> tuple[ToolName, ...]:
+    """Return the declared programs that run files with these endings, by name."""
+    from orchestrator.config.declared_programs import every_declared
+
+    return tuple(each.tool for each in every_declared() if each.program and endings & {*each.models})
+
+
+def delegate_word(tool: ToolName) -> DelegateName | None:
+    """Return the delegate that a declared program is tried with where nobody names one."""
+    own = program_of(tool).own_delegates or frozenset()
+    return next((name for name in DelegateName if name in own), None)

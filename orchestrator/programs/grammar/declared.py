@@ -1,0 +1,449 @@
+"""What declared programs print, read as their files say (config/declared_programs.py).
+
+Lines become fields, fields become results, results become reports. A figure that follows an error of the same process
+is no result, nor is one whose line was cut off inside it.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from orchestrator.delegates import DELEGATES
+from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
+from orchestrator.records.workload import DelegateName
+from orchestrator.units import US_PER_MS, US_PER_S
+
+if TYPE_CHECKING:
+    from orchestrator.config.declared_programs import (
+        MeasureSection,
+        ProgramSection,
+        RanOnSection,
+        ResultSection,
+        TableSection,
+    )
+
+#: A field's value: as printed, or a list of values.
+Value = str | list[str]
+Fields = dict[str, Value]
+
+_UNITS: Final = {
+    "s": US_PER_S, "ms": US_PER_MS, "us": 1.0, "ns": 1e-3, "%": 1.0, "count": 1.0,
+    "B": 2.0**-20, "KB": 1e3 / 2**20, "KiB": 2.0**-10, "MB": 1e6 / 2**20, "MiB": 1.0, "GiB": 1024.0,
+}  # fmt: skip
+#: Characters of one JSON document, results of one process, and values of one field, at most.
+_MOST_JSON: Final = 4 << 20
+_MOST_RESULTS: Final = 100_000
+_MOST_VALUES: Final = 100_000
+#: A percentile of fewer inferences is their maximum.
+_FEWEST_FOR_P95: Final = 20
+
+
+@dataclass(slots=True)
+class Process:
+    """What holds for all results of one process."""
+
+    context: Fields = field(default_factory=dict)
+    #: Which rules of ``ran_on`` a line was found for: the line and its groups.
+    shown: dict[int, tuple[str, Mapping[str, str]]] = field(default_factory=dict)
+    #: Errors, as (code, line).
+    errors: list[tuple[str, str]] = field(default_factory=list)
+    results: int = 0
+    found: list[Found] = field(default_factory=list)
+    #: Whether a result was begun: its table's head, or what stands before it.
+    is_begun: bool = False
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One result."""
+
+    process: Process
+    fields: Fields
+    #: The first error that was printed before it.
+    error: tuple[str, str] | None
+
+
+class DeclaredReader:
+    """Reads the lines of one declared program's output."""
+
+    def __init__(self, section: ProgramSection) -> None:
+        """Begin with no process."""
+        self._section = section
+        self._process = Process()
+        self.processes = [self._process]
+        self._part: Fields = {}
+        self._table: tuple[TableSection, list[str]] | None = None
+        self._json: list[str] | None = None
+        #: Lines before the head of their process, which show where it runs.
+        self._ahead: dict[int, tuple[str, Mapping[str, str]]] = {}
+
+    def feed(self, text: str, *, is_cut: bool = False) -> None:
+        """Take one line; ``is_cut``: it has no line end, so that its last figure may lack digits."""
+        if self._json is not None and self._more_json(text):
+            return
+        if self._takes_table(text, is_cut=is_cut):
+            return
+        for line in self._section.lines:
+            found = line.regex.find(text)
+            if found is None:
+                continue
+            if is_cut and text[-1:].isdigit() and line.does in {"row", "part", "samples", "end"} and not line.whole:
+                self._process.is_begun = self._process.is_cut = True
+                return
+            self._take(line.does, dict(found), line.code, text)
+            return
+        for number, rule in enumerate(self._section.ran_on):
+            if rule.line is not None and (groups := rule.line.find(text)) is not None:
+                self._ahead[number] = (text.strip()[:300], groups)
+                self._process.shown.setdefault(number, self._ahead[number])
+
+    def end(self) -> None:
+        """Take what the text's end closes."""
+        self._close_part()
+        if self._json is not None:
+            self._process.is_begun = self._process.is_cut = True
+            self._json = None
+
+    def _take(self, does: str, groups: dict[str, str], code: str, text: str) -> None:
+        if does == "begin":
+            errors = () if self._process.is_begun else self._process.errors
+            self._begin(groups)
+            self._process.errors += errors
+        elif does == "context":
+            self._process.context.update(groups)
+        elif does == "fail":
+            self._process.errors.append((code, text.strip()[:300]))
+        elif does == "row":
+            self._add(dict(groups))
+        elif does == "samples":
+            self._process.is_begun = True
+            for name, value in groups.items():
+                values = self._part.setdefault(name, [])
+                if isinstance(values, list) and len(values) < _MOST_VALUES:
+                    values.append(value)
+        else:
+            self._process.is_begun = True
+            if does == "part" and self._part.keys() & groups.keys() and self._is_other(groups):
+                self._begin({})
+                self._process.is_begun = True
+            self._part.update(groups)
+            if does == "end":
+                self._close_part()
+
+    def _is_other(self, groups: Mapping[str, str]) -> bool:
+        """Whether a line says something else of what is known: another process's."""
+        return any(self._part.get(name, value) != value for name, value in groups.items())
+
+    def _begin(self, groups: dict[str, str]) -> None:
+        self._close_part()
+        self._process = Process(context=dict(groups), shown=self._ahead, is_begun=True)
+        self._ahead = {}
+        self.processes.append(self._process)
+
+    def _close_part(self) -> None:
+        part, self._part = self._part, {}
+        if part:
+            self._add(part)
+
+    def _add(self, fields: Fields) -> None:
+        process = self._process
+        process.results += 1
+        self._ahead = {}
+        if process.results > _MOST_RESULTS:
+            return
+        whole = {**process.context, **fields}
+        for name, pattern in self._section.split.items():
+            value = whole.get(name)
+            if isinstance(value, str) and (groups := pattern.find(value)) is not None:
+                whole |= {key: value for key, value in groups.items() if key not in whole}
+        process.found.append(Found(process, whole, process.errors[0] if process.errors else None))
+
+    def _takes_table(self, text: str, *, is_cut: bool) -> bool:
+        if self._table is not None:
+            table, columns = self._table
+            cells = _cells(table.kind, text)
+            if table.kind == "markdown" and cells and set("".join(cells)) <= set("-: "):
+                return True
+            # Other lines may come between its rows: a log's.
+            if len(cells) == len(columns) and cells != columns and not (is_cut and text[-1:].isdigit()):
+                self._add({name: value for name, value in zip(columns, cells, strict=True) if value})
+                return True
+            if is_cut and cells:
+                self._process.is_cut = True
+                return True
+        for table in self._section.tables:
+            groups = table.start.find(text)
+            if groups is None:
+                continue
+            if self._process.results and table.kind in {"csv", "markdown"}:
+                self._begin({})
+            self._process.is_begun = True
+            if table.kind == "json":
+                self._json = []
+                return self._more_json(groups.get("json", text))
+            if table.kind == "sql":
+                columns, cells = ([*_cells("sql", groups.get(name, ""))] for name in ("columns", "values"))
+                if len(columns) == len(cells):
+                    self._add(dict(zip(columns, cells, strict=True)))
+                return True
+            self._table = (table, _cells(table.kind, text))
+            return True
+        return False
+
+    def _more_json(self, text: str) -> bool:
+        """Take a line of a JSON document; once it is whole, its objects are results."""
+        assert self._json is not None
+        self._json.append(text)
+        if text[-1:] not in {"}", "]"} or (len(self._json) > 1 and text[:1] not in {"}", "]"}):
+            if sum(map(len, self._json[-1:])) + 80 * len(self._json) > _MOST_JSON:
+                self._json, self._process.is_cut = None, True
+            return True
+        try:
+            document = json.loads("\n".join(self._json))
+        except (ValueError, RecursionError):
+            return True
+        self._json = None
+        for item in document if isinstance(document, list) else [document]:
+            if isinstance(item, dict):
+                self._add({str(name): value for name, each in item.items() if (value := _value(each)) is not None})
+        return True
+
+
+def _value(value: object) -> Value | None:
+    """Return a JSON value as a field has it; None for what is no value or no list of numbers."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case str() | int() | float():
+            return str(value)
+        case list() if all(isinstance(item, int | float) for item in value[:_MOST_VALUES]):
+            return [str(item) for item in value[:_MOST_VALUES]]
+    return None
+
+
+def _cells(kind: str, text: str) -> list[str]:
+    """Return the cells of a row; none for a line that is no row."""
+    text = text.strip()
+    if kind == "markdown":
+        return [cell.strip() for cell in text.strip("|").split("|")] if text[:1] == "|" and text[-1:] == "|" else []
+    if "," not in text:
+        return []
+    try:
+        rows = list(csv.reader([text], quotechar="'" if kind == "sql" else '"', skipinitialspace=True))
+    except csv.Error:
+        return []
+    return rows[0] if rows else []
+
+
+def reports_of(
+    reader: DeclaredReader, section: ProgramSection, *, requested: str = "", figure: str = "", proven: bool = False
+) -> list[ToolReport]:
+    """Return a report for each result, and one for each process that has none but an error, or was cut off.
+
+    ``figure``: only the results that are declared as this one. ``proven``: a run that ended well shows by itself that
+    all ran where it was asked to.
+    """
+    reports: list[ToolReport] = []
+    for process in reader.processes:
+        own = [
+            _report(found, section, result, _evidence(found, section, requested, proven))
+            for found in process.found
+            for result in section.results
+            if _fits(found.fields, result.where) and (not figure or result.figure in {None, figure})
+        ]
+        reports += own
+        if process.errors and not any(found.error for found in process.found):
+            code, line = process.errors[0]
+            reports.append(_without(section, "failed", code, line, requested))
+        elif process.is_cut:
+            reports.append(_without(section, "truncated", "no-result", "the output is cut off", requested))
+        elif process.is_begun and not own:
+            reports.append(_without(section, "failed", "no-result", "no result was printed", requested))
+    return reports
+
+
+def _without(section: ProgramSection, outcome: str, code: str, reason: str, requested: str) -> ToolReport:
+    return ToolReport(
+        outcome=outcome,
+        failure_code=code,
+        failure_reason=reason,
+        delegate=DelegateEvidence(requested=requested),
+        extra={"program": section.name},
+    )
+
+
+def _report(found: Found, section: ProgramSection, result: ResultSection, delegate: DelegateEvidence) -> ToolReport:
+    fields = found.fields
+    latency: dict[str, float | None] = {name: _first(fields, ways) for name, ways in result.latency.items()}
+    samples = _samples(fields, result)
+    count = next((int(number) for name in result.count if (number := _number(fields.get(name))) is not None), None)
+    if samples:
+        latency |= _of_samples(samples)
+        if result.unit == "token":
+            # Each repetition is of many tokens: the time of all of them counts, as in other programs.
+            latency.pop("median")
+        tokens = _divisor(fields, result.samples) if result.unit == "token" and result.samples else 1.0
+        count = round(len(samples) * (tokens or 1.0))
+    if count is not None and count < _FEWEST_FOR_P95:
+        latency.pop("p5", None)
+        latency.pop("p95", None)
+    mean = latency.get("mean") or latency.get("median")
+    label = section.filled(result.label, _Filled(fields)).strip() or result.figure or ""
+    report = ToolReport(
+        outcome="ok",
+        label=label,
+        init_us=_first(fields, result.init) or None,
+        first_inference_us=_first(fields, result.first_inference),
+        inference_mean_us=mean,
+        inference=LatencySummary(count=count or 1, **{f"{name}_us": value for name, value in latency.items()}),
+        peak_memory_mib=_first(fields, result.peak_memory),
+        delegate=delegate,
+        extra=_extra(fields, section, result, samples),
+    )
+    if found.error is not None:
+        reason = f"{found.error[1]} (what was printed after it is no result)"
+        return _failed(report, found.error[0], reason)
+    if mean is None or mean <= 0:
+        return _failed(report, "no-inferences", "the program printed no time above 0")
+    return report
+
+
+def _failed(report: ToolReport, code: str, reason: str) -> ToolReport:
+    return replace(
+        report, outcome="failed", failure_code=code, failure_reason=reason, inference=None, inference_mean_us=None
+    )
+
+
+class _Filled(dict[str, str]):
+    """The fields of a label; one that isn't there is empty."""
+
+    def __init__(self, fields: Fields) -> None:
+        super().__init__({name: value for name, value in fields.items() if isinstance(value, str)})
+
+    def __missing__(self, name: str) -> str:
+        return ""
+
+
+def _fits(fields: Fields, where: Mapping[str, Any]) -> bool:
+    return all(pattern.find(value if isinstance(value := fields.get(name, ""), str) else "") is not None
+               for name, pattern in where.items())  # fmt: skip
+
+
+def _number(value: Value | None) -> float | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _divisor(fields: Fields, measure: MeasureSection) -> float | None:
+    parts = [_number(fields.get(part, part)) for part in measure.per]
+    if any(part is None for part in parts):
+        return None
+    return sum(part for part in parts if part is not None) if parts else 1.0
+
+
+def _in_us(number: float, measure: MeasureSection, divisor: float) -> float | None:
+    """Return a time in microseconds, memory in MiB; None for a speed of nothing."""
+    if measure.unit == "1/s":
+        return US_PER_S / number / divisor if number > 0 else None
+    return number * _UNITS[measure.unit] / divisor
+
+
+def _first(fields: Fields, ways: Iterable[MeasureSection]) -> float | None:
+    """Return a figure by the first way whose fields are there."""
+    for way in ways:
+        number, divisor = _number(fields.get(way.field)), _divisor(fields, way)
+        less = _number(fields.get(way.minus)) if way.minus is not None else 0.0
+        if number is not None and less is not None and divisor:
+            return _in_us(number - less, way, divisor)
+    return None
+
+
+def _samples(fields: Fields, result: ResultSection) -> list[float]:
+    way = result.samples
+    values = fields.get(way.field) if way is not None else None
+    if way is None or not isinstance(values, list):
+        return []
+    divisor = _divisor(fields, way)
+    numbers = [_number(value) for value in values]
+    if not divisor or not numbers or any(number is None for number in numbers):
+        return []
+    each = [_in_us(number, way, divisor) for number in numbers if number is not None]
+    kept = [number for number in each if number is not None and number > 0]
+    return kept[way.drop_first :] or kept
+
+
+def _of_samples(samples: Sequence[float]) -> dict[str, float | None]:
+    ordered = sorted(samples)
+    return {
+        "mean": statistics.fmean(samples),
+        "median": statistics.median(samples),
+        "min": ordered[0],
+        "max": ordered[-1],
+        "first": samples[0],
+        "current": samples[-1],
+        "std": statistics.stdev(samples) if len(samples) > 1 else None,
+    }
+
+
+def _extra(
+    fields: Fields, section: ProgramSection, result: ResultSection, samples: Sequence[float]
+) -> dict[str, float | str]:
+    extra: dict[str, float | str] = {"program": section.name}
+    if result.unit == "token":
+        extra["unit"] = "token"
+        if len(samples) > 1:
+            extra["repetitions_us"] = " ".join(f"{each:.6g}" for each in samples)
+    if result.resolution_ms is not None:
+        extra["resolution_us"] = result.resolution_ms * US_PER_MS
+    if (first := _first(fields, result.first_token)) is not None:
+        extra["first_token_us"] = first
+    for name in result.keep:
+        if isinstance(value := fields.get(name), str):
+            extra[name] = value[:200]
+    return extra
+
+
+def _evidence(found: Found, section: ProgramSection, requested: str, proven: bool) -> DelegateEvidence:
+    for number, rule in enumerate(section.ran_on):
+        shown = found.process.shown.get(number)
+        if (rule.line is not None and shown is None) or not _fits(found.fields, rule.where):
+            continue
+        return _judged(rule, shown, requested)
+    if proven and requested:
+        return DelegateEvidence(requested=requested, actual=requested, truth=DelegateTruth.FULL)
+    return DelegateEvidence(requested=requested)
+
+
+def _judged(rule: RanOnSection, shown: tuple[str, Mapping[str, str]] | None, requested: str) -> DelegateEvidence:
+    line, groups = shown or ("", {})
+    own, every = (int(groups[name]) if groups.get(name, "").isdigit() else None for name in ("own", "all"))
+    actual = rule.is_
+    truth = DelegateTruth.UNKNOWN
+    if requested and requested != actual.value:
+        asked = DELEGATES.get(DelegateName(requested)) if requested in list(DelegateName) else None
+        on_cpu = actual.is_cpu and asked is not None and not asked.name.is_cpu
+        truth = DelegateTruth.FELL_BACK if on_cpu else DelegateTruth.WRONG_BACKEND
+    elif own == 0 and not actual.is_cpu:
+        truth, actual = DelegateTruth.NONE, DelegateName.CPU
+    elif requested:
+        truth = DelegateTruth.PARTIAL if own is not None and every is not None and own < every else DelegateTruth.FULL
+    return DelegateEvidence(
+        requested=requested,
+        actual=actual.value,
+        truth=truth,
+        delegated_nodes=own,
+        total_nodes=every,
+        lines=(line,) if line else (),
+    )

@@ -1,0 +1,168 @@
+"""Declared programs: on virtual phones by stand-ins, llama-bench for real on this computer where Debian has it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.samples.places import REPO
+
+if TYPE_CHECKING:
+    from tests.samples.command import Cli, Done
+    from tests.samples.lab import Lab
+
+DATA = REPO / "tests" / "data" / "declared"
+GGUF = DATA / "tiny.gguf"
+SMALL = ("--flag", "prompt_tokens=32", "--flag", "answer_tokens=8", "--flag", "repetitions=3")
+#: What each runtime's models begin with.
+HEADS = {
+    ".gguf": b"GGUF", ".pte": b"\0\0\0\0ET12", ".param": b"7767517\n", ".mnn": b"\0", ".onnx": b"\x08\x07",
+}  # fmt: skip
+
+
+def a_model(folder: Path, ending: str) -> Path:
+    path = folder / f"little{ending}"
+    path.write_bytes(HEADS[ending] + bytes(60_000))
+    return path
+
+
+def runs_of(done: Done) -> list[dict[str, Any]]:
+    runs: list[dict[str, Any]] = done.json["runs"]
+    assert runs
+    return runs
+
+
+@pytest.mark.parametrize(
+    ("ending", "tool", "words", "count"),
+    [
+        (".gguf", "llama-bench", SMALL, 96),
+        (".pte", "executor_runner", (), 9),
+        (".param", "benchncnn", ("--flag", "shape=[8,8,3]"), 10),
+        (".mnn", "mnn-benchmark", (), 10),
+        (".onnx", "onnxruntime_perf_test", (), 10),
+    ],
+)
+def test_a_file_chooses_its_program_and_its_figures_are_the_printed_ones(
+    lab: Lab, tmp_path: Path, ending: str, tool: str, words: tuple[str, ...], count: int
+) -> None:
+    model = a_model(tmp_path, ending)
+    done = lab.cli("bench", model, "-s", lab.serials[0], "-t", "2", "-n", "1", "--num-runs", "10", *words, "--json")
+    for run in runs_of(done):
+        assert run["outcome"] == "completed", run["reason"]
+        assert (run["case"]["tool"], run["case"]["delegate"]) == (f"declared:{tool}", "cpu")
+        figure = dict(run["case"]["flags"]).get("figure")
+        assert run["report"]["inference"]["count"] == {"decode": 24}.get(figure, count)
+        log = lab.cli("results", "log", run["run_id"]).ok().stdout
+        kept = tmp_path / "log.txt"
+        kept.write_text(log)
+        again = lab.cli("parse", kept, "--json").ok().json
+        assert again["inference_avg_us"] == pytest.approx(run["report"]["inference_mean_us"])
+    assert all(row["is_virtual"] for row in lab.cli("report", "--format", "json").json["results"])
+
+
+def test_a_gpu_that_is_replaced_by_the_cpu_is_told(lab: Lab, tmp_path: Path) -> None:
+    words = ("-s", lab.serials[0], "-d", "gpu", "-t", "1", "-n", "1", "--num-runs", "5", "--json")
+    gguf = runs_of(lab.cli("bench", a_model(tmp_path, ".gguf"), *words, *SMALL))
+    assert {run["report"]["delegate"]["truth"] for run in gguf} == {"full"}
+    mnn = runs_of(lab.cli("bench", a_model(tmp_path, ".mnn"), *words))
+    # Nothing that it prints shows that a GPU took every operator.
+    assert [run["verdict"]["quality"] for run in mnn] == ["suspect"]
+    onnx = lab.cli("bench", a_model(tmp_path, ".onnx"), *words[:2], "-d", "nnapi", *words[4:])
+    run = runs_of(onnx)[0]
+    assert (run["outcome"], run["reason_code"]) == ("failed", "delegate-failed")
+
+
+def test_what_a_program_is_not_declared_with_is_refused_before_anything_runs(
+    lab: Lab, tmp_path: Path, model: Path
+) -> None:
+    gguf = a_model(tmp_path, ".gguf")
+    phone = ("-s", lab.serials[0])
+    said = lab.cli("bench", gguf, *phone, "--flag", "repetitions=0").ended_with(2).said
+    assert "repetitions must be a whole number from 1 up to 1000, not '0'" in said
+    said = lab.cli("bench", gguf, *phone, "--flag", "prompt=1").ended_with(2).said
+    assert "declared without a parameter 'prompt'" in said
+    said = lab.cli("bench", a_model(tmp_path, ".param"), *phone).ended_with(2).said
+    assert "needs a value of 'shape'" in said
+    said = lab.cli("bench", model, *phone, "--tool", "llama-bench").said
+    assert "can't run a file that ends with .tflite" in said
+    said = lab.cli("bench", gguf, *phone, "--tool", "lama-bench").ended_with(2).said
+    assert "llama-bench" in said
+
+
+OWN = """\
+name: counting
+title: A program of one's own
+version: 1
+program: counting.sh
+models: [.txt]
+argv: ["{model}", "{word}"]
+parameters: {word: {type: word, default: fine}}
+delegates: {cpu: {}}
+marks: [counted]
+lines:
+  - {does: row, regex: '^counted (?P<n>\\d+) in (?P<ms>[\\d.]+) ms$'}
+  - {does: fail, regex: '^oh no'}
+results:
+  - {latency: {mean: {field: ms, per: n, unit: ms}}, count: n}
+"""
+
+
+@pytest.fixture
+def counting(tmp_path: Path) -> tuple[Path, Path, Path]:
+    """A file of one's own, its program and its model."""
+    (tmp_path / "counting.yaml").write_text(OWN)
+    program = tmp_path / "counting.sh"
+    program.write_text('#!/bin/sh\n[ "$2" = fine ] || echo "oh no: $2"\necho "counted 4 in 50.0 ms"\n')
+    program.chmod(0o755)
+    (tmp_path / "model.txt").write_text("words")
+    return tmp_path / "counting.yaml", program, tmp_path / "model.txt"
+
+
+def test_a_file_of_ones_own_measures_on_this_computer(cli: Cli, counting: tuple[Path, Path, Path]) -> None:
+    file, program, model = counting
+    words = ("-s", "host", "-t", "1", "-n", "1", "--build", f"counting={program}", "--json")
+    run = runs_of(cli("bench", model, "--tool", file, *words))[0]
+    assert (run["outcome"], run["report"]["inference_mean_us"]) == ("completed", 12_500)
+    # In the settings' folder it is known by its name, and stored runs are read again with it.
+    (cli.home / "programs").mkdir()
+    shutil.copy(file, cli.home / "programs")
+    # A figure after an error is no result, whatever the exit code; and nothing is given to a shell.
+    failed = runs_of(cli("bench", model, "--tool", "counting", *words, "--flag", "word=x y"))
+    assert (failed[0]["outcome"], failed[0]["reason"], failed[0]["exit_code"]) == ("failed", "oh no: x y", 0)
+    cli("results", "reparse").ok()
+
+
+def llama_bench() -> Path | None:
+    """Return the real llama-bench, from Debian's packages in a folder of their own."""
+    if (found := shutil.which("llama-bench")) is not None:
+        return Path(found)
+    folder = REPO / ".venv" / "llama-bench"
+    done = subprocess.run(
+        ["sh", REPO / "tests" / "llama_bench.sh", folder], capture_output=True, text=True, check=False
+    )
+    program = folder / "llama-bench"
+    if done.returncode or not program.exists():
+        # A release that changes daily may be without it for a while.
+        pytest.skip(f"Debian's llama-bench can't be had here: {done.stderr.strip()[-300:]}")
+    return program
+
+
+def test_the_real_llama_bench_measures_a_tiny_model_on_this_computer(cli: Cli) -> None:
+    words = ("-s", "host", "--build", f"llama-bench={llama_bench()}", "-t", "1", "-n", "2", *SMALL)
+    done = cli("bench", GGUF, *words, "--json")
+    found: dict[str, list[dict[str, Any]]] = {}
+    for run in runs_of(done):
+        assert run["outcome"] == "completed", run["reason"]
+        assert (run["report"]["delegate"]["actual"], run["report"]["delegate"]["truth"]) == ("cpu", "full")
+        found.setdefault(dict(run["case"]["flags"])["figure"], []).append(run)
+    assert {figure: len(runs) for figure, runs in found.items()} == {"prefill": 2, "decode": 2}
+    for figure, tokens in (("prefill", 32), ("decode", 8)):
+        for run in found[figure]:
+            log = cli("results", "log", run["run_id"]).ok().stdout
+            mean_ns = float(log.partition('"avg_ns": ')[2].partition(",")[0])
+            assert run["report"]["inference_mean_us"] == pytest.approx(mean_ns / tokens / 1000, rel=1e-5)
+            assert run["report"]["inference"]["count"] == 3 * tokens

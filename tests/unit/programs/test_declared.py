@@ -1,0 +1,240 @@
+"""Declared programs: their real outputs in every form, what is no result, and files that are refused."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from orchestrator.config.declared_programs import every_declared, load_declared
+from orchestrator.config.patterns import Pattern
+from orchestrator.errors import OutputParseError, PlanError
+from orchestrator.programs.grammar.output import parse_file, parse_text, to_public
+from tests.samples.beside import OTHER_PROGRAMS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from orchestrator.records.run import ToolReport
+
+MD = """\
+| model        |     size | params | backend | ngl | threads | fa |          test |           t/s |
+| ------------ | -------: | -----: | ------- | --: | ------: | -: | ------------: | ------------: |
+| llama 8B Q4_0| 4.33 GiB | 8.03 B | OpenCL  |  99 |       4 |  1 |         pp512 | 100.00 ± 0.50 |
+| llama 8B Q4_0| 4.33 GiB | 8.03 B | OpenCL  |  99 |       4 |  1 | tg128 @ d4096 |   8.00 ± 0.10 |
+| llama 8B Q4_0| 4.33 GiB | 8.03 B | OpenCL  |  99 |       4 |  1 |   pp512+tg128 |  40.00 ± 0.10 |
+
+build: 0123abcd (5000)
+"""
+JSONL = json.dumps(
+    {
+        "build_commit": "0123abcd", "backends": "Vulkan,CPU", "n_threads": 4, "n_gpu_layers": 99, "n_prompt": 0,
+        "n_gen": 16, "n_depth": 512, "avg_ns": 4_000_000_000, "stddev_ns": 1, "avg_ts": 4.0, "stddev_ts": 0.0,
+        "samples_ns": [2_000_000_000, 6_000_000_000], "samples_ts": [8.0, 2.67], "a_key_of_tomorrow": {"x": [1]},
+    }
+)  # fmt: skip
+EXECUTOR = """\
+I 00:00:00.000512 executorch:executor_runner.cpp:418] Model file mv2.pte is loaded.
+I 00:00:00.000530 executorch:executor_runner.cpp:428] Using method forward
+I 00:00:00.112345 executorch:executor_runner.cpp:779] Iteration 1 of 4: 20.000000 ms
+I 00:00:00.212345 executorch:executor_runner.cpp:779] Iteration 2 of 4: 10.000000 ms
+I 00:00:00.222345 executorch:executor_runner.cpp:779] Iteration 3 of 4: 11.000000 ms
+I 00:00:00.232345 executorch:executor_runner.cpp:779] Iteration 4 of 4: 12.000000 ms
+I 00:00:00.242345 executorch:executor_runner.cpp:790] Model executed successfully 4 time(s) in 53.000000 ms.
+I 00:00:00.242400 executorch:executor_runner.cpp:799] 1 outputs:
+"""
+MNN = """\
+MNN benchmark
+Forward type: OpenCL thread=4 precision=2 sparsity=0 sparseBlockOC=1 testQuantizedModel=0
+--------> Benchmarking... loop = 10, warmup = 10
+Can't Find type=3 backend, use 0 instead
+[ - ] a.mnn                       max =   12.000 ms  min =   10.000 ms  avg =   11.000 ms
+"""
+NCNN = """\
+[0 Mali-G72]  queueC=0[2]  queueG=0[2]  queueT=0[2]
+loop_count = 8
+num_threads = 4
+powersave = 2
+gpu_device = {gpu}
+cooling_down = 1
+          squeezenet  min =    3.60  max =    3.70  avg =    3.64
+"""
+ORT = """\
+Setting intra_op_num_threads to 4
+Session creation time cost: 0.2 s
+First inference time cost: 196 ms
+Total inference requests: 5
+Average inference time cost{total}: 98.5 ms
+Peak working set size: 2097152 bytes
+Runs:5
+P50 Latency{form}
+P95 Latency{form}
+"""
+
+
+def only(text: str) -> ToolReport:
+    (report,) = parse_text(text)
+    return report
+
+
+@pytest.mark.parametrize(
+    ("file", "wanted"),
+    [
+        ("llama_bench/debian_sid_0.7.0_host_md.txt", {"pp64": 1e6 / 145.28, "tg16": 1e6 / 20409.36}),
+        ("llama_bench/debian_sid_0.7.0_host_csv.txt", {"pp64": 19203.621 / 64, "tg16": 9913.639 / 16}),
+        ("llama_bench/debian_sid_0.7.0_host_json.txt", {"pp64": 481.08 / 64, "tg16": 5855.046 / 16}),
+        ("llama_bench/debian_sid_0.7.0_host_jsonl.txt", {"pp64": 481.147 / 64, "tg16": 557.918 / 16}),
+        ("llama_bench/debian_sid_0.7.0_host_sql.txt", {"pp64": 462.205 / 64, "tg16": 517.905 / 16}),
+        ("executorch/etvk_llama_android_vulkan.txt", {"prefill": 164e3 / 14, "decode": 1025e3 / 54}),
+        ("executorch/voxtral_runner_stats.txt", {"prefill": 5054e3 / 388, "decode": 11167e3 / 99}),
+        ("onnxruntime/android_vivo_x300_sme2_armlp.txt", {"": 98961.997}),
+        ("onnxruntime/cobalt_linux_armlp.txt", {"": 1857.39}),
+        ("qnn/profile_viewer_v1.txt", {"NetRun": 2952}),
+    ],
+)
+def test_a_real_output_gives_the_figures_that_are_printed_in_it(file: str, wanted: dict[str, float]) -> None:
+    reports = parse_file(OTHER_PROGRAMS / file)
+    assert {report.label: report.inference_mean_us for report in reports} == pytest.approx(wanted, rel=1e-5)
+    assert {report.outcome for report in reports} == {"ok"}
+
+
+def test_real_tables_of_many_models_give_a_report_for_each_row() -> None:
+    path = OTHER_PROGRAMS / "ncnn" / "benchncnn_phones.txt"
+    reports = parse_file(path)
+    printed = [line.split() for line in path.read_text().splitlines() if " avg = " in line]
+    assert [report.label for report in reports] == [words[0] for words in printed]
+    assert [report.inference_mean_us for report in reports] == pytest.approx([1e3 * float(row[-1]) for row in printed])
+    assert Counter(report.delegate.actual for report in reports) == {"cpu": 614, "gpu": 202}
+    for name in ("2019-2-18.md", "2019-5-7.md"):
+        reports = parse_file(OTHER_PROGRAMS / "mnn" / name)
+        assert Counter(report.delegate.actual for report in reports) == {"cpu": 12, "": 12}
+
+
+def test_a_missing_model_is_a_failure_though_a_table_was_begun() -> None:
+    report = only((OTHER_PROGRAMS / "llama_bench" / "debian_sid_missing_model.txt").read_text())
+    assert (report.outcome, report.failure_code, report.inference) == ("failed", "model-not-found", None)
+
+
+def test_columns_of_a_table_may_come_and_go() -> None:
+    prefill, decode, both = parse_text(MD)
+    assert [each.label for each in (prefill, decode, both)] == ["pp512", "tg128", "pp512+tg128"]
+    assert [each.inference_mean_us for each in (prefill, decode, both)] == [10_000, 125_000, 25_000]
+    assert (decode.extra["n_depth"], to_public(decode)["tokens_per_s"]) == ("4096", 8.0)
+
+
+def test_the_time_of_all_tokens_counts_not_the_mean_of_speeds() -> None:
+    report = only(JSONL)
+    # The mean of the speeds would be 5.3 tokens/s.
+    assert (report.inference_mean_us, to_public(report)["tokens_per_s"]) == (250_000, 4.0)
+    assert report.inference is not None
+    assert (report.inference.count, report.extra["repetitions_us"]) == (32, "125000 375000")
+    # A library that is loaded isn't one that was used.
+    assert (report.delegate.actual, report.delegate.truth) == ("", "unknown")
+
+
+def test_executions_count_without_the_first_and_from_the_phones_log_too() -> None:
+    report = only(EXECUTOR)
+    assert (report.inference_mean_us, report.inference and report.inference.count) == (11_000, 3)
+    logged = "".join(
+        f"11-23 10:00:00.000  4242  4242 I ExecuTorch: {line.partition('] ')[2]}\n" for line in EXECUTOR.splitlines()
+    )
+    assert only(logged).inference_mean_us == 11_000
+    old = "".join(line for line in EXECUTOR.splitlines(keepends=True) if "Iteration" not in line)
+    assert only(old).inference_mean_us == 53_000 / 4
+    for code, line in (("delegate-failed", "Loading of method forward failed with status 0x20"),
+                       ("benchmark-failed", "Execution of method forward failed with status 0x12")):  # fmt: skip
+        failed = only("".join(EXECUTOR.splitlines(keepends=True)[:2]) + f"F 00:00:00.1 executorch:r.cpp:1] {line}\n")
+        assert (failed.outcome, failed.failure_code) == ("failed", code)
+
+
+def test_where_a_program_ran_is_told_by_evidence_not_by_what_was_asked() -> None:
+    (report,) = parse_text(MNN, requested="gpu")
+    assert (report.delegate.actual, report.delegate.truth) == ("cpu", "fell-back")
+    (report,) = parse_text(MNN.replace("Can't Find type=3 backend, use 0 instead\n", ""), requested="gpu")
+    assert (report.delegate.actual, report.delegate.truth) == ("", "unknown")
+    # It names the GPU at its start also when it doesn't use it.
+    assert only(NCNN.format(gpu=-1)).delegate.actual == "cpu"
+    assert parse_text(NCNN.format(gpu=0), requested="gpu")[0].delegate.truth == "full"
+    offloaded = f"load_tensors: offloaded 20/33 layers to GPU\n{JSONL}\n"
+    delegate = parse_text(offloaded, requested="gpu")[0].delegate
+    assert (delegate.truth, delegate.delegated_nodes, delegate.total_nodes) == ("partial", 20, 33)
+
+
+@pytest.mark.parametrize(("total", "form"), [(" total", ": 0.0985 s"), ("", ": 0.0985 s"), ("", " is 0.0985sec")])
+def test_three_eras_of_one_program_are_read(total: str, form: str) -> None:
+    report = only(ORT.format(total=total, form=form))
+    assert (report.inference_mean_us, report.init_us, report.peak_memory_mib) == (98_500, 200_000, 2.0)
+    assert report.inference is not None
+    # Of five inferences a percentile is the maximum.
+    assert (report.inference.count, report.inference.median_us, report.inference.p95_us) == (5, 98_500, None)
+
+
+def test_a_figure_after_an_error_or_in_a_line_that_is_cut_is_no_result() -> None:
+    rows = MD.splitlines(keepends=True)
+    reports = parse_text("".join([*rows[:3], "GGML_ASSERT(x) failed\n", *rows[3:]]))
+    assert [(each.outcome, each.inference is None) for each in reports] == [("ok", False), *[("failed", True)] * 2]
+    for text in (JSONL[:-40], "\n".join(MD.splitlines()[:2]) + "\n", EXECUTOR.rpartition("Model exec")[0][:-30]):
+        assert [(report.outcome, report.inference) for report in parse_text(text)][-1] in {
+            ("truncated", None),
+            ("failed", None),
+        }
+    with pytest.raises(OutputParseError):
+        parse_text("load_backend: loaded CPU backend from libggml-cpu.so\n")
+
+
+def test_shipped_files_are_whole_and_named_like_their_programs() -> None:
+    sections = every_declared()
+    assert {each.name for each in sections} >= {
+        "llama-bench", "executor_runner", "benchncnn", "mnn-benchmark", "onnxruntime_perf_test",
+    }  # fmt: skip
+    assert not any(".tflite" in each.models for each in sections)
+
+
+BROKEN = """\
+name: mine
+title: Mine
+version: 1
+program: ../mine
+argv: ["{modle}", "{n}"]
+models: [.txt]
+parameters: {n: {type: int, default: many}}
+delegates: {gpux: {}}
+marks: [mine]
+lines:
+  - {does: row, regex: '^(a)\\1$'}
+  - {does: row, regex: '(?=a)b'}
+  - {does: jump, regex: 'a'}
+results: [{latency: {mean: {field: ms, unit: hours}}}]
+shell: rm -rf /
+"""
+
+
+def test_every_fault_of_a_file_is_told_with_its_line_and_key(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(BROKEN)
+    with pytest.raises(PlanError) as caught:
+        load_declared(path)
+    lines = [fault.removeprefix(f"{path}:") for fault in caught.value.faults]
+    assert [int(line.partition(":")[0]) for line in lines] == [4, 7, 8, 11, 12, 13, 14, 15]
+    assert [line.split(": ")[1] for line in lines] == [
+        "program", "parameters.n", "delegates.gpux", "lines[0].regex", "lines[1].regex", "lines[2].does",
+        "results[0].latency.mean.unit", "shell",
+    ]  # fmt: skip
+    path.write_text(BROKEN.replace("../mine", "mine").replace("many", "3").replace("gpux", "gpu")
+                    .replace("(a)\\1", "(?P<ms>a)").replace("(?=a)b", "b").replace("jump", "fail")
+                    .replace("hours", "ms").replace("shell: rm -rf /\n", ""))  # fmt: skip
+    with pytest.raises(PlanError) as caught:
+        load_declared(path)
+    assert "argv[0]: nothing is called {modle}; did you mean 'model'?" in str(caught.value)
+    assert "lines[1].regex: needs a named group" in str(caught.value)
+
+
+def test_an_expression_that_would_take_for_ever_is_an_error_after_a_second() -> None:
+    slow = Pattern(r"^(?:(?:a|aa)+b?)+$")
+    began = time.process_time()
+    with pytest.raises(OutputParseError, match="took more than"):
+        slow.find("a" * 5000 + "c")
+    assert time.process_time() - began < 30
