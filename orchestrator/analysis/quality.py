@@ -11,7 +11,12 @@ from orchestrator.analysis.outcome import Ending
 from orchestrator.analysis.parity import parity_findings
 from orchestrator.analysis.samples import parse_samples
 from orchestrator.analysis.state_findings import state_findings
-from orchestrator.analysis.steadiness import grade_of, repetition_findings, steadiness_findings
+from orchestrator.analysis.steadiness import (
+    grade_of,
+    repetition_findings,
+    steadiness_findings,
+    summary_findings,
+)
 from orchestrator.delegates import DELEGATES
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.plan import Screen
@@ -19,7 +24,7 @@ from orchestrator.records.run import DelegateTruth, LatencySummary, Outcome, Too
 from orchestrator.records.sample import RunSamples
 from orchestrator.records.start import StartStage
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
-from orchestrator.records.workload import IMPORTED_TOOLS, Case, Pass
+from orchestrator.records.workload import IMPORTED_TOOLS, SUMMARY_TOOLS, Case, Pass
 from orchestrator.units import format_latency, format_percent
 
 
@@ -97,6 +102,7 @@ CODES: Final = {
     "outputs-unreadable": "there are no outputs to compare",
     "parity-degenerate": "the model's outputs hardly depend on its inputs; they show nothing",
     "imported": "somebody else made the run; nothing is known of the device's heat, load and battery",
+    "unusual-for-device": "this model is much slower on this device than its other models lead to expect",
     "unidentified": "nothing in the imported text shows that it is of this case",
 }
 
@@ -192,7 +198,11 @@ def _report_findings(report: ToolReport, case: Case, run_pass: Pass, facts: Devi
             "delegate-partial", Severity.INFO, f"{nodes} ran on {delegate.requested}{parts}", _first(delegate.lines)
         )
     elif truth is DelegateTruth.UNKNOWN and not DELEGATES[case.delegate].is_builtin:
-        yield _finding("delegate-unknown", Severity.WARNING, f"nothing shows that {case.delegate} was used")
+        if delegate.actual == case.delegate.value:
+            message = f"{case.delegate} was used; how many of the operators it ran isn't told"
+            yield _finding("delegate-unknown", Severity.INFO, message, _first(delegate.lines))
+        else:
+            yield _finding("delegate-unknown", Severity.WARNING, f"nothing shows that {case.delegate} was used")
     if report.unconsumed_flags:
         yield _finding("flags-ignored", Severity.ERROR, evidence=" ".join(report.unconsumed_flags))
     if unidentified := report.extra.get("unidentified"):
@@ -203,6 +213,8 @@ def _report_findings(report: ToolReport, case: Case, run_pass: Pass, facts: Devi
         yield _finding("log-cut", Severity.INFO)
     if "sampled_on_cpu" in report.extra:
         yield _finding("sampled-on-cpu", Severity.WARNING)
+    if unusual := report.extra.get("unusual"):
+        yield _finding("unusual-for-device", Severity.WARNING, evidence=str(unusual))
     big = len(facts.big_cores)
     if case.delegate.is_cpu and big and case.threads > big:
         yield _finding("more-threads-than-big-cores", Severity.INFO, f"{case.threads} threads, {big} big cores")
@@ -212,6 +224,8 @@ def _report_findings(report: ToolReport, case: Case, run_pass: Pass, facts: Devi
         yield from parity_findings(report)
     if run_pass is Pass.TIMING and report.inference is not None:
         yield from steadiness_findings(report.inference)
+        if case.tool in SUMMARY_TOOLS:
+            yield from summary_findings(report, is_cpu=case.delegate.is_cpu)
         yield from repetition_findings([float(each) for each in str(report.extra.get("repetitions_us", "")).split()])
         yield from _rounding_findings(report, report.inference)
 

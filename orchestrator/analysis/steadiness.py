@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from orchestrator.records.device import DeviceFacts, DeviceState
-from orchestrator.records.run import LatencySummary
+from orchestrator.records.run import LatencySummary, ToolReport
 from orchestrator.records.sample import RunConditions, RunSamples, Sample
 from orchestrator.records.verdict import Finding, Grade, Severity
 from orchestrator.units import format_latency, format_percent
@@ -24,6 +24,13 @@ SPREAD_TOLD: Final = 0.1
 #: A last repetition of a process this much slower than the first shows heat; repetitions that differ so much, anything.
 REPETITIONS_FALL_MAX: Final = 0.1
 REPETITIONS_SPREAD_MAX: Final = 0.25
+#: Signs in a summary of a run that nobody here saw: mean over median, deviation over mean, p95 over median, median over
+#: the first inference on a CPU, and the warm-up over the measurement elsewhere.
+SUMMARY_SKEW_MAX: Final = 0.05
+SUMMARY_SPREAD_MAX: Final = 0.1
+SUMMARY_TAIL_MAX: Final = 0.3
+SUMMARY_FALL_MAX: Final = 0.1
+SUMMARY_RAMP_MAX: Final = 0.2
 #: The shape of a distribution needs as many inferences.
 _SHAPE_COUNT: Final = 20
 #: A mean this much above the median comes from a few inferences that took very long.
@@ -58,6 +65,39 @@ def steadiness_findings(inference: LatencySummary) -> Iterator[Finding]:
         )
         evidence = f"longest {format_latency(inference.max_us)}" if inference.max_us is not None else ""
         yield Finding(code="outliers", severity=Severity.INFO, message=message, evidence=evidence)
+
+
+def summary_findings(report: ToolReport, *, is_cpu: bool) -> Iterator[Finding]:
+    """Yield what speaks against a run of which somebody else's summary is all that is known.
+
+    Nobody saw the phone's heat and clocks, so that their traces in the figures count: a mean far above the median, a
+    wide spread, a CPU that was faster at first, a GPU that was still warming up.
+    """
+    inference = report.inference
+    if inference is None or not inference.median_us or not inference.mean_us:
+        return
+    median, mean = inference.median_us, inference.mean_us
+    signs = (
+        ("the mean's distance from the median", mean / median - 1, SUMMARY_SKEW_MAX),
+        ("the deviation", (inference.std_us or 0.0) / mean, SUMMARY_SPREAD_MAX),
+        ("p95's distance from the median", (inference.p95_us or median) / median - 1, SUMMARY_TAIL_MAX),
+    )
+    told = [
+        f"{name} is {format_percent(share, 0)} (at most {format_percent(most, 0)})"
+        for name, share, most in signs
+        if share > most
+    ]
+    if told:
+        yield Finding(code="unsteady", severity=Severity.WARNING, message="; ".join(told))
+    first, warmup = report.first_inference_us, report.warmup_mean_us
+    if is_cpu and first and median > (1 + SUMMARY_FALL_MAX) * first:
+        message = f"the median is {format_percent(median / first - 1, 0)} slower than the first inference"
+        yield Finding(code="unsteady-trend", severity=Severity.WARNING, message=message)
+    if not is_cpu and warmup and warmup > (1 + SUMMARY_RAMP_MAX) * mean:
+        message = (
+            f"the warm-up was {format_percent(warmup / mean - 1, 0)} slower than the measurement: it still ramped up"
+        )
+        yield Finding(code="unsteady-trend", severity=Severity.WARNING, message=message)
 
 
 def repetition_findings(each_us: Sequence[float]) -> Iterator[Finding]:

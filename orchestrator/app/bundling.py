@@ -32,6 +32,7 @@ FORMATS = {
     "bencher": Path("benchfarm-bencher.json"),
     "asv": Path("benchfarm-asv"),
     "proto": Path("benchfarm-protos"),
+    "leaderboard": Path("benchfarm-measurements.jsonl"),
 }
 ROWS = ("cases", "invocations")
 
@@ -219,7 +220,18 @@ def _results(farm: Farm, chosen: list[Campaign], request: ExportRequest) -> list
         for path, data in made.items():
             write_file(path, data)
         return list(made)
-    if request.form == "bencher":
+    if request.form == "leaderboard":
+        from orchestrator.report.leaderboard import to_leaderboard
+
+        wanted = set(_run_ids(farm, chosen, request.runs))
+        runs = farm.store.runs(campaign_ids=[campaign.campaign_id for campaign in chosen])
+        content = to_leaderboard(
+            (run for run in runs if not wanted or run.run_id in wanted),
+            devices=farm.store.devices(),
+            models=farm.store.models(),
+            builds=farm.store.builds(),
+        )
+    elif request.form == "bencher":
         content = exports_for_trackers.to_bencher(report_data(farm, chosen))
     else:
         # Each campaign on its own: a case that was measured on two nights is two results.

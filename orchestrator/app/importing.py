@@ -53,6 +53,8 @@ class Imported:
     #: The cases of what is new as a report shows them, and where that report was written; None when nothing is new.
     shown: ReportData | None = None
     report: Path | None = None
+    #: How many of the source's jobs were left out.
+    left_out: int = 0
 
     @property
     def without_result(self) -> int:
@@ -83,7 +85,7 @@ def import_files(farm: Farm, request: ImportRequest, out: Path | None) -> Import
         farm.tools,
         new_campaign(farm, name=request.name),
         batch.runs,
-        facts=facts,
+        facts=[facts],
         models=[model for model in models if model.sha256 in used],
         builds=list(batch.builds.values()),
         clock=farm.clock,

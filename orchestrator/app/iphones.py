@@ -188,7 +188,7 @@ def import_results(
             farm.tools,
             new_campaign(farm, name=made.name, plan_text=made.plan_text, seed=made.seed, skipped=made.skipped),
             reading.runs,
-            facts=iphone_facts(profile, serial=made.serial, os_version=made.os_version),
+            facts=[iphone_facts(profile, serial=made.serial, os_version=made.os_version)],
             models=made.models,
             builds=[made.build],
             clock=farm.clock,

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.app import bundling, importing
+from orchestrator.app import bundling, importing, sessions
 from orchestrator.app.bundling import FORMATS, ExportRequest
 from orchestrator.app.importing import Imported, ImportRequest
+from orchestrator.app.sessions import SessionRequest
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.files import format_of
 from orchestrator.cli.result import CommandResult
@@ -54,6 +55,19 @@ def import_files(settings: Settings, request: ImportRequest, out: Path | None) -
         return told(importing.import_files(farm, request, out))
 
 
+def import_sessions(settings: Settings, request: SessionRequest, out: Path | None) -> CommandResult:
+    """Import session folders and leaderboard files; raises UsageError kinds, storing nothing."""
+    with Farm(settings) as farm:
+        done = [told(one) for one in sessions.import_sessions(farm, request, out)]
+    if len(done) == 1:
+        return done[0]
+    return CommandResult(
+        text="\n\n".join(one.text for one in done),
+        data={"imports": [one.data for one in done]},
+        exit_code=max(one.exit_code for one in done),
+    )
+
+
 def told(done: Imported) -> CommandResult:
     """Return what an import did, with the table and the report of what is new."""
     from orchestrator.report.tables import render_text_table
@@ -68,4 +82,4 @@ def told(done: Imported) -> CommandResult:
         lines.append(f"report: {done.report}")
         data |= {"campaign_id": result.campaign.campaign_id, "report": done.report, "runs": result.runs}
         data |= {"without_result": done.without_result}
-    return CommandResult(text="\n".join(lines), data=data, exit_code=int(bool(done.without_result)))
+    return CommandResult(text="\n".join(lines), data=data, exit_code=int(bool(done.without_result or done.left_out)))

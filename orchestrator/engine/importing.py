@@ -13,6 +13,7 @@ from orchestrator.analysis.outcome import ending_of
 from orchestrator.analysis.quality import judge
 from orchestrator.clock import Clock
 from orchestrator.ports import Store, Tool
+from orchestrator.programs.device_lab import BESIDE
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId, CaseKey, RunId
@@ -49,24 +50,25 @@ def import_runs(
     campaign: Campaign,
     runs: Sequence[ForeignRun],
     *,
-    facts: DeviceFacts,
+    facts: Sequence[DeviceFacts],
     models: Sequence[Model],
     builds: Sequence[Build],
     clock: Clock,
 ) -> ImportResult:
     """Store runs under a campaign that is whole at once; what the store holds already is left out.
 
-    ``campaign`` comes without invocations. A run is the same as a stored one when case, pass and everything that it
-    left behind are equal, byte for byte. Raises StoreError kinds.
+    ``campaign`` comes without invocations, ``facts`` are of all devices of the runs. A run is the same as a stored one
+    when case, pass and everything that it left behind are equal, byte for byte. Raises StoreError kinds.
     """
     fresh = _unknown(store, runs)
     if not fresh:
         return ImportResult(campaign=None, runs=(), known=len(runs))
+    devices = {item.serial: item for item in facts}
     numbers: Counter[tuple[CaseKey, Pass]] = Counter()
     records = []
     for run in fresh:
         key = (run.case.case_key, run.run_pass)
-        records.append(_record(campaign, run, numbers[key], tools[run.case.tool], facts))
+        records.append(_record(campaign, run, numbers[key], tools[run.case.tool], devices[run.case.serial]))
         numbers[key] += 1
     whole = replace(
         campaign,
@@ -77,7 +79,7 @@ def import_runs(
             Invocation(case=record.case, run_pass=record.run_pass, number=record.invocation) for record in records
         ),
     )
-    store.begin_campaign(whole, devices=[facts], models=models, builds=builds)
+    store.begin_campaign(whole, devices=facts, models=models, builds=builds)
     for record in records:
         store.append_run(record)
     finished_at = clock.now()
@@ -126,7 +128,7 @@ def _unknown(store: Store, runs: Sequence[ForeignRun]) -> list[ForeignRun]:
 def _identity(
     case: Case, run_pass: Pass, attachments: Sequence[Attachment]
 ) -> tuple[CaseKey, Pass, frozenset[Attachment]]:
-    return case.case_key, run_pass, frozenset(attachments)
+    return case.case_key, run_pass, frozenset(item for item in attachments if item.name != BESIDE)
 
 
 def _record(campaign: Campaign, run: ForeignRun, number: int, tool: Tool, facts: DeviceFacts) -> RunRecord:

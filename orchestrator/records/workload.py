@@ -55,6 +55,8 @@ class ToolName(enum.StrEnum):
     FIREBASE = "firebase"
     #: The Delegate Performance Benchmark app; its reports are imported.
     DELEGATE_PERFORMANCE = "delegate-performance"
+    #: Sessions of LiteRT's device lab and lines of its leaderboard; both are imported.
+    DEVICE_LAB = "device-lab"
 
     @classmethod
     def _missing_(cls, value: object) -> ToolName | None:
@@ -94,9 +96,13 @@ USUAL_DELEGATE: Final = DelegateName.XNNPACK
 #: What phones are measured with where nobody names a program.
 USUAL_TOOL: Final = ToolName.NATIVE
 #: Programs that measure language models: their figures are of one token.
-PER_TOKEN_TOOLS: Final = frozenset({ToolName.LITERT_LM})
+PER_TOKEN_TOOLS: Final = frozenset({ToolName.LITERT_LM, ToolName.DEVICE_LAB})
 #: Programs that benchfarm reads the results of and never starts.
-IMPORTED_TOOLS: Final = frozenset({ToolName.IOS_APP, ToolName.FIREBASE, ToolName.DELEGATE_PERFORMANCE})
+IMPORTED_TOOLS: Final = frozenset(
+    {ToolName.IOS_APP, ToolName.FIREBASE, ToolName.DELEGATE_PERFORMANCE, ToolName.DEVICE_LAB}
+)
+#: Of them, those whose summaries are all that is known: they are looked through for signs of heat.
+SUMMARY_TOOLS: Final = frozenset({ToolName.DEVICE_LAB})
 
 
 class Pass(enum.StrEnum):

@@ -33,6 +33,7 @@ NOTHING: Final = "---"
 #: Of a figure of our own; the interval seldom knows more.
 _SIGNIFICANT_DIGITS: Final = 3
 MEASURED: Final = "measured with benchfarm"
+IMPORTED: Final = "measured elsewhere and imported"
 #: What no older figure can surpass (MeasuredCase.worth).
 BEST_WORTH: Final = (True, 2)
 _PLAIN_AFFINITY: Final = "big"
@@ -143,7 +144,7 @@ class GuideTable:
     def told_sources(self) -> str:
         """The sources in words, with the campaign where all own figures are of one."""
         of_one = f" (campaign {self.campaigns[0]})" if len(self.campaigns) == 1 else ""
-        return ", ".join(f"{source}{of_one}" if source == MEASURED else source for source in self.sources)
+        return ", ".join(f"{source}{of_one}" if source in {MEASURED, IMPORTED} else source for source in self.sources)
 
 
 def parse_column(text: str) -> Column:
@@ -222,7 +223,7 @@ def measured_lines(measured: Sequence[MeasuredCase], columns: Sequence[Column]) 
                 model=model,
                 device=f"{facts.title} ({serial})" if facts.title in shared else facts.title,
                 is_virtual=facts.is_virtual,
-                source=MEASURED,
+                source=IMPORTED if all(item.origin for item in of_row) else MEASURED,
                 cells=tuple(_measured_cell(of_row, column) for column in columns),
             )
         )

@@ -174,7 +174,12 @@ def _parse(
 class ImportOptions:
     """What 'import' reads."""
 
-    files: Annotated[list[Path], typer.Argument(help="A bundle, or Firebase JSON or CSV, report.json or report.csv.")]
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A bundle, a session's folder, leaderboard JSONL, or Firebase JSON or CSV, report.json or report.csv."
+        ),
+    ]
     device: Annotated[str, typer.Option("--device", "-s", help="Serial number or name of the measured phone.")] = ""
     model: Annotated[list[Path] | None, typer.Option("--model", "-m", help="Measured model. Repeat for several.")] = (
         None
@@ -193,16 +198,26 @@ class ImportOptions:
 
 @command(app, "import")
 def _import(options: ImportOptions) -> Deed:
-    """Import a bundle, or results of other benchmark apps.
+    """Import a bundle, or results of other labs and apps.
 
     Example: benchfarm import lab.bundle.json
     """
     from orchestrator.app.bundling import is_bundle
     from orchestrator.app.importing import ImportRequest
+    from orchestrator.app.sessions import SessionRequest, is_session
     from orchestrator.cli import exchanging
 
-    if missing := next((path for path in options.files if not path.is_file()), None):
+    if missing := next((path for path in options.files if not path.exists()), None):
         raise UsageError(f"{missing}: there is no such file")
+    if all(map(is_session, options.files)):
+        if options.device or options.profile or options.program or options.trust:
+            raise UsageError("a session says itself what it ran on and with", hint="give --model and --name only")
+        wanted = SessionRequest(
+            paths=tuple(options.files), models=tuple(options.model or ()), name=options.campaign_name
+        )
+        return lambda settings: exchanging.import_sessions(settings, wanted, options.out)
+    if folder := next((path for path in options.files if not path.is_file()), None):
+        raise UsageError(f"{folder}: is a folder", hint="import a session's folder on its own")
     if any(is_bundle(path) for path in options.files):
         if len(options.files) > 1 or options.device or options.model:
             raise UsageError("a bundle is imported alone and says itself what is in it")
@@ -341,7 +356,9 @@ class ExportOptions:
     form: Annotated[
         str,
         typer.Option(
-            "--format", "-f", help="bundle, csv, parquet, json, bencher, asv or proto (default: by --out, else bundle)."
+            "--format",
+            "-f",
+            help="bundle, csv, parquet, json, bencher, asv, proto or leaderboard (default: by --out, else bundle).",
         ),
     ] = ""
     runs: Annotated[

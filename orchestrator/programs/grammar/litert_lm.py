@@ -68,7 +68,9 @@ _TTFT: Final = re.compile(r"Time to first token:\s+(?P<s>\d[\d.]*) s$")
 _SPEED: Final = re.compile(r"(?P<phase>Prefill|Decode) speed:\s+(?P<speed>\d[\d.]*) tokens/s$")
 _COMMAND_INIT: Final = re.compile(r"Init time:\s+(?P<s>\d[\d.]*) s$")
 _RULE: Final = re.compile(r"-{20,}$")
-_PEAK: Final = re.compile(r"Peak (?P<what>system ram usage|private footprint): (?P<mb>\d[\d.]*)MB")
+_PEAK: Final = re.compile(
+    r"Peak (?P<what>system ram usage|private footprint|DMA-BUF hardware usage): (?P<mb>\d[\d.]*) ?MB"
+)
 _NODES: Final = re.compile(
     r"Replacing (?P<own>\d+) out of (?P<all>\d+) node\(s\) with delegate \((?P<delegate>\w+)\) node, yielding "
     r"(?P<parts>\d+) partitions(?: for subgraph (?P<subgraph>\d+)(?: \((?P<signature>\w+)\))?)?"
@@ -140,6 +142,12 @@ class Process:
     has_results: bool = False
     peak_mib: float | None = None
     private_mib: float | None = None
+    #: Buffers of the GPU or NPU, which are in neither of the others.
+    dmabuf_mib: float | None = None
+    #: How many of its first repetitions only warm up; None: the first of several, as the program warms nothing up.
+    warmups: int | None = None
+    #: What its files and its text disagree about.
+    disagreements: tuple[str, ...] = ()
     shares: list[tuple[DelegateShare, str]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     gpu_api: str = ""
@@ -237,6 +245,8 @@ class LitertLmReader:
         if peak := _PEAK.match(text):
             if peak["what"].startswith("private"):
                 current.private_mib = float(peak["mb"])
+            elif peak["what"].startswith("DMA"):
+                current.dmabuf_mib = float(peak["mb"])
             else:
                 current.peak_mib = float(peak["mb"])
             return True
@@ -296,6 +306,11 @@ def reports_of(process: Process, *, requested: str = "") -> list[ToolReport]:
     return [_report(process, phase, requested) for phase in PHASES]
 
 
+def names_gpu(line: str) -> bool:
+    """Whether a line of a log says which GPU API was made use of."""
+    return _ON_GPU.search(line) is not None
+
+
 def duration_us(text: str) -> float:
     """Return what a duration as ``1m2.5s`` or ``92.41ms`` is in microseconds; 0 for ``0``."""
     units = {"h": 3600 * US_PER_S, "m": 60 * US_PER_S, "s": US_PER_S, "ms": US_PER_MS, "us": 1.0, "ns": 1e-3}
@@ -320,7 +335,7 @@ def figures_of(times_us: Sequence[float], tokens: Sequence[int]) -> LatencySumma
 
 
 def _report(process: Process, phase: str, requested: str) -> ToolReport:
-    measured, warmup = _split(process.repetitions, phase)
+    measured, warmup = _split(process, phase)
     inference = _inference(process, phase, measured)
     extra = _extra(process, phase, measured)
     failure = _failure(process, phase, inference)
@@ -345,16 +360,14 @@ def _turns(repetition: Repetition, phase: str) -> _Turns:
     return repetition.prefill if phase == "prefill" else repetition.decode
 
 
-def _split(repetitions: Sequence[Repetition], phase: str) -> tuple[list[_Turns], float | None]:
-    """Return the repetitions that count, and the time of a token in the one before them.
-
-    The program warms nothing up: the first of several repetitions is the warm-up.
-    """
-    turns = [_turns(item, phase) for item in repetitions if item.rules]
-    turns = [item for item in turns if item.tokens and item.time_us]
-    if len(repetitions) < 2 or not turns:
-        return turns, None
-    return turns[1:], turns[0].time_us / turns[0].tokens
+def _split(process: Process, phase: str) -> tuple[list[_Turns], float | None]:
+    """Return the repetitions that count, and the time of a token in those before them."""
+    whole = [_turns(item, phase) for item in process.repetitions if item.rules]
+    warmups = int(len(process.repetitions) > 1) if process.warmups is None else process.warmups
+    before, turns = (
+        [item for item in part if item.tokens and item.time_us] for part in (whole[:warmups], whole[warmups:])
+    )
+    return turns, before[-1].time_us / before[-1].tokens if before else None
 
 
 def _inference(process: Process, phase: str, measured: Sequence[_Turns]) -> LatencySummary | None:
@@ -383,6 +396,8 @@ def _extra(process: Process, phase: str, measured: Sequence[_Turns]) -> dict[str
         extra["printed_init_us"] = process.command_init_us
     if process.private_mib is not None:
         extra["private_memory_mib"] = process.private_mib
+    if process.dmabuf_mib is not None:
+        extra["dmabuf_memory_mib"] = process.dmabuf_mib
     if process.cache:
         extra["cache"] = process.cache
     if phase == "decode" and process.samples_on_cpu:
@@ -412,8 +427,11 @@ def _failure(process: Process, phase: str, inference: LatencySummary | None) -> 
 
 
 def _disagreements(process: Process, phase: str, measured: Sequence[_Turns]) -> tuple[str, ...]:
-    told = []
+    told = list(process.disagreements)
     asked = process.asked.get(phase)
+    silent = sum(not (_turns(item, phase).tokens and _turns(item, phase).time_us) for item in process.repetitions)
+    if silent and measured:
+        told.append(f"{silent} of {len(process.repetitions)} repetitions have no {phase}")
     if asked and (short := [item.tokens for item in measured if item.tokens != asked]):
         told.append(f"{phase} was of {short[0]} tokens, {asked} were asked for: the figure is of another context")
     if several := [item.count for item in measured if item.count > 1]:

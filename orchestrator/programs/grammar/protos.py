@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from orchestrator.delegates.judging import RuntimeNodes
 from orchestrator.errors import OutputParseError
+from orchestrator.programs.grammar.litert_lm import Process, Repetition
 from orchestrator.programs.grammar.op_profile import OperatorProfile, parse_tables
 from orchestrator.records.run import (
     DelegateShare,
@@ -96,7 +97,27 @@ _SCHEMA: Final[dict[str, tuple[tuple[int, str, str], ...]]] = {
         (8, "sum", "int64"),
         (9, "count", "int64"),
     ),
+    "LitertLmMetricsList": ((1, "metrics", "*LitertLmMetrics"),),
+    "LitertLmMetrics": (
+        (1, "benchmark_params", "LitertLmParams"),
+        # Maps are repeated entries of key and value.
+        (2, "init_phase_durations_us", "*LitertLmDuration"),
+        (3, "mark_durations_us", "*LitertLmDuration"),
+        (4, "prefill_turns", "*LitertLmTurn"),
+        (5, "decode_turns", "*LitertLmTurn"),
+        (6, "text_to_token_ids_turns", "*LitertLmTurn"),
+        (7, "time_to_first_token_seconds", "double"),
+        (8, "peak_mem_mb", "float"),
+        (9, "peak_private_mb", "float"),
+        (10, "peak_dmabuf_mb", "float"),
+        (11, "dmabuf_buffer_count", "int64"),
+    ),
+    "LitertLmParams": ((1, "num_prefill_tokens", "int32"), (2, "num_decode_tokens", "int32")),
+    "LitertLmDuration": ((1, "key", "string"), (2, "value", "int64")),
+    "LitertLmTurn": ((1, "duration_us", "int64"), (2, "num_tokens", "int64"), (3, "tokens_per_second", "double")),
 }
+#: Of one process; more were never asked for.
+_MOST_REPETITIONS: Final = 10_000
 _PACKAGE: Final = "benchfarm.wire"
 
 
@@ -124,6 +145,7 @@ def _messages() -> dict[str, Any]:
     scalars = {
         "string": kinds.TYPE_STRING,
         "float": kinds.TYPE_FLOAT,
+        "double": kinds.TYPE_DOUBLE,
         "int32": kinds.TYPE_INT32,
         "int64": kinds.TYPE_INT64,
     }
@@ -239,6 +261,41 @@ def encode_result(report: ToolReport, *, name: str, own: bytes = b"") -> bytes:
     if report.warmup is not None:
         result.misc_metrics.num_warmup_runs = report.warmup.count
     return bytes(result.SerializeToString(deterministic=True))
+
+
+def decode_language_model(data: bytes) -> Process:
+    """Decode ``litert.lm.proto.LitertLmMetricsList``: the repetitions of a process, and what was asked of it.
+
+    Zero is absent; durations are whole microseconds.
+
+    Raises:
+        OutputParseError: the bytes are no such message, or hold no repetition or one that can't be.
+    """
+    process = Process()
+    for metrics in _decode("LitertLmMetricsList", data).metrics[:_MOST_REPETITIONS]:
+        repetition = Repetition(rules=1)
+        for phase, turns in (("prefill", metrics.prefill_turns), ("decode", metrics.decode_turns)):
+            for turn in turns:
+                if turn.duration_us < 0 or turn.num_tokens < 0:
+                    raise OutputParseError(f"{len(data)} bytes are no LitertLmMetricsList: a turn below zero")
+                repetition.add(phase, turn.num_tokens, float(turn.duration_us))
+        repetition.init_us = {item.key: float(item.value) for item in metrics.init_phase_durations_us if item.value > 0}
+        process.asked |= {
+            phase: asked
+            for phase, asked in (
+                ("prefill", metrics.benchmark_params.num_prefill_tokens),
+                ("decode", metrics.benchmark_params.num_decode_tokens),
+            )
+            if asked > 0
+        }
+        process.repetitions.append(repetition)
+        # High-water marks of the process: the last ones are the highest.
+        process.peak_mib = _optional(metrics, "peak_mem_mb") or process.peak_mib
+        process.private_mib = _optional(metrics, "peak_private_mb") or process.private_mib
+        process.dmabuf_mib = _optional(metrics, "peak_dmabuf_mb") or process.dmabuf_mib
+    if not process.repetitions:
+        raise OutputParseError(f"{len(data)} bytes hold no repetition of a LitertLmMetricsList")
+    return process
 
 
 def decode_runtime_info(data: bytes) -> RuntimeNodes:

@@ -1,0 +1,505 @@
+"""Importing what LiteRT's device lab and leaderboard tell: session folders and files of one JSON object a line."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from orchestrator.app.importing import Imported, imported, new_campaign, read_source, require_printable
+from orchestrator.bootstrap import Farm
+from orchestrator.engine.importing import ForeignRun
+from orchestrator.errors import OutputParseError, UsageError
+from orchestrator.programs import program
+from orchestrator.programs.device_lab import BESIDE, LOGCAT, METRICS, PROVENANCE, RESULTS, ROW, RUNTIME_INFO, STDOUT
+from orchestrator.programs.grammar.leaderboard import ACCELERATORS, Checked, Row, is_row, read_row
+from orchestrator.programs.grammar.litert_lm import Process
+from orchestrator.programs.grammar.protos import decode_language_model
+from orchestrator.records.campaign import Origin
+from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.identity import BuildSha, ModelSha, Serial, content_key
+from orchestrator.records.run import Attachment, RawOutput
+from orchestrator.records.tokens import FIGURE, PHASES, TOKENS
+from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
+from orchestrator.report.escapes import one_line
+
+if TYPE_CHECKING:
+    from orchestrator.records.run import RunRecord
+
+_JOB: Final = re.compile(r"(cpu|gpu|npu)-([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
+_OTHER_RUN: Final = re.compile(r"metrics_((cpu|gpu|npu)(?:_\d{1,4})?)\.pb")
+_DEVICE_ID: Final = re.compile(r"([a-z][a-z0-9]*)-(\d{2})")
+_KINDS: Final = {"android": DeviceKind.ANDROID, "ios": DeviceKind.IOS}
+_FLAG: Final = re.compile(r"--(\w+)=(\S+)")
+#: A session has a job for each phone and accelerator; a lab's folder has sessions.
+_MOST_JOBS: Final = 2000
+_MOST_ROWS: Final = 20_000
+_MOST_FAULTS: Final = 20
+_SIZE_TOLERANCE: Final = 1e-3
+#: A model this many times as slow on a device as its other models lead to expect, of which there are so many.
+_UNUSUAL: Final = 2.5
+_LEAST_SHARED: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRequest:
+    """What is imported."""
+
+    paths: tuple[Path, ...]
+    #: Files of models that are known here: a row or job of that name is of that content.
+    models: tuple[Path, ...]
+    name: str
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The runs of one source with what they are of, and the jobs that were left out."""
+
+    known: Sequence[Model]
+    runs: list[ForeignRun] = field(default_factory=list)
+    devices: dict[Serial, DeviceFacts] = field(default_factory=dict)
+    models: dict[ModelSha, Model] = field(default_factory=dict)
+    builds: dict[BuildSha, Build] = field(default_factory=dict)
+    refused: list[str] = field(default_factory=list)
+
+    def model(self, repository: str, file: str, size_bytes: int) -> Model:
+        """Return the model: a known file of that name and size, else one that is known by what is said of it."""
+        name = file.rpartition("/")[2].rpartition(".")[0] or file
+        for model in self.known:
+            is_as_large = not size_bytes or abs(model.size_bytes / size_bytes - 1) < _SIZE_TOLERANCE
+            if model.name == name and is_as_large:
+                break
+        else:
+            sha256 = ModelSha(content_key({"repository": repository, "file": file, "bytes": size_bytes}))
+            model = Model(name=name, sha256=sha256, size_bytes=size_bytes)
+        return self.models.setdefault(model.sha256, model)
+
+    def build(self, told: Mapping[str, object], *, name: str, version: str, platform: str) -> BuildSha:
+        """Return the program, which is known by what is said of it."""
+        sha256 = BuildSha(content_key({"program": program(ToolName.DEVICE_LAB).title, **told}))
+        abi = "arm64-v8a" if platform == "android" else ""
+        self.builds.setdefault(
+            sha256, Build(name=name, tool=ToolName.DEVICE_LAB, sha256=sha256, abi=abi, version=version)
+        )
+        return sha256
+
+    def device(self, device_id: str, *, platform: str, runner: str, title: str, system: str, build: str = "") -> Serial:
+        """Return the device as its session calls it: many phones may have one id, and none is one of ours."""
+        serial = Serial(f"{device_id}@{runner or 'device-lab'}")
+        named = _DEVICE_ID.fullmatch(device_id)
+        release, api = re.search(r"\d+(?:\.\d+)*", system), re.search(r"API (\d+)", system)
+        sdk = api[1] if api is not None else named[2] if named is not None else None
+        facts = DeviceFacts(
+            serial=serial,
+            kind=_KINDS.get(platform, DeviceKind.HOST),
+            is_virtual=False,
+            model=title,
+            codename=named[1] if named is not None else device_id,
+            os_version=release[0] if release is not None else "",
+            sdk=int(sdk) if sdk is not None and platform == "android" else None,
+            fingerprint=build,
+            is_imported=True,
+        )
+        known = self.devices.setdefault(serial, facts)
+        if not known.model and title:
+            self.devices[serial] = replace(known, model=title)
+        return serial
+
+    def add(self, case: Case, raw: RawOutput, *, is_language_model: bool) -> None:
+        """Add a run, or a language model's two."""
+        flags = [(*case.flags, (FIGURE, phase)) for phase in PHASES] if is_language_model else [case.flags]
+        for own in flags:
+            self.runs.append(ForeignRun(case=replace(case, flags=tuple(sorted(own))), run_pass=Pass.TIMING, raw=raw))
+
+
+def is_session(path: Path) -> bool:
+    """Whether a path is one that is imported here: a folder, or a file of the leaderboard's lines."""
+    if path.is_dir():
+        return True
+    try:
+        with path.open("rb") as file:
+            return is_row(file.read(1 << 16))
+    except OSError:
+        return False
+
+
+def import_sessions(farm: Farm, request: SessionRequest, out: Path | None) -> list[Imported]:
+    """Import session folders and leaderboard files, each as a campaign; raises UsageError kinds and stores nothing.
+
+    A folder's job that lacks what shows its worth is left out and told; a file's line that is wrong ends it all.
+    """
+    from orchestrator.engine.importing import import_runs
+    from orchestrator.models.inspect import identify_model
+
+    require_printable(name=request.name)
+    known = [identify_model(path) for path in request.models]
+    batches = []
+    for path in request.paths:
+        batch = _Batch(known=known)
+        origin = _folder(path, batch) if path.is_dir() else _file(path, batch)
+        if not batch.runs:
+            told = "".join(f"\n  {one_line(fault)}" for fault in batch.refused[:_MOST_FAULTS])
+            hint = "a session's folder has jobs cpu-DEVICE or gpu-DEVICE with results.pb or metrics.pb in them"
+            raise UsageError(f"{path}: nothing to import{told}", hint=hint)
+        batches.append((batch, origin))
+    done = []
+    for batch, origin in batches:
+        campaign = new_campaign(farm, name=request.name)
+        result = import_runs(
+            farm.store,
+            farm.tools,
+            replace(campaign, terms=replace(campaign.terms, origin=origin)),
+            batch.runs,
+            facts=list(batch.devices.values()),
+            models=list(batch.models.values()),
+            builds=list(batch.builds.values()),
+            clock=farm.clock,
+        )
+        notes = [f"left out: {fault}" for fault in batch.refused]
+        taken = imported(farm, result, out, notes=[*notes, *_suspects(result.runs)])
+        done.append(replace(taken, left_out=len(batch.refused)))
+    return done
+
+
+def _suspects(runs: Sequence[RunRecord]) -> list[str]:
+    """Return what an import says of its figures: whoever made them, nobody here saw the phones."""
+    doubted = sum(run.verdict.quality.value == "suspect" for run in runs)
+    return [f"{doubted} of {len(runs)} figures are suspect by their own numbers"] if doubted else []
+
+
+def _file(path: Path, batch: _Batch) -> Origin:
+    data = read_source(path)
+    faults: list[str] = []
+    rows: dict[str, tuple[Row, bytes]] = {}
+    for number, line in enumerate(data.splitlines(), start=1):
+        if not line.strip():
+            continue
+        if number > _MOST_ROWS:
+            raise UsageError(f"{path}:{number}: more than {_MOST_ROWS} lines")
+        try:
+            row = read_row(line)
+        except OutputParseError as error:
+            faults.append(f"{path}:{number}: {error}")
+            continue
+        # A later line of the same name replaces an earlier one.
+        rows[row.row_id] = row, line
+    if faults:
+        more = f"\n  and {len(faults) - _MOST_FAULTS} more" if len(faults) > _MOST_FAULTS else ""
+        told = "\n  ".join(one_line(fault) for fault in faults[:_MOST_FAULTS])
+        raise UsageError(f"nothing was imported:\n  {told}{more}")
+    doubts = _unusual([row for row, _ in rows.values()])
+    for row, line in rows.values():
+        _add_row(batch, row, line, path, doubts.get(row.row_id, ""))
+    return Origin(file=path.name, sha256=hashlib.sha256(data).hexdigest())
+
+
+def _add_row(batch: _Batch, row: Row, line: bytes, path: Path, doubt: str) -> None:
+    serial = batch.device(row.device_id, platform=row.platform, runner=row.runner, title=row.device, system=row.os)
+    # Of "latest" nobody knows which it was: another session's is another program.
+    told = {
+        "runtime": row.runtime,
+        "version": row.version,
+        "binary": row.binary,
+        "libraries": [list(i) for i in row.libraries],
+    }
+    build = batch.build(
+        told | ({"session": row.session} if row.version in {"", "latest"} and not row.libraries else {}),
+        name=f"{row.runtime} {row.version}".strip() or "LiteRT",
+        version=row.version,
+        platform=row.platform,
+    )
+    model = batch.model(row.repository, row.file, row.size_bytes)
+    beside = [Attachment(name=BESIDE, data=json.dumps({"unusual": doubt}).encode())] if doubt else []
+    raw = RawOutput(
+        command="",
+        exit_code=None,
+        timed_out=False,
+        started_at=row.at or datetime.fromtimestamp(path.stat().st_mtime, UTC),
+        duration_s=0.0,
+        attachments=(Attachment(name=ROW, data=line), *beside),
+    )
+    batch.add(_case(serial, model, build, row.delegate, dict(row.flags)), raw, is_language_model=row.is_language_model)
+
+
+def _case(serial: Serial, model: Model, build: BuildSha, delegate: DelegateName, flags: Mapping[str, str]) -> Case:
+    """Return the case; how many threads there were isn't told anywhere."""
+    return Case(
+        serial=serial,
+        model_sha256=model.sha256,
+        model_name=model.name,
+        delegate=delegate,
+        threads=-1,
+        tool=ToolName.DEVICE_LAB,
+        build_sha256=build,
+        flags=tuple(sorted(flags.items())),
+        affinity="all",
+    )
+
+
+def _unusual(rows: Sequence[Row]) -> dict[str, str]:
+    """Return the rows whose model is far slower than the device's other models are, against another device."""
+    groups: defaultdict[tuple[str, ...], dict[tuple[str, str], dict[str, Row]]] = defaultdict(dict)
+    for row in rows:
+        if not row.is_language_model and row.reports[0].latency_us():
+            of_kind = groups[row.platform, row.runtime, row.version, row.delegate.value]
+            of_kind.setdefault((row.device_id, row.device), {})[f"{row.repository}:{row.file}"] = row
+    found: dict[str, str] = {}
+    for devices in groups.values():
+        for (_, one), (_, other) in pairwise(sorted(devices.items())):
+            ratios = {name: _us(one[name]) / _us(other[name]) for name in one.keys() & other.keys()}
+            if len(ratios) < _LEAST_SHARED:
+                continue
+            usual = statistics.median(ratios.values())
+            for name, ratio in ratios.items():
+                if max(ratio / usual, usual / ratio) > _UNUSUAL:
+                    slow, fast = (one[name], other[name]) if ratio > usual else (other[name], one[name])
+                    times, expected = (ratio, usual) if ratio > usual else (1 / ratio, 1 / usual)
+                    found[slow.row_id] = (
+                        f"{times:.1f} times the latency of {fast.device or fast.device_id}, "
+                        f"other models {expected:.1f} times"
+                    )
+    return found
+
+
+def _us(row: Row) -> float:
+    return row.reports[0].latency_us() or 1.0
+
+
+def _folder(path: Path, batch: _Batch) -> Origin:
+    sums = hashlib.sha256()
+    jobs = list(_jobs(path))
+    if len(jobs) > _MOST_JOBS:
+        raise UsageError(f"{path}: more than {_MOST_JOBS} jobs")
+    for job in jobs:
+        try:
+            files = job.read()
+            for name, data in sorted(files.items()):
+                sums.update(f"{job.folder.relative_to(path)}/{name} {hashlib.sha256(data).hexdigest()}\n".encode())
+            _add_job(batch, job, files)
+        except OutputParseError as error:
+            batch.refused.append(f"{job.folder}: {error}")
+    return Origin(file=path.resolve().name, sha256=sums.hexdigest())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """One program that ran on one device: its folder, and what its files are called there."""
+
+    folder: Path
+    accelerator: str
+    device_id: str
+    #: As it is attached -> as it is called.
+    names: Mapping[str, str]
+    exit_file: str = ""
+
+    def read(self) -> dict[str, bytes]:
+        """Return its files; raises UsageError for one that is too large, or that is a link to elsewhere."""
+        found = {}
+        for name, called in self.names.items():
+            file = self.folder / called
+            if file.is_symlink():
+                raise OutputParseError(f"{called} is a link, and isn't followed")
+            if file.is_file():
+                found[name] = read_source(file)
+        return found
+
+
+_FILES: Final = (RESULTS, RUNTIME_INFO, METRICS, PROVENANCE, LOGCAT, STDOUT)
+
+
+def _jobs(path: Path) -> Iterator[_Job]:
+    """Yield the jobs of a folder: a job's own, a session's, or one of sessions."""
+    folders = [path, *_below(path), *(inner for outer in _below(path) for inner in _below(outer))]
+    for folder in folders:
+        named = _JOB.fullmatch(folder.name)
+        if named is not None:
+            yield _Job(folder=folder, accelerator=named[1], device_id=named[2], names={name: name for name in _FILES})
+            continue
+        for file in sorted(folder.iterdir()):
+            run = _OTHER_RUN.fullmatch(file.name)
+            if run is not None:
+                names = {
+                    METRICS: file.name,
+                    PROVENANCE: PROVENANCE,
+                    LOGCAT: f"{run[1]}_logcat.txt",
+                    STDOUT: f"{run[1]}.log",
+                }
+                yield _Job(folder=folder, accelerator=run[2], device_id="", names=names, exit_file=f"{run[1]}.exit")
+
+
+def _below(path: Path) -> list[Path]:
+    try:
+        return sorted(item for item in path.iterdir() if item.is_dir() and not item.is_symlink())[:_MOST_JOBS]
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+
+
+def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
+    """Add a job; raises OutputParseError for one that lacks what shows its worth."""
+    said = _said(job)
+    provenance = files.get(PROVENANCE, b"")[: 1 << 20].decode("utf-8", "replace")
+    flags = {
+        **dict(_FLAG.findall(_line_of(provenance, "args") or _line_of(provenance, "binary_args"))),
+        **said.arguments,
+    }
+    is_lm = METRICS in files
+    if not is_lm and RESULTS not in files:
+        raise OutputParseError(f"has neither {RESULTS} nor {METRICS}: the job failed, or its files weren't downloaded")
+    process = decode_language_model(files[METRICS]) if is_lm else Process()
+    tokens = _tokens(process, provenance, flags) if is_lm else {}
+    file = (said.model or flags.get("model_path") or flags.get("graph") or _logged_model(files)).rpartition("/")[2]
+    if not file and len(batch.known) != 1:
+        raise OutputParseError("nothing says which model it is of: name its file with --model")
+    if is_lm and job.accelerator == "gpu" and not _names_gpu(files.get(LOGCAT, b"")):
+        raise OutputParseError(f"its {LOGCAT} names no GPU API: nothing shows that the GPU ran it")
+    product = re.fullmatch(r"(.*) \(([\w.-]{1,60})\)", _line_of(provenance, "product"))
+    device_id = said.device_id or job.device_id or (product[2] if product is not None else "")
+    if not device_id:
+        raise OutputParseError("nothing says which device it ran on")
+    model = batch.model("", file, 0) if file else batch.models.setdefault(batch.known[0].sha256, batch.known[0])
+    serial = batch.device(
+        device_id,
+        platform=said.platform,
+        runner=said.runner,
+        title=said.device or (product[1] if product is not None else ""),
+        system=said.system,
+        build=_line_of(provenance, "build"),
+    )
+    sums = sorted(re.findall(r"^([0-9a-f]{64})  (?:\./)?([\w.+-]{1,100})$", provenance, re.MULTILINE))
+    # Without a sum nobody knows which program it was: another session's is another one.
+    told = (
+        {"version": said.version, "sums": sums}
+        if sums
+        else {"version": said.version, "session": job.folder.parent.name}
+    )
+    name = "LiteRT-LM" if is_lm else "LiteRT"
+    build = batch.build(told, name=f"{name} {said.version}".strip(), version=said.version, platform=said.platform)
+    main = job.folder / job.names[METRICS if is_lm else RESULTS]
+    raw = RawOutput(
+        command=" ".join(f"--{key}={value}" for key, value in flags.items())[:2000],
+        exit_code=_exit_code(job),
+        timed_out=False,
+        started_at=said.at or datetime.fromtimestamp(main.stat().st_mtime, UTC),
+        duration_s=0.0,
+        attachments=tuple(Attachment(name=key, data=data) for key, data in files.items()),
+    )
+    case = _case(serial, model, build, ACCELERATORS[job.accelerator], tokens)
+    threads = flags.get("num_threads") or flags.get("num_cpu_threads") or ""
+    case = replace(case, threads=int(threads)) if threads.isdecimal() and 0 < int(threads) <= 64 else case
+    batch.add(case, raw, is_language_model=is_lm)
+
+
+def _tokens(process: Process, provenance: str, flags: Mapping[str, str]) -> dict[str, str]:
+    """Return how many tokens were asked for; raises OutputParseError where that isn't told."""
+    tokens = {f"{name}_tokens": str(count) for name, count in process.asked.items()}
+    for name in TOKENS:
+        told = re.search(rf"\b{name}: (\d{{1,7}})\b", provenance)
+        value = flags.get(f"benchmark_{name}") or flags.get(name) or (told[1] if told is not None else "")
+        if value.isdecimal() and len(value) <= 7 and int(value):
+            tokens[name] = value
+    if not {"prefill_tokens", "decode_tokens"} <= tokens.keys():
+        raise OutputParseError("nothing says how many tokens were asked for")
+    if len(process.repetitions) < 2:
+        raise OutputParseError("no repetition is left after the warm-up")
+    return tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Said:
+    """What the JSON files beside a session's jobs say; empty where they say nothing."""
+
+    platform: str = "android"
+    runner: str = ""
+    device_id: str = ""
+    device: str = ""
+    system: str = ""
+    version: str = ""
+    model: str = ""
+    at: datetime | None = None
+    arguments: Mapping[str, str] = field(default_factory=dict)
+
+
+def _said(job: _Job) -> _Said:
+    """Read ``session.json`` and ``ddp_session.json``; raises OutputParseError for what no runner writes."""
+    merged: dict[str, object] = {}
+    for name in ("ddp_session.json", "session.json"):
+        for folder in (job.folder.parent, job.folder):
+            file = folder / name
+            if file.is_file() and not file.is_symlink():
+                try:
+                    values = json.loads(read_source(file).decode())
+                except (ValueError, RecursionError) as error:
+                    raise OutputParseError(f"{name} isn't JSON: {error}") from error
+                if not isinstance(values, dict):
+                    raise OutputParseError(f"{name} is no JSON object")
+                merged |= values
+    checked = Checked(merged)
+    config = checked.part("sessionConfig")
+    named = next((item for item in config.parts("jobConfigs") if item.text("displayName") == job.folder.name), None)
+    labels = named.part("labels") if named is not None else Checked({})
+    action = named.part("action").part("androidNativeBinary") if named is not None else Checked({})
+    given = action.values.get("args")
+    arguments = dict(_FLAG.findall(" ".join(map(str, given)))) if isinstance(given, list) and len(given) < 200 else {}
+    platform = checked.text("platform") or "android"
+    created = checked.text("created")
+    said = _Said(
+        platform=platform,
+        runner=checked.text("runner"),
+        device_id=checked.text("device_id"),
+        device=checked.text("device"),
+        system=checked.text("os"),
+        version=checked.text("runtime_version"),
+        model=labels.text("model") or checked.text("model"),
+        at=_moment(created),
+        arguments=arguments,
+    )
+    if faults := [*checked.faults, *labels.faults, *action.faults]:
+        raise OutputParseError(f"its session's file is wrong: {'; '.join(dict.fromkeys(faults))}"[:500])
+    return said
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _line_of(text: str, key: str) -> str:
+    """Return what a ``key: value`` line says, in one line that can be shown."""
+    found = re.search(rf"^{key}: (.*)$", text, re.MULTILINE)
+    told = found[1].strip()[:2000] if found is not None else ""
+    return told if told.isprintable() else ""
+
+
+def _logged_model(files: Mapping[str, bytes]) -> str:
+    for name in (STDOUT, LOGCAT):
+        found = re.search(rb"(?:Loading model from: |Graph: \[)([\w./+-]{1,300})", files.get(name, b""))
+        if found is not None:
+            return found[1].decode()
+    return ""
+
+
+def _names_gpu(logcat: bytes) -> bool:
+    from orchestrator.programs.grammar.litert_lm import names_gpu
+
+    return any(
+        names_gpu(line.decode("utf-8", "replace")) for line in logcat.splitlines() if b"reat" in line or b"API" in line
+    )
+
+
+def _exit_code(job: _Job) -> int | None:
+    file = job.folder / job.exit_file if job.exit_file else None
+    if file is None or not file.is_file() or file.is_symlink():
+        return None
+    text = read_source(file)[:20].strip()
+    return int(text) if text.isdigit() and int(text) < 256 else None

@@ -1,0 +1,127 @@
+"""Runs of LiteRT's device lab and of its leaderboard, which others made: their files and lines are read, never run.
+
+A job of a session leaves ``results.pb`` and ``runtime_info.pb`` (a model) or ``metrics.pb`` and ``provenance.txt`` (a
+language model), with the phone's whole log; the leaderboard has a line for each (grammar/leaderboard.py).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import threading
+from collections import defaultdict
+from typing import Final
+
+from orchestrator.errors import OutputParseError
+from orchestrator.ports import Device, InvocationRequest
+from orchestrator.programs.foreign_app import not_startable
+from orchestrator.programs.grammar.leaderboard import read_row
+from orchestrator.programs.grammar.litert_lm import LitertLmReader, Process, reports_of
+from orchestrator.programs.grammar.output import RunFiles, parse_run
+from orchestrator.programs.grammar.protos import decode_language_model
+from orchestrator.programs.specification import Program
+from orchestrator.records.run import RawOutput, ToolReport
+from orchestrator.records.tokens import FIGURE, PHASES
+from orchestrator.records.workload import Case, ToolName
+
+#: Attachments: a leaderboard's line, and the files of a session's job.
+ROW: Final = "row.json"
+RESULTS: Final = "results.pb"
+RUNTIME_INFO: Final = "runtime_info.pb"
+METRICS: Final = "metrics.pb"
+PROVENANCE: Final = "provenance.txt"
+LOGCAT: Final = "logcat.txt"
+STDOUT: Final = "stdout.txt"
+#: What the other runs of the same import make doubtful about one: no part of what it left behind.
+BESIDE: Final = "beside.json"
+_LOG_LINE: Final = re.compile(rb"\d\d-\d\d \d\d:\d\d:\d\d\.\d+\s+(\d+)\s+\d+ [VDIWEF] (\S.*?)\s*: (.*)")
+
+
+class DeviceLabTool:
+    """Reads what a lab's job left behind; the lab runs it."""
+
+    name = ToolName.DEVICE_LAB
+
+    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
+        """Raise UsageError: the lab runs its jobs itself."""
+        not_startable(self.name, device, request, cancelled)
+
+    def parse(self, raw: RawOutput, case: Case) -> ToolReport:
+        """Read the case's own figure; what can't be read is a report that says so."""
+        try:
+            report = _report(raw, case)
+        except OutputParseError as error:
+            return ToolReport(outcome="failed", failure_code="no-result", failure_reason=str(error))
+        if doubt := _doubt(raw):
+            report = dataclasses.replace(report, extra={**report.extra, "unusual": doubt})
+        return report
+
+
+def _report(raw: RawOutput, case: Case) -> ToolReport:
+    phase = dict(case.flags).get(FIGURE, "")
+    if row := raw.data(ROW):
+        reports = read_row(row).reports
+        return reports[PHASES.index(phase)] if phase in PHASES and len(reports) > 1 else reports[0]
+    if metrics := raw.data(METRICS):
+        process = _with_evidence(decode_language_model(metrics), raw.data(LOGCAT))
+        flags = dict(case.flags)
+        # What the job was told counts; the metrics repeat it.
+        asked = {name: flags[f"{name}_tokens"] for name in PHASES if flags.get(f"{name}_tokens", "").isdecimal()}
+        process.asked |= {name: int(value) for name, value in asked.items()}
+        if (context := flags.get("max_num_tokens", "")).isdecimal():
+            process.asked["tokens"] = int(context)
+        return reports_of(process, requested=case.delegate.value)[PHASES.index(phase) if phase in PHASES else 1]
+    return parse_run(
+        stdout=raw.data(STDOUT),
+        stderr=b"",
+        logcat=raw.data(LOGCAT),
+        exit_code=raw.exit_code,
+        timed_out=False,
+        files=RunFiles(result_pb=raw.data(RESULTS), runtime_info_pb=raw.data(RUNTIME_INFO)),
+        requested=case.delegate.value,
+    )
+
+
+def _with_evidence(process: Process, logcat: bytes) -> Process:
+    """Add what the job's process logged of where the operators ran; other processes log too, and are left out.
+
+    The job's is the process that logged results; of a log without any, none is.
+    """
+    logged: defaultdict[bytes, list[str]] = defaultdict(list)
+    own: set[bytes] = set()
+    for line in logcat.splitlines():
+        if found := _LOG_LINE.match(line):
+            logged[found[1]].append(found[3].decode("utf-8", "replace"))
+            if b"BenchmarkInfo:" in found[3] or b"litert_lm_lib.cc" in found[3]:
+                own.add(found[1])
+    if len(own) != 1:
+        return process
+    reader = LitertLmReader()
+    for text in logged[next(iter(own))]:
+        reader.feed(text)
+    for told in reader.end()[-1:]:
+        process.shares, process.lines, process.gpu_api = told.shares, told.lines, told.gpu_api
+        process.is_on_cpu, process.is_on_npu = told.is_on_cpu, told.is_on_npu
+        process.samples_on_cpu, process.failures = told.samples_on_cpu, told.failures
+        if len(told.repetitions) > len(process.repetitions):
+            process.disagreements = (
+                f"the log has {len(told.repetitions)} repetitions, {METRICS} has {len(process.repetitions)}",
+            )
+    return process
+
+
+def _doubt(raw: RawOutput) -> str:
+    try:
+        told = json.loads(raw.data(BESIDE) or b"{}").get("unusual", "")
+    except (ValueError, AttributeError):
+        return ""
+    return told if isinstance(told, str) else ""
+
+
+PROGRAM = Program(
+    name=ToolName.DEVICE_LAB,
+    tool=DeviceLabTool,
+    has_flags=False,
+    title="LiteRT device lab",
+)

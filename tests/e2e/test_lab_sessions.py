@@ -1,0 +1,312 @@
+"""Sessions of a device lab and lines of LiteRT's leaderboard: taken in with their doubts, given out, refused."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.samples.beside import OTHER_PROGRAMS
+from tests.samples.wire import field
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.samples.command import Cli
+    from tests.samples.lab import Lab
+
+PUBLISHED = OTHER_PROGRAMS / "litert_leaderboard" / "measurements-lm.jsonl"
+#: Two processes as the leaderboard's first rows tell them: decode on a CPU that gets hot, and on a GPU.
+HOT = ((185.509, 6.416), (202.869, 6.21), (185.019, 3.307), (93.141, 2.749), (92.109, 3.378))
+STEADY = ((583.937, 21.0), (585.428, 21.1), (591.097, 21.2), (597.082, 21.1), (591.071, 21.0))
+
+
+def tokens_row(accelerator: str, series: tuple[tuple[float, float], ...], **other: object) -> dict[str, Any]:
+    return {
+        "row_id": f"lab/qwen:q.litertlm@1/android/caiman-35/{accelerator}",
+        "model": "lab/qwen",
+        "file": "q.litertlm",
+        "model_size_mb": 497.66,
+        "platform": "android",
+        "device_id": "caiman-35",
+        "device": "Pixel 9 Pro",
+        "os": "Android 15 (API 35)",
+        "accelerator": accelerator,
+        "delegate": {"cpu": None, "gpu": "OpenCL"}[accelerator],
+        "conditions": {"prefill_tokens": 1024, "decode_tokens": 256, "max_num_tokens": 1280, "warmup_iterations": 1},
+        "metrics": {"prefill_tok_s": 1.0, "decode_tok_s": 1.0},
+        "iterations": [{"prefill_tok_s": one, "decode_tok_s": two, "init_total_ms": 817.7} for one, two in series],
+        "status": "measured",
+        "date": "2026-09-19",
+        **other,
+    }
+
+
+def row(model: str, device: str = "caiman-35", accelerator: str = "cpu", **latency: float) -> dict[str, Any]:
+    times = {"median": 100.0, "avg": 100.5, "p5": 99.0, "p95": 103.0, "stddev": 1.5, "first_inference": 102.0}
+    return {
+        "row_id": f"{model}@2.2.0/android/{device}/{accelerator}",
+        "model": f"lab/{model}",
+        "file": f"{model}.tflite",
+        "model_size_mb": 13.9759045,
+        "platform": "android",
+        "device_id": device,
+        "device": {"caiman-35": "Pixel 9 Pro", "pa3q-35": "Galaxy S25 Ultra"}[device],
+        "accelerator": accelerator,
+        "delegate": "LITERT_CL" if accelerator == "gpu" else "TfLiteXNNPackDelegate",
+        "nodes_delegated": 66,
+        "nodes_total": 66,
+        "partitions": 1,
+        "latency_ms": {**times, "init": 12.0, "warm_up_avg": 101.0, **latency},
+        "memory_mb": {"init_footprint": 20.5, "overall_footprint": 31.0},
+        "runs": 50,
+        "runtime": "litert",
+        "runtime_version": "2.2.0",
+        "runner": "ddp",
+        "status": "measured",
+        "date": "2026-09-18",
+    }
+
+
+def write(path: Path, *rows: object) -> Path:
+    path.write_text("".join(f"{one if isinstance(one, str) else json.dumps(one)}\n" for one in rows))
+    return path
+
+
+def imported(cli: Cli, path: Path) -> dict[str, dict[str, Any]]:
+    """Import and return the runs by model, delegate and figure."""
+    runs = cli("import", path, "--json").ok().json["runs"]
+    named = {}
+    for run in runs:
+        case = run["case"]
+        words = (case["model_name"], case["serial"].split("-")[0], case["delegate"], dict(case["flags"]).get("figure"))
+        named[" ".join(filter(None, words))] = run
+    assert len(named) == len(runs)
+    return named
+
+
+def codes(run: dict[str, Any]) -> set[str]:
+    return {finding["code"] for finding in run["verdict"]["findings"] if finding["severity"] != "info"}
+
+
+def test_a_throttled_row_of_the_leaderboard_comes_out_suspect_and_a_steady_one_clean(cli: Cli, tmp_path: Path) -> None:
+    path = write(tmp_path / "lm.jsonl", tokens_row("cpu", HOT), tokens_row("gpu", STEADY))
+    runs = imported(cli, path)
+    assert {name: codes(run) for name, run in runs.items()} == {
+        "q caiman xnnpack prefill": {"unsteady-trend"},
+        "q caiman xnnpack decode": {"unsteady-trend"},
+        "q caiman gpu prefill": set(),
+        "q caiman gpu decode": set(),
+    }
+    # All tokens over their time together: the harmonic mean of the four speeds after the warm-up.
+    hot = runs["q caiman xnnpack decode"]["report"]
+    assert 1e6 / hot["inference_mean_us"] == pytest.approx(4 / sum(1 / two for _, two in HOT[1:]), rel=1e-6)
+    assert hot["init_us"] == pytest.approx(817_700)
+    assert {run["verdict"]["grade"] for run in runs.values()} == {"E"}
+    shown = cli("report", "--format", "json").json
+    assert [device["serial"] for device in shown["devices"]] == ["caiman-35@device-lab"]
+    assert {result["origin"].split(" (")[0] for result in shown["results"]} == {"imported from lm.jsonl"}
+    assert "Pixel 9 Pro (imported)" in cli("report", "--format", "text").stdout
+    # Again adds nothing, and no series of this computer or of a phone here has any of it.
+    assert cli("import", path, "--json").json["imported"] == 0
+    assert cli("results", "reparse", "newest").exit_code == 0
+
+
+@pytest.mark.skipif(not PUBLISHED.exists(), reason="the published rows, ../shared/logs/programs, aren't here")
+def test_the_published_rows_are_read_with_their_doubts(cli: Cli) -> None:
+    runs = imported(cli, PUBLISHED)
+    assert {name.removeprefix("qwen3_0_6b_mixed_int4 caiman "): codes(run) for name, run in runs.items()} == {
+        "xnnpack prefill": {"unsteady-trend"},
+        "xnnpack decode": {"unsteady-trend"},
+        "gpu prefill": set(),
+        "gpu decode": {"unsteady"},
+    }
+
+
+def test_signs_of_heat_in_summaries_are_told(cli: Cli, tmp_path: Path) -> None:
+    rows = [
+        row("steady"),
+        row("skewed", avg=117.0, stddev=31.0, p95=181.0),
+        row("heating", first_inference=88.0),
+        row("ramping", accelerator="gpu", avg=100.0, warm_up_avg=130.0),
+        row("partly", accelerator="gpu") | {"nodes_delegated": 28, "nodes_total": 400, "partitions": 9},
+        row("fallen", accelerator="gpu") | {"delegate": "TfLiteXNNPackDelegate"},
+        row("log", accelerator="gpu") | {"delegate": "Metal", "nodes_delegated": None, "nodes_total": None},
+        row("none") | {"delegate": None, "nodes_delegated": None, "nodes_total": None},
+        row("gone") | {"status": "failed"},
+        # All models are 1.6 times as slow on one phone, and one of them is 7 times.
+        *(row(name, "pa3q-35", median=62.0, avg=62.1) for name in ("steady", "skewed", "heating", "none")),
+        row("odd", "pa3q-35", median=62.0, avg=62.1, first_inference=61.0),
+        row("odd", median=434.0, avg=435.0, first_inference=430.0, p5=431.0, p95=440.0),
+    ]
+    done = cli("import", write(tmp_path / "board.jsonl", *rows), "--json")
+    assert done.exit_code == 1, "one of them has no result"
+    runs = {
+        f"{run['case']['model_name']} {run['case']['serial'].split('-')[0]}": run
+        for run in done.json["runs"]
+    }  # fmt: skip
+    found = {name: codes(run) for name, run in runs.items() if name.endswith("caiman")}
+    assert found["steady caiman"] == found["log caiman"] == set()
+    assert (found["skewed caiman"], found["heating caiman"]) == ({"unsteady"}, {"unsteady-trend"})
+    assert (found["ramping caiman"], found["odd caiman"]) == ({"unsteady-trend"}, {"unusual-for-device"})
+    assert found["none caiman"] == {"delegate-unknown"}
+    assert {name: run["report"]["delegate"]["truth"] for name, run in runs.items() if "pa3q" not in name} == {
+        "steady caiman": "full", "skewed caiman": "full", "heating caiman": "full", "ramping caiman": "full",
+        "partly caiman": "partial", "fallen caiman": "fell-back", "log caiman": "unknown", "none caiman": "unknown",
+        "gone caiman": "full", "odd caiman": "full",
+    }  # fmt: skip
+    assert {name for name, run in runs.items() if run["outcome"] == "failed"} == {"fallen caiman", "gone caiman"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"row_id": 1}', "row_id: is 1, not a text"),
+        ('{"row_id": "a", ' + '"x": [' * 5000, "isn't JSON"),
+        (json.dumps(row("a") | {"runs": 10**400}), "runs: is 1000"),
+        (json.dumps(row("a") | {"runs": True}), "runs: is True, not a whole number"),
+        (json.dumps(row("a", median=float("nan"))), "latency_ms.median: is 'NaN', not a number"),
+        (json.dumps(row("a") | {"latency_ms": [1]}), "latency_ms: is [1], not an object"),
+        (json.dumps(row("a") | {"accelerator": "../cpu"}), "accelerator: is '../cpu', not one of cpu, gpu, npu"),
+        (json.dumps(row("a") | {"file": "a\x1b[2J\nb"}), "file: is 'a\\x1b[2J\\nb', not a text in one line"),
+        (json.dumps(row("a") | {"date": "yesterday"}), "date: is 'yesterday', not YYYY-MM-DD"),
+        (json.dumps(tokens_row("cpu", HOT[:1])), "iterations: 1, of which 1 warm up: none is left"),
+        (json.dumps(tokens_row("cpu", HOT, conditions={})), "conditions.prefill_tokens: isn't told"),
+        (json.dumps(tokens_row("cpu", HOT, iterations=["x"])), "iterations: is ['x'], not a list"),
+    ],
+)
+def test_a_hostile_line_gives_one_clear_error_and_nothing_is_stored(
+    cli: Cli, tmp_path: Path, text: str, said: str
+) -> None:
+    done = cli("import", write(tmp_path / "board.jsonl", row("good"), text)).ended_with(2)
+    assert "board.jsonl:2: " in done.stderr
+    assert said in done.stderr
+    assert len(done.stderr) < 1000
+    assert cli("results", "list", "--json").json == []
+
+
+def turn(duration_us: int, tokens: int) -> bytes:
+    return field(1, duration_us) + field(2, tokens) + field(3, float(tokens / duration_us * 1e6))
+
+
+def metrics(*repetitions: tuple[int, int]) -> bytes:
+    """A LitertLmMetricsList of prompts of 32 tokens and answers of 16, by their microseconds."""
+    return b"".join(
+        field(
+            1,
+            field(1, field(1, 32) + field(2, 16))
+            + field(2, field(1, b"Init Total") + field(2, 580_100))
+            + field(2, field(1, b"Init Executor") + field(2, 577_300))
+            + field(4, turn(prefill_us, 32))
+            + field(5, turn(decode_us, 16))
+            + field(7, 0.92),
+        )
+        for prefill_us, decode_us in repetitions
+    )
+
+
+ARGS = (
+    "--backend=gpu --model_path=/data/local/tmp/litert-cli/q.litertlm --benchmark=true --benchmark_prefill_tokens=32 "
+    "--benchmark_decode_tokens=16 --max_num_tokens=128 --num_iterations=3"
+)
+PROVENANCE = (
+    f"date: x\nproduct: Pixel 9 Pro (caiman)\nbuild: google/caiman/caiman:15/AP4A/1:user/release-keys\nargs: {ARGS}\n"
+    f"sha256:\n{'a' * 64}  ./litert_lm_advanced_main\n"
+)
+LOG = """\
+09-19 10:00:00.000  4000  4000 I tflite  : Created TensorFlow Lite XNNPACK delegate for CPU.
+09-19 10:00:00.001  5000  5001 I litert  : Created default OpenCL device.
+09-19 10:00:00.002  5000  5001 I tflite  : Replacing 87 out of 87 node(s) with delegate (LITERT_CL) node, yielding 1 partitions for subgraph 0 (decode).
+09-19 10:00:00.002  5000  5001 W native  : GPU sampler unavailable. Falling back to CPU sampling.
+09-19 10:00:03.000  5000  5001 I native  : I0919 10:00:03.000000    5001 litert_lm_lib.cc:424] BenchmarkInfo:
+09-19 10:00:03.000  5000  5001 I native  : Decode Turns (Total 1 turns):
+09-19 10:00:04.000  4100  4100 I native  : Failed to run litert_lm: another program
+"""  # noqa: E501
+THREE = ((3000, 2000), (1600, 1000), (1600, 1040))
+
+
+def test_a_session_folder_gives_its_jobs_and_tells_which_are_left_out(cli: Cli, tmp_path: Path) -> None:
+    session = tmp_path / "session-6fa889ae"
+    jobs = {
+        "gpu-caiman-35": {
+            "metrics.pb": metrics(*THREE),
+            "provenance.txt": PROVENANCE.encode(),
+            "logcat.txt": LOG.encode(),
+        },
+        # Nothing names a GPU, a proto is damaged, the files weren't downloaded, one repetition is the warm-up.
+        "gpu-m1q-36": {"metrics.pb": metrics(*THREE), "provenance.txt": PROVENANCE.encode()},
+        "cpu-m1q-36": {"metrics.pb": b"\x0a\xff\xff", "provenance.txt": PROVENANCE.encode()},
+        "cpu-pa3q-35": {"logcat.txt": b""},
+        "cpu-m2q-36": {"metrics.pb": metrics(THREE[0]), "provenance.txt": PROVENANCE.encode()},
+        "notajob": {"metrics.pb": metrics(*THREE)},
+    }
+    for name, files in jobs.items():
+        (session / name).mkdir(parents=True)
+        for file, content in files.items():
+            (session / name / file).write_bytes(content)
+    (session / "cpu-linked-35").mkdir()
+    (session / "cpu-linked-35" / "metrics.pb").symlink_to("/etc/hostname")
+    done = cli("import", session, "--json")
+    runs = {dict(run["case"]["flags"])["figure"]: run for run in done.json["runs"]}
+    assert runs.keys() == {"prefill", "decode"}
+    assert dict(runs["decode"]["case"]["flags"]) == {
+        "decode_tokens": "16", "figure": "decode", "max_num_tokens": "128", "prefill_tokens": "32"
+    }  # fmt: skip
+    assert runs["decode"]["case"]["serial"] == "caiman-35@device-lab"
+    assert runs["decode"]["report"]["inference_mean_us"] == pytest.approx(2040 / 32)
+    # Not the sum of all phases, of which one is their sum.
+    assert runs["decode"]["report"]["init_us"] == 580_100
+    assert (codes(runs["decode"]), codes(runs["prefill"])) == ({"sampled-on-cpu"}, set())
+    assert runs["decode"]["report"]["delegate"]["truth"] == "full"
+    assert done.exit_code == 1
+    left_out = [note.partition(": ")[2].rpartition("/")[2] for note in done.json["notes"] if "left out" in note]
+    assert [note.partition(": Error parsing")[0] for note in left_out] == [
+        "cpu-linked-35: metrics.pb is a link, and isn't followed",
+        "cpu-m1q-36: 3 bytes are no LitertLmMetricsList",
+        "cpu-m2q-36: no repetition is left after the warm-up",
+        "cpu-pa3q-35: has neither results.pb nor metrics.pb: the job failed, or its files weren't downloaded",
+        "gpu-m1q-36: its logcat.txt names no GPU API: nothing shows that the GPU ran it",
+    ]
+    device = cli("report", "--format", "json").json["devices"][0]
+    assert (device["model"], device["codename"], device["sdk"]) == ("Pixel 9 Pro", "caiman", 35)
+    assert device["fingerprint"].startswith("google/caiman")
+    nothing = tmp_path / "nothing"
+    nothing.mkdir()
+    assert "nothing to import" in cli("import", nothing).ended_with(2).stderr
+
+
+def test_own_results_leave_as_the_leaderboards_lines(lab: Lab, cli: Cli, tmp_path: Path, model: Path) -> None:
+    lab.cli("bench", model, "-s", lab.serials[0], "-d", "xnnpack", "-t", "2", "-n", "2", "--json").ok()
+    out = tmp_path / "own.jsonl"
+    lab.cli("export", "-f", "leaderboard", "-o", out).ok()
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [line["repeat"] for line in rows] == [1, 2]
+    assert len({line["row_id"] for line in rows}) == 2
+    for line in rows:
+        # No measurement, and nobody takes it for one.
+        assert (line["status"], line["benchfarm"]["is_virtual"]) == ("virtual", True)
+        assert line["latency_ms"]["median"] > 0
+        assert lab.serials[0] not in json.dumps(line)
+    taken = cli("import", out, "--json")
+    assert {run["outcome"] for run in taken.json["runs"]} == {"failed"}
+    # What a program wrote is read as a lab's file; of a model that nothing names, --model says which it is.
+    job = tmp_path / "session-1" / "cpu-caiman-35"
+    job.mkdir(parents=True)
+    lab.cli("export", "-f", "proto", "-o", tmp_path / "protos").ok()
+    (job / "results.pb").write_bytes(min((tmp_path / "protos").iterdir()).read_bytes())
+    assert "name its file with --model" in cli("import", job.parent).ended_with(2).stderr
+    (read,) = cli("import", job.parent, "--model", model, "--json").ok().json["runs"]
+    assert round(read["report"]["inference"]["median_us"], 1) in {
+        round(line["latency_ms"]["median"] * 1e3, 1) for line in rows
+    }
+    assert (read["case"]["model_name"], codes(read) - {"few-runs"}) == (model.stem, {"delegate-unknown"})
+    # The same lines of a real phone are read as what they were.
+    write(out, *(line | {"status": "measured"} for line in rows))
+    again = [run["report"] for run in cli("import", out, "--json").ok().json["runs"]]
+    assert [report["inference"]["median_us"] for report in again] == pytest.approx(
+        [line["latency_ms"]["median"] * 1e3 for line in rows]
+    )
+    assert {(r["delegate"]["truth"], r["delegate"]["delegated_nodes"]) for r in again} == {
+        ("full" if rows[0]["nodes_delegated"] == rows[0]["nodes_total"] else "partial", rows[0]["nodes_delegated"])
+    }
