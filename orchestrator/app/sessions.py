@@ -18,8 +18,17 @@ from orchestrator.app.importing import Imported, imported, new_campaign, read_so
 from orchestrator.bootstrap import Farm
 from orchestrator.engine.importing import ForeignRun
 from orchestrator.errors import OutputParseError, UsageError
-from orchestrator.programs import program
-from orchestrator.programs.device_lab import BESIDE, LOGCAT, METRICS, PROVENANCE, RESULTS, ROW, RUNTIME_INFO, STDOUT
+from orchestrator.programs.device_lab import (
+    BESIDE,
+    LOGCAT,
+    METRICS,
+    PROGRAM,
+    PROVENANCE,
+    RESULTS,
+    ROW,
+    RUNTIME_INFO,
+    STDOUT,
+)
 from orchestrator.programs.grammar.leaderboard import ACCELERATORS, Checked, Row, is_row, read_row
 from orchestrator.programs.grammar.litert_lm import Process
 from orchestrator.programs.grammar.protos import decode_language_model
@@ -28,7 +37,7 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, ModelSha, Serial, content_key
 from orchestrator.records.run import Attachment, RawOutput
 from orchestrator.records.tokens import FIGURE, PHASES, TOKENS
-from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
+from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass
 from orchestrator.report.escapes import one_line
 
 if TYPE_CHECKING:
@@ -84,11 +93,9 @@ class _Batch:
 
     def build(self, told: Mapping[str, object], *, name: str, version: str, platform: str) -> BuildSha:
         """Return the program, which is known by what is said of it."""
-        sha256 = BuildSha(content_key({"program": program(ToolName.DEVICE_LAB).title, **told}))
+        sha256 = BuildSha(content_key({"program": PROGRAM.title, **told}))
         abi = "arm64-v8a" if platform == "android" else ""
-        self.builds.setdefault(
-            sha256, Build(name=name, tool=ToolName.DEVICE_LAB, sha256=sha256, abi=abi, version=version)
-        )
+        self.builds.setdefault(sha256, Build(name=name, tool=PROGRAM.name, sha256=sha256, abi=abi, version=version))
         return sha256
 
     def device(self, device_id: str, *, platform: str, runner: str, title: str, system: str, build: str = "") -> Serial:
@@ -237,7 +244,7 @@ def _case(serial: Serial, model: Model, build: BuildSha, delegate: DelegateName,
         model_name=model.name,
         delegate=delegate,
         threads=-1,
-        tool=ToolName.DEVICE_LAB,
+        tool=PROGRAM.name,
         build_sha256=build,
         flags=tuple(sorted(flags.items())),
         affinity="all",

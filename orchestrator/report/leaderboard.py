@@ -11,17 +11,16 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from orchestrator import __version__
+from orchestrator.programs.grammar.leaderboard import ACCELERATORS
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.run import DelegateTruth, RunRecord
 from orchestrator.records.tokens import FIGURE, PHASES, REPETITIONS
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import IMPORTED_TOOLS, Build, DelegateName, Model
+from orchestrator.records.workload import BUILTIN, IMPORTED_TOOLS, Build, Model
 from orchestrator.units import US_PER_MS, US_PER_S, tokens_per_s
 
-_ACCELERATORS: Final = {
-    DelegateName.CPU: "cpu", DelegateName.XNNPACK: "cpu", DelegateName.GPU: "gpu", DelegateName.NPU: "npu"
-}  # fmt: skip
+_ACCELERATORS: Final = {BUILTIN: "cpu"} | {delegate: name for name, delegate in ACCELERATORS.items()}
 _PLATFORMS: Final = {DeviceKind.ANDROID: "android", DeviceKind.IOS: "ios"}
 _SHOWN: Final = frozenset({DelegateTruth.FULL, DelegateTruth.PARTIAL})
 
@@ -84,7 +83,7 @@ def _line(
         "nodes_delegated": delegate.delegated_nodes,
         "nodes_total": delegate.total_nodes,
         "partitions": delegate.partitions,
-        "runtime": "litert-lm" if case.is_per_token else "litert",
+        "runtime": case.tool.value,
         "runtime_version": version,
         "binary": build.name if build is not None else "",
         "runner": "benchfarm",
