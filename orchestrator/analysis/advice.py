@@ -147,6 +147,7 @@ def _pareto(members: Sequence[AdviceCase]) -> Iterator[Advice]:
     axes: list[_Axis] = [
         ("start", lambda item: item.init_us, _SAME_START_US),
         ("memory", lambda item: item.memory_mib, _SAME_MEMORY_MIB),
+        ("energy", lambda item: item.energy_uj, 0.0),
         ("error", lambda item: item.parity_error, 0.0),
         ("accuracy", lambda item: None if item.accuracy is None else -item.accuracy, 0.0),
     ]
@@ -181,6 +182,7 @@ def _weighed(item: AdviceCase) -> str:
     parts = [format_figure(item.summary.median_us, is_per_token=item.case.is_per_token)]
     parts += [f"starts in {format_latency(item.init_us)}"] if item.init_us is not None else []
     parts += [f"{item.memory_mib:.3g} MiB"] if item.memory_mib is not None else []
+    parts += [f"{item.energy_uj / 1e3:.3g} mJ"] if item.energy_uj is not None else []
     parts += [f"error {item.parity_error:.2g}"] if item.parity_error is not None else []
     return ", ".join(parts)
 

@@ -19,7 +19,7 @@ from orchestrator.records.workload import Case
 SOURCES: Final[Mapping[str, str]] = {
     "best": "the fastest and its ties by Welch's interval (docs/internals/statistics.md)",
     "fleet": "smallest worst regret over the phones (minimax regret, Savage 1951)",
-    "pareto": "what nothing else beats in latency, start, memory and error at once",
+    "pareto": "what nothing else beats in latency, start, memory, energy and error at once",
     "threads": "Welch's interval (docs/internals/statistics.md); ai.google.dev/edge/litert/performance/best_practices",
     "more-threads-hurt": "Welch's interval (docs/internals/statistics.md); "
     "ai.google.dev/edge/litert/performance/best_practices",
@@ -50,6 +50,8 @@ class AdviceCase:
     is_virtual: bool
     init_us: float | None = None
     memory_mib: float | None = None
+    #: Net energy of an inference.
+    energy_uj: float | None = None
     #: Of a table of the user's, in percent.
     accuracy: float | None = None
     #: Largest difference of the outputs from the reference, as its rule measures it; None when not compared.

@@ -109,8 +109,11 @@ class Adapters:
     @cached_property
     def tools(self) -> Mapping[ToolName, Tool]:
         """The benchmark programs."""
+        from orchestrator.devices.meters import MeterBook
         from orchestrator.programs import program, programs
-        from orchestrator.programs.running.trace_recording import traced
+        from orchestrator.programs.running.passes import in_all_passes
+
+        meters = MeterBook(self.settings.data_folder / "meters")
 
         class Tools(dict[ToolName, "Tool"]):
             """Those of benchfarm's own, and each declared one once it is asked for."""
@@ -118,11 +121,11 @@ class Adapters:
             def __missing__(tools, name: ToolName) -> Tool:  # noqa: N805 - two objects
                 if not name.is_declared:
                     raise KeyError(name)
-                tools[name] = traced(program(name).tool(), self._hold)
+                tools[name] = in_all_passes(program(name).tool(), self._hold, meters)
                 return tools[name]
 
         return Tools(
-            (own.name, own.tool() if own.name in IMPORTED_TOOLS else traced(own.tool(), self._hold))
+            (own.name, own.tool() if own.name in IMPORTED_TOOLS else in_all_passes(own.tool(), self._hold, meters))
             for own in programs()
         )
 

@@ -140,7 +140,9 @@ class PlanOptions(TypedDict, total=False):
     affinity: Annotated[str, Key(("settings", "affinity"), "--affinity", "Cores: big, all, or a hexadecimal mask.")]
     passes: Annotated[
         OneOrMore[str],
-        Key(("passes",), "--pass", "timing, memory, profile, cold, parity, sustained, trace.", split),
+        Key(
+            ("passes",), "--pass", "timing, memory, profile, cold, parity, sustained, trace, energy, contention.", split
+        ),
     ]
     invocations: Annotated[
         int | str | None,

@@ -39,6 +39,7 @@ from orchestrator.config.fields import (
     window_text,
 )
 from orchestrator.config.plan_models import ModelSection, PathOrModel
+from orchestrator.records.contention import USUAL_LOADS, load_of
 from orchestrator.records.night import ImportanceRule, parse_timezone
 from orchestrator.records.plan import (
     DelegateChoice,
@@ -64,9 +65,24 @@ def _no_sentinel(value: object) -> object:
 
 #: What a plan may ask for; the reference workload is asked for by a key of its own.
 PlanPass = Annotated[
-    Literal[Pass.TIMING, Pass.MEMORY, Pass.PROFILE, Pass.COLD, Pass.SUSTAINED, Pass.PARITY, Pass.TRACE],
+    Literal[
+        Pass.TIMING,
+        Pass.MEMORY,
+        Pass.PROFILE,
+        Pass.COLD,
+        Pass.SUSTAINED,
+        Pass.PARITY,
+        Pass.TRACE,
+        Pass.ENERGY,
+        Pass.CONTENTION,
+    ],
     BeforeValidator(_no_sentinel),
 ]
+
+
+def _load_word(text: str) -> str:
+    load_of(text)
+    return text
 
 
 DelegateWord = Annotated[
@@ -227,6 +243,10 @@ class QuietSection(Section):
     thermal_control_off: bool | None = None
 
 
+#: Passes whose invocations make one figure on one phone.
+_WHOLE = (Pass.COLD, Pass.SUSTAINED, Pass.TRACE, Pass.ENERGY, Pass.CONTENTION)
+
+
 class PlanSection(Section):
     """A whole plan file."""
 
@@ -245,6 +265,11 @@ class PlanSection(Section):
     timezone: Annotated[Text, AfterValidator(parse_timezone)] | None = None
     importance: OneOrMany[tuple[ImportanceSection, ...]] = ()
     sustained: Annotated[Seconds, Field(ge=10, le=86_400)] = 1800.0
+    contention: Annotated[
+        OneOrMany[tuple[Annotated[Text, AfterValidator(_load_word)], ...]],
+        Field(min_length=1, max_length=16),
+        AfterValidator(unique),
+    ] = USUAL_LOADS
     parity_inputs: Text | None = None
     sentinel: bool | None = None
     reboot: bool = False
@@ -270,6 +295,8 @@ class PlanSection(Section):
             raise ValueError("timezone is that of the window; give a window too")
         if "sustained" in given and Pass.SUSTAINED not in self.passes:
             raise ValueError("sustained is how long the pass 'sustained' goes on; add it to passes")
+        if "contention" in given and Pass.CONTENTION not in self.passes:
+            raise ValueError("contention names the loads of the pass 'contention'; add it to passes")
         self._shards_fit(given)
         if self.parity_inputs is not None and Pass.PARITY not in self.passes:
             raise ValueError("parity_inputs are the inputs of the pass 'parity'; add it to passes")
@@ -278,7 +305,7 @@ class PlanSection(Section):
     def _shards_fit(self, given: set[str]) -> None:
         if self.shard is Sharding.NONE:
             return
-        whole = [name for name in self.passes if name in (Pass.COLD, Pass.SUSTAINED, Pass.TRACE)]
+        whole = [name for name in self.passes if name in _WHOLE]
         if whole:
             raise ValueError(f"shard: the pass '{whole[0]}' is a sequence on one phone; leave one of the two out")
         if any(tool.is_session for tool in self.matrix.tools):

@@ -11,6 +11,7 @@ from orchestrator.engine.events import FilePlaced
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs import program
+from orchestrator.records.contention import load_text
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import RunId, content_key
 from orchestrator.records.parity import ParityInput, PlacedInput
@@ -155,6 +156,7 @@ def request_of(
         timeout_s=workload.campaign.terms.timeout_s + 2 * case.max_secs,
         known_flags=workload.known_flags.get(case.build_sha256, frozenset()),
         number=number,
+        load=load_text(run_pass, number, workload.campaign.terms.contention),
         cache_folder=cache_folder,
         inputs=inputs,
     )

@@ -10,6 +10,7 @@ from typing import Final
 from orchestrator.delegates import DELEGATES
 from orchestrator.programs import program
 from orchestrator.records.campaign import Invocation
+from orchestrator.records.energy import LEAST_REST_S, LEAST_WORK_S, PowerSource
 from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.plan import Order, Plan
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
@@ -67,6 +68,8 @@ class UnusedThreads:
 
 #: Rounds of cold starts where no fixed number is given.
 _COLD_ROUNDS: Final = 3
+#: Rounds of the passes ``energy`` and ``contention`` where no fixed number is given.
+_ROUNDS: Final = 6
 #: What one invocation costs beside its inferences: start, load, probes before and after.
 _OVERHEAD_S: Final = 3.0
 
@@ -98,12 +101,30 @@ def least_duration_s(invocation: Invocation, *, sustained_s: float = 0.0) -> flo
         return sustained_s
     if invocation.run_pass is Pass.COLD:
         return _OVERHEAD_S
+    if invocation.run_pass is Pass.ENERGY:
+        # With rails; a battery takes five times as long.
+        return _OVERHEAD_S + 2 * LEAST_REST_S[PowerSource.RAILS] + max(LEAST_WORK_S[PowerSource.RAILS], case.min_secs)
     return _OVERHEAD_S + case.warmup_min_secs + case.min_secs
 
 
 def cold_rounds(plan: Plan) -> int:
     """Return how many rounds of its stages the pass ``cold`` has."""
     return plan.invocations if plan.stopping is None else min(plan.invocations, _COLD_ROUNDS)
+
+
+def _in_turns(plan: Plan, run_pass: Pass, cases: Sequence[Case]) -> list[Invocation]:
+    """Return a pass whose cases, or loads, are compared in rounds: A B, B A, A B ... so that drift hits all alike."""
+    rounds = plan.invocations if plan.stopping is None else _ROUNDS
+    width = 1 + len(plan.contention) if run_pass is Pass.CONTENTION else 1
+    found: list[Invocation] = []
+    for turn in range(rounds):
+        own = [
+            Invocation(case=case, run_pass=run_pass, number=turn * width + place)
+            for case in cases
+            for place in range(width)
+        ]
+        found += reversed(own) if turn % 2 else own
+    return found
 
 
 def order_invocations(plan: Plan, serial: Serial, cases: Sequence[Case]) -> tuple[Invocation, ...]:
@@ -114,14 +135,19 @@ def order_invocations(plan: Plan, serial: Serial, cases: Sequence[Case]) -> tupl
     """
     passes = [run_pass for run_pass in plan.passes if run_pass is not Pass.TIMING]
     passes.sort(key=lambda run_pass: run_pass is Pass.SUSTAINED)
-    further = [
-        Invocation(case=case, run_pass=run_pass, number=number)
-        for run_pass in passes
-        for case in cases
+    further: list[Invocation] = []
+    for run_pass in passes:
         # Of a declared program nothing but its time is known.
-        if run_pass is Pass.SUSTAINED or not case.tool.is_declared
-        for number in (cold_numbers(case, cold_rounds(plan)) if run_pass is Pass.COLD else (0,))
-    ]
+        is_time = run_pass in (Pass.SUSTAINED, Pass.CONTENTION)
+        own = [case for case in cases if is_time or not case.tool.is_declared]
+        if run_pass in (Pass.ENERGY, Pass.CONTENTION):
+            further += _in_turns(plan, run_pass, own)
+            continue
+        further += [
+            Invocation(case=case, run_pass=run_pass, number=number)
+            for case in own
+            for number in (cold_numbers(case, cold_rounds(plan)) if run_pass is Pass.COLD else (0,))
+        ]
     rounds = range(plan.invocations) if Pass.TIMING in plan.passes else range(0)
     if plan.order is Order.SEQUENTIAL:
         timing = [Invocation(case=case, run_pass=Pass.TIMING, number=number) for case in cases for number in rounds]

@@ -37,6 +37,8 @@ class InvocationRequest:
     number: int = 0
     #: Where the case's caches lie between the stages of the pass ``cold``.
     cache_folder: str = ""
+    #: What else the phone is to do meanwhile; of the pass ``contention`` only (records/contention.py).
+    load: str = ""
     #: The model's inputs on the device, in the model's order; of the pass ``parity`` only.
     inputs: tuple[PlacedInput, ...] = ()
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from orchestrator.records.contention import USUAL_LOADS
 from orchestrator.records.identity import Serial
 from orchestrator.records.night import ImportanceRule, Window
 from orchestrator.records.search import SearchRule
@@ -195,6 +196,8 @@ class PlanTerms:
     may_reboot: bool = False
     #: How long the pass ``sustained`` goes on.
     sustained_s: float = 1800.0
+    #: The loads of the pass ``contention`` (records/contention.py).
+    contention: tuple[str, ...] = USUAL_LOADS
     #: A search for the fastest configuration of each model, beginning with the planned invocations; only ``tune``
     #: makes one.
     search: SearchRule | None = None

@@ -121,6 +121,10 @@ class Pass(enum.StrEnum):
     PARITY = "parity"
     #: One run under a system tracer.
     TRACE = "trace"
+    #: A run between two rests, with the phone's power meters recorded.
+    ENERGY = "energy"
+    #: The case beside a stated load on the phone, and without one (records/contention.py).
+    CONTENTION = "contention"
 
 
 class ProcessMode(enum.StrEnum):

@@ -13,7 +13,9 @@ from orchestrator.analysis.case_result import comparable
 from orchestrator.analysis.compare import best_of
 from orchestrator.records.advice import AdviceReport
 from orchestrator.records.device import DeviceFacts
+from orchestrator.records.verdict import Quality
 from orchestrator.report.data import ReportData, ResultRow
+from orchestrator.report.energy import EnergyRow
 from orchestrator.report.escapes import markdown_text, visible
 
 ALLOW_LIST_FORMAT: Final = "benchfarm-allow-list"
@@ -35,12 +37,19 @@ def _case(row: ResultRow) -> AdviceCase:
         is_virtual=row.is_virtual,
         init_us=row.init_us,
         memory_mib=row.overall_memory_mib,
+        energy_uj=_energy_uj(row.energy),
         accuracy=row.model.accuracy,
         parity_error=row.result.parity_error,
         delegated_nodes=delegate.delegated_nodes if delegate is not None else None,
         total_nodes=delegate.total_nodes if delegate is not None else None,
         cpu_operators=delegate.cpu_operators if delegate is not None else (),
     )
+
+
+def _energy_uj(energy: EnergyRow | None) -> float | None:
+    if energy is None or energy.net_uj is None or energy.quality is not Quality.TRUSTED:
+        return None
+    return energy.net_uj.value
 
 
 def format_text(advice: AdviceReport) -> str:

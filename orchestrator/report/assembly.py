@@ -28,6 +28,7 @@ from orchestrator.report.data import (
     ResultRow,
     SkipRow,
 )
+from orchestrator.report.energy import energy_row, load_rows
 from orchestrator.report.escapes import without_folders
 from orchestrator.report.headline import headline_of, totals_of
 from orchestrator.report.labels import MODEL_HASH, configuration_labels, configuration_order, unique_labels
@@ -144,6 +145,8 @@ class _Gathered:
         }
         #: How long sustained runs were to last, by campaign.
         self.sustained_s = {str(campaign.campaign_id): campaign.terms.sustained_s for campaign in campaigns}
+        #: How many runs of a case one round of the pass ``contention`` has, by campaign.
+        self.round_widths = {str(campaign.campaign_id): 1 + len(campaign.terms.contention) for campaign in campaigns}
         for campaign in sorted(campaigns, key=lambda campaign: _aware(campaign.created_at)):
             rule = campaign.terms.stopping
             for invocation in campaign.invocations:
@@ -228,6 +231,8 @@ def _result_row(
             for run in runs
         ),
         starts=start_rows(runs),
+        energy=energy_row(runs),
+        loads=load_rows(runs, gathered.round_widths),
         profiles=profiles_of(runs),
         sustained=sustained_rows(runs, gathered.sustained_s),
         grade=result.grade,

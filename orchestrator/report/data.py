@@ -19,6 +19,7 @@ from orchestrator.records.run import DelegateEvidence, DelegateTruth, FigureKind
 from orchestrator.records.start import StartStage
 from orchestrator.records.verdict import Grade, Quality, Severity
 from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
+from orchestrator.report.energy import EnergyRow, LoadRow
 from orchestrator.report.operators import Profile, ProfileDiff
 
 
@@ -231,6 +232,10 @@ class ResultRow:
     invocations: tuple[InvocationRow, ...]
     #: By stage, where the plan has the pass ``cold``.
     starts: tuple[StartRow, ...]
+    #: Where the plan has the pass ``energy``.
+    energy: EnergyRow | None
+    #: By load, where the plan has the pass ``contention``.
+    loads: tuple[LoadRow, ...]
     #: By campaign, where the plan has the pass ``profile``.
     profiles: tuple[Profile, ...]
     #: By campaign and attempt, where the plan has the pass ``sustained``.

@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Literal
 
 from orchestrator import __version__
+from orchestrator.analysis.energy import Mean
 from orchestrator.analysis.summary import LEVEL
 from orchestrator.errors import UsageError
 from orchestrator.records.device import DeviceState
 from orchestrator.records.workload import Build
 from orchestrator.report.data import BestMark, CampaignRow, DeviceRow, InvocationRow, ReportData, ResultRow, SkipRow
+from orchestrator.report.energy import EnergyRow
 from orchestrator.report.escapes import csv_text, markdown_text
 from orchestrator.report.labels import NOTHING, figure_text
 from orchestrator.report.matrix import figures_decimals
@@ -271,8 +273,40 @@ def _result(row: ResultRow, campaign: CampaignRow | None) -> Mapping[str, object
             }
             for start in row.starts
         ],
+        "energy": _energy(row.energy),
+        "contention": [
+            {
+                "load": load.load,
+                "median_us": load.median_us,
+                "factor": _mean(load.factor),
+                "runs": load.count,
+                "cores": load.cores,
+                "died": load.died,
+            }
+            for load in row.loads
+        ],
         "invocations": [_invocation(row, invocation) for invocation in row.invocations],
     }
+
+
+def _energy(energy: EnergyRow | None) -> Mapping[str, object] | None:
+    if energy is None:
+        return None
+    return {
+        "net_uj": _mean(energy.net_uj),
+        "gross_uj": _mean(energy.gross_uj),
+        "grade": energy.grade,
+        "quality": energy.quality.value,
+        "rails": list(energy.rails),
+        "drift": energy.drift,
+        "missing": [{"reason": reason, "blocks": count} for reason, count in energy.missing],
+    }
+
+
+def _mean(mean: Mean | None) -> Mapping[str, object] | None:
+    if mean is None:
+        return None
+    return {"value": mean.value, "half_width": mean.half_width, "count": mean.count}
 
 
 def _invocation(row: ResultRow, invocation: InvocationRow) -> Mapping[str, object]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from orchestrator.analysis.energy import Mean
 from orchestrator.report.data import BestMark, DiffPair, ReportData, ResultRow
 from orchestrator.report.grids import Column, Grid, column_of
 from orchestrator.report.labels import NOTHING, PARITY_CLASSES, PARITY_WORDS
@@ -37,6 +38,8 @@ def grids_of(data: ReportData) -> Mapping[str, Grid]:
         _results(rows),
         _starts([row for row in rows if row.result.own_summary is not None or has_memory(row)]),
         _stages(rows),
+        _energy(rows),
+        _loads(rows),
         _shared(shared_cases(rows)),
         _threads(thread_steps(rows)),
         _delegates(delegate_steps(rows)),
@@ -233,6 +236,68 @@ def _stages(rows: Sequence[ResultRow]) -> Grid:
     return _grid(
         "stages", "Initialisation and first inference of each case by stage", [row for row, _ in pairs], columns
     )
+
+
+def _energy(rows: Sequence[ResultRow]) -> Grid:
+    pairs = [(row, row.energy) for row in rows if row.energy is not None]
+    columns = [
+        column_of(pairs, "net", lambda pair: _mj(pair[1].net_uj), kind="number", unit="mJ"),
+        column_of(
+            pairs,
+            "± 95 %",
+            lambda pair: (
+                100 * pair[1].net_uj.half_width / pair[1].net_uj.value
+                if pair[1].net_uj is not None and pair[1].net_uj.half_width is not None
+                else None
+            ),
+            kind="number",
+            unit="%",
+            digits=1,
+        ),
+        column_of(pairs, "gross", lambda pair: _mj(pair[1].gross_uj), kind="number", unit="mJ"),
+        column_of(pairs, "blocks", lambda pair: float(len(pair[1].blocks)), kind="number", digits=0),
+        column_of(pairs, "rests differ by", lambda pair: _share(pair[1].drift), kind="number", unit="%", digits=1),
+        column_of(pairs, "by", lambda pair: pair[1].grade, is_choice=True),
+        Column(
+            label="quality",
+            kind="badge",
+            values=[energy.quality.word for _, energy in pairs],
+            classes=[f"q-{energy.quality.value}" for _, energy in pairs],
+        ),
+        column_of(pairs, "rails", lambda pair: " ".join(pair[1].rails)),
+        column_of(pairs, "no figure", lambda pair: "; ".join(f"{count}: {why}" for why, count in pair[1].missing)),
+    ]
+    return _grid("energy", "Energy of an inference above the phone's at rest", [row for row, _ in pairs], columns)
+
+
+def _mj(mean: Mean | None) -> float | None:
+    return None if mean is None else mean.value / 1e3
+
+
+def _share(value: float | None) -> float | None:
+    return None if value is None else 100 * value
+
+
+def _loads(rows: Sequence[ResultRow]) -> Grid:
+    pairs = [(row, load) for row in rows for load in row.loads]
+    factors = [load.factor for _, load in pairs]
+    columns = [
+        column_of(pairs, "load", lambda pair: pair[1].load, is_choice=True),
+        column_of(pairs, "median", lambda pair: _ms(pair[1].median_us), kind="number", unit="ms"),
+        column_of(factors, "times as long", lambda factor: factor.value if factor else None, kind="number", digits=3),
+        column_of(
+            factors,
+            "± 95 %",
+            lambda factor: _share(factor.half_width) if factor else None,
+            kind="number",
+            unit="%",
+            digits=1,
+        ),
+        column_of(pairs, "runs", lambda pair: float(pair[1].count), kind="number", digits=0),
+        column_of(pairs, "load kept busy", lambda pair: pair[1].cores, kind="number", unit="cores", digits=1),
+        column_of(pairs, "load died", lambda pair: float(pair[1].died) or None, kind="number", digits=0),
+    ]
+    return _grid("loads", "Each case beside loads, against itself alone", [row for row, _ in pairs], columns)
 
 
 def _shared(cases: Sequence[SharedCase]) -> Grid:

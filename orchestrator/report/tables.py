@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.analysis.energy import Mean
 from orchestrator.delegates import place_of
 from orchestrator.records.night import OUT_OF_TIME
 from orchestrator.records.parity import ParityVerdict
@@ -16,6 +17,7 @@ from orchestrator.records.run import DelegateTruth, FigureKind, Outcome
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Pass
 from orchestrator.report.data import BestMark, CampaignRow, InvocationRow, PublishedFigure, ReportData, ResultRow
+from orchestrator.report.energy import EnergyRow
 from orchestrator.report.escapes import display_width, fit, visible
 from orchestrator.report.labels import (
     NOTHING,
@@ -89,7 +91,8 @@ def render_text_table(data: ReportData, width: int = WIDTH) -> str:
     width = max(width, WIDTH)
     is_matrix = devices > (1 if width >= _WIDE else _MOST_LISTED)
     lines = matrix_lines(data, width) if is_matrix else _list_lines(data)
-    lines += [*_start_lines(data.results), *_memory_lines(data.results), *_pass_lines(data.results)]
+    lines += [*_start_lines(data.results), *_energy_lines(data.results), *_load_lines(data.results)]
+    lines += [*_memory_lines(data.results), *_pass_lines(data.results)]
     lines += ["", *_legend(data, width, is_matrix=is_matrix)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -233,6 +236,68 @@ def _start_lines(rows: Sequence[ResultRow]) -> list[str]:
     return lines
 
 
+def _energy_lines(rows: Sequence[ResultRow]) -> list[str]:
+    """Return the energy of all cases, nothing where no plan has the pass ``energy``."""
+    lines = []
+    measured = [row for row in rows if row.energy is not None]
+    for (model, device), group in groupby(measured, key=lambda row: (row.model.label, row.device.title)):
+        own = list(group)
+        lines += ["", *_wrapped(visible(f"energy per inference, {model} on {device}"))]
+        lines.append(
+            f"  {'net mJ':>10}{'±95 %':>9}{'gross mJ':>10}{'blocks':>8}{'by':>12}{'against least':>18}  quality"
+        )
+        least = least_energy(own)
+        for row in own:
+            energy = row.energy
+            assert energy is not None
+            net, gross = energy.net_uj, energy.gross_uj
+            lines.append(f" {'v' if row.is_virtual else ' '}{visible(row.configuration)}")
+            if net is not None and gross is not None:
+                ratio = _times(energy.against(least)) if least is not None and least is not energy else ""
+                lines.append(
+                    f"  {net.value / 1e3:>10.4g}{_half(net):>9}{gross.value / 1e3:>10.4g}{net.count:>8}"
+                    f"{energy.grade:>12}{ratio:>18}  {energy.quality.word}"
+                )
+            lines += [
+                line for why, count in energy.missing for line in _wrapped(visible(f"    no figure ({count}): {why}"))
+            ]
+    rails = sorted({rail for row in measured if row.energy is not None for rail in row.energy.rails})
+    return lines + (_wrapped(visible(f"  rails: the sum of {', '.join(rails)}")) if rails else [])
+
+
+def least_energy(rows: Sequence[ResultRow]) -> EnergyRow | None:
+    """Return the energy of the case that takes least."""
+    known = [(row.energy.net_uj.value, row.energy) for row in rows if row.energy and row.energy.net_uj]
+    return min(known, key=lambda pair: pair[0])[1] if known else None
+
+
+def _half(mean: Mean) -> str:
+    return NOTHING if mean.half_width is None else f"±{format_percent(mean.half_width / mean.value)}"
+
+
+def _times(ratio: Mean | None) -> str:
+    if ratio is None:
+        return NOTHING
+    return f"{ratio.value:.3f}x" + (f" ±{format_percent(ratio.half_width)}" if ratio.half_width is not None else "")
+
+
+def _load_lines(rows: Sequence[ResultRow]) -> list[str]:
+    """Return the figures beside loads, nothing where no plan has the pass ``contention``."""
+    lines = []
+    for row in rows:
+        if not row.loads:
+            continue
+        lines += ["", *_wrapped(visible(f"beside a load: {_who(row)}{', virtual' if row.is_virtual else ''}"))]
+        lines.append(f"  {'load':<22}{'median ms':>11}{'times as long':>20}{'runs':>6}{'load kept busy':>18}")
+        for load in row.loads:
+            cores = "" if load.cores is None else f"{load.cores:.1f} cores"
+            died = f"  load died: {load.died}" if load.died else ""
+            times = _times(load.factor) if load.factor is not None else ""
+            figure = f"{figure_ms(load.median_us, 2):>11}{times:>20}{load.count:>6}{cores:>18}"
+            lines.append(f"  {visible(load.load):<22}{figure}{died}")
+    return lines
+
+
 def _legend(data: ReportData, width: int, *, is_matrix: bool) -> list[str]:
     rows = data.results
     lines = [data.headline.trust, *_doubts(rows)]
@@ -332,7 +397,8 @@ FLAT_COLUMNS: Final = (
     "interval_low_us", "interval_high_us", "interval_method", "mean_us", "min_us", "max_us", "std_us",
     "tokens_per_s", "tokens_per_s_low", "tokens_per_s_high",
     "speed_up", "speed_up_low", "speed_up_high", "baseline", "init_us", "first_inference_us", "warmup_us",
-    "init_memory_mib", "overall_memory_mib", "peak_memory_mib", "not_a_result_us", "reason_code", "reason",
+    "init_memory_mib", "overall_memory_mib", "peak_memory_mib", "energy_net_uj", "energy_net_half_uj",
+    "energy_gross_uj", "energy_grade", "not_a_result_us", "reason_code", "reason",
     "findings", "case_key",
 )  # fmt: skip
 
@@ -346,6 +412,8 @@ def flat_record(row: ResultRow) -> dict[str, Scalar]:
     own = result.own_summary
     interval = own.interval if own is not None else None
     ratio = row.speed_up
+    energy = row.energy
+    net = energy.net_uj if energy is not None else None
     return {
         "model": row.model.label,
         "model_sha256": row.model.sha256,
@@ -392,6 +460,10 @@ def flat_record(row: ResultRow) -> dict[str, Scalar]:
         "init_memory_mib": _rounded(row.init_memory_mib),
         "overall_memory_mib": _rounded(row.overall_memory_mib),
         "peak_memory_mib": _rounded(row.peak_memory_mib),
+        "energy_net_uj": _rounded(net.value if net is not None else None),
+        "energy_net_half_uj": _rounded(net.half_width if net is not None else None),
+        "energy_gross_uj": _rounded(energy.gross_uj.value if energy is not None and energy.gross_uj else None),
+        "energy_grade": energy.grade if net is not None and energy is not None else None,
         "not_a_result_us": _rounded(summary.median_us if summary is not None and own is None else None),
         "reason_code": result.reason_code,
         "reason": result.reason,

@@ -50,6 +50,7 @@ class FaultKind(StrEnum):
     OVERHEAT = "overheat"
     THROTTLE = "throttle"
     FOREIGN_LOAD = "foreign-load"
+    CABLE_OUT = "cable-out"
     BATTERY_LOW = "battery-low"
     BATTERY_HEALTH = "battery-health"
     SCREEN_LOCK = "screen-lock"
@@ -203,6 +204,9 @@ FAULT_NOTES: Mapping[FaultKind, FaultNote] = {
         summary="Something else keeps 'cores' of the fastest cores busy, until the fault is removed.",
         args={"cores": 1.0},
         lasting=True,
+    ),
+    FaultKind.CABLE_OUT: FaultNote(
+        summary="Nothing charges the phone, which is reached as before, until the fault is removed.", lasting=True
     ),
     FaultKind.BATTERY_LOW: FaultNote(summary="The battery is at 'percent' at once.", args={"percent": 4.0}),
     FaultKind.BATTERY_HEALTH: FaultNote(

@@ -7,8 +7,9 @@ registered. Above its trip point the chip loses one clock step a second, below i
 from __future__ import annotations
 
 import itertools
+import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +26,6 @@ _TICK_S: Final = 0.01
 #: How long one step of the thermal governor is, and how far below the trip point clocks come back.
 _STEP_S: Final = 0.5
 _HYSTERESIS_C: Final = 4.0
-_BATTERY_VOLT: Final = 3.85
 #: What a USB port gives to a phone (5 V, 500 mA).
 _USB_WATTS: Final = 2.5
 #: Power grows with the clock and the square of the voltage, which falls with the clock.
@@ -33,6 +33,9 @@ _POWER_EXPONENT: Final = 2.2
 #: What is left of the noise between processes when clocks don't move, and when no radio wakes anything.
 _STEADY_NOISE: Final = 0.3
 _OFFLINE_NOISE: Final = 0.85
+#: The battery's gauge tells a new value so often, the mean since the last one, with so much noise (standard deviation).
+_GAUGE_S: Final = 0.5
+_GAUGE_NOISE: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +82,10 @@ class VirtualHardware:
         self._heat = Heat(profile.thermal)
         self._charge_uah = profile.battery_mah * 1000 * 0.9
         self._plugged = True
+        #: Joules since boot of each part of the phone.
+        self._joules: dict[str, float] = {}
+        self._gauge = (0.0, self._charge_uah, 0.0)
+        self._gauge_noise = random.Random(seed)  # noqa: S311
         self._at_s = time.uptime_s()
         #: The clusters as they are at that moment, once somebody has looked.
         self._seen: Sequence[CpuCluster] | None = None
@@ -103,6 +110,16 @@ class VirtualHardware:
             self._works[work.work_id] = work
             self._count_wanted()
             return work
+
+    def begin_spin(self, pid: int) -> Work:
+        """Register a process that keeps one core busy: the fastest of those with the least to do."""
+        with self._lock:
+            self._look()
+            fastest = sorted(
+                (cpu for state in self._clusters for cpu in state.spec.cpus),
+                key=lambda cpu: -max(state.spec.watts for state in self._clusters if cpu in state.spec.cpus),
+            )
+            return self.begin_work([min(fastest, key=lambda cpu: self._wanted.get(cpu, 0.0))], pid=pid)
 
     def end_work(self, work: Work) -> None:
         """Take a load away again."""
@@ -176,10 +193,41 @@ class VirtualHardware:
             full_uah = self.profile.battery_mah * 1000
             level = max(0, min(100, round(100 * self._charge_uah / full_uah)))
             return Battery(
-                level_percent=level, heat_c=round(self._heat.battery_c, 1), voltage_mv=3500 + 8 * level,
-                current_ua=round(self._net_watts(self._watts()) / _BATTERY_VOLT * 1e6),
+                level_percent=level, heat_c=round(self._heat.battery_c, 1), voltage_mv=round(1000 * self._volt()),
+                current_ua=round(self._net_watts(self._watts()) / self._volt() * 1e6 * self.profile.gauge_scale),
                 charge_counter_uah=round(self._charge_uah), plugged="usb" if self._plugged else "none",
             )  # fmt: skip
+
+    def rails(self) -> Mapping[str, int]:
+        """Return the energy of each supply rail since boot in microjoules; none for a phone that doesn't tell it."""
+        with self._lock:
+            self._look()
+            found = {}
+            for name, feeds in self.profile.rails.items():
+                part, _, share = feeds.partition(":")
+                found[name] = round(1e6 * self._joules.get(part, 0.0) * float(share or 1.0))
+            return found
+
+    def gauge(self) -> tuple[int, int, int]:
+        """Return the battery's current in the gauge's own unit, its voltage in uV, and its charge in uAh."""
+        with self._lock:
+            self._look()
+            at_s, charge_uah, current_ua = self._gauge
+            since_s = self._at_s - at_s
+            if since_s >= _GAUGE_S:
+                mean_ua = (self._charge_uah - charge_uah) / since_s * 3600
+                current_ua = mean_ua * (1 + self._gauge_noise.gauss(0.0, _GAUGE_NOISE))
+                self._gauge = self._at_s, self._charge_uah, current_ua
+            return (
+                round(current_ua * self.profile.gauge_scale), round(1e6 * self._volt()),
+                10 * round(self._charge_uah / 10),
+            )  # fmt: skip
+
+    def set_plugged(self, *, plugged: bool) -> None:
+        """Put the charger's cable in or out; adb's link stays."""
+        with self._lock:
+            self._advance()
+            self._plugged = plugged
 
     def gpu_khz(self) -> tuple[int, Sequence[int]]:
         """Return the GPU's clock now and all it has; (0, ()) for a phone without one."""
@@ -299,6 +347,7 @@ class VirtualHardware:
             self._gpu_least_khz = 0
             self._has_thermal_control = True
             self._busy_s = 0.0
+            self._joules.clear()
             self._cpu_s.clear()
             self._gpu_steps_down = 0
             self._gpu_ticks_s = dict.fromkeys(self._gpu_ticks_s, 0.0)
@@ -329,8 +378,16 @@ class VirtualHardware:
         top_khz = self.profile.gpu.available_khz[self._gpu_top()]
         return top_khz if busy else min(top_khz, self.gpu_least_khz())
 
+    def _volt(self) -> float:
+        full_uah = self.profile.battery_mah * 1000
+        return 3.5 + 0.008 * max(0, min(100, round(100 * self._charge_uah / full_uah)))
+
     def _watts(self) -> float:
-        watts = self.profile.thermal.idle_watts
+        return sum(self._watts_of_parts().values())
+
+    def _watts_of_parts(self) -> dict[str, float]:
+        """Return what each part takes: idle, clusters by name, gpu, accelerator."""
+        watts = {"idle": self.profile.thermal.idle_watts}
         if not self._works:
             return watts
         wanted = self._wanted
@@ -339,11 +396,12 @@ class VirtualHardware:
             if not busy:
                 continue
             share = state.khz(busy=True, fixed=self._fixed) / state.spec.available_khz[-1]
-            watts += busy * state.spec.watts * share**_POWER_EXPONENT
+            watts[state.spec.name] = busy * state.spec.watts * share**_POWER_EXPONENT
         busy = min(1.0, sum(work.gpu_share for work in self._works.values()))
         if self.profile.gpu is not None and busy:
-            watts += busy * self.profile.gpu.watts * self._gpu_speed() ** _POWER_EXPONENT
-        return watts + sum(work.accelerator_watts for work in self._works.values())
+            watts["gpu"] = busy * self.profile.gpu.watts * self._gpu_speed() ** _POWER_EXPONENT
+        watts["accelerator"] = sum(work.accelerator_watts for work in self._works.values())
+        return watts
 
     def _net_watts(self, watts: float) -> float:
         full = self._charge_uah >= self.profile.battery_mah * 1000
@@ -374,11 +432,14 @@ class VirtualHardware:
         return self._heat.is_near_rest and not any(state.steps_down for state in self._clusters)
 
     def _step(self, step_s: float) -> None:
-        watts = self._watts()
+        parts = self._watts_of_parts()
+        watts = sum(parts.values())
+        for part, own in parts.items():
+            self._joules[part] = self._joules.get(part, 0.0) + own * step_s
         for state in self._clusters:
             state.ticks_s[state.khz(busy=self._busy(state), fixed=self._fixed)] += step_s
         self._count(step_s)
-        self._charge_uah += self._net_watts(watts) / _BATTERY_VOLT * 1e6 * step_s / 3600
+        self._charge_uah += self._net_watts(watts) / self._volt() * 1e6 * step_s / 3600
         self._charge_uah = max(0.0, min(self.profile.battery_mah * 1000.0, self._charge_uah))
         self._heat.move_on(watts, step_s)
         self._govern(step_s)

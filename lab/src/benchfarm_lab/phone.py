@@ -173,6 +173,8 @@ class Phone:
         handle(FaultKind.OVERHEAT, lambda fault: self.hardware.force(heat_c=fault.number("heat_c")))
         handle(FaultKind.THROTTLE, lambda fault: self.hardware.hold_clocks(int(fault.number("steps"))),
                lambda fault: self.hardware.hold_clocks(0))  # fmt: skip
+        handle(FaultKind.CABLE_OUT, lambda fault: self.hardware.set_plugged(plugged=False),
+               lambda fault: self.hardware.set_plugged(plugged=True))  # fmt: skip
         handle(FaultKind.FOREIGN_LOAD, self._load, lambda fault: self._unload())
         handle(FaultKind.BATTERY_HEALTH, lambda fault: self._say_health(int(fault.number("health"))),
                lambda fault: self._say_health(None))  # fmt: skip

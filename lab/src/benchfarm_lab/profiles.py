@@ -154,6 +154,11 @@ class VirtualProfile:
     scheduling: SchedulingSpec = field(default_factory=SchedulingSpec)
     governors: tuple[str, ...] = ("performance", "schedutil")
     cpu_features: str = ""
+    #: The supply rails whose energy is told -> what each feeds: a cluster, "gpu", "accelerator", or "idle:0.3", a share
+    #: of what the phone takes at rest.
+    rails: Mapping[str, str] = field(default_factory=dict)
+    #: What the gauge tells for a microampere that goes into the battery.
+    gauge_scale: float = 1.0
     #: What is odd about this phone, for people.
     quirks: tuple[str, ...] = ()
 

@@ -6,7 +6,7 @@ Field numbers are those of perfetto's public ``trace/*.proto``; nothing here kno
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from benchfarm_lab.contract import CpuCluster, TraceEvent
@@ -17,8 +17,11 @@ from benchfarm_lab.varint import varint
 _COMM_LETTERS: Final = 15
 #: trusted_packet_sequence_id of ftrace's producer.
 _SEQUENCE: Final = 2
+_POWER_SEQUENCE: Final = 3
 _BOOTTIME: Final = 6
 _START, _END = 1, 2
+#: A moment, the energy of each rail since boot in microjoules, and what the battery's gauge says.
+PowerLook = tuple[int, Sequence[int], tuple[int, int, int]]
 
 
 def number_field(number: int, value: int) -> bytes:
@@ -54,6 +57,28 @@ def perfetto_trace(session: TraceSession, clusters: Iterable[CpuCluster]) -> byt
         packets.append(bytes_field(1, number_field(1, cpu) + b"".join(bytes_field(2, item) for item in written)))
     packets.append(bytes_field(34, _ftrace_stats(_END, events, session.lost)))
     return b"".join(bytes_field(1, packet + number_field(10, _SEQUENCE)) for packet in packets)
+
+
+def power_packets(rails: Sequence[str], looks: Sequence[PowerLook]) -> bytes:
+    """Return what android.power writes: rails with their descriptors once, and the battery's counters, at each look."""
+    packets = []
+    for number, (at_ns, energy_uj, gauge) in enumerate(looks):
+        if rails:
+            told = b""
+            if number == 0:
+                told = b"".join(
+                    bytes_field(1, number_field(1, index) + bytes_field(2, name) + bytes_field(3, "virtual"))
+                    for index, name in enumerate(rails)
+                )
+            for index, energy in enumerate(energy_uj):
+                told += bytes_field(
+                    2, number_field(1, index) + number_field(2, at_ns // 1_000_000) + number_field(3, energy)
+                )
+            packets.append(number_field(8, at_ns) + bytes_field(40, told))
+        current, voltage_uv, charge_uah = gauge
+        battery = number_field(1, charge_uah) + number_field(3, current % (1 << 64)) + number_field(7, voltage_uv)
+        packets.append(number_field(8, at_ns) + bytes_field(38, battery))
+    return b"".join(bytes_field(1, packet + number_field(10, _POWER_SEQUENCE)) for packet in packets)
 
 
 def _event(at_ns: int, pid: int, content: bytes) -> bytes:

@@ -57,6 +57,11 @@ FAILURE_CODES: Final = _codes(
     ),
     # The command line.
     (
+        "load-died",
+        "The load of the pass contention didn't run from begin to end: the phone was less busy than stated.",
+        "The reason says which process: without dd there is no load memory, without the GPU no load gpu.",
+    ),
+    (
         "mode-not-reached",
         "The program was to run in the scheduling groups of the app on the screen, and the phone didn't let it.",
         "A shell user may not move processes there on most phones: root the phone, or measure in the mode shell.",

@@ -115,6 +115,13 @@ _SCHEMA: Final[dict[str, tuple[tuple[int, str, str], ...]]] = {
     "LitertLmParams": ((1, "num_prefill_tokens", "int32"), (2, "num_decode_tokens", "int32")),
     "LitertLmDuration": ((1, "key", "string"), (2, "value", "int64")),
     "LitertLmTurn": ((1, "duration_us", "int64"), (2, "num_tokens", "int64"), (3, "tokens_per_second", "double")),
+    # Of perfetto's trace, what its data source android.power writes.
+    "Trace": ((1, "packet", "*TracePacket"),),
+    "TracePacket": ((8, "timestamp", "int64"), (38, "battery", "BatteryCounters"), (40, "power_rails", "PowerRails")),
+    "BatteryCounters": ((1, "charge_counter_uah", "int64"), (3, "current_ua", "int64"), (7, "voltage_uv", "int64")),
+    "PowerRails": ((1, "rail_descriptor", "*RailDescriptor"), (2, "energy_data", "*EnergyData")),
+    "RailDescriptor": ((1, "index", "int32"), (2, "rail_name", "string")),
+    "EnergyData": ((1, "index", "int32"), (2, "timestamp_ms", "int64"), (3, "energy", "int64")),
 }
 #: Of one process; more were never asked for.
 _MOST_REPETITIONS: Final = 10_000
@@ -167,7 +174,8 @@ def _messages() -> dict[str, Any]:
     return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in _SCHEMA}
 
 
-def _decode(name: str, data: bytes) -> Any:  # noqa: ANN401 - the classes are made at run time
+def decode_message(name: str, data: bytes) -> Any:  # noqa: ANN401 - the classes are made at run time
+    """Return a message of the schema; raises OutputParseError."""
     from google.protobuf.message import DecodeError
 
     message = _messages()[name]()
@@ -192,7 +200,7 @@ def decode_result(data: bytes) -> ResultFigures:
     Raises:
         OutputParseError: the bytes are no such message.
     """
-    result = _decode("BenchmarkResult", data)
+    result = decode_message("BenchmarkResult", data)
     latency, memory, misc = result.latency_metrics, result.memory_metrics, result.misc_metrics
     inference = None
     if misc.HasField("num_runs") and misc.num_runs >= 0:
@@ -226,7 +234,7 @@ def encode_result(report: ToolReport, *, name: str, own: bytes = b"") -> bytes:
     from the log is encoded, and what isn't known is left unset. Raises OutputParseError for another ``own``.
     """
     if own:
-        result = _decode("BenchmarkResult", own)
+        result = decode_message("BenchmarkResult", own)
         result.name = name
         return bytes(result.SerializeToString(deterministic=True))
     result = _messages()["BenchmarkResult"](name=name)
@@ -304,7 +312,7 @@ def decode_runtime_info(data: bytes) -> RuntimeNodes:
     Raises:
         OutputParseError: the bytes are no such message, or it names no node.
     """
-    details = _decode("ModelRuntimeDetails", data)
+    details = decode_message("ModelRuntimeDetails", data)
     shares: list[DelegateShare] = []
     cpu_operators: list[str] = []
     total = 0
@@ -345,7 +353,7 @@ def decode_op_profile(data: bytes) -> OperatorProfile:
     Raises:
         OutputParseError: the bytes are no such message.
     """
-    return _profile(_decode("BenchmarkProfilingData", data))
+    return _profile(decode_message("BenchmarkProfilingData", data))
 
 
 def parse_op_profile_text(text: str) -> OperatorProfile:

@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from orchestrator.errors import DeviceCommandError, DeviceError, UsageError
-from orchestrator.ports import Device, InvocationRequest, SessionTool, Tool
+from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.programs.running.trace import ATRACE_FILE, PERFETTO_FILE
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import Serial
-from orchestrator.records.run import Attachment, RawOutput, ToolReport
-from orchestrator.records.workload import Case, Pass, ToolName
+from orchestrator.records.run import Attachment, RawOutput
 from orchestrator.scripts import call
 
 #: TensorFlow Lite reads it when an interpreter is made, and writes slices if it is exactly this.
@@ -63,37 +62,31 @@ class Recorder(Protocol):
         ...
 
 
-class TracedTool:
-    """A benchmark program that can be run under a tracer; in all passes but ``trace`` it is the program itself."""
+class TraceRecording:
+    """Runs a program under a tracer, its operators' slices switched on."""
 
-    def __init__(self, tool: Tool, hold: Hold) -> None:
-        self.name: ToolName = tool.name
-        self._tool = tool
+    def __init__(self, hold: Hold) -> None:
         self._hold = hold
         #: What the property was on devices where it couldn't be put back: there it shows our own value now.
         self._unrestored: dict[Serial, str] = {}
 
-    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
-        """Run one invocation, traced in the pass ``trace``; raises DeviceError kinds, UsageError for a computer."""
-        if request.run_pass is not Pass.TRACE:
-            return self._tool.run(device, request, cancelled=cancelled)
+    def run(
+        self, tool: Tool, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None
+    ) -> RawOutput:
+        """Run one invocation, traced; raises DeviceError kinds, UsageError for a computer."""
         if device.kind is not DeviceKind.ANDROID:
             raise UsageError(f"{device.serial}: traces are recorded on Android phones only")
         recorder = recorder_for(device, request, self._hold)
         with self._operators_traced(device):
             try:
                 recorder.begin()
-                raw = self._tool.run(device, request, cancelled=cancelled)
+                raw = tool.run(device, request, cancelled=cancelled)
                 data = recorder.end()
             finally:
                 # Out of reach: the journal tells whoever comes next.
                 with contextlib.suppress(DeviceError):
                     recorder.discard()
         return replace(raw, attachments=(*raw.attachments, Attachment(name=recorder.file_name, data=data)))
-
-    def parse(self, raw: RawOutput, case: Case) -> ToolReport:
-        """See Tool.parse."""
-        return self._tool.parse(raw, case)
 
     @contextlib.contextmanager
     def _operators_traced(self, device: Device) -> Iterator[None]:
@@ -109,27 +102,6 @@ class TracedTool:
             with contextlib.suppress(DeviceError):
                 device.shell(_set(PROPERTY, before))
                 del self._unrestored[device.serial]
-
-
-class TracedSessionTool(TracedTool):
-    """The same for a program that measures several cases in one process."""
-
-    def __init__(self, tool: SessionTool, hold: Hold) -> None:
-        super().__init__(tool, hold)
-        self._sessions = tool
-
-    def session(self, case: Case, run_pass: Pass) -> str:
-        """See SessionTool.session; a trace is of one case."""
-        return "" if run_pass is Pass.TRACE else self._sessions.session(case, run_pass)
-
-    def found_cases(self, raw: RawOutput, case: Case) -> Sequence[Case]:
-        """See SessionTool.found_cases."""
-        return self._sessions.found_cases(raw, case)
-
-
-def traced(tool: Tool, hold: Hold) -> TracedTool:
-    """Return a program that can be traced."""
-    return TracedSessionTool(tool, hold) if isinstance(tool, SessionTool) else TracedTool(tool, hold)
 
 
 def hold_property(device: Device, hold: Hold, name: str, value: str, before: str, *, what: str) -> None:
@@ -150,13 +122,14 @@ def _set(name: str, value: str) -> str:
 def recorder_for(device: Device, request: InvocationRequest, hold: Hold) -> Recorder:
     """Return the phone's tracer; raises DeviceCommandError when it has none."""
     names = set(device.shell(call("tracers")).text.split())
-    job = _Job(
+    apps = _apps(request)
+    job = RecordingJob(
         device=device,
         hold=hold,
         token=f"benchfarm-{request.run_id}",
-        apps=_apps(request),
-        duration_ms=round(request.timeout_s * 1000),
+        config=perfetto_config(apps, round(request.timeout_s * 1000)),
         sdk=request.facts.sdk or 0,
+        apps=apps,
     )
     if "perfetto" in names:
         return PerfettoRecorder(job)
@@ -172,18 +145,21 @@ def _apps(request: InvocationRequest) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
+class RecordingJob:
     """What a recorder needs; ``token`` is in the names of its files and in its command line, and nowhere else."""
 
     device: Device
     hold: Hold
     token: str
-    apps: tuple[str, ...]
-    duration_ms: int
+    #: A TraceConfig as text.
+    config: str
     sdk: int
+    #: Whose slices are wanted.
+    apps: tuple[str, ...] = ()
 
     @property
     def folder(self) -> str:
+        """Where its files lie on the phone, beside the trace."""
         return f"{self.device.work_folder}/traces"
 
     def must(self, command: str, *, what: str, timeout_s: float = 60.0) -> str:
@@ -204,7 +180,7 @@ class _Job:
     @property
     def forget_apps(self) -> str:
         """What clears the properties that named our apps: the tracers leave them behind, and no property can go."""
-        return call("forget_apps", *self.apps)
+        return call("forget_apps", *self.apps) if self.apps else ""
 
     def wait_until_told(self) -> None:
         """Wait until apps are told that slices are wanted; a phone that doesn't say so is only waited for."""
@@ -216,7 +192,7 @@ class PerfettoRecorder:
 
     file_name = PERFETTO_FILE
 
-    def __init__(self, job: _Job) -> None:
+    def __init__(self, job: RecordingJob) -> None:
         self._job = job
         self._path = f"{_TRACES}/{job.token}.pftrace"
         self._pid_path = f"{job.folder}/{job.token}.pid"
@@ -230,9 +206,9 @@ class PerfettoRecorder:
                 what = f"the tracing service being on ({_SERVICE})"
                 hold_property(job.device, job.hold, _SERVICE, "1", before, what=what)
         job.hold(job.device, "a trace being recorded", self._undo, f"mkdir -p {shlex.quote(job.folder)}")
-        config = perfetto_config(job.apps, job.duration_ms)
-        job.must(call("perfetto_begin", config, self._path, self._pid_path), what="starting perfetto")
-        job.wait_until_told()
+        job.must(call("perfetto_begin", job.config, self._path, self._pid_path), what="starting perfetto")
+        if job.apps:
+            job.wait_until_told()
 
     def end(self) -> bytes:
         """See Recorder.end."""
@@ -264,7 +240,7 @@ class AtraceRecorder:
 
     file_name = ATRACE_FILE
 
-    def __init__(self, job: _Job) -> None:
+    def __init__(self, job: RecordingJob) -> None:
         self._job = job
         self._path = f"{job.folder}/{job.token}.txt"
         self._undo = f"atrace --async_stop >/dev/null 2>&1; {job.forget_apps}rm -f {shlex.quote(self._path)}"

@@ -13,7 +13,7 @@ from benchfarm_lab.commands.registry import command
 from benchfarm_lab.contract import FileWriter, PhoneFileError
 from benchfarm_lab.processes import Process
 from benchfarm_lab.system import PhoneSystem
-from benchfarm_lab.trace_formats import atrace_text, perfetto_trace
+from benchfarm_lab.trace_formats import PowerLook, atrace_text, perfetto_trace, power_packets
 from benchfarm_lab.tracing import TraceSession, service_runs
 
 #: The one folder where SELinux lets perfetto write.
@@ -27,6 +27,10 @@ _GRACEFUL: Final = frozenset({2, 15})
 _TOKEN: Final = re.compile(r"\s+|#[^\n]*|(?P<name>[a-z_]+)\s*:?|(?P<value>\"[^\"\n]*\"|-?[\w.]+)|(?P<brace>[{}])")
 _CATEGORIES: Final = ("sched", "freq", "idle", "disk")
 _LONGEST_SLEEP_S: Final = 60.0
+#: From this API level on there is android.power; it reads no more rails, and no more often.
+_POWER_SDK: Final = 29
+_MOST_RAILS: Final = 32
+_LEAST_POLL_MS: Final = 100
 
 
 class _ConfigError(Exception):
@@ -138,21 +142,45 @@ def _record(system: PhoneSystem, process: Process, config: _Config, writer: File
         apps=config.all("atrace_apps") if records else (), capacity_bytes=config.number("size_kb") << 10
     )
     system.tracing.begin(session)
-    duration_s = config.number("duration_ms") / 1000 or float("inf")
-    while not process.killed.is_set() and duration_s > 0:
-        step_s = min(duration_s, _LONGEST_SLEEP_S)
-        system.time.sleep(step_s, process.killed)
-        duration_s -= step_s
+    end_s = system.time.uptime_s() + (config.number("duration_ms") / 1000 or float("inf"))
+    looks = _PowerLooks(system, config)
+    while not process.killed.is_set() and (left_s := end_s - system.time.uptime_s()) > 0:
+        looks.look()
+        system.time.sleep(min(left_s, looks.pause_s), process.killed)
     system.tracing.end(session)
     try:
         if process.killed.is_set() and process.signal not in _GRACEFUL:
             return 128 + process.signal
         writer.write(perfetto_trace(session, system.hardware.clusters()))
+        writer.write(power_packets(looks.rails, looks.taken))
     except PhoneFileError:
         return 1
     finally:
         writer.close()
     return 0
+
+
+class _PowerLooks:
+    """What the data source android.power reads, at moments that are multiples of its interval."""
+
+    def __init__(self, system: PhoneSystem, config: _Config) -> None:
+        wanted = "android.power" in config.all("name") and system.props.sdk >= _POWER_SDK
+        self._system = system
+        self._step_s = max(_LEAST_POLL_MS, config.number("battery_poll_ms") or 1000) / 1000 if wanted else 0.0
+        is_told = wanted and config.all("collect_power_rails")[-1:] == ("true",)
+        self.rails = tuple(system.hardware.rails())[:_MOST_RAILS] if is_told else ()
+        self.taken: list[PowerLook] = []
+
+    @property
+    def pause_s(self) -> float:
+        """Until the next look."""
+        return self._step_s - self._system.time.uptime_s() % self._step_s if self._step_s else _LONGEST_SLEEP_S
+
+    def look(self) -> None:
+        if self._step_s:
+            hardware = self._system.hardware
+            energy_uj = [hardware.rails()[name] for name in self.rails]
+            self.taken.append((round(1e9 * self._system.time.uptime_s()), energy_uj, hardware.gauge()))
 
 
 @command("atrace")

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from benchfarm_lab.shell.interpreter import Shell
 
 
+#: From so many rounds on a loop keeps one of the phone's cores busy; each takes so long then, in real seconds.
+_SPINS: Final = 500
+_SPIN_PAUSE_S: Final = 0.004
+
+
 def execute(shell: Shell, statement: Statement) -> int:
     """Run one statement and return its status."""
     return _KINDS[type(statement)](shell, statement)
@@ -73,16 +78,26 @@ def _loop(shell: Shell, statement: Loop) -> int:
 
 
 def _rounds(shell: Shell, statement: Loop) -> int:
-    status = 0
-    while True:
-        try:
-            if (shell.block(statement.condition) == 0) == statement.until:
-                return status
-            status = shell.block(statement.body)
-        except LeaveLoopError as exc:
-            if not _goes_on(exc):
-                return 0
-            status = 0
+    status, rounds, spinning = 0, 0, None
+    try:
+        while True:
+            try:
+                if (shell.block(statement.condition) == 0) == statement.until:
+                    return status
+                status = shell.block(statement.body)
+            except LeaveLoopError as exc:
+                if not _goes_on(exc):
+                    return 0
+                status = 0
+            rounds += 1
+            if rounds == _SPINS:
+                spinning = shell.system.hardware.begin_spin(shell.process.pid)
+            if rounds >= _SPINS:
+                # The phone's core is busy; this computer's needn't be.
+                shell.process.killed.wait(_SPIN_PAUSE_S)
+    finally:
+        if spinning is not None:
+            shell.system.hardware.end_work(spinning)
 
 
 def _for(shell: Shell, statement: For) -> int:

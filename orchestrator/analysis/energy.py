@@ -1,0 +1,47 @@
+"""Means and ratios of the energy of blocks, with their intervals. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from orchestrator.analysis.student import t_quantile
+
+LEVEL: Final = 0.95
+_Key = TypeVar("_Key")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mean:
+    """A mean with half the width of its 95 % interval; None for a single value."""
+
+    value: float
+    half_width: float | None
+    count: int
+
+
+def mean_of(values: Sequence[float]) -> Mean | None:
+    """Return the mean of blocks and its interval by Student's t; None for no value."""
+    if not values:
+        return None
+    count = len(values)
+    half = None
+    if count > 1:
+        half = t_quantile(0.5 + LEVEL / 2, count - 1) * statistics.stdev(values) / math.sqrt(count)
+    return Mean(value=statistics.fmean(values), half_width=half, count=count)
+
+
+def ratio_of(ones: Mapping[_Key, float], others: Mapping[_Key, float]) -> Mean | None:
+    """Return how many times as much one takes as another, from the rounds that both have; the interval is of pairs.
+
+    ``half_width`` is of the logarithm's interval, as a share of the ratio.
+    """
+    pairs = [math.log(value / others[key]) for key, value in ones.items() if key in others]
+    found = mean_of(pairs)
+    if found is None:
+        return None
+    half = None if found.half_width is None else math.expm1(found.half_width)
+    return Mean(value=math.exp(found.value), half_width=half, count=found.count)

@@ -1,0 +1,105 @@
+"""The pass ``contention``: a run beside a stated load on the phone, and the proof that the load ran all the time."""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+from dataclasses import replace
+from typing import Final
+
+from orchestrator.delegates import DELEGATES
+from orchestrator.errors import UsageError
+from orchestrator.ports import Device, InvocationRequest, Tool
+from orchestrator.programs import program
+from orchestrator.programs.flags.arguments import benchmark_flags, format_flags
+from orchestrator.programs.running.beside import Enclosing
+from orchestrator.programs.running.environment import environment
+from orchestrator.records.contention import LOAD_DIED, LOAD_FILE, NO_LOAD, load_of
+from orchestrator.records.device import DeviceKind
+from orchestrator.records.run import Attachment, RawOutput, ToolReport
+from orchestrator.scripts import call
+
+_ERRORS_FILE: Final = "load.err"
+_TICKS_PER_S: Final = 100
+_COMPLAINT: Final = re.compile(rb"not found|denied|[Nn]o such|[Uu]sage|[Bb]ad |unknown")
+#: The first line of the attachment, before what the phone wrote.
+_STATED: Final = "load "
+
+
+def run_loaded(
+    tool: Tool, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None
+) -> RawOutput:
+    """Run one invocation beside its load; raises DeviceError kinds, UsageError where there can't be one."""
+    if device.kind is not DeviceKind.ANDROID or request.case.tool.is_app:
+        raise UsageError(f"{device.serial}: the pass contention is for executables on Android phones")
+    load = load_of(request.load)
+    other = _gpu_loop(request) if load.gpu else ""
+    seconds = math.ceil(request.timeout_s)
+    beside = Enclosing(
+        device,
+        lambda command: call("contention", load.cpu, load.memory, other, seconds, command),
+        [LOAD_FILE, _ERRORS_FILE],
+    )
+    raw = tool.run(beside.as_device, request, cancelled=cancelled)
+    told = f"{_STATED}{request.load}\n".encode() + beside.files.get(LOAD_FILE, b"")
+    said = [line for line in beside.files.get(_ERRORS_FILE, b"").splitlines() if _COMPLAINT.search(line)]
+    told += b"".join(b"said " + line + b"\n" for line in said[-1:])
+    return replace(raw, attachments=(*raw.attachments, Attachment(name=LOAD_FILE, data=told)))
+
+
+def _gpu_loop(request: InvocationRequest) -> str:
+    """Return the command line of the same program with the same model on the GPU, until it is ended."""
+    if not program(request.case.tool).is_benchmark_model:
+        raise UsageError(f"{request.case.tool} has no loop on the GPU; take the load gpu=1 out of 'contention'")
+    gpu = next(name for name, delegate in DELEGATES.items() if delegate.is_on_gpu)
+    case = replace(
+        request.case, delegate=gpu, flags=(), num_runs=1, min_secs=request.timeout_s, max_secs=request.timeout_s
+    )
+    flags = benchmark_flags(replace(request, case=case), folder=".")
+    # Result files are the run's own.
+    kept = [(name, value) for name, value in flags if not value.startswith("./")]
+    words = " ".join([request.program_path, *format_flags(kept)])
+    return f"export {environment(request)}; exec {words}"
+
+
+def with_load(report: ToolReport, raw: RawOutput) -> ToolReport:
+    """Return a report with its load, ``load`` and ``load_cores``; failed when the load didn't run all the time."""
+    told = raw.data(LOAD_FILE).decode("utf-8", "replace").splitlines()
+    if not told or not told[0].startswith(_STATED):
+        return report
+    load = told[0].removeprefix(_STATED)
+    extra: dict[str, float | str] = {**report.extra, "load": load}
+    report = replace(report, extra=extra)
+    if load == NO_LOAD or report.outcome != "ok":
+        return report
+    why, cores = _proof(told[1:])
+    if why:
+        return replace(report, outcome="failed", failure_code=LOAD_DIED, failure_reason=f"the load {load}: {why}")
+    extra["load_cores"] = cores
+    return report
+
+
+def _proof(told: list[str]) -> tuple[str, float]:
+    """Return why a load isn't shown to have run all the time, empty when it is, and how many cores it kept busy."""
+    looks: dict[str, tuple[float, dict[str, int]]] = {}
+    at, said = "", next((f" ({line[5:205]})" for line in told if line.startswith("said ")), "")
+    for line in told:
+        name, _, rest = line.partition(" ")
+        try:
+            if name in {"begin", "end"}:
+                at = name
+                looks[at] = (float(rest), {})
+            elif at and name != "said":
+                pid, _, ticks = rest.partition(" ")
+                if ticks == "gone":
+                    return f"a process of it ({name}) had ended at the run's {at}{said}", 0.0
+                looks[at][1][pid] = int(ticks)
+        except ValueError:
+            return "what the phone wrote of it can't be read", 0.0
+    if looks.keys() != {"begin", "end"} or not looks["begin"][1] or looks["begin"][1].keys() != looks["end"][1].keys():
+        return "nothing on the phone shows that it ran", 0.0
+    (begin_s, before), (end_s, after) = looks["begin"], looks["end"]
+    if any(after[pid] <= ticks for pid, ticks in before.items()) or end_s <= begin_s:
+        return "a process of it got no processor time", 0.0
+    return "", (sum(after.values()) - sum(before.values())) / _TICKS_PER_S / (end_s - begin_s)

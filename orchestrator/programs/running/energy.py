@@ -1,0 +1,317 @@
+"""The pass ``energy``: a run between two rests while the phone's own meters are recorded, and what that says.
+
+perfetto's data source ``android.power`` reads both kinds of meters: the chip's rails on phones that have them, else
+the battery's current, voltage and charge. Without any of that a run is as it would be, and says why it has no energy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import threading
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+from orchestrator.delegates import DELEGATES
+from orchestrator.errors import DeviceCommandError, DeviceError, OutputParseError
+from orchestrator.ports import Device, InvocationRequest, Tool
+from orchestrator.programs.grammar.protos import decode_message
+from orchestrator.programs.running.beside import Enclosing
+from orchestrator.programs.running.energy_figure import (
+    LEAST_UPDATES,
+    BatterySample,
+    Inferences,
+    Marks,
+    NoEnergyError,
+    of_battery,
+    of_rails,
+)
+from orchestrator.programs.running.trace_recording import Hold, PerfettoRecorder, RecordingJob
+from orchestrator.records.device import DeviceKind
+from orchestrator.records.energy import (
+    ENERGY_FILE,
+    LEAST_REST_S,
+    LEAST_WORK_S,
+    POWER_FILE,
+    EnergyFigure,
+    PowerMeters,
+    PowerSource,
+)
+from orchestrator.records.identity import Serial
+from orchestrator.records.run import Attachment, RawOutput, ToolReport
+from orchestrator.records.workload import Case
+from orchestrator.scripts import call
+
+#: How often the meters are read; perfetto takes no less than 100 ms.
+_POLL_MS: Final = 250
+#: How long it is looked which meters a phone has.
+_LOOK_S: Final = 2
+_BUFFER_KB: Final = 16_384
+#: Beyond the least lengths, so that a clock that is a little off does no harm.
+_MORE: Final = 1.1
+_MISSING: Final = b"missing "
+
+
+class Meters(Protocol):
+    """What is known of phones' meters, and is kept."""
+
+    def load(self, serial: Serial, fingerprint: str) -> PowerMeters | None:
+        """Return what is known of a phone with this system image."""
+        ...
+
+    def save(self, meters: PowerMeters) -> None:
+        """Keep what was found; raises HostStorageError."""
+        ...
+
+
+class EnergyMeter:
+    """Runs programs with the phone's meters recorded."""
+
+    def __init__(self, hold: Hold, meters: Meters) -> None:
+        self._hold = hold
+        self._book = meters
+
+    def run(
+        self, tool: Tool, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None
+    ) -> RawOutput:
+        """Run one invocation between two rests; raises DeviceError kinds for the run itself only."""
+        meters = None
+        why = _why_not(device, request)
+        if not why:
+            try:
+                meters = self._book.load(device.serial, request.facts.fingerprint) or self._look(device, request)
+                why = _why_not_by(meters, device)
+            except (DeviceCommandError, OutputParseError) as error:
+                why = f"its meters can't be read: {error}"
+        if why or meters is None:
+            return _with(tool.run(device, request, cancelled=cancelled), ENERGY_FILE, _MISSING + why.encode())
+        raw = self._run_between(tool, device, _lengthened(request, meters), meters, cancelled)
+        figure = energy_of(tool.parse(raw, request.case), raw, request.case)
+        if isinstance(figure, EnergyFigure) and figure.gauge is not None and figure.gauge != meters.gauge:
+            self._book.save(replace(meters, gauge=figure.gauge))
+        return raw
+
+    def _run_between(
+        self,
+        tool: Tool,
+        device: Device,
+        request: InvocationRequest,
+        meters: PowerMeters,
+        cancelled: threading.Event | None,
+    ) -> RawOutput:
+        rest_s = math.ceil(LEAST_REST_S[meters.source])
+        between = Enclosing(device, lambda command: call("energy", rest_s, command), [ENERGY_FILE])
+        recorder = self._recorder(device, request, duration_s=request.timeout_s)
+        why, data = "", b""
+        try:
+            recorder.begin()
+            raw = tool.run(between.as_device, request, cancelled=cancelled)
+            try:
+                data = recorder.end()
+            except DeviceCommandError as error:
+                # The run is whole without it.
+                why = str(error)
+        finally:
+            # Out of reach: the journal tells whoever comes next.
+            with contextlib.suppress(DeviceError):
+                recorder.discard()
+        marks = _MISSING + why.encode() if why else between.files.get(ENERGY_FILE, _MISSING + b"no times were written")
+        return _with(_with(raw, ENERGY_FILE, marks), POWER_FILE, data)
+
+    def _look(self, device: Device, request: InvocationRequest) -> PowerMeters:
+        """Find out which meters a phone has, and keep it. Raises DeviceError kinds, OutputParseError."""
+        power = _Power()
+        if "perfetto" in device.shell(call("tracers")).text.split():
+            recorder = self._recorder(device, request, duration_s=60.0)
+            try:
+                recorder.begin()
+                device.shell(f"sleep {_LOOK_S}")
+                power = _read(recorder.end())
+            finally:
+                with contextlib.suppress(DeviceError):
+                    recorder.discard()
+        source = PowerSource.RAILS if power.rails else PowerSource.BATTERY if power.battery else PowerSource.NONE
+        meters = PowerMeters(
+            serial=device.serial,
+            fingerprint=request.facts.fingerprint,
+            is_virtual=request.facts.is_virtual,
+            source=source,
+            rails=tuple(sorted(power.rails)),
+        )
+        self._book.save(meters)
+        return meters
+
+    def _recorder(self, device: Device, request: InvocationRequest, *, duration_s: float) -> PerfettoRecorder:
+        return PerfettoRecorder(
+            RecordingJob(
+                device=device,
+                hold=self._hold,
+                token=f"benchfarm-{uuid.uuid4().hex}",
+                config=power_config(round(1000 * duration_s)),
+                sdk=request.facts.sdk or 0,
+            )
+        )
+
+
+def power_config(duration_ms: int) -> str:
+    """Return a TraceConfig as text: the rails' energy, and the battery's charge, current and voltage."""
+    counters = " ".join(f"battery_counters: BATTERY_COUNTER_{name}" for name in ("CHARGE", "CURRENT", "VOLTAGE"))
+    return (
+        f"buffers {{ size_kb: {_BUFFER_KB} fill_policy: DISCARD }}\nduration_ms: {duration_ms}\n"
+        f'data_sources {{ config {{ name: "android.power" android_power_config {{ battery_poll_ms: {_POLL_MS} '
+        f"{counters} collect_power_rails: true }} }} }}\n"
+    )
+
+
+def _why_not(device: Device, request: InvocationRequest) -> str:
+    case = request.case
+    if device.kind is not DeviceKind.ANDROID:
+        return "energy is measured on Android phones only"
+    if case.tool.is_app:
+        return "energy is measured of executables only; an app's inferences have no known beginning"
+    if case.tool.is_session:
+        return f"a process of {case.tool} does several things, and when each began isn't known"
+    return ""
+
+
+def _why_not_by(meters: PowerMeters, device: Device) -> str:
+    if meters.source is PowerSource.NONE:
+        return "the phone has no meter that perfetto's android.power can read (Android 10 and later)"
+    if meters.source is PowerSource.BATTERY and (plugged := device.state().plugged) not in ("", "none"):
+        return (
+            f"the phone has no rails and is charged ({plugged}), so its battery tells nothing: "
+            "reach it over Wi-Fi with the cable out"
+        )
+    return ""
+
+
+def _lengthened(request: InvocationRequest, meters: PowerMeters) -> InvocationRequest:
+    """Return the same with a process that is long enough for the meters, and time for it and its rests."""
+    period_s = meters.gauge.period_s if meters.gauge is not None else 0.0
+    work_s = math.ceil(_MORE * max(LEAST_WORK_S[meters.source], LEAST_UPDATES * period_s, request.case.min_secs))
+    case = replace(request.case, num_runs=1, min_secs=float(work_s), max_secs=max(request.case.max_secs, 2.0 * work_s))
+    more_s = 2 * LEAST_REST_S[meters.source] + 2 * work_s
+    return replace(request, case=case, timeout_s=request.timeout_s + more_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Power:
+    """What a recording of the meters holds."""
+
+    #: Name -> (seconds since boot, microjoules since boot).
+    rails: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    battery: tuple[BatterySample, ...] = ()
+
+
+def _read(data: bytes) -> _Power:
+    """Read a recording; raises OutputParseError."""
+    names: dict[int, str] = {}
+    read: dict[int, dict[float, float]] = {}
+    battery: list[BatterySample] = []
+    for packet in decode_message("Trace", data).packet:
+        for descriptor in packet.power_rails.rail_descriptor:
+            names[descriptor.index] = descriptor.rail_name
+        for item in packet.power_rails.energy_data:
+            read.setdefault(item.index, {})[item.timestamp_ms / 1e3] = float(item.energy)
+        if packet.HasField("battery") and packet.battery.HasField("current_ua"):
+            own = packet.battery
+            battery.append(
+                BatterySample(
+                    at_s=packet.timestamp / 1e9,
+                    current=float(own.current_ua),
+                    voltage_uv=float(own.voltage_uv),
+                    charge_uah=float(own.charge_counter_uah) if own.HasField("charge_counter_uah") else None,
+                )
+            )
+    rails = {names.get(index, f"rail {index}"): tuple(sorted(values.items())) for index, values in read.items()}
+    return _Power(rails=rails, battery=tuple(sorted(battery, key=lambda item: item.at_s)))
+
+
+def energy_of(report: ToolReport, raw: RawOutput, case: Case) -> EnergyFigure | str:
+    """Return a run's energy, or why there is none."""
+    told = raw.data(ENERGY_FILE)
+    if told.startswith(_MISSING):
+        return told.removeprefix(_MISSING).decode("utf-8", "replace").strip()
+    try:
+        marks = _marks(told)
+        inferences = _inferences(report, case)
+        power = _read(raw.data(POWER_FILE))
+        if power.rails:
+            return of_rails(power.rails, marks, inferences, wanted=_part(case))
+        is_charged = b"powered: true" in told
+        return of_battery(power.battery, marks, inferences, is_charged=is_charged)
+    except NoEnergyError as reason:
+        return str(reason)
+    except OutputParseError as error:
+        return f"the recording of the meters can't be read: {error}"
+
+
+def _part(case: Case) -> str:
+    """Return what of the chip a case runs on that must be seen; the CPU has a rail wherever there are any."""
+    delegate = DELEGATES[case.delegate]
+    return "" if case.delegate.is_cpu else "gpu" if delegate.is_on_gpu else "npu"
+
+
+def _marks(told: bytes) -> Marks:
+    times: dict[str, float] = {}
+    for line in told.decode("utf-8", "replace").splitlines():
+        name, _, at = line.partition(" ")
+        if name in {"rest", "work", "end", "over"}:
+            with contextlib.suppress(ValueError):
+                times[name] = float(at)
+    found = [times.get(name, math.nan) for name in ("rest", "work", "end", "over")]
+    if not all(early <= late for early, late in itertools.pairwise(found)):
+        raise NoEnergyError("the phone's clock wasn't written down at the beginning and end of all parts")
+    return Marks(rest_s=found[0], work_s=found[1], end_s=found[2], over_s=found[3])
+
+
+def _inferences(report: ToolReport, case: Case) -> Inferences:
+    inference = report.inference
+    mean_us = inference.mean_us if inference is not None and inference.mean_us else report.inference_mean_us
+    if report.outcome != "ok" or inference is None or inference.count < 1 or mean_us is None or mean_us <= 0:
+        raise NoEnergyError("the run has no figures of its inferences")
+    period_s = mean_us / 1e6
+    flags = dict(case.flags)
+    with contextlib.suppress(ValueError, ZeroDivisionError):
+        if (rate := float(flags.get("run_frequency", "0"))) > 0:
+            period_s = max(period_s, 1 / rate)
+        elif (pause_s := float(flags.get("run_delay", "0"))) > 0:
+            period_s += pause_s
+    return Inferences(count=inference.count, period_s=period_s)
+
+
+def with_energy(report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
+    """Return a report with what the meters say, ``energy_...``; or ``energy_missing``, why there is nothing."""
+    if not raw.data(ENERGY_FILE):
+        return report
+    found = energy_of(report, raw, case)
+    extra: dict[str, float | str] = dict(report.extra)
+    if isinstance(found, str):
+        extra["energy_missing"] = found
+        return replace(report, extra=extra)
+    extra |= {
+        "energy_net_uj": found.net_uj,
+        "energy_gross_uj": found.gross_uj,
+        "energy_work_w": found.work_w,
+        "energy_rest_before_w": found.rest_w[0],
+        "energy_rest_after_w": found.rest_w[1],
+        "energy_window_s": found.window_s,
+        "energy_inferences": float(found.inferences),
+        "energy_source": found.source.value,
+        "energy_grade": found.grade.value,
+    }
+    if found.rails:
+        extra["energy_rails"] = " ".join(found.rails)
+    if found.gauge is not None:
+        extra["energy_gauge"] = (
+            f"{'uA' if found.gauge.unit_ua == 1 else 'mA'}, {'+' if found.gauge.discharging > 0 else '-'} discharging, "
+            f"every {found.gauge.period_s:.3g} s"
+        )
+    return replace(report, extra=extra)
+
+
+def _with(raw: RawOutput, name: str, data: bytes) -> RawOutput:
+    return replace(raw, attachments=(*raw.attachments, Attachment(name=name, data=data)))

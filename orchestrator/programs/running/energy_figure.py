@@ -1,0 +1,219 @@
+"""Energy per inference from what a phone's meters said before, during and after a run. Pure.
+
+Net energy is that of the work less what the phone at rest would have taken meanwhile, the mean of the rests before and
+after it (docs/reference/energy.md). Times are seconds since boot, energies microjoules.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.records.energy import LEAST_REST_S, LEAST_WORK_S, EnergyFigure, EnergyGrade, Gauge, PowerSource
+
+#: What a rail feeds, by its name; the first that fits. What isn't among the first group isn't of the chip's work.
+_PARTS: Final = {
+    "cpu": re.compile(r"VDD_CPU(CL)?\d"),
+    "gpu": re.compile(r"VDD_(G3D|GPU)"),
+    "npu": re.compile(r"VDD_TPU"),
+    "memory": re.compile(r"VDD_MIF|VDD2[HL]|VDDQ_MEM|VDD_GMC"),
+    "fabric": re.compile(r"VDD_INT|VDD_INFRA|VDD_DSU|VDD_SLC"),
+}
+#: After the work, until the phone counts as resting.
+_SETTLES_S: Final = {PowerSource.RAILS: 3.0, PowerSource.BATTERY: 10.0}
+#: Of the least lengths; a mark is written a moment before or after what it marks.
+_TOLERANCE: Final = 0.85
+#: So many values of the battery's current within the work.
+LEAST_UPDATES: Final = 100
+#: The two rests may differ by this share of the net power.
+_MOST_DRIFT: Final = 0.1
+_CHARGE_AGREES: Final = 0.15
+#: A phone at work draws 0.1 to 6 A: smaller numbers than this are no microamperes, and than that no milliamperes.
+_LEAST_UA: Final = 20_000
+_LEAST_MA: Final = 20
+
+#: (time, energy since some moment), growing.
+Counter = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marks:
+    """When the first rest, the program and the second rest began, and the end."""
+
+    rest_s: float
+    work_s: float
+    end_s: float
+    over_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatterySample:
+    """What the battery's gauge said, in its own units: current counts, microvolts, microampere hours."""
+
+    at_s: float
+    current: float
+    voltage_uv: float
+    charge_uah: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inferences:
+    """The measured inferences, which are the last that a program does."""
+
+    count: int
+    #: From one's begin to the next one's.
+    period_s: float
+
+
+class NoEnergyError(Exception):
+    """Why there is no figure."""
+
+
+def part_of(rail: str) -> str:
+    """Return what a rail feeds: ``cpu``, ``gpu``, ``npu``, ``memory``, ``fabric``, or nothing that is counted."""
+    return next((part for part, pattern in _PARTS.items() if pattern.search(rail)), "")
+
+
+def of_rails(rails: Mapping[str, Counter], marks: Marks, inferences: Inferences, *, wanted: str = "") -> EnergyFigure:
+    """Return the energy that the chip's rails show; the display's and the radios' rails aren't counted.
+
+    ``wanted`` is the part (:func:`part_of`) that the work runs on: without its rail nothing is known of it. Raises
+    NoEnergyError.
+    """
+    counted = {name: counter for name, counter in rails.items() if part_of(name)}
+    if not counted:
+        raise NoEnergyError(f"none of the phone's {len(rails)} rails is known to feed the chip")
+    if wanted and wanted not in map(part_of, counted):
+        raise NoEnergyError(f"none of the phone's {len(rails)} rails feeds its {wanted.upper()}")
+    if any(late[1] < early[1] for counter in counted.values() for early, late in itertools.pairwise(counter)):
+        raise NoEnergyError("a counter began anew during the run")
+    return _figure(
+        list(counted.values()), marks, inferences, PowerSource.RAILS, EnergyGrade.RAILS, rails=tuple(sorted(counted))
+    )
+
+
+def of_battery(
+    samples: Sequence[BatterySample], marks: Marks, inferences: Inferences, *, is_charged: bool
+) -> EnergyFigure:
+    """Return the energy of the whole phone by its battery's current and voltage; raises NoEnergyError."""
+    if is_charged:
+        raise NoEnergyError("the phone was being charged: its battery tells nothing of what it takes")
+    begin_s, end_s = _window(marks, inferences, PowerSource.BATTERY)
+    gauge = gauge_of([item for item in samples if begin_s <= item.at_s <= end_s])
+    updates = round((end_s - begin_s) / gauge.period_s)
+    if updates < LEAST_UPDATES:
+        raise NoEnergyError(
+            f"the battery's gauge told {updates} values in {end_s - begin_s:.0f} s; {LEAST_UPDATES} are needed: "
+            f"let it work for {LEAST_UPDATES * gauge.period_s * 1.1:.0f} s (min_secs)"
+        )
+    scale = gauge.unit_ua * gauge.discharging * 1e-6
+    watts = [(item.at_s, item.current * scale * item.voltage_uv * 1e-6) for item in samples]
+    counter = [(watts[0][0], 0.0)]
+    for (one_s, one_w), (other_s, other_w) in itertools.pairwise(watts):
+        counter.append((other_s, counter[-1][1] + (other_s - one_s) * (one_w + other_w) / 2 * 1e6))
+    grade = EnergyGrade.BATTERY if gauge.is_verified else EnergyGrade.UNVERIFIED
+    return _figure([counter], marks, inferences, PowerSource.BATTERY, grade, gauge=gauge)
+
+
+def gauge_of(samples: Sequence[BatterySample]) -> Gauge:
+    """Return how a gauge tells the current, from its values under load. Raises NoEnergyError.
+
+    A phone at work draws so much that the size of the number tells its unit. The sign is that of the median. What the
+    battery counts as charge confirms both.
+    """
+    if len(samples) < 2:
+        raise NoEnergyError("the battery's gauge told nothing during the work")
+    median = statistics.median(item.current for item in samples)
+    if abs(median) < _LEAST_MA:
+        raise NoEnergyError(f"the battery's gauge tells no current: {median:g} during the work")
+    unit_ua = 1.0 if abs(median) >= _LEAST_UA else 1000.0
+    changes = [one.at_s for other, one in itertools.pairwise(samples) if one.current != other.current]
+    gaps = [late - early for early, late in itertools.pairwise(changes)]
+    pairs = list(itertools.pairwise(samples))
+    drawn = sum((b.at_s - a.at_s) * abs(a.current + b.current) / 2 for a, b in pairs) * unit_ua / 3600
+    first, last = samples[0].charge_uah, samples[-1].charge_uah
+    counted = first - last if first is not None and last is not None else 0.0
+    return Gauge(
+        unit_ua=unit_ua,
+        discharging=1 if median > 0 else -1,
+        period_s=min(gaps) if gaps else samples[-1].at_s - samples[0].at_s,
+        is_verified=counted > 0 and abs(drawn / counted - 1) <= _CHARGE_AGREES,
+    )
+
+
+def _window(marks: Marks, inferences: Inferences, source: PowerSource) -> tuple[float, float]:
+    """Return begin and end of the measured inferences; raises NoEnergyError when it or a rest is too short."""
+    length_s = inferences.count * inferences.period_s
+    # A clock of the phone that doesn't agree with the program's own.
+    if length_s > 1.05 * (marks.end_s - marks.work_s):
+        raise NoEnergyError(f"the inferences took {length_s:.1f} s, and the program {marks.end_s - marks.work_s:.1f} s")
+    rests = (marks.work_s - marks.rest_s, marks.over_s - marks.end_s)
+    for what, is_s, least_s in (
+        ("the inferences", length_s, LEAST_WORK_S[source]),
+        ("the shorter rest", min(rests), LEAST_REST_S[source]),
+    ):
+        if is_s < _TOLERANCE * least_s:
+            raise NoEnergyError(f"{what} took {is_s:.1f} s; {least_s:.0f} s are needed with the {source}")
+    return max(marks.work_s, marks.end_s - length_s), marks.end_s
+
+
+def _figure(
+    counters: Sequence[Counter],
+    marks: Marks,
+    inferences: Inferences,
+    source: PowerSource,
+    grade: EnergyGrade,
+    *,
+    rails: tuple[str, ...] = (),
+    gauge: Gauge | None = None,
+) -> EnergyFigure:
+    begin_s, end_s = _window(marks, inferences, source)
+    settles_s = _SETTLES_S[source]
+
+    def watts(from_s: float, to_s: float) -> float:
+        joules = sum(_at(counter, to_s) - _at(counter, from_s) for counter in counters) * 1e-6
+        return joules / (to_s - from_s)
+
+    # A program's own end, and a begin that is known by its length only, are kept out of it.
+    work_w = watts(begin_s + 1, end_s - 1)
+    rest_w = (watts(marks.rest_s + 1, marks.work_s - 1), watts(marks.end_s + settles_s, marks.over_s - 1))
+    net_w = work_w - statistics.fmean(rest_w)
+    if net_w <= 0:
+        raise NoEnergyError(
+            f"the work took no more ({work_w:.3g} W) than the rests ({rest_w[0]:.3g} and {rest_w[1]:.3g} W)"
+        )
+    if abs(rest_w[1] - rest_w[0]) > _MOST_DRIFT * net_w:
+        raise NoEnergyError(
+            f"the rests differ too much, {rest_w[0]:.3g} and {rest_w[1]:.3g} W beside a work of {work_w:.3g} W: "
+            "something else began or ended"
+        )
+    per_inference_s = (end_s - begin_s) / inferences.count
+    return EnergyFigure(
+        net_uj=net_w * per_inference_s * 1e6,
+        gross_uj=work_w * per_inference_s * 1e6,
+        work_w=work_w,
+        rest_w=rest_w,
+        window_s=end_s - begin_s,
+        inferences=inferences.count,
+        source=source,
+        grade=grade,
+        rails=rails,
+        gauge=gauge,
+    )
+
+
+def _at(counter: Counter, at_s: float) -> float:
+    """Return a counter at a moment, between two readings by a straight line; raises NoEnergyError outside of them."""
+    place = bisect.bisect_left(counter, (at_s, -math.inf))
+    if place == 0 or place == len(counter):
+        if counter and min(abs(counter[0][0] - at_s), abs(counter[-1][0] - at_s)) < 1.0:
+            return counter[0 if place == 0 else -1][1]
+        raise NoEnergyError("the meters weren't read during the whole run")
+    (one_s, one), (other_s, other) = counter[place - 1], counter[place]
+    return one + (other - one) * (at_s - one_s) / (other_s - one_s) if other_s > one_s else other

@@ -1,0 +1,88 @@
+"""What is known of a phone's power meters, and the energy that a run was seen to take."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.records.identity import Serial
+
+#: The attachment in which the pass ``energy`` writes when its pauses and its work began and ended, or why it couldn't.
+ENERGY_FILE: Final = "energy"
+#: The attachment with what the phone's meters said meanwhile: a perfetto trace.
+POWER_FILE: Final = "power.pftrace"
+
+
+class PowerSource(enum.StrEnum):
+    """Where a phone's energy is read."""
+
+    #: Counters of energy of each supply rail of the chip; charging doesn't disturb them.
+    RAILS = "rails"
+    #: Current and voltage of the battery: the whole phone, while nothing charges it.
+    BATTERY = "battery"
+    NONE = "none"
+
+
+#: Seconds of inferences in a block, and of each rest.
+LEAST_WORK_S: Final = {PowerSource.RAILS: 30.0, PowerSource.BATTERY: 300.0}
+LEAST_REST_S: Final = {PowerSource.RAILS: 30.0, PowerSource.BATTERY: 60.0}
+
+
+class EnergyGrade(enum.StrEnum):
+    """How far a figure of energy may be trusted."""
+
+    #: Rails, one of which feeds what the delegate runs on.
+    RAILS = "rails"
+    #: The battery's current, which its own count of charge confirms.
+    BATTERY = "battery"
+    #: The battery's current; its unit is guessed from its size, and nothing confirms it.
+    UNVERIFIED = "unverified"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauge:
+    """How a phone tells its battery's current."""
+
+    #: Microamperes in one of its counts: 1 or 1000.
+    unit_ua: float
+    #: 1 where discharging is positive, -1 where it is negative.
+    discharging: int
+    #: Shortest time between two values, in seconds.
+    period_s: float
+    #: Whether the battery's count of charge agrees within 15 %.
+    is_verified: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerMeters:
+    """What was found out about one phone's meters, with one system image."""
+
+    serial: Serial
+    fingerprint: str
+    is_virtual: bool
+    source: PowerSource
+    #: Names of the rails as the phone has them.
+    rails: tuple[str, ...] = ()
+    #: None until a run on the battery has shown it.
+    gauge: Gauge | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyFigure:
+    """The energy of one run; microjoules per inference, watts."""
+
+    #: Above what the phone takes at rest.
+    net_uj: float
+    gross_uj: float
+    work_w: float
+    #: Before and after the work.
+    rest_w: tuple[float, float]
+    #: Seconds of inferences that the figure is made of.
+    window_s: float
+    inferences: int
+    source: PowerSource
+    grade: EnergyGrade
+    #: Names of the rails that are summed; empty for the battery.
+    rails: tuple[str, ...] = ()
+    gauge: Gauge | None = None

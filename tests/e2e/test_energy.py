@@ -1,0 +1,142 @@
+"""The passes ``energy`` and ``contention`` over a real adb server, against what virtual phones take by construction."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchfarm_lab.profiles import load_profile
+from tests.conftest import poll_until
+from tests.e2e.conftest import Lab
+
+RAILS, BATTERY = 0, 1
+
+
+@pytest.fixture(scope="module")
+def metered_lab(lab_of: Callable[..., Lab]) -> Lab:
+    return lab_of("pixel-7", "redmi-note-9", "moto-e5-play")
+
+
+@pytest.fixture
+def lab(metered_lab: Lab) -> Iterator[Lab]:
+    yield metered_lab
+    metered_lab.tidy()
+
+
+def watts(profile: str, cluster: str) -> float:
+    """What one busy core takes at its highest clock."""
+    return next(item.watts for item in load_profile(profile).clusters if item.name == cluster)
+
+
+def bench(lab: Lab, phone: int, model: Path, *words: object) -> Any:
+    return lab.cli("bench", model, "-s", lab.serials[phone], *words, "--json").ok().json
+
+
+def energies(lab: Lab, phone: int, model: Path, *words: object) -> list[Mapping[str, Any]]:
+    return [run["report"] for run in bench(lab, phone, model, "--pass", "energy", *words)["runs"]]
+
+
+def leftovers(lab: Lab, phone: int) -> str:
+    return lab.shell(lab.serials[phone], "pidof perfetto; ls /data/misc/perfetto-traces; pidof dd").strip()
+
+
+def test_rails_show_what_a_core_takes(lab: Lab, model: Path) -> None:
+    reports = energies(lab, RAILS, model, "-d", "xnnpack", "-t", "1", "-n", "2")
+    for report in reports:
+        truth_uj = watts("pixel-7", "big") * report["inference"]["mean_us"]
+        extra = report["extra"]
+        assert extra["energy_net_uj"] == pytest.approx(truth_uj, rel=0.01)
+        assert extra["energy_rest_before_w"] == pytest.approx(0.12, rel=0.01)
+        assert (extra["energy_source"], extra["energy_grade"]) == ("rails", "rails")
+        assert "VSYS_PWR_DISPLAY" not in extra["energy_rails"]
+    assert leftovers(lab, RAILS) == ""
+
+
+def test_the_battery_shows_the_same_once_nothing_charges_it(lab: Lab, model: Path) -> None:
+    words = ("-d", "xnnpack", "-t", "1", "-n", "1")
+    (charged,) = energies(lab, BATTERY, model, *words)
+    assert "is charged (usb)" in charged["extra"]["energy_missing"]
+    # Its latency is whole, and no time was lost on rests.
+    assert charged["inference"]["median_us"] > 0
+    lab.fault(lab.serials[BATTERY], "cable-out")
+    (report,) = energies(lab, BATTERY, model, *words)
+    truth_uj = watts("redmi-note-9", "big") * report["inference"]["mean_us"]
+    assert report["extra"]["energy_net_uj"] == pytest.approx(truth_uj, rel=0.01)
+    assert report["extra"]["energy_grade"] == "battery"
+    assert report["extra"]["energy_gauge"].startswith("mA, + discharging")
+    (kept,) = lab.cli.home.rglob(f"meters/{lab.serials[BATTERY]}.json")
+    gauge = json.loads(kept.read_text())["gauge"]
+    assert (gauge["unit_ua"], gauge["discharging"], gauge["is_verified"]) == (1000.0, 1, True)
+
+
+def test_a_part_without_a_rail_and_a_phone_without_meters_have_no_figure(lab: Lab, model: Path) -> None:
+    (npu,) = energies(lab, RAILS, model, "-d", "nnapi", "-n", "1")
+    assert npu["extra"]["energy_missing"] == "none of the phone's 6 rails feeds its NPU"
+    (old,) = energies(lab, 2, model, "-d", "xnnpack", "-n", "1")
+    assert "has no meter" in old["extra"]["energy_missing"]
+    assert old["inference"]["median_us"] > 0
+
+
+def test_cases_are_measured_a_b_b_a_and_told_in_table_export_and_advice(lab: Lab, model: Path) -> None:
+    made = bench(lab, RAILS, model, "-d", "xnnpack", "-t", "1,2", "-n", "2", "--pass", "timing,energy,memory")
+    order = [run["case"]["threads"] for run in made["runs"] if run["run_pass"] == "energy"]
+    assert sorted(order) == [1, 1, 2, 2]
+    started = sorted((run["started_at"], run["case"]["threads"]) for run in made["runs"] if run["run_pass"] == "energy")
+    order = [threads for _, threads in started]
+    assert order in ([1, 2, 2, 1], [2, 1, 1, 2])
+    text = lab.cli("report", made["campaign_id"], "--format", "text").ok().stdout
+    assert "energy per inference" in text
+    assert "rails: the sum of S2M_VDD_CPUCL2" in text
+    rows = lab.cli("report", made["campaign_id"], "--format", "json").ok().json["results"]
+    assert [row["energy"]["net_uj"]["count"] for row in rows] == [2, 2]
+    assert all(row["energy_net_uj"] == pytest.approx(row["energy"]["net_uj"]["value"]) for row in rows)
+    page = lab.cli.home / "page.html"
+    lab.cli("report", made["campaign_id"], "--out", page).ok()
+    assert 'id="energy-title"' in page.read_text()
+    advice = lab.cli("advise", made["campaign_id"]).ok().stdout
+    assert "start, memory, energy" in advice or "pareto" not in advice
+
+
+def test_a_load_makes_a_case_as_slow_as_the_same_load_from_elsewhere(lab: Lab, model: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        f"name: loads\nmodels: [{json.dumps(str(model))}]\nmatrix: {{delegates: [xnnpack], threads: [1]}}\n"
+        f"devices: {{serials: [{lab.serials[RAILS]}]}}\npasses: [contention]\n"
+        "contention: [cpu=8, memory=1, cpu=1+gpu=1]\ninvocations: 4\n"
+    )
+    made = lab.cli("run", plan, "--json").ok().json
+    assert {run["outcome"] for run in made["runs"]} == {"completed"}
+    (row,) = lab.cli("report", made["campaign_id"], "--format", "json").ok().json["results"]
+    loads = {item["load"]: item for item in row["contention"]}
+    assert list(loads) == ["none", "cpu=1+gpu=1", "cpu=8", "memory=1"]
+    assert loads["cpu=8"]["cores"] > 4
+    lab.fault(lab.serials[RAILS], "foreign-load", "cores=8")
+    # Suspect, which ends with another exit code.
+    timed = lab.cli("bench", model, "-s", lab.serials[RAILS], "-d", "xnnpack", "-t", "1", "-n", "4", "--json").json
+    lab.clear()
+    latencies = sorted(run["report"]["inference"]["median_us"] for run in timed["runs"] if run["run_pass"] == "timing")
+    truth = latencies[len(latencies) // 2] / loads["none"]["median_us"]
+    assert truth > 1.5
+    assert loads["cpu=8"]["factor"]["value"] == pytest.approx(truth, rel=0.1)
+    assert "beside a load" in lab.cli("report", made["campaign_id"], "--format", "text").ok().stdout
+
+
+def test_a_killed_host_leaves_no_load_and_no_recording(lab: Lab, model: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        f"name: loads\nmodels: [{json.dumps(str(model))}]\nmatrix: {{delegates: [xnnpack], threads: [1]}}\n"
+        f"devices: {{serials: [{lab.serials[RAILS]}]}}\npasses: [contention]\ncontention: [cpu=2+memory=1]\n"
+        "invocations: 1\nsettings: {min_secs: 200, max_secs: 400}\n"
+    )
+    serial = lab.serials[RAILS]
+    process = lab.cli.start("run", plan)
+    poll_until(lambda: "cpu" in lab.shell(serial, "cat /data/local/tmp/benchfarm/runs/*/load"), what="a load")
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    lab.cli("restore", serial).ok()
+    assert lab.shell(serial, "pidof dd; ls /data/local/tmp/benchfarm/runs").strip() == ""

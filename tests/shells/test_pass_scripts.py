@@ -1,0 +1,80 @@
+"""The scripts around a run in the passes ``energy`` and ``contention``, in real shells."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from orchestrator.scripts import call
+from tests.conftest import poll_until
+from tests.shells.conftest import Shell
+
+
+def lines(shell: Shell, name: str) -> list[list[str]]:
+    return [line.split() for line in (shell.folder / name).read_text().splitlines()]
+
+
+def test_a_command_runs_between_two_rests_and_keeps_its_exit_code(shell: Shell) -> None:
+    shell.tool("dumpsys", "echo '  USB powered: true'")
+    done = shell.call("energy", 1, 'echo "it\'s out"; sleep 0.2; exit 7')
+    assert (done.returncode, done.stdout) == (7, b"it's out\n")
+    marks = {words[0]: float(words[1]) for words in lines(shell, "energy") if len(words) == 2}
+    assert list(marks) == ["rest", "work", "end", "over"]
+    assert marks["work"] - marks["rest"] >= 0.9
+    assert 0.1 < marks["end"] - marks["work"] < 0.9
+    assert marks["over"] - marks["end"] >= 0.9
+    assert sum(words == ["USB", "powered:", "true"] for words in lines(shell, "energy")) == 2
+
+
+def test_nothing_that_cant_be_written_keeps_a_command_from_running(shell: Shell) -> None:
+    (shell.folder / "energy").mkdir()
+    done = shell.call("energy", 0, "echo out")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"out\n", b"")
+
+
+def processes(shell: Shell) -> list[int]:
+    return [int(words[1]) for words in lines(shell, "load") if words[0] in {"cpu", "memory", "other"}]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_a_load_runs_from_begin_to_end_and_ends_with_the_command(shell: Shell) -> None:
+    done = shell.call("contention", 1, 1, "export A=b; exec sleep 60", 60, "echo out; sleep 0.7; exit 3")
+    assert (done.returncode, done.stdout) == (3, b"out\n")
+    told = lines(shell, "load")
+    assert [words[0] for words in told] == ["begin", "cpu", "memory", "other", "end", "cpu", "memory", "other"]
+    ticks = {(place, words[0]): int(words[2]) for place, words in enumerate(told) if len(words) == 3}
+    assert ticks[5, "cpu"] > ticks[1, "cpu"]
+    assert ticks[6, "memory"] > ticks[2, "memory"]
+    poll_until(lambda: not any(map(is_alive, processes(shell))), what="the load's end")
+
+
+def test_a_load_that_ended_is_told(shell: Shell) -> None:
+    shell.tool("dd", "echo 'dd: not found' >&2; exit 127")
+    shell.call("contention", 0, 1, "", 60, "true").check_returncode()
+    assert [words[0:1] + words[2:] for words in lines(shell, "load") if len(words) == 3] == [["memory", "gone"]] * 2
+    assert "not found" in (shell.folder / "load.err").read_text()
+
+
+def test_a_load_ends_at_its_deadline_and_with_its_shell(shell: Shell) -> None:
+    shell.call("contention", 1, 0, "", 1, "sleep 2.5").check_returncode()
+    assert [words[2] for words in lines(shell, "load") if words[0] == "cpu"][-1] == "gone"
+    (shell.folder / "load").unlink()
+    begun = shell.start(call("contention", 1, 1, "", 60, "sleep 5"))
+    poll_until(lambda: (shell.folder / "load").exists() and len(lines(shell, "load")) == 3, what="the load's begin")
+    own = processes(shell)
+    assert all(map(is_alive, own))
+    begun.send_signal(signal.SIGKILL)
+    begun.wait()
+    poll_until(lambda: not any(map(is_alive, own)), what="the load's end")
+
+
+def test_without_a_load_it_is_the_command(shell: Shell) -> None:
+    done = shell.call("contention", 0, 0, "", 60, "exit 5")
+    assert done.returncode == 5
+    assert [words[0] for words in lines(shell, "load")] == ["begin", "end"]

@@ -1,0 +1,145 @@
+"""Energy per inference from counters whose truth is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.analysis.energy import mean_of, ratio_of
+from orchestrator.programs.running.energy_figure import (
+    BatterySample,
+    Inferences,
+    Marks,
+    NoEnergyError,
+    gauge_of,
+    of_battery,
+    of_rails,
+    part_of,
+)
+from orchestrator.records.energy import EnergyGrade, PowerSource
+
+#: A program of 34 s whose last 33 s are 3300 inferences of 10 ms, between rests of 30 s.
+MARKS = Marks(rest_s=100.0, work_s=130.0, end_s=164.0, over_s=194.0)
+INFERENCES = Inferences(count=3300, period_s=0.01)
+
+
+def counter(
+    rest_w: float, work_w: float, *, marks: Marks = MARKS, after_w: float | None = None
+) -> list[tuple[float, float]]:
+    """Return a rail that is read every 250 ms."""
+    found, energy_uj, at_s = [], 1e9, marks.rest_s - 1
+    while at_s < marks.over_s + 1:
+        found.append((at_s, energy_uj))
+        is_late = after_w is not None and at_s >= marks.end_s
+        watts = work_w if marks.work_s <= at_s < marks.end_s else after_w if is_late and after_w is not None else rest_w
+        energy_uj += 0.25 * watts * 1e6
+        at_s += 0.25
+    return found
+
+
+def test_net_energy_is_the_works_less_the_rests() -> None:
+    rails = {"S2M_VDD_CPUCL2": counter(0.0, 2.0), "S5M_VDD_INT": counter(0.2, 0.3)}
+    figure = of_rails(rails, MARKS, INFERENCES)
+    assert figure.net_uj == pytest.approx(2.1 * 0.01 * 1e6, rel=1e-6)
+    assert figure.gross_uj == pytest.approx(2.3 * 0.01 * 1e6, rel=1e-6)
+    assert figure.rest_w == pytest.approx((0.2, 0.2))
+    assert (figure.source, figure.grade) == (PowerSource.RAILS, EnergyGrade.RAILS)
+
+
+def test_only_the_chips_own_rails_are_summed_and_none_twice() -> None:
+    names = {
+        "S2M_VDD_CPUCL2": "cpu", "S13M_VDD_CPU0": "cpu", "S2S_VDD_G3D": "gpu", "S2S_VDD_GPU": "gpu",
+        "S10M_VDD_TPU": "npu",
+        "S1M_VDD_MIF": "memory", "S4S_VDD2H_MEM": "memory", "S5M_VDD_INT": "fabric", "S5M_VDD_DSU": "fabric",
+        "VSYS_PWR_DISPLAY": "", "VSYS_PWR_WLAN_BT": "", "S6M_LLDO1": "", "L15M_LDO": "", "VSYS_PWR_MODEM": "",
+    }  # fmt: skip
+    assert {name: part_of(name) for name in names} == names
+    rails = {"S4M_VDD_CPUCL0": counter(0.1, 1.1), "VSYS_PWR_DISPLAY": counter(1.0, 9.0)}
+    figure = of_rails(rails, MARKS, INFERENCES)
+    assert figure.rails == ("S4M_VDD_CPUCL0",)
+    assert figure.net_uj == pytest.approx(10_000.0)
+
+
+@pytest.mark.parametrize(
+    ("rails", "wanted", "why"),
+    [
+        ({"S4M_VDD_CPUCL0": counter(0.1, 1.0)}, "npu", "none of the phone's 1 rails feeds its NPU"),
+        ({"VSYS_PWR_DISPLAY": counter(0.1, 1.0)}, "", "none of the phone's 1 rails is known to feed the chip"),
+        ({"S4M_VDD_CPUCL0": counter(0.1, 1.0, after_w=0.4)}, "", "the rests differ too much"),
+        ({"S4M_VDD_CPUCL0": counter(1.0, 1.0)}, "", "the work took no more"),
+        ({"S4M_VDD_CPUCL0": counter(0.1, 1.0)[:200]}, "", "weren't read during the whole run"),
+        ({"S4M_VDD_CPUCL0": [(at, value - 1.5e9 * (at > 150)) for at, value in counter(0.1, 1.0)]}, "", "began anew"),
+    ],
+)
+def test_what_isnt_known_is_no_figure(rails: dict[str, list[tuple[float, float]]], wanted: str, why: str) -> None:
+    with pytest.raises(NoEnergyError, match=why):
+        of_rails(rails, MARKS, INFERENCES, wanted=wanted)
+
+
+def test_too_short_is_no_figure() -> None:
+    rails = {"S4M_VDD_CPUCL0": counter(0.1, 1.0)}
+    with pytest.raises(NoEnergyError, match=r"the inferences took 20\.0 s; 30 s are needed with the rails"):
+        of_rails(rails, MARKS, Inferences(count=2000, period_s=0.01))
+    with pytest.raises(NoEnergyError, match=r"the shorter rest took 10\.0 s; 30 s"):
+        of_rails(rails, replace(MARKS, rest_s=120.0), INFERENCES)
+    with pytest.raises(NoEnergyError, match=r"took 60\.0 s, and the program 34\.0 s"):
+        of_rails(rails, MARKS, Inferences(count=6000, period_s=0.01))
+
+
+LONG = Marks(rest_s=0.0, work_s=60.0, end_s=390.0, over_s=450.0)
+MANY = Inferences(count=32_500, period_s=0.01)
+
+
+def battery(scale: float, *, step_s: float = 0.5, charge: bool = True) -> list[BatterySample]:
+    """Return what a gauge tells of 1 W at rest and 4 W at work at 4 V, ``scale`` of it for a microampere."""
+    found, charge_uah = [], 2_000_000.0
+    for number in range(round(455 / step_s)):
+        at_s = number * step_s
+        ua = 1e6 if LONG.work_s <= at_s < LONG.end_s else 250_000.0
+        current = round(ua * scale * (1 + 0.01 * (-1) ** number))
+        found.append(
+            BatterySample(at_s=at_s, current=current, voltage_uv=4e6, charge_uah=round(charge_uah) if charge else None)
+        )
+        charge_uah -= ua * step_s / 3600
+    return found
+
+
+@pytest.mark.parametrize(
+    ("scale", "unit_ua", "discharging"), [(-1, 1, -1), (1, 1, 1), (1e-3, 1000, 1), (-1e-3, 1000, -1)]
+)
+def test_unit_and_sign_of_the_current_are_found_out(scale: float, unit_ua: float, discharging: int) -> None:
+    figure = of_battery(battery(scale), LONG, MANY, is_charged=False)
+    assert figure.gauge is not None
+    assert (figure.gauge.unit_ua, figure.gauge.discharging, figure.gauge.period_s) == (unit_ua, discharging, 0.5)
+    assert figure.grade is EnergyGrade.BATTERY
+    assert figure.net_uj == pytest.approx(3.0 * 0.01 * 1e6, rel=0.002)
+
+
+def test_a_current_that_nothing_confirms_is_graded_so() -> None:
+    assert of_battery(battery(1, charge=False), LONG, MANY, is_charged=False).grade is EnergyGrade.UNVERIFIED
+    halved = [replace(item, current=item.current / 2) for item in battery(1)]
+    assert not gauge_of(halved[200:700]).is_verified
+
+
+def test_a_battery_that_tells_nothing_gives_no_figure() -> None:
+    with pytest.raises(NoEnergyError, match="was being charged"):
+        of_battery(battery(1), LONG, MANY, is_charged=True)
+    with pytest.raises(NoEnergyError, match="tells no current: 1 "):
+        of_battery(battery(1e-6), LONG, MANY, is_charged=False)
+    with pytest.raises(NoEnergyError, match=r"told 65 values in 325 s; 100 are needed.*550 s \(min_secs\)"):
+        of_battery(battery(1, step_s=5.0), LONG, MANY, is_charged=False)
+    with pytest.raises(NoEnergyError, match="told nothing"):
+        of_battery([], LONG, MANY, is_charged=False)
+
+
+def test_blocks_have_an_interval_and_rounds_are_pairs() -> None:
+    mean = mean_of([10.0, 11.0, 12.0])
+    assert mean is not None
+    assert (mean.value, mean.count) == (11.0, 3)
+    assert mean.half_width == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
+    assert mean_of([]) is None
+    # What drifts from round to round takes nothing from the ratio.
+    ratio = ratio_of({0: 20.0, 1: 40.0, 2: 80.0}, {0: 10.0, 1: 20.0, 2: 40.0, 3: 1.0})
+    assert ratio is not None
+    assert (ratio.value, ratio.half_width, ratio.count) == (pytest.approx(2.0), pytest.approx(0.0), 3)

@@ -1,0 +1,59 @@
+"""What the pass ``contention`` takes as proof that its load ran."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from orchestrator.programs.running.contention import with_load
+from orchestrator.records.contention import Load, load_of, load_text
+from orchestrator.records.run import Attachment, RawOutput, ToolReport
+from orchestrator.records.workload import Pass
+
+
+def read(told: str) -> ToolReport:
+    raw = RawOutput(
+        command="", exit_code=0, timed_out=False, started_at=datetime(2026, 1, 1, tzinfo=UTC), duration_s=1.0,
+        attachments=(Attachment(name="load", data=told.encode()),) if told else (),
+    )  # fmt: skip
+    return with_load(ToolReport(outcome="ok"), raw)
+
+
+def test_a_load_that_ran_all_the_time_is_told_in_cores() -> None:
+    report = read("load cpu=2\nbegin 10.00\ncpu 7 50\ncpu 8 40\nend 20.00\ncpu 7 1050\ncpu 8 540\n")
+    assert (report.outcome, report.extra) == ("ok", {"load": "cpu=2", "load_cores": pytest.approx(1.5)})
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ("begin 1\ncpu 7 gone\nend 2\ncpu 7 gone\n", "a process of it (cpu) had ended at the run's begin"),
+        ("begin 1\ncpu 7 5\nend 2\ncpu 7 gone\nsaid dd: not found\n", "at the run's end (dd: not found)"),
+        ("begin 1\ncpu 7 5\nend 2\ncpu 7 5\n", "got no processor time"),
+        ("begin 1\ncpu 7 5\n", "nothing on the phone shows that it ran"),
+        ("begin 1\ncpu 7 5\nend 2\ncpu 9 50\n", "nothing on the phone shows that it ran"),
+        ("begin x\ncpu 7 5\nend 2\ncpu 7 50\n", "can't be read"),
+        ("", "nothing on the phone shows that it ran"),
+    ],
+)
+def test_a_load_that_died_is_recorded_as_that(told: str, why: str) -> None:
+    report = read(f"load cpu=1\n{told}")
+    assert (report.outcome, report.failure_code) == ("failed", "load-died")
+    assert why in report.failure_reason
+
+
+def test_no_load_needs_no_proof() -> None:
+    assert read("load none\n").outcome == "ok"
+    assert read("").extra == {}
+
+
+def test_loads_as_people_write_them() -> None:
+    assert load_of("cpu=4") == Load(cpu=4)
+    assert load_of("cpu=2+memory=1+gpu=1") == Load(cpu=2, memory=1, gpu=1)
+    for wrong in ("", "cpu", "cpu=0", "cpu=1+cpu=2", "gpu=2", "cpu=100", "disk=1", "cpu=4; reboot"):
+        with pytest.raises(ValueError, match=r"load|GPU"):
+            load_of(wrong)
+    numbers = [load_text(Pass.CONTENTION, number, ("cpu=1", "memory=1")) for number in range(4)]
+    assert numbers == ["none", "cpu=1", "memory=1", "none"]
+    assert load_text(Pass.TIMING, 1, ("cpu=1",)) == ""
