@@ -138,8 +138,7 @@ def order_invocations(plan: Plan, serial: Serial, cases: Sequence[Case]) -> tupl
     further: list[Invocation] = []
     for run_pass in passes:
         # Of a declared program nothing but its time is known.
-        is_time = run_pass in (Pass.SUSTAINED, Pass.CONTENTION)
-        own = [case for case in cases if is_time or not case.tool.is_declared]
+        own = [case for case in cases if run_pass is Pass.SUSTAINED or not case.tool.is_declared]
         if run_pass in (Pass.ENERGY, Pass.CONTENTION):
             further += _in_turns(plan, run_pass, own)
             continue

@@ -12,7 +12,6 @@ from orchestrator.records.contention import LOAD_DIED, NO_LOAD
 from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Pass
-from orchestrator.report.beside import is_usable
 
 #: Campaign and round: what was measured in one round is a pair.
 _Round = tuple[str, int]
@@ -60,7 +59,7 @@ class LoadRow:
 
 def energy_row(runs: Sequence[RunRecord]) -> EnergyRow | None:
     """Return a case's energy, None where no run of the pass is there. Blocks of its commonest grade count."""
-    own = [run for run in runs if run.run_pass is Pass.ENERGY and run.report is not None and is_usable(run)]
+    own = [run for run in runs if run.run_pass is Pass.ENERGY and run.report is not None and not run.is_without_result]
     told = [(run, run.report.extra) for run in own if run.report is not None]
     if not told:
         return None
@@ -98,7 +97,7 @@ def load_rows(runs: Sequence[RunRecord], widths: Mapping[str, int]) -> tuple[Loa
         own = seen.setdefault(load, {})
         died[load] += run.reason_code == LOAD_DIED
         latency_us = run.report.latency_us()
-        if is_usable(run) and latency_us is not None:
+        if not run.is_without_result and latency_us is not None:
             campaign = str(run.campaign_id)
             own[campaign, run.invocation // widths.get(campaign, 1)] = latency_us
             if "load_cores" in run.report.extra:
