@@ -280,7 +280,7 @@ def decode_language_model(data: bytes) -> Process:
         OutputParseError: the bytes are no such message, or hold no repetition or one that can't be.
     """
     process = Process()
-    for metrics in _decode("LitertLmMetricsList", data).metrics[:_MOST_REPETITIONS]:
+    for metrics in decode_message("LitertLmMetricsList", data).metrics[:_MOST_REPETITIONS]:
         repetition = Repetition(rules=1)
         for phase, turns in (("prefill", metrics.prefill_turns), ("decode", metrics.decode_turns)):
             for turn in turns:
