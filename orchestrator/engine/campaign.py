@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from orchestrator.analysis.rounds import Savings, savings
-from orchestrator.engine.crew import Crew
+from orchestrator.engine.device_pool import DevicePool
 from orchestrator.engine.device_queue import runs_of
 from orchestrator.engine.events import CampaignEnded, CampaignStarted
 from orchestrator.engine.joining import Arrivals
@@ -101,9 +101,9 @@ class CampaignRunner:
                 left={serial: len(work.invocations) for serial, work in works.items()},
             )
         )
-        crew = Crew(workload, [facts for _, facts in devices], self._services, arrivals, runs, lost)
+        pool = DevicePool(workload, [facts for _, facts in devices], self._services, arrivals, runs, lost)
         turns = [
-            (device, crew.work_of(device, facts)) for device, facts in devices if crew.has_work_for(facts.serial, works)
+            (device, pool.work_of(device, facts)) for device, facts in devices if pool.has_work_for(facts.serial, works)
         ]
         status = CampaignStatus.INTERRUPTED
         at_end: _Stored | None = None
@@ -112,10 +112,10 @@ class CampaignRunner:
                 turns,
                 lost,
                 may_reboot=campaign.terms.may_reboot,
-                newcomers=crew.newcomers if arrivals is not None else None,
-                stand_in=crew.stand_in if arrivals is not None and campaign.terms.replaces_lost else None,
+                newcomers=pool.newcomers if arrivals is not None else None,
+                stand_in=pool.stand_in if arrivals is not None and campaign.terms.replaces_lost else None,
             )
-            workload = replace(workload, campaign=crew.campaign)
+            workload = replace(workload, campaign=pool.campaign)
             if self._services.cancelled.is_set():
                 raise InterruptedByUserError
             at_end = self._stored(workload)
@@ -124,10 +124,10 @@ class CampaignRunner:
         except KeyboardInterrupt:
             raise InterruptedByUserError from None
         finally:
-            for serial, other in crew.campaign.terms.stand_ins.items():
+            for serial, other in pool.campaign.terms.stand_ins.items():
                 if serial in lost:
                     lost[Serial(serial)] += f"; {other} stands in for it"
-            result = self._end(replace(workload, campaign=crew.campaign), status, lost, at_end)
+            result = self._end(replace(workload, campaign=pool.campaign), status, lost, at_end)
         return replace(result, fault=faults[0] if faults else None)
 
     def _stored(self, workload: Workload) -> _Stored:

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestrator.analysis.sustained_runs import ATTEMPT_NUMBERS, Attempt, attempts
+from orchestrator.engine.assigning import Assigner
 from orchestrator.engine.case_runner import CaseRunner, Ledger
 from orchestrator.engine.events import RoundAdded
 from orchestrator.engine.failures import CaseFailures
 from orchestrator.engine.night import time_left
-from orchestrator.engine.roster import Roster
 from orchestrator.engine.rounds import OpenWork, done_count, following, open_work, slim
 from orchestrator.engine.sentinel import Sentinel
-from orchestrator.engine.shares import Shares
 from orchestrator.engine.workload import Services, Workload
+from orchestrator.planning.assignment import key_of
 from orchestrator.planning.order import UnusedThreads
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Invocation
@@ -33,17 +33,12 @@ class DeviceQueue:
         facts: DeviceFacts,
         workload: Workload,
         services: Services,
+        assigner: Assigner,
         *,
-        roster: Roster | None = None,
-        shares: Shares | None = None,
-        failures: CaseFailures | None = None,
+        failures: CaseFailures,
     ) -> None:
-        """``roster`` is the campaign where it changes as it runs, ``shares`` what this device shares with others.
-
-        ``failures`` are those that the device's cases had when it began before.
-        """
-        self._roster = roster
-        self._shares = shares
+        """``assigner`` has the campaign as it is now, ``failures`` are those that the device's cases had before."""
+        self._assigner = assigner
         self._serial = facts.serial
         self._workload = workload
         self._services = services
@@ -79,13 +74,12 @@ class DeviceQueue:
         Raises what CaseRunner.run_all raises, and DeviceUnusableError for a device that was set aside.
         """
         work = self.open_work()
-        if not work.invocations and not (self._shares is not None and self._shares.has_work_for(self._serial)):
+        if not work.invocations and not self._assigner.has_shared(self._serial):
             return
         self._runner.place_ahead((*work.sentinel, *work.planned))
         if self._sentinel is not None and not self._time.is_over:
             self._sentinel.begin()
-        if self._shares is not None:
-            self._run_shared(self._shares)
+        self._run_shared()
         # Until nothing is open: an invocation that was unfit is tried again.
         while (work := self.open_work()).planned or work.added:
             self._time.keep_for(work.sustained)
@@ -109,24 +103,19 @@ class DeviceQueue:
             self._between()
             run_sustained(self._runner, marker, self._runs, sustained_s=self._workload.campaign.terms.sustained_s)
 
-    def _run_shared(self, shares: Shares) -> None:
-        while (item := shares.begin(self._serial)) is not None:
+    def _run_shared(self) -> None:
+        while (item := self._assigner.begin(self._serial)) is not None:
             try:
                 self._runner.run_all((item,), between=self._between)
             finally:
-                shares.end(self._serial, is_done=self._has_stored(item))
+                self._assigner.end(self._serial, is_done=self._has_stored(item))
 
     def _has_stored(self, item: Invocation) -> bool:
-        key = (item.case.case_key, item.run_pass, item.number)
-        return any(
-            (run.case.case_key, run.run_pass, run.invocation) == key and run.outcome is not Outcome.UNFIT
-            for run in self._runs
-        )
+        return any(key_of(run) == key_of(item) and run.outcome is not Outcome.UNFIT for run in self._runs)
 
     def open_work(self) -> OpenWork:
         """Return what is still to be run."""
-        campaign = self._roster.campaign if self._roster is not None else self._workload.campaign
-        return open_work(campaign, self._runs, self._serial, self._services.tools)
+        return open_work(self._assigner.campaign, self._runs, self._serial, self._services.tools)
 
     def left(self) -> int:
         """Return how many invocations aren't stored at the least."""

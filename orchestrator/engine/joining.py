@@ -7,12 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from orchestrator.engine.workload import Workload
-from orchestrator.planning.shards import equality_of, shard_title
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
-from orchestrator.records.plan import Shard
 from orchestrator.records.workload import Build, Model, SkippedCase
 
 
@@ -35,6 +33,17 @@ class Arrival:
     #: Where each content lies on this computer, by sha256.
     files: Mapping[str, str] = field(default_factory=dict)
 
+    def added_to(self, campaign: Campaign, *, is_sharing: bool) -> Campaign:
+        """Return a campaign that knows of this device; what a phone that shares would skip is its group's."""
+        terms = replace(
+            campaign.terms,
+            files={**campaign.terms.files, **self.files},
+            pauses_s={**campaign.terms.pauses_s, **self.pauses_s},
+            fingerprints={**campaign.terms.fingerprints, self.facts.serial: self.facts.fingerprint},
+        )
+        skipped = () if is_sharing else self.skipped
+        return replace(campaign, terms=terms, skipped=tuple(dict.fromkeys((*campaign.skipped, *skipped))))
+
 
 class Arrivals(Protocol):
     """Tells of devices that could join a campaign."""
@@ -49,51 +58,6 @@ class Arrivals(Protocol):
         One that isn't free now may be later. One that was returned and is lost before it begins is told as lost itself.
         """
         ...
-
-
-def joined(campaign: Campaign, arrival: Arrival, *, equals: Sequence[DeviceFacts] = ()) -> Campaign:
-    """Return a campaign with a device that joins; one that equals others which share their cases shares with them.
-
-    ``equals`` are the facts of the campaign's devices.
-    """
-    terms = replace(
-        campaign.terms,
-        files={**campaign.terms.files, **arrival.files},
-        pauses_s={**campaign.terms.pauses_s, **arrival.pauses_s},
-        fingerprints={**campaign.terms.fingerprints, arrival.facts.serial: arrival.facts.fingerprint},
-    )
-    equality = equality_of(arrival.facts)
-    twins = tuple(facts.serial for facts in equals if equality and equality_of(facts) == equality)
-    group = next((shard for shard in terms.shards if set(shard.serials) & set(twins)), None)
-    if group is None or arrival.facts.serial in group.serials:
-        own = {(item.case.case_key, item.run_pass, item.number) for item in campaign.invocations}
-        new = (item for item in arrival.invocations if (item.case.case_key, item.run_pass, item.number) not in own)
-        return replace(
-            campaign,
-            terms=terms,
-            invocations=(*campaign.invocations, *new),
-            skipped=tuple(dict.fromkeys((*campaign.skipped, *arrival.skipped))),
-        )
-    larger = Shard(title=shard_title(arrival.facts), serials=(*group.serials, arrival.facts.serial))
-    return replace(
-        campaign,
-        terms=replace(terms, shards=tuple(larger if shard is group else shard for shard in terms.shards)),
-    )
-
-
-def without_open_work(campaign: Campaign, serial: Serial, open_items: Sequence[Invocation]) -> Campaign:
-    """Return a campaign without what is open of a device that another stands in for; what it shared is its equals'."""
-    gone = {
-        (item.case.case_key, item.run_pass, item.number)
-        for item in open_items
-        if item.case.serial == serial and not item.case.shard
-    }
-    return replace(
-        campaign,
-        invocations=tuple(
-            item for item in campaign.invocations if (item.case.case_key, item.run_pass, item.number) not in gone
-        ),
-    )
 
 
 def workload_with(workload: Workload, campaign: Campaign, arrival: Arrival) -> Workload:

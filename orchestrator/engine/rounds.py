@@ -11,6 +11,7 @@ from orchestrator.analysis.conditions import MEAN_CLOCK, mean_clock_share
 from orchestrator.analysis.rounds import next_round
 from orchestrator.analysis.search import next_search, search_standings
 from orchestrator.analysis.sustained_runs import is_over
+from orchestrator.planning.assignment import key_of
 from orchestrator.ports import SessionTool, Tool
 from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, Invocation
@@ -84,15 +85,11 @@ def open_work(
     mine = tuple(item for item in campaign.invocations if item.case.serial == serial)
     # What other devices have to do changes nothing here, and would be thought over for each of them again.
     campaign = replace(campaign, invocations=mine)
-    done = {(run.case.case_key, run.run_pass, run.invocation) for run in runs if run.outcome is not Outcome.UNFIT}
-    planned = tuple(
-        item
-        for item in mine
-        if item.run_pass not in _OPEN_ENDED and (item.case.case_key, item.run_pass, item.number) not in done
-    )
+    done = {key_of(run) for run in runs if run.outcome is not Outcome.UNFIT}
+    planned = tuple(item for item in mine if item.run_pass not in _OPEN_ENDED and key_of(item) not in done)
     if serial in campaign.terms.stand_ins:
-        shared = tuple(item for item in planned if item.case.shard) if _has_equals(campaign, serial) else ()
-        return OpenWork(planned=shared, added=(), sustained=(), sentinel=())
+        # What it shared is its equals' to take over.
+        return OpenWork(planned=planned, added=(), sustained=(), sentinel=())
     search = campaign.terms.search
     waits = any(item.run_pass is Pass.TIMING for item in planned) or campaign.terms.stopping is None
     added: tuple[Invocation, ...] = ()
@@ -174,12 +171,6 @@ def slim(run: RunRecord) -> RunRecord:
 
 def _battery_of(state: DeviceState | None) -> DeviceState | None:
     return None if state is None else DeviceState(at=state.at, battery_heat_c=state.battery_heat_c)
-
-
-def _has_equals(campaign: Campaign, serial: Serial) -> bool:
-    """Whether a device shares its cases with others that nobody stands in for."""
-    groups = (shard.serials for shard in campaign.terms.shards if serial in shard.serials)
-    return any(other not in campaign.terms.stand_ins for group in groups for other in group)
 
 
 def _open_sustained(

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from orchestrator.delegates import DELEGATES, needed_companions
+from orchestrator.planning.assignment import Assignment, Present, assign, equal_phones
 from orchestrator.planning.order import bounds_s, order_invocations
-from orchestrator.planning.shards import equal_phones, share_out
 from orchestrator.planning.skips import (
     NoBuild,
     delegates_for,
@@ -158,7 +158,9 @@ def expand(
         queues[facts.serial] = order_invocations(plan, facts.serial, list(unique.values()))
         skipped += _without_pass(unique, queues[facts.serial])
     shards = equal_phones(devices) if plan.sharding is Sharding.EQUAL_PHONES else ()
-    return Expansion(invocations=share_out(queues, shards), skipped=tuple(dict.fromkeys(skipped)), shards=shards)
+    present = [Present(facts=facts, invocations=queues[facts.serial]) for facts in devices]
+    work = assign(Assignment(shards=shards), present).work
+    return Expansion(invocations=work, skipped=tuple(dict.fromkeys(skipped)), shards=shards)
 
 
 def _without_pass(cases: Mapping[CaseKey, Case], queue: Sequence[Invocation]) -> list[SkippedCase]:

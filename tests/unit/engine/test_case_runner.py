@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.clock import SystemClock
-from orchestrator.engine.crew import Crew
+from orchestrator.engine.device_pool import DevicePool
 from orchestrator.engine.events import RunStored
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import LinkLostError
@@ -58,7 +58,7 @@ class Rig:
         )
     )
 
-    def crew(self, *, flex: bool = False) -> Crew:
+    def pool(self, *, flex: bool = False) -> DevicePool:
         """Begin the campaign, or go on with it in another process."""
         if self.store.campaign(self.campaign.campaign_id) is None:
             self.store.begin_campaign(self.campaign, devices=[FACTS], models=[MODEL], builds=[BUILD, TWIN])
@@ -76,7 +76,7 @@ class Rig:
             builds={BUILD.sha256: BUILD},
             flex_builds={BUILD.sha256: TWIN} if flex else {},
         )
-        return Crew(workload, [FACTS], services, None, [], {})
+        return DevicePool(workload, [FACTS], services, None, [], {})
 
     @property
     def device(self) -> Any:
@@ -132,7 +132,7 @@ def with_twin(one: Case) -> Case:
 def test_a_case_that_took_all_its_time_is_not_tried_again_when_its_phone_has_come_back() -> None:
     ends = iter(["late", "ok", "lost"])
     rig = Rig(end=lambda request: next(ends, "ok"))
-    begin = rig.crew().work_of(rig.device, FACTS)
+    begin = rig.pool().work_of(rig.device, FACTS)
     with pytest.raises(LinkLostError):
         begin().run()
     begin().run()
@@ -145,22 +145,22 @@ def test_whoever_resumes_has_a_case_tried_again_that_was_given_up() -> None:
     ends = iter(["late", "ok", "lost"])
     rig = Rig(end=lambda request: next(ends, "ok"))
     with pytest.raises(LinkLostError):
-        rig.crew().work_of(rig.device, FACTS)().run()
-    rig.crew().work_of(rig.device, FACTS)().run()
+        rig.pool().work_of(rig.device, FACTS)().run()
+    rig.pool().work_of(rig.device, FACTS)().run()
     assert rig.stored(case(1)) == [(0, Outcome.TIMED_OUT), (1, Outcome.SKIPPED), (2, Outcome.COMPLETED)]
 
 
 def test_a_case_that_fails_the_same_way_twice_is_given_up_and_another_failure_counts_anew() -> None:
     ends = {1: iter(["a", "b", "a"]), 2: iter(["a", "a", "ok"])}
     rig = Rig(end=lambda request: next(ends[request.case.threads]))
-    rig.crew().work_of(rig.device, FACTS)().run()
+    rig.pool().work_of(rig.device, FACTS)().run()
     assert [outcome for _, outcome in rig.stored(case(1))] == [Outcome.FAILED] * 3
     assert [outcome for _, outcome in rig.stored(case(2))] == [Outcome.FAILED] * 2 + [Outcome.SKIPPED]
 
 
 def test_a_twin_with_tensorflows_operators_that_is_stored_is_not_run_again() -> None:
     rig = Rig(end=flex_needed)
-    begin = rig.crew(flex=True).work_of(rig.device, FACTS)
+    begin = rig.pool(flex=True).work_of(rig.device, FACTS)
     kept: RunRecord = run(Invocation(case=with_twin(case(1)), run_pass=Pass.TIMING, number=0))
     rig.store.append_run(kept)
     begin().run()
@@ -175,13 +175,13 @@ def test_a_twin_with_tensorflows_operators_that_is_stored_is_not_run_again() -> 
 
 def test_a_twin_that_the_phone_was_not_fit_for_is_run_later() -> None:
     rig = Rig(end=flex_needed, unfit=[False, True])
-    rig.crew(flex=True).work_of(rig.device, FACTS)().run()
+    rig.pool(flex=True).work_of(rig.device, FACTS)().run()
     for one in (case(1), case(2)):
         assert rig.stored(with_twin(one)) == [(number, Outcome.COMPLETED) for number in range(3)]
 
 
 def test_each_case_keeps_its_caches_apart() -> None:
     rig = Rig()
-    rig.crew().work_of(rig.device, FACTS)().run()
+    rig.pool().work_of(rig.device, FACTS)().run()
     folders = {request.case.case_key: {request.cache_folder} for request in rig.asked}
     assert len(set.union(*folders.values())) == len(folders) == 2

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import cast
 
-from orchestrator.engine.joining import Arrival, joined
+from orchestrator.engine.joining import Arrival
 from orchestrator.engine.night import TimeLeft, bounded, busy_s, cut_to_time, left_s, time_left
 from orchestrator.engine.rounds import open_work
 from orchestrator.planning import Expansion
@@ -218,7 +218,7 @@ def test_a_device_that_joins_brings_the_pause_that_its_cut_reckoned_with() -> No
     other = replace(PHONE, serial=Serial("B"))
     # The campaign is only told who came, nothing is run.
     arrival = Arrival(device=cast(Device, None), facts=other, pauses_s={other.serial: 2.5})
-    assert joined(campaign(pauses_s={"A": 1.0}), arrival).terms.pauses_s == {"A": 1.0, "B": 2.5}
+    assert arrival.added_to(campaign(pauses_s={"A": 1.0}), is_sharing=False).terms.pauses_s == {"A": 1.0, "B": 2.5}
 
 
 def test_nothing_is_announced_once_the_time_is_over() -> None:

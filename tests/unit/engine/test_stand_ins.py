@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.devices.lease import FileLease
-from orchestrator.engine.crew import Crew
+from orchestrator.engine.device_pool import DevicePool
 from orchestrator.engine.recovery import Turns
 from orchestrator.errors import LinkLostError
 from orchestrator.executors.local import ThreadExecutor
@@ -224,17 +224,17 @@ def test_a_stand_in_that_is_lost_before_its_turn_makes_room_for_the_next_in_the_
         asked.append(serial)
         return SimpleNamespace(device=phone(next_one := next(spares)), facts=SimpleNamespace(serial=next_one))
 
-    campaign = SimpleNamespace(terms=SimpleNamespace(shards=()))
-    crew = Crew(
+    campaign = SimpleNamespace(invocations=(), terms=SimpleNamespace(shards=()))
+    pool = DevicePool(
         cast(Any, SimpleNamespace(campaign=campaign)),
         [],
-        cast(Any, SimpleNamespace(store=None)),
+        cast(Any, SimpleNamespace(store=None, cancelled=None)),
         cast(Any, SimpleNamespace(spare_for=spare_for, take=lambda: ())),
         [],
         {},
     )
-    assert crew.stand_in(LOST, lambda serial: True) == SPARE
-    assert crew.stand_in(LOST, lambda serial: True) == "SECOND"
+    assert pool.stand_in(LOST, lambda serial: True) == SPARE
+    assert pool.stand_in(LOST, lambda serial: True) == "SECOND"
     # Who is gone the second time is the one that was chosen: it takes no place any more.
     assert asked == [LOST, SPARE]
-    assert [device.serial for device, _ in crew.newcomers()] == [SPARE, "SECOND"]
+    assert [device.serial for device, _ in pool.newcomers()] == [SPARE, "SECOND"]

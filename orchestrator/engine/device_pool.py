@@ -1,19 +1,17 @@
-"""Who works on a running campaign: the devices that it began with, those that come, those that stand in."""
+"""The devices of a running campaign: those that it began with, those that come, spare devices for lost ones."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import replace
 
+from orchestrator.engine.assigning import Assigner
 from orchestrator.engine.device_queue import DeviceQueue, runs_of
 from orchestrator.engine.events import DeviceJoined
 from orchestrator.engine.failures import CaseFailures
-from orchestrator.engine.joining import Arrival, Arrivals, joined, without_open_work, workload_with
+from orchestrator.engine.joining import Arrival, Arrivals, workload_with
 from orchestrator.engine.recovery import Work
-from orchestrator.engine.roster import Roster
-from orchestrator.engine.rounds import OpenWork, open_work
-from orchestrator.engine.shares import Shares
+from orchestrator.engine.rounds import OpenWork
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Campaign
@@ -22,7 +20,7 @@ from orchestrator.records.identity import Serial
 from orchestrator.records.run import RunRecord
 
 
-class Crew:
+class DevicePool:
     """Gives each device of a campaign its work, also to those that come while it runs."""
 
     def __init__(
@@ -39,9 +37,7 @@ class Crew:
         self._workload = workload
         self._services = services
         self._arrivals = arrivals
-        self._roster = Roster(workload.campaign, services.store)
-        has_shards = bool(workload.campaign.terms.shards)
-        self._shares = Shares(self._roster, runs, cancelled=services.cancelled) if has_shards else None
+        self._assigner = Assigner(workload.campaign, services.store, runs, cancelled=services.cancelled)
         self._lock = threading.Lock()
         #: What each device that works, or has worked, is.
         self._facts = {facts.serial: facts for facts in devices}
@@ -55,12 +51,12 @@ class Crew:
     @property
     def campaign(self) -> Campaign:
         """The campaign as it is now."""
-        return self._roster.campaign
+        return self._assigner.campaign
 
     def has_work_for(self, serial: Serial, works: Mapping[Serial, OpenWork]) -> bool:
         """Whether a device has open work of its own, or of what it shares."""
         own = works.get(serial)
-        return bool(own and own.invocations) or (self._shares is not None and self._shares.has_work_for(serial))
+        return bool(own and own.invocations) or self._assigner.has_shared(serial)
 
     def work_of(self, device: Device, facts: DeviceFacts) -> Callable[[], Work]:
         """Return what makes the work of a device that the campaign began with."""
@@ -78,7 +74,7 @@ class Crew:
         return [(arrival.device, self._work_of_newcomer(arrival, known, replaced)) for arrival, replaced in new]
 
     def stand_in(self, serial: Serial, is_free: Callable[[Serial], bool]) -> Serial | None:
-        """Have another device that is free measure all that a lost one was to, and return it; None for none now.
+        """Have a spare device that is free measure what a lost one was to, and return it; None for none now.
 
         Asked again for the same one: the device that was returned is lost too, before it began.
         """
@@ -99,8 +95,7 @@ class Crew:
             facts,
             workload,
             self._services,
-            roster=self._roster,
-            shares=self._shares,
+            self._assigner,
             failures=self._failures.setdefault(facts.serial, CaseFailures()),
         )
 
@@ -114,8 +109,9 @@ class Crew:
             nonlocal workload
             is_new = workload is None
             if workload is None:
-                campaign = self._take_in(arrival, known, replaced)
-                workload = workload_with(self._workload, campaign, arrival)
+                runs = () if replaced is None else runs_of(self._services, self._workload, serials=[replaced])
+                self._assigner.join(arrival, known, replaced, runs)
+                workload = workload_with(self._workload, self.campaign, arrival)
                 self._lost.pop(arrival.facts.serial, None)
             queue = self._queue(arrival.device, arrival.facts, workload)
             if is_new:
@@ -125,15 +121,3 @@ class Crew:
             return queue
 
         return begin
-
-    def _take_in(self, arrival: Arrival, known: Sequence[DeviceFacts], replaced: Serial | None) -> Campaign:
-        def change(campaign: Campaign) -> Campaign:
-            if replaced is not None:
-                own = runs_of(self._services, self._workload, serials=[replaced])
-                left = open_work(campaign, own, replaced, self._services.tools)
-                campaign = without_open_work(campaign, replaced, left.planned)
-                stand_ins = {**campaign.terms.stand_ins, replaced: arrival.facts.serial}
-                campaign = replace(campaign, terms=replace(campaign.terms, stand_ins=stand_ins))
-            return joined(campaign, arrival, equals=known)
-
-        return self._roster.amend(change, devices=[arrival.facts], models=arrival.models, builds=arrival.builds)

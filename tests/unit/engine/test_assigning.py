@@ -1,4 +1,4 @@
-"""What equal phones share: each invocation is run once, whoever is lost, and the store always says whose it is."""
+"""What equal phones share: each invocation is run once, also when phones are lost, and the store says whose it is."""
 
 import dataclasses
 import threading
@@ -12,18 +12,16 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.clock import SystemClock
-from orchestrator.engine.crew import Crew
+from orchestrator.engine.assigning import Assigner
+from orchestrator.engine.device_pool import DevicePool
 from orchestrator.engine.joining import Arrival
-from orchestrator.engine.roster import Roster
 from orchestrator.engine.rounds import open_works
-from orchestrator.engine.shares import Shares
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import InterruptedByUserError
-from orchestrator.planning.shards import equal_phones, share_key, share_out
+from orchestrator.planning.assignment import Assignment, Present, assign, equal_phones, share_key
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
-from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind
+from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
-from orchestrator.records.plan import Shard
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
@@ -81,59 +79,39 @@ def run_of(campaign: Campaign, item: Invocation, outcome: Outcome = Outcome.COMP
     )
 
 
+def brought(*serials: str) -> list[Present]:
+    return [Present(facts=phone(serial), invocations=own) for serial, own in queues(*serials).items()]
+
+
 @pytest.fixture
 def store() -> MemoryStore:
     return MemoryStore()
 
 
 @pytest.fixture
-def begin(store: MemoryStore) -> Callable[..., Roster]:
-    def make(*serials: str) -> Roster:
+def begin(store: MemoryStore) -> Callable[..., Assigner]:
+    def make(*serials: str) -> Assigner:
         devices = [phone(serial) for serial in serials]
-        shards = equal_phones(devices)
+        begun = assign(Assignment(shards=equal_phones(devices)), brought(*serials))
         campaign = Campaign(
             campaign_id=CampaignId("c"), name="c", created_at=NOW, status=CampaignStatus.RUNNING, plan_text="", seed=0,
-            benchfarm_version="0", host="h", terms=Terms(shards=shards),
-            invocations=tuple(item for queue in share_out(queues(*serials), shards).values() for item in queue),
+            benchfarm_version="0", host="h", terms=Terms(shards=begun.shards),
+            invocations=tuple(item for queue in begun.work.values() for item in queue),
         )  # fmt: skip
         store.begin_campaign(campaign, devices=devices, models=[MODEL], builds=[BUILD])
-        return Roster(campaign, store)
+        return Assigner(campaign, store, [], cancelled=threading.Event())
 
     return make
 
 
-def work(roster: Roster, shares: Shares, serial: str, *, most: int = 1000) -> list[Invocation]:
+def work(assigner: Assigner, serial: str, *, most: int = 1000) -> list[Invocation]:
     """Run what a phone is given, as a device's thread does."""
     ran: list[Invocation] = []
-    while len(ran) < most and (item := shares.begin(Serial(serial))) is not None:
-        assert roster._store.append_run(run_of(roster.campaign, item))
-        shares.end(Serial(serial), is_done=True)
+    while len(ran) < most and (item := assigner.begin(Serial(serial))) is not None:
+        assert assigner._store.append_run(run_of(assigner.campaign, item))
+        assigner.end(Serial(serial), is_done=True)
         ran.append(item)
     return ran
-
-
-def test_equal_phones_are_those_of_one_model_chip_and_system_build() -> None:
-    computer = DeviceFacts(serial=HOST_SERIAL, kind=DeviceKind.HOST, is_virtual=False, fingerprint="one", model="x")
-    nameless = dataclasses.replace(phone("F"), model="", codename="")
-    groups = equal_phones(
-        [phone("C"), phone("A"), phone("B", "other"), phone("D", ""), phone("E", ""), nameless, computer]
-    )
-    assert groups == (Shard(title="Pixel 8, Tensor G3", serials=(Serial("A"), Serial("C"))),)
-
-
-@pytest.mark.parametrize(("phones", "cases", "invocations"), [(2, 3, 4), (3, 2, 8), (3, 5, 1), (4, 1, 10)])
-def test_every_invocation_is_one_phones_and_each_phone_has_as_much_of_every_case(
-    phones: int, cases: int, invocations: int
-) -> None:
-    serials = [f"P{number}" for number in range(phones)]
-    planned = queues(*serials, cases=cases, invocations=invocations)
-    shared = share_out(planned, [Shard(title="t", serials=tuple(planned))])
-    keys = Counter(share_key(item) for queue in shared.values() for item in queue)
-    assert keys == Counter({share_key(item): 1 for item in planned[Serial("P0")]})
-    for threads in range(1, cases + 1):
-        counts = [sum(item.case.threads == threads for item in shared[Serial(serial)]) for serial in serials]
-        assert max(counts) - min(counts) <= 1
-    assert {item.case.shard for queue in shared.values() for item in queue} == {"t"}
 
 
 def test_a_shared_case_is_no_single_phones_series() -> None:
@@ -146,69 +124,65 @@ def test_a_shared_case_is_no_single_phones_series() -> None:
 
 
 def test_a_phone_takes_over_what_another_left_and_the_store_says_so(
-    begin: Callable[..., Roster], store: MemoryStore
+    begin: Callable[..., Assigner], store: MemoryStore
 ) -> None:
-    roster = begin("A", "B")
-    shares = Shares(roster, [], cancelled=threading.Event())
-    work(roster, shares, "A", most=2)
+    assigner = begin("A", "B")
+    work(assigner, "A", most=2)
     # Given up in the middle of a third.
-    assert shares.begin(Serial("A")) is not None
-    shares.end(Serial("A"), is_done=False)
-    ran = work(roster, shares, "B")
+    assert assigner.begin(Serial("A")) is not None
+    assigner.end(Serial("A"), is_done=False)
+    ran = work(assigner, "B")
     assert len(ran) == 10
-    assert store.campaign(roster.campaign.campaign_id) == roster.campaign
+    assert store.campaign(assigner.campaign.campaign_id) == assigner.campaign
     runs = list(store.runs())
     assert {(run.case.case_key, run.invocation) for run in runs} == {
-        (item.case.case_key, item.number) for item in roster.campaign.invocations
+        (item.case.case_key, item.number) for item in assigner.campaign.invocations
     }
     assert {item.case.serial for item in ran} == {"B"}
 
 
-def test_a_whole_queue_moves_in_a_few_steps(begin: Callable[..., Roster]) -> None:
-    roster = begin("A", "B")
-    shares, seen = Shares(roster, [], cancelled=threading.Event()), [roster.campaign]
-    while shares.begin(Serial("B")) is not None:
-        shares.end(Serial("B"), is_done=True)
-        if roster.campaign is not seen[-1]:
-            seen.append(roster.campaign)
+def test_a_whole_queue_moves_in_a_few_steps(begin: Callable[..., Assigner]) -> None:
+    assigner = begin("A", "B")
+    seen = [assigner.campaign]
+    while assigner.begin(Serial("B")) is not None:
+        assigner.end(Serial("B"), is_done=True)
+        if assigner.campaign is not seen[-1]:
+            seen.append(assigner.campaign)
     assert len(seen) == 1 + 3
 
 
-def test_a_phone_waits_for_the_last_invocation_of_its_equal_which_may_be_lost(begin: Callable[..., Roster]) -> None:
-    roster = begin("A", "B")
-    shares = Shares(roster, [], cancelled=threading.Event())
-    last = shares.begin(Serial("A"))
+def test_a_phone_waits_for_the_last_invocation_of_its_equal_which_may_be_lost(begin: Callable[..., Assigner]) -> None:
+    assigner = begin("A", "B")
+    last = assigner.begin(Serial("A"))
     assert last is not None
     with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(work, roster, shares, "B")
-        shares.end(Serial("A"), is_done=False)
+        other = pool.submit(work, assigner, "B")
+        assigner.end(Serial("A"), is_done=False)
         assert share_key(last) in {share_key(item) for item in other.result(DEADLINE_S)}
-    assert shares.begin(Serial("A")) is None
-    assert not shares.has_work_for(Serial("A"))
+    assert assigner.begin(Serial("A")) is None
+    assert not assigner.has_shared(Serial("A"))
 
 
-def test_a_phone_that_waits_ends_when_all_is_cancelled(begin: Callable[..., Roster]) -> None:
-    cancelled = threading.Event()
-    shares = Shares(begin("A", "B"), [], cancelled=cancelled)
-    shares.begin(Serial("A"))
-    cancelled.set()
+def test_a_phone_that_waits_ends_when_all_is_cancelled(begin: Callable[..., Assigner]) -> None:
+    assigner = begin("A", "B")
+    assigner.begin(Serial("A"))
+    assigner._cancelled.set()
     with pytest.raises(InterruptedByUserError):
-        shares.begin(Serial("B"))
+        assigner.begin(Serial("B"))
 
 
-def test_many_phones_at_once_run_each_invocation_once(begin: Callable[..., Roster], store: MemoryStore) -> None:
+def test_many_phones_at_once_run_each_invocation_once(begin: Callable[..., Assigner], store: MemoryStore) -> None:
     serials = [f"P{number}" for number in range(6)]
-    roster = begin(*serials)
-    shares = Shares(roster, [], cancelled=threading.Event())
+    assigner = begin(*serials)
     with ThreadPoolExecutor(len(serials)) as pool:
-        ran = [item for done in pool.map(lambda serial: work(roster, shares, serial), serials) for item in done]
+        ran = [item for done in pool.map(lambda serial: work(assigner, serial), serials) for item in done]
     assert Counter(share_key(item) for item in ran) == Counter(
         {share_key(item): 1 for item in queues("P0")[Serial("P0")]}
     )
-    assert store.progress()[roster.campaign.campaign_id] == (12, 12)
+    assert store.progress()[assigner.campaign.campaign_id] == (12, 12)
 
 
-def stand_in_for_a(roster: Roster, store: MemoryStore, spare: DeviceFacts) -> Crew:
+def replace_a(assigner: Assigner, store: MemoryStore, spare: DeviceFacts) -> DevicePool:
     """Have a spare stand in for A, which has run two of its six invocations and whose equal is B."""
     arrival = Arrival(
         device=cast(Any, SimpleNamespace(serial=spare.serial)),
@@ -217,8 +191,8 @@ def stand_in_for_a(roster: Roster, store: MemoryStore, spare: DeviceFacts) -> Cr
         models=(MODEL,),
         builds=(BUILD,),
     )
-    crew = Crew(
-        Workload(campaign=roster.campaign, models={}, builds={}),
+    pool = DevicePool(
+        Workload(campaign=assigner.campaign, models={}, builds={}),
         [phone("A"), phone("B")],
         Services(
             store=store,
@@ -232,28 +206,28 @@ def stand_in_for_a(roster: Roster, store: MemoryStore, spare: DeviceFacts) -> Cr
         list(store.runs()),
         {},
     )
-    crew.stand_in(Serial("A"), lambda serial: True)
-    for _, begin in crew.newcomers():
+    pool.stand_in(Serial("A"), lambda serial: True)
+    for _, begin in pool.newcomers():
         begin()
-    return crew
+    return pool
 
 
 @pytest.mark.parametrize("fingerprint", ["one", "other"])
 def test_what_a_replaced_phone_shared_is_open_until_its_equals_have_measured_it(
-    begin: Callable[..., Roster], store: MemoryStore, fingerprint: str
+    begin: Callable[..., Assigner], store: MemoryStore, fingerprint: str
 ) -> None:
-    roster = begin("A", "B")
-    work(roster, Shares(roster, [], cancelled=threading.Event()), "A", most=2)
+    assigner = begin("A", "B")
+    work(assigner, "A", most=2)
     spare = phone("C", fingerprint)
-    crew = stand_in_for_a(roster, store, spare)
-    assert crew.has_work_for(Serial("A"), open_works(crew.campaign, list(store.runs()), {}))
+    pool = replace_a(assigner, store, spare)
+    assert pool.has_work_for(Serial("A"), open_works(pool.campaign, list(store.runs()), {}))
     # The process is killed, and the campaign resumed from what is stored.
-    stored = store.campaign(roster.campaign.campaign_id)
+    stored = store.campaign(assigner.campaign.campaign_id)
     assert stored is not None
     assert stored.terms.stand_ins == {"A": "C"}
-    again = Roster(stored, store)
+    again = Assigner(stored, store, store.runs(), cancelled=threading.Event())
     assert len(open_works(stored, list(store.runs()), {})[Serial("A")].planned) == 4
-    work(again, Shares(again, store.runs(), cancelled=threading.Event()), "C" if fingerprint == "one" else "B")
+    work(again, "C" if fingerprint == "one" else "B")
     shared = [run for run in store.runs() if run.case.shard]
     assert Counter((run.case.threads, run.invocation) for run in shared) == Counter(
         {(item.case.threads, item.number): 1 for item in queues("P0")[Serial("P0")]}
@@ -264,23 +238,14 @@ def test_what_a_replaced_phone_shared_is_open_until_its_equals_have_measured_it(
     assert len(works[Serial("C")].invocations if Serial("C") in works else ()) == (0 if fingerprint == "one" else 12)
 
 
-def test_nothing_shared_is_wanted_once_all_equal_phones_are_replaced_by_others(
-    begin: Callable[..., Roster], store: MemoryStore
-) -> None:
-    campaign = begin("A", "B").campaign
-    gone = dataclasses.replace(campaign, terms=dataclasses.replace(campaign.terms, stand_ins={"A": "C", "B": "D"}))
-    assert not any(item.invocations for item in open_works(gone, [], {}).values())
-
-
 def test_a_resume_goes_on_with_what_is_not_stored_whoever_had_it(
-    begin: Callable[..., Roster], store: MemoryStore
+    begin: Callable[..., Assigner], store: MemoryStore
 ) -> None:
-    roster = begin("A", "B")
-    work(roster, Shares(roster, [], cancelled=threading.Event()), "B", most=8)
-    stored = store.campaign(roster.campaign.campaign_id)
+    assigner = begin("A", "B")
+    work(assigner, "B", most=8)
+    stored = store.campaign(assigner.campaign.campaign_id)
     assert stored is not None
-    again = Roster(stored, store)
     unfit = run_of(stored, next(item for item in stored.invocations if item.case.serial == "A"), Outcome.UNFIT)
-    shares = Shares(again, [*store.runs(), unfit], cancelled=threading.Event())
-    assert len(work(again, shares, "A")) == 4
+    again = Assigner(stored, store, [*store.runs(), unfit], cancelled=threading.Event())
+    assert len(work(again, "A")) == 4
     assert len({share_key(item) for item in again.campaign.invocations}) == 12
