@@ -60,7 +60,7 @@ def present(serial: str, kind: str, **more: Serial) -> Present:
     return Present(facts=phone(serial, kind), invocations=queue(serial, first=KINDS[kind]), **more)
 
 
-EVENT = st.tuples(st.sampled_from(["join", "replace", "idle", "run"]), st.integers(0, 99), st.sampled_from([*KINDS]))
+EVENT = st.tuples(st.sampled_from(["join", "return", "replace", "idle", "run"]), st.integers(0, 99), st.sampled_from([*KINDS]))
 
 
 @settings(max_examples=200, deadline=None)
@@ -81,6 +81,8 @@ def test_each_run_has_one_device_that_can_measure_it_and_none_is_lost(
             lost = {"instead_of": chosen} if event == "replace" and chosen else {}
             come = [present(f"N{number}", kind, **lost)]
             kind_of[come[0].facts.serial] = kind
+        elif event == "return" and chosen:
+            come = [present(chosen, kind_of[chosen])]
         elif event == "idle" and chosen:
             idle = [chosen]
         elif event == "run" and chosen:
