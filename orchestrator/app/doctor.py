@@ -19,7 +19,6 @@ from orchestrator import __version__
 from orchestrator.app.farm_beside import owners_of
 from orchestrator.app.listing import check_file
 from orchestrator.bootstrap import Farm
-from orchestrator.engine.importing import end_cut_off
 from orchestrator.errors import BenchfarmError, DeviceError
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.units import format_bytes
@@ -272,7 +271,6 @@ def _leases(farm: Farm) -> list[Finding]:
 
 
 def _campaigns(farm: Farm) -> list[Finding]:
-    end_cut_off(farm.store, farm.clock.now())
     progress = farm.store.progress(only_open=True)
     busy = bool(farm.lease.live_holders())
     found = []

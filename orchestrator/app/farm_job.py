@@ -38,7 +38,6 @@ from orchestrator.queueing.worker import Ended
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
-from orchestrator.records.parcel import Parcel
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.records.workload import Pass
 from orchestrator.report.escapes import one_line
@@ -99,7 +98,7 @@ def _run_job(
 ) -> Ended:
     try:
         job = claimed.read()
-        plan, parcel = read_plan(job.plan), read_parcel(job.parcel) if job.parcel else Parcel()
+        plan, parcel = read_plan(job.plan), read_parcel(job.parcel)
         with Farm(
             settings,
             known=shared.asked,

@@ -82,8 +82,7 @@ def meant(
     counted = DeviceSelection(one_of_each=plan.devices.one_of_each, most=plan.devices.most)
     present = [read_facts(document) for document in kept.values() if document]
     choice = choose(counted, [*present, *fitting], {}, kept=[Serial(serial) for serial in kept])
-    # One that was kept by a version before has its window yet, which would be another night's by now.
-    document = dump(replace(plan, window=None, until=submission.until, devices=DeviceSelection()))
+    document = dump(replace(plan, until=submission.until, devices=DeviceSelection()))
     newcomers = [item for item in fitting if item.serial in choice.chosen]
     jobs, files = jobs_for(newcomers, parcels, submission=submission.name, plan=document)
     return [

@@ -12,7 +12,6 @@ from orchestrator.errors import NoDeviceError
 from orchestrator.planning.selection import choose, misfit
 from orchestrator.predicates import Labels
 from orchestrator.queueing.absence import GONE_S
-from orchestrator.queueing.messages import PROTOCOL
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
@@ -53,7 +52,7 @@ def choose_phones(farm: Farm, queue: FarmQueue, wanted: DeviceSelection) -> tupl
 def check_names(farm: Farm, queue: FarmQueue, wanted: DeviceSelection) -> None:
     """Raise UsageError for a profile, pool or tag that neither this computer nor any host knows."""
     if wanted.profiles or wanted.pools or wanted.tags:
-        rows = [row for row in (*queue.away(), *queue.phones()) if row.get("protocol", PROTOCOL) >= PROTOCOL]
+        rows = [*queue.away(), *queue.phones()]
         facts = [read_facts(row["facts"]) for row in rows if row["facts"]]
         farm.check_names(wanted, facts, [read_labels(row["labels"]) for row in rows])
 
@@ -102,7 +101,6 @@ def usable(
     for row in sorted(
         rows,
         key=lambda row: (
-            row["protocol"] < PROTOCOL,
             row["serial"] in named and not row["facts"],
             row["silent_s"] > GONE_S,
             bool(row["unusable"]),
@@ -115,8 +113,6 @@ def usable(
     for serial, row in sorted(best.items()):
         if serial in several:
             out[serial] = several[serial]
-        elif row["protocol"] < PROTOCOL:
-            out[serial] = f"its host {row['host']} has an older benchfarm, which can't read this job: update it"
         elif serial not in named and row["silent_s"] > GONE_S:
             out[serial] = f"its host {row['host']} wasn't heard for {format_duration(row['silent_s'])}"
         elif row["unusable"] and (serial not in named or not row["facts"]):

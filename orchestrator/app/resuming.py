@@ -16,7 +16,6 @@ from orchestrator.app.stored import find_campaign
 from orchestrator.bootstrap import Farm
 from orchestrator.engine.campaign import CampaignResult
 from orchestrator.engine.events import Notice
-from orchestrator.engine.importing import end_cut_off
 from orchestrator.engine.rounds import open_works, slim
 from orchestrator.errors import DeviceBusyError, UsageError
 from orchestrator.records.campaign import Campaign
@@ -71,7 +70,6 @@ def _newest_open(farm: Farm, boards: Mapping[str, Shown]) -> Campaign | None:
     to whoever names them: they answered somebody who was waiting. Raises UsageError when nothing else is open.
     """
     others, running, queued = [], [], []
-    end_cut_off(farm.store, farm.clock.now())
     known_open = farm.store.campaigns(only_open=True)
     if not known_open:
         return None

@@ -24,7 +24,6 @@ from orchestrator.config.farm_documents import read_labels
 from orchestrator.errors import InterruptedByUserError, UsageError
 from orchestrator.quantities import parse_age
 from orchestrator.queueing.absence import HOST_SILENT_S
-from orchestrator.queueing.messages import PROTOCOL
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.records.identity import CampaignId
 from orchestrator.report.escapes import one_line
@@ -107,14 +106,13 @@ def status(settings: Settings, submission: str) -> CommandResult:
         raise UsageError(f"there is no submission {submission!r}", hint="'benchfarm farm status' lists all")
     for host in hosts:
         host["state"] = "silent" if host["silent_s"] > HOST_SILENT_S else holds.get(f"host:{host['name']}", "alive")
-        host["reads"] = "all jobs" if host["protocol"] >= PROTOCOL else "jobs of an older benchfarm only"
     for phone in phones:
         del phone["facts"]
         phone["labels"] = read_labels(phone["labels"]).model_dump()
     lines = [
         table(
-            ("host", "state", "benchfarm", "reads", "note"),
-            [(h["name"], h["state"], h["benchfarm_version"], h["reads"], h["note"]) for h in hosts],
+            ("host", "state", "benchfarm", "note"),
+            [(h["name"], h["state"], h["benchfarm_version"], h["note"]) for h in hosts],
         )
     ]
     told = [(p["serial"], p["host"], _phone_state(p, holds)) for p in phones]

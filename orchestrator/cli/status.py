@@ -6,7 +6,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import fields
 from typing import Any
 
@@ -16,9 +15,7 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.live import campaign_eta_s, picture
 from orchestrator.cli.result import CommandResult
 from orchestrator.cli.terminal import say
-from orchestrator.engine.importing import end_cut_off
 from orchestrator.engine.rounds import OpenWork, open_works, slim
-from orchestrator.errors import StoreError
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.run import RunRecord
@@ -39,9 +36,6 @@ def status(settings: Settings, *, width: int | None = None, height: int | None =
 
 
 def _look(farm: Farm, stored: _StoredRows, width: int | None, height: int | None) -> CommandResult:
-    with suppress(StoreError):
-        # A store that can't be written is shown all the same.
-        end_cut_off(farm.store, farm.clock.now())
     boards, progress = read_boards(farm.board_folder), farm.store.progress(only_open=True)
     told = [
         _campaign(farm, item, boards.get(item.campaign_id), progress.get(item.campaign_id, (0, 0)), stored)

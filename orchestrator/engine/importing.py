@@ -6,22 +6,17 @@ import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Final
 
 from orchestrator.analysis.outcome import ending_of
 from orchestrator.analysis.quality import judge
 from orchestrator.clock import Clock
 from orchestrator.ports import Store, Tool
 from orchestrator.programs.device_lab import BESIDE
-from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
+from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import CampaignId, CaseKey, RunId
+from orchestrator.records.identity import CaseKey, RunId
 from orchestrator.records.run import Attachment, RawOutput, RunRecord
-from orchestrator.records.workload import IMPORTED_TOOLS, Build, Case, Model, Pass, ToolName
-
-#: No import takes as long.
-_LONGEST: Final = timedelta(hours=1)
+from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,28 +81,6 @@ def import_runs(
     store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, finished_at)
     ended = replace(whole, finished_at=finished_at)
     return ImportResult(campaign=ended, runs=tuple(records), known=len(runs) - len(fresh))
-
-
-def end_cut_off(store: Store, now: datetime) -> list[CampaignId]:
-    """Say of imports that they are over which an older benchfarm left as running; return which. Raises StoreError.
-
-    No process goes on with an import: what a killed one lacks comes by importing again. One that is younger than an
-    hour may be at it still.
-    """
-    ended = []
-    for listed in store.campaigns(only_open=True, with_hidden=True):
-        if listed.status is not CampaignStatus.RUNNING or listed.terms != Terms() or now - listed.created_at < _LONGEST:
-            continue
-        campaign = store.campaign(listed.campaign_id)
-        if (
-            campaign is None
-            or not campaign.invocations
-            or any(item.case.tool not in IMPORTED_TOOLS for item in campaign.invocations)
-        ):
-            continue
-        store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, campaign.created_at)
-        ended.append(campaign.campaign_id)
-    return ended
 
 
 def _unknown(store: Store, runs: Sequence[ForeignRun]) -> list[ForeignRun]:

@@ -1,8 +1,4 @@
-"""What a job in the queue says. Data only: read by hand, every field checked, nothing in it is ever executed.
-
-Version 2 added the parcel: what a plan names travels with it. Jobs of version 1 are done too, with the builds of the
-host. Jobs of each version wait in queues of their own, so that a worker never takes one that it can't read.
-"""
+"""What a job in the queue says. Data only: read by hand, every field checked, nothing in it is ever executed."""
 
 from __future__ import annotations
 
@@ -15,21 +11,16 @@ from orchestrator.errors import UsageError
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.identity import CampaignId, Serial
 
-#: The version of the messages that this benchfarm writes.
-PROTOCOL: Final = 2
-#: Those that it reads.
-READ: Final = (PROTOCOL, PROTOCOL - 1)
+#: The version of the messages.
+PROTOCOL: Final = 1
 #: A submission's name is part of campaign ids, and those are part of file names.
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 #: The queue's own names are 128 characters at most.
 _LONGEST_SERIAL: Final = 112
 #: How the reason begins for which a phone can't be used that its host keeps in quarantine.
 IN_QUARANTINE: Final = "in quarantine: "
-#: Which fields a message of each version has, all of them text.
-_FIELDS: Final[Mapping[int, tuple[str, ...]]] = {
-    1: ("submission", "serial", "plan"),
-    2: ("submission", "serial", "plan", "parcel"),
-}
+#: The fields of a message, all of them text.
+_FIELDS: Final = ("submission", "serial", "plan", "parcel")
 
 
 def campaign_id_of(submission: str, serial: Serial) -> CampaignId:
@@ -46,8 +37,8 @@ class PhoneJob:
     serial: Serial
     #: The plan as a checked JSON document (config/farm_documents.py).
     plan: str
-    #: What it names, likewise; empty in a job of version 1.
-    parcel: str = ""
+    #: What it names, likewise.
+    parcel: str = "{}"
 
     def __post_init__(self) -> None:
         """Raise UsageError for names that can't be used."""
@@ -73,25 +64,20 @@ class PhoneJob:
         }
 
 
-def lock_of(serial: str) -> str:
-    """Return what keeps two jobs of a phone apart, of whatever version they are."""
+def queue_of(serial: str) -> str:
+    """Return the name of a phone's queue, and of the lock that keeps two of its jobs apart."""
     return f"phone:{serial}"
-
-
-def queue_of(serial: str, protocol: int = PROTOCOL) -> str:
-    """Return the queue in which a phone's jobs of a version wait."""
-    return f"phone:{serial}" if protocol == 1 else f"v{protocol}:phone:{serial}"
 
 
 def read_message(message: Mapping[str, Any]) -> PhoneJob:
     """Return what a message says; raises UsageError for one that this version can't read."""
     protocol = message.get("protocol")
-    if type(protocol) is not int or protocol not in READ:
+    if type(protocol) is not int or protocol != PROTOCOL:
         raise UsageError(
-            f"the job is written in version {protocol!r}, this benchfarm reads versions {READ[-1]} and {READ[0]}",
+            f"the job is written in version {protocol!r}, this benchfarm reads version {PROTOCOL}",
             hint="install the same benchfarm on every host, then submit again",
         )
-    fields = {name: message.get(name) for name in _FIELDS[protocol]}
+    fields = {name: message.get(name) for name in _FIELDS}
     for name, value in fields.items():
         if not isinstance(value, str):
             raise UsageError(f"the job's {name} is {type(value).__name__}, not text")
@@ -99,5 +85,5 @@ def read_message(message: Mapping[str, Any]) -> PhoneJob:
         submission=str(fields["submission"]),
         serial=Serial(str(fields["serial"])),
         plan=str(fields["plan"]),
-        parcel=str(fields.get("parcel", "")),
+        parcel=str(fields["parcel"]),
     )

@@ -23,9 +23,7 @@ _PHONES: Final = (
     " CROSS JOIN LATERAL (SELECT extract(epoch FROM now() - h.seen_at)::float AS silent_s) s ORDER BY p.serial, p.host"
 )
 #: Changes whenever another choice could be made among the phones.
-_SIGHT: Final = (
-    "SELECT p.serial, p.host, p.facts_md5, p.labels, p.unusable, h.protocol, s.silent_s > %s AS is_silent" + _PHONES
-)
+_SIGHT: Final = "SELECT p.serial, p.host, p.facts_md5, p.labels, p.unusable, s.silent_s > %s AS is_silent" + _PHONES
 #: By what is chosen, of the jobs that are there: each change of them is made under the submission's lock.
 _JOBS: Final = "SELECT serial, facts, stood_in_by FROM farm_jobs WHERE submission = %s ORDER BY job_id"
 #: So often a choice is made again because phones or jobs changed meanwhile.
@@ -66,7 +64,7 @@ class _Choice:
             self._sight = _sight(connection)
             self._jobs = cursor.execute(_JOBS.encode(), (submission.name,)).fetchall()
             self._phones = cursor.execute(
-                ("SELECT p.serial, p.host, p.facts, p.labels, p.unusable, h.protocol, s.silent_s" + _PHONES).encode()
+                ("SELECT p.serial, p.host, p.facts, p.labels, p.unusable, s.silent_s" + _PHONES).encode()
             ).fetchall()
         self._kept = {row["serial"]: row["facts"] for row in self._jobs if not row["stood_in_by"]}
         self._had = {row["serial"] for row in self._jobs}

@@ -92,12 +92,12 @@ class Overview(QueueDatabase):
 
     @told
     def hosts(self) -> list[dict[str, Any]]:
-        """Return the hosts: name, benchfarm_version, protocol (of the messages it reads at most), silent_s.
+        """Return the hosts: name, benchfarm_version, silent_s.
 
         Of each also ``note``: what it says is wrong with it, empty for nothing.
         """
         return self.rows(
-            "SELECT name, benchfarm_version, protocol, note, extract(epoch FROM now() - seen_at)::float AS silent_s"
+            "SELECT name, benchfarm_version, note, extract(epoch FROM now() - seen_at)::float AS silent_s"
             " FROM farm_hosts ORDER BY name"
         )
 
@@ -106,10 +106,10 @@ class Overview(QueueDatabase):
         """Return the phones announced, one row for each host that has it.
 
         Of each: serial, host, facts (a document), labels (JSON: its pools and tags), unusable (why), state (``busy``,
-        ``unusable``, ``silent``, ``held``, ``free``), job (that it does, or None), and of the host: silent_s, protocol.
+        ``unusable``, ``silent``, ``held``, ``free``), job (that it does, or None), and of the host: silent_s.
         """
         return self.rows(
-            "SELECT p.serial, p.host, p.facts, p.labels, p.unusable, h.protocol, r.job,"  # noqa: S608 - ours
+            "SELECT p.serial, p.host, p.facts, p.labels, p.unusable, r.job,"  # noqa: S608 - ours
             f" {PHONE_STATE} AS state, extract(epoch FROM now() - h.seen_at)::float AS silent_s{PHONES}"
             " ORDER BY p.serial, p.host"
         )

@@ -17,7 +17,7 @@ import psycopg
 
 from orchestrator.errors import UsageError
 from orchestrator.queueing.database import told
-from orchestrator.queueing.messages import PROTOCOL, READ, PhoneJob, queue_of, read_message
+from orchestrator.queueing.messages import PhoneJob, queue_of, read_message
 from orchestrator.queueing.overview import Overview, forget_worker
 from orchestrator.queueing.submissions import Submission, enqueue, keep, opening
 from orchestrator.records.identity import Serial
@@ -166,12 +166,11 @@ class FarmQueue(Overview):
             if before is not None:
                 forget_worker(connection, before[0])
             connection.execute(
-                "INSERT INTO farm_hosts (name, worker_id, benchfarm_version, protocol, host_id)"
-                " VALUES (%s, %s, %s, %s, %s)"
+                "INSERT INTO farm_hosts (name, worker_id, benchfarm_version, host_id)"
+                " VALUES (%s, %s, %s, %s)"
                 " ON CONFLICT (name) DO UPDATE SET worker_id = excluded.worker_id, started_at = now(), seen_at = now(),"
-                " benchfarm_version = excluded.benchfarm_version, protocol = excluded.protocol,"
-                " host_id = excluded.host_id",
-                (host, worker_id, benchfarm_version, PROTOCOL, host_id),
+                " benchfarm_version = excluded.benchfarm_version, host_id = excluded.host_id",
+                (host, worker_id, benchfarm_version, host_id),
             )
         return worker_id
 
@@ -239,7 +238,7 @@ class FarmQueue(Overview):
 
         Procrastinate's own function would let a job that waits for another try hold up all others of its phone.
         """
-        queues = [queue_of(serial, protocol) for serial in serials for protocol in READ]
+        queues = {queue_of(serial): serial for serial in serials}
         try:
             rows = self.rows(
                 "WITH next AS (SELECT j.id FROM procrastinate_jobs j WHERE j.status = 'todo'"
@@ -250,7 +249,7 @@ class FarmQueue(Overview):
                 " WHERE j.id = next.id RETURNING j.id, j.args, j.queue_name)"
                 " UPDATE farm_jobs f SET host = %s, note = '' FROM taken WHERE f.job_id = taken.id"
                 " RETURNING taken.id, taken.args, taken.queue_name, f.tries, f.facts",
-                queues,
+                list(queues),
                 worker_id,
                 host,
             )
@@ -260,10 +259,8 @@ class FarmQueue(Overview):
         if not rows:
             return None
         (row,) = rows
-        serial = next(serial for serial in serials if row["queue_name"] in {queue_of(serial, each) for each in READ})
-        return Claimed(
-            job_id=row["id"], serial=Serial(serial), tries=row["tries"], message=row["args"], facts=row["facts"]
-        )
+        serial = Serial(queues[row["queue_name"]])
+        return Claimed(job_id=row["id"], serial=serial, tries=row["tries"], message=row["args"], facts=row["facts"])
 
     @told
     def finish(self, worker_id: int, job_id: int, status: str, note: str) -> bool:

@@ -1,8 +1,4 @@
-"""The tables of the queue, in a schema of their own beside the store's: Procrastinate's, and those of the farm.
-
-A later version adds a step and changes none: an older worker that still runs does its own jobs to the end on the tables
-that it knows, and is refused when it is started again.
-"""
+"""The tables of the queue, in a schema of their own beside the store's: Procrastinate's, and those of the farm."""
 
 from __future__ import annotations
 
@@ -12,16 +8,17 @@ import psycopg
 from procrastinate.schema import SchemaManager
 
 from orchestrator.errors import StoreError
-from orchestrator.queueing.schedule_tables import SCHEDULES
-from orchestrator.queueing.submissions import SUBMISSIONS
 
 SCHEMA: Final = "benchfarm_queue"
+#: The version of the tables.
+VERSION: Final = 1
 #: Any number that no other program of this database locks.
 _MIGRATING: Final = 7_220_311
-_FIRST: Final = """
+_TABLES: Final = """
 CREATE TABLE farm_protocol (version integer NOT NULL);
 CREATE TABLE farm_hosts (
     name text PRIMARY KEY,
+    host_id text NOT NULL, -- which computer has the name
     worker_id bigint NOT NULL,
     benchfarm_version text NOT NULL,
     started_at timestamptz NOT NULL DEFAULT now(),
@@ -32,7 +29,10 @@ CREATE TABLE farm_phones (
     serial text NOT NULL,
     host text NOT NULL REFERENCES farm_hosts (name) ON DELETE CASCADE,
     facts text NOT NULL,
+    facts_md5 text GENERATED ALWAYS AS (md5(facts)) STORED, -- shows when they change
+    labels text NOT NULL DEFAULT '',
     unusable text NOT NULL,
+    release_asked boolean NOT NULL DEFAULT false, -- from quarantine, which each host keeps for itself
     seen_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (serial, host)
 );
@@ -44,58 +44,102 @@ CREATE TABLE farm_jobs (
     campaign_id text NOT NULL,
     host text NOT NULL DEFAULT '',
     note text NOT NULL DEFAULT '',
+    tries integer NOT NULL DEFAULT 0, -- of the phone
+    deaths integer NOT NULL DEFAULT 0, -- of its hosts
+    facts text NOT NULL DEFAULT '', -- of the phone that it is for
+    came_later boolean NOT NULL DEFAULT false,
+    stands_in_for text NOT NULL DEFAULT '',
+    stood_in_by text NOT NULL DEFAULT '',
+    is_lost boolean NOT NULL DEFAULT false,
+    away_since timestamptz,
     UNIQUE (submission, serial)
-);
-CREATE TABLE farm_files (sha256 text PRIMARY KEY, size_bytes bigint NOT NULL);
-CREATE TABLE farm_file_parts (
-    sha256 text NOT NULL REFERENCES farm_files (sha256) ON DELETE CASCADE,
-    part_no integer NOT NULL,
-    data bytea NOT NULL,
-    PRIMARY KEY (sha256, part_no)
 );
 CREATE TABLE farm_holds (
     scope text PRIMARY KEY,
     kind text NOT NULL CHECK (kind IN ('pause', 'drain')),
     since timestamptz NOT NULL DEFAULT now()
 );
-INSERT INTO farm_protocol VALUES (1);
-"""
-#: Messages of version 2: which files a job needs and where they lie; tries of a phone apart from deaths of hosts;
-#: what a host can read and what its phones are for. A host of version 1 says neither, hence the defaults.
-_SECOND: Final = """
-ALTER TABLE farm_hosts ADD COLUMN protocol integer NOT NULL DEFAULT 1;
-ALTER TABLE farm_phones ADD COLUMN labels text NOT NULL DEFAULT '';
-ALTER TABLE farm_jobs ADD COLUMN tries integer NOT NULL DEFAULT 0, ADD COLUMN deaths integer NOT NULL DEFAULT 0;
-ALTER TABLE farm_files ADD COLUMN used_at timestamptz NOT NULL DEFAULT now();
+
+CREATE TABLE farm_files (
+    sha256 text PRIMARY KEY,
+    size_bytes bigint NOT NULL,
+    used_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE TABLE farm_file_parts (
+    sha256 text NOT NULL REFERENCES farm_files (sha256) ON DELETE CASCADE,
+    part_no integer NOT NULL,
+    data bytea NOT NULL,
+    PRIMARY KEY (sha256, part_no)
+);
 CREATE TABLE farm_file_places (
     sha256 text NOT NULL REFERENCES farm_files (sha256) ON DELETE CASCADE,
     place text NOT NULL,
     PRIMARY KEY (sha256, place)
 );
-INSERT INTO farm_file_places SELECT sha256, '' FROM farm_files;
 CREATE TABLE farm_job_files (
     job_id bigint NOT NULL REFERENCES farm_jobs (job_id) ON DELETE CASCADE,
     sha256 text NOT NULL REFERENCES farm_files (sha256),
     PRIMARY KEY (job_id, sha256)
 );
 CREATE INDEX farm_job_files_sha256 ON farm_job_files (sha256);
-INSERT INTO farm_job_files
-SELECT DISTINCT f.job_id, k.sha256 FROM farm_jobs f JOIN procrastinate_jobs j ON j.id = f.job_id
-CROSS JOIN LATERAL jsonb_array_elements((j.args->>'plan')::jsonb->'models') m
-JOIN farm_files k ON k.sha256 = m->>'sha256';
-UPDATE farm_jobs f SET tries = j.attempts FROM procrastinate_jobs j WHERE j.id = f.job_id;
-"""
-#: Which computer has a name, empty for a host of a version before; by what a change of a phone's facts is seen.
-_FOURTH: Final = """
-ALTER TABLE farm_hosts ADD COLUMN host_id text NOT NULL DEFAULT '';
-ALTER TABLE farm_phones ADD COLUMN facts_md5 text GENERATED ALWAYS AS (md5(facts)) STORED;
-"""
-#: When a schedule went on after a pause: what went wrong before it is nobody's concern any more.
-_FIFTH: Final = "ALTER TABLE farm_schedules ADD COLUMN went_on_at timestamptz;"
-#: Phones that were taken out of the list, as they were last: unplugged, or their host's worker has ended. Noted by the
-#: database itself, so that it holds whatever takes them out, and of whatever version that is; in one order, so that
-#: hosts that have the same phones don't wait for each other.
-_SIXTH: Final = """
+
+-- For phones that come later and for spare ones: the plan with its devices, and what it names by kind of phone.
+CREATE TABLE farm_submissions (
+    submission text PRIMARY KEY,
+    plan text NOT NULL,
+    plan_name text NOT NULL,
+    parcels text NOT NULL,
+    labels text NOT NULL,
+    priority integer NOT NULL,
+    joins boolean NOT NULL,
+    replaces_lost boolean NOT NULL,
+    opens_at timestamptz NOT NULL,
+    until timestamptz,
+    looked_at timestamptz,
+    cancelled boolean NOT NULL DEFAULT false
+);
+CREATE TABLE farm_submission_files (
+    submission text NOT NULL REFERENCES farm_submissions (submission) ON DELETE CASCADE,
+    sha256 text NOT NULL REFERENCES farm_files (sha256),
+    PRIMARY KEY (submission, sha256)
+);
+CREATE INDEX farm_submission_files_sha256 ON farm_submission_files (sha256);
+
+-- What is submitted when, what it needs, and what became of each time that it was due.
+CREATE TABLE farm_schedules (
+    name text PRIMARY KEY,
+    cron text NOT NULL,
+    timezone text NOT NULL,
+    plan text NOT NULL,
+    plan_name text NOT NULL,
+    parcels text NOT NULL,
+    priority integer NOT NULL,
+    grace_s double precision NOT NULL,
+    paused boolean NOT NULL DEFAULT false,
+    went_on_at timestamptz, -- when it was resumed: what went wrong before is nobody's concern any more
+    created_by text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    next_at timestamptz NOT NULL
+);
+CREATE TABLE farm_schedule_files (
+    schedule text NOT NULL REFERENCES farm_schedules (name) ON DELETE CASCADE,
+    sha256 text NOT NULL REFERENCES farm_files (sha256),
+    PRIMARY KEY (schedule, sha256)
+);
+CREATE TABLE farm_ticks (
+    schedule text NOT NULL,
+    tick_at timestamptz NOT NULL,
+    outcome text NOT NULL CHECK (outcome IN ('submitted', 'missed', 'failed')),
+    submission text NOT NULL DEFAULT '',
+    host text NOT NULL DEFAULT '',
+    note text NOT NULL DEFAULT '',
+    told_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (schedule, tick_at)
+);
+
+-- Phones that were taken out of the list, as they were last: unplugged, or their host's worker has ended. Noted by the
+-- database itself, so that it holds whatever takes them out; in one order, so that hosts of the same phones don't wait
+-- for each other.
 CREATE TABLE farm_sightings (
     serial text PRIMARY KEY,
     host text NOT NULL,
@@ -114,38 +158,23 @@ END $$;
 CREATE TRIGGER farm_phones_sighting AFTER DELETE ON farm_phones REFERENCING OLD TABLE AS gone
 FOR EACH STATEMENT EXECUTE FUNCTION farm_note_sighting();
 """
-#: Whether somebody wants its host to release a phone from quarantine, which each host keeps for itself.
-_SEVENTH: Final = "ALTER TABLE farm_phones ADD COLUMN release_asked boolean NOT NULL DEFAULT false;"
-#: What makes the tables of each version out of those of the one before.
-_STEPS: Final = (_FIRST, _SECOND + SCHEDULES, SUBMISSIONS, _FOURTH, _FIFTH, _SIXTH, _SEVENTH)
-#: The version of the tables.
-VERSION: Final = len(_STEPS)
 
 
 def make_tables(connection: psycopg.Connection[Any]) -> None:
-    """Make the tables or bring them up to date; one process at a time. Raises StoreError for a newer benchfarm's."""
+    """Make the tables where there are none; one process at a time. Raises StoreError for those of another version."""
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATING,))
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
-        version = _version(connection)
-        if version == 0:
+        there = connection.execute("SELECT to_regclass('farm_protocol')").fetchone()
+        if there is None or there[0] is None:
             connection.execute(SchemaManager.get_schema())
-        # Without parameters, so that several statements go at once.
-        for step in _STEPS[version:]:
-            connection.execute(step)
-        if version < VERSION:
-            connection.execute("UPDATE farm_protocol SET version = %s", (VERSION,))
-    if version > VERSION:
+            # Without parameters, so that several statements go at once.
+            connection.execute(_TABLES)
+            connection.execute("INSERT INTO farm_protocol VALUES (%s)", (VERSION,))
+        row = connection.execute("SELECT version FROM farm_protocol").fetchone()
+    if row is None or row[0] != VERSION:
+        found = "no" if row is None else row[0]
         raise StoreError(
-            f"the farm's queue is of version {version}, this benchfarm knows versions up to {VERSION}",
+            f"the farm's queue is of version {found}, this benchfarm knows version {VERSION}",
             hint="a newer benchfarm works on this queue: install it here too",
         )
-
-
-def _version(connection: psycopg.Connection[Any]) -> int:
-    """Return the version of the tables that are there, 0 when there are none."""
-    there = connection.execute("SELECT to_regclass('farm_protocol')").fetchone()
-    if there is None or there[0] is None:
-        return 0
-    row = connection.execute("SELECT version FROM farm_protocol").fetchone()
-    return int(row[0]) if row is not None else 0

@@ -12,39 +12,8 @@ from procrastinate import SyncPsycopgConnector
 from procrastinate.jobs import Job
 from procrastinate.manager import JobManager
 
-from orchestrator.queueing.messages import PhoneJob, lock_of, queue_of
+from orchestrator.queueing.messages import PhoneJob, queue_of
 
-#: Phones that come later and phones that stand in: the plan with the devices that it means, what it names by kind of
-#: phone, and of each job for whom it is. A job of a version before has none of it.
-SUBMISSIONS: Final = """
-CREATE TABLE farm_submissions (
-    submission text PRIMARY KEY,
-    plan text NOT NULL,
-    plan_name text NOT NULL,
-    parcels text NOT NULL,
-    labels text NOT NULL,
-    priority integer NOT NULL,
-    joins boolean NOT NULL,
-    replaces_lost boolean NOT NULL,
-    opens_at timestamptz NOT NULL,
-    until timestamptz,
-    looked_at timestamptz,
-    cancelled boolean NOT NULL DEFAULT false
-);
-CREATE TABLE farm_submission_files (
-    submission text NOT NULL REFERENCES farm_submissions (submission) ON DELETE CASCADE,
-    sha256 text NOT NULL REFERENCES farm_files (sha256),
-    PRIMARY KEY (submission, sha256)
-);
-CREATE INDEX farm_submission_files_sha256 ON farm_submission_files (sha256);
-ALTER TABLE farm_jobs
-    ADD COLUMN facts text NOT NULL DEFAULT '',
-    ADD COLUMN came_later boolean NOT NULL DEFAULT false,
-    ADD COLUMN stands_in_for text NOT NULL DEFAULT '',
-    ADD COLUMN stood_in_by text NOT NULL DEFAULT '',
-    ADD COLUMN is_lost boolean NOT NULL DEFAULT false,
-    ADD COLUMN away_since timestamptz;
-"""
 _TASK: Final = "benchfarm.phone"
 _OPEN: Final = (
     " FROM farm_submissions WHERE submission = %s AND NOT cancelled AND (until IS NULL OR until > clock_timestamp())"
@@ -136,7 +105,7 @@ def enqueue(
             id=None,
             task_name=_TASK,
             queue=queue_of(job.serial),
-            lock=lock_of(job.serial),
+            lock=queue_of(job.serial),
             queueing_lock=None,
             priority=priority,
             scheduled_at=opens_at,

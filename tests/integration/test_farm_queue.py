@@ -253,7 +253,7 @@ def test_a_phone_that_two_hosts_have_is_given_out_once(queue: FarmQueue, connect
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"protocol": 3}, "written in version 3, this benchfarm reads versions 1 and 2"),
+        ({"protocol": 2}, "written in version 2, this benchfarm reads version 1"),
         ({"protocol": True}, "written in version True"),
         ({"protocol": None}, "written in version None"),
         ({"plan": {"__reduce__": "os.system"}}, "plan is dict"),

@@ -60,7 +60,9 @@ def present(serial: str, kind: str, **more: Serial) -> Present:
     return Present(facts=phone(serial, kind), invocations=queue(serial, first=KINDS[kind]), **more)
 
 
-EVENT = st.tuples(st.sampled_from(["join", "return", "replace", "idle", "run"]), st.integers(0, 99), st.sampled_from([*KINDS]))
+EVENT = st.tuples(
+    st.sampled_from(["join", "return", "replace", "idle", "run"]), st.integers(0, 99), st.sampled_from([*KINDS])
+)
 
 
 @settings(max_examples=200, deadline=None)

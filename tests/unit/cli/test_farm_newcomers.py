@@ -17,7 +17,6 @@ from orchestrator.app.farm_phones import usable
 from orchestrator.config.farm_documents import PhoneLabels, dump, read_parcel, read_plan
 from orchestrator.engine.night import bounded
 from orchestrator.queueing.absence import GONE_S
-from orchestrator.queueing.messages import PROTOCOL
 from orchestrator.queueing.newcomers import Added
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
@@ -41,7 +40,7 @@ def phone(serial: str, *, abi: str = "arm64-v8a", model: str = "Pixel 4") -> Dev
 
 def announced(facts: DeviceFacts, **changes: object) -> Mapping[str, Any]:
     row: dict[str, Any] = {
-        "serial": facts.serial, "host": "h", "protocol": PROTOCOL, "unusable": "", "silent_s": 1.0, "labels": "",
+        "serial": facts.serial, "host": "h", "unusable": "", "silent_s": 1.0, "labels": "",
         "facts": dump(facts), **changes,
     }  # fmt: skip
     return row
@@ -52,7 +51,6 @@ def added(
     first: DeviceFacts,
     *rows: Mapping[str, Any],
     inventory: Mapping[Serial, PhoneLabels] | None = None,
-    kept_plan: Plan | None = None,
 ) -> list[Added]:
     """Submit a plan for a phone at noon; return what is added of the phones that are there later."""
     reference = Content(name="reference.tflite", sha256="cc" * 32)
@@ -68,8 +66,6 @@ def added(
         priority=0,
         opens_at=opens_at,
     )
-    if kept_plan is not None:
-        submission = replace(submission, plan=dump(kept_plan))
     return meant(MemoryStore(), submission, submission.facts, rows)
 
 
@@ -114,9 +110,7 @@ def test_what_the_submitter_says_of_a_phone_wins() -> None:
     assert len(added(selecting(pools=("nightly",)), phone("A"), *rows, inventory=said)) == 1
 
 
-@pytest.mark.parametrize(
-    "state", [{"unusable": "offline"}, {"silent_s": GONE_S + 1}, {"protocol": PROTOCOL - 1}], ids=str
-)
+@pytest.mark.parametrize("state", [{"unusable": "offline"}, {"silent_s": GONE_S + 1}], ids=str)
 def test_a_phone_that_can_not_have_a_job_now_comes_when_it_can(state: dict[str, object]) -> None:
     assert added(PLAN, phone("A"), announced(phone("B"), **state)) == []
 
@@ -144,13 +138,9 @@ def test_a_serial_number_that_two_phones_have_is_left_out(other: dict[str, Any],
 
 
 @pytest.mark.parametrize(("window", "hours"), [("11:00-14:00", 2), ("20:00-22:00", 10)])
-@pytest.mark.parametrize("is_of_version_before", [False, True])
-def test_a_window_ends_for_a_phone_that_comes_as_for_the_others(
-    window: str, hours: int, is_of_version_before: bool
-) -> None:
+def test_a_window_ends_for_a_phone_that_comes_as_for_the_others(window: str, hours: int) -> None:
     """Also when it comes at a time whose next window is another night's."""
     plan = replace(PLAN, window=parse_window(window, "UTC"))
-    kept = plan if is_of_version_before else None
-    (job,) = added(plan, phone("A"), announced(phone("B")), kept_plan=kept)
+    (job,) = added(plan, phone("A"), announced(phone("B")))
     sent = read_plan(job.job.plan)
     assert (sent.until, sent.window) == (NOON + timedelta(hours=hours), None)

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 from orchestrator.app.farm_phones import usable
-from orchestrator.queueing.messages import PROTOCOL
 
 
 def announced(
     serial: str, host: str, *, silent_s: float = 1.0, unusable: str = "", facts: str = "{}"
 ) -> Mapping[str, Any]:
     return {
-        "serial": serial, "host": host, "facts": facts, "protocol": PROTOCOL, "unusable": unusable,
+        "serial": serial, "host": host, "facts": facts, "unusable": unusable,
         "silent_s": silent_s,
     }  # fmt: skip
 
