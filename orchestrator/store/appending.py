@@ -15,7 +15,7 @@ from orchestrator.records.workload import Case
 from orchestrator.store import admission, rows
 from orchestrator.store.blobs import PackedBlob, pack
 from orchestrator.store.bodies import NEWEST_PATTERN, Content, Packer, content_of
-from orchestrator.store.registry import insert_cases, insert_numbered
+from orchestrator.store.registry import insert_cases, insert_numbered, insertion
 from orchestrator.store.tables import (
     ATTACHMENTS,
     BLOBS,
@@ -154,7 +154,7 @@ def insert_findings(connection: Connection, run_no: int, verdict: QualityVerdict
     """Insert what was found out about a run."""
     if verdict.findings:
         connection.execute(
-            insert(FINDINGS),
+            insertion(FINDINGS),
             [
                 {"run_no": run_no, "position": position, "code": finding.code, "severity": finding.severity.value}
                 for position, finding in enumerate(verdict.findings)

@@ -132,7 +132,8 @@ def sqlite_engine(
         try:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         finally:
-            connection.exec_driver_sql(f"PRAGMA busy_timeout = {_milliseconds(busy_timeout_s)}")
+            driver = cast("sqlite3.Connection", connection.connection.dbapi_connection)
+            driver.execute(f"PRAGMA busy_timeout = {_milliseconds(busy_timeout_s)}")
 
     return engine
 

@@ -6,9 +6,10 @@ import json
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Final, TypeVar
 
-from sqlalchemy import Connection, Table, insert, select, update
+from sqlalchemy import Connection, Insert, Table, insert, select, update
 
 from orchestrator.errors import StoreCorruptError
 from orchestrator.records.campaign import Campaign
@@ -167,9 +168,15 @@ def _keep_contents(connection: Connection, row: rows.Row) -> int:
     return insert_numbered(connection, CONTENTS, row) if number is None else number
 
 
+@cache
+def insertion(table: Table) -> Insert:
+    """Return the statement that inserts rows; made once, SQLAlchemy finds what it compiled of it without looking."""
+    return insert(table)
+
+
 def insert_numbered(connection: Connection, table: Table, row: rows.Row) -> int:
     """Insert a row and return the number that the database gave it."""
-    key = connection.execute(insert(table), row).inserted_primary_key
+    key = connection.execute(insertion(table), row).inserted_primary_key
     assert key is not None, "a single INSERT always has one"
     number: int = key[0]
     return number

@@ -115,7 +115,8 @@ class Lab:
 
     def outputs(self, run_ids: Sequence[RunId]) -> Iterator[tuple[RunId, tuple[Attachment, ...]]]:
         """Yield what runs left behind, as a store does."""
-        return ((run.run_id, run.attachments) for run in self.runs if run.run_id in set(run_ids))
+        wanted = set(run_ids)
+        return ((run.run_id, run.attachments) for run in self.runs if run.run_id in wanted)
 
 
 def case(

@@ -15,12 +15,11 @@ RULE = StoppingRule()
 
 
 def run_until_enough(chance, noise, rule=RULE):
+    """From look to look: nothing is enough between two of them, as a test below shows."""
     latencies = []
-    while True:
-        decision = decide(latencies, rule)
-        if decision.is_enough:
-            return latencies, decision
-        latencies.append(1000 * math.exp(chance.gauss(0, noise)))
+    while not (decision := decide(latencies, rule)).is_enough:
+        latencies += [1000 * math.exp(chance.gauss(0, noise)) for _ in range(decision.wanted - len(latencies))]
+    return latencies, decision
 
 
 def test_nothing_is_decided_before_the_first_eight():

@@ -202,7 +202,9 @@ def test_memory_does_not_grow_with_the_text(kind: str, tmp_path: Path) -> None:
         finally:
             tracemalloc.stop()
 
-    assert peak(12_000) < 1.3 * peak(3_000) + 100_000
+    # Each run is many lines, and each takes its time.
+    most = 3_000 if kind == "runs" else 12_000
+    assert peak(most) < 1.3 * peak(most // 4) + 100_000
 
 
 def test_an_error_counts_although_its_words_were_printed_before_without_a_severity() -> None:
