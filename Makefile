@@ -41,9 +41,9 @@ test: develop $(VENV)/litert-lm/installed
 	sh tests/system_packages.sh
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
-# For the daily loop: no servers, no processes.
+# For the daily loop: no servers, no processes, so that nothing waits: one worker for each core.
 test-fast: develop
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow" $(or $(TESTS),tests/unit)
+	$(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not slow" $(or $(TESTS),tests/unit)
 
 # The device contract and the real benchmark_model over phones made of Android's own adbd, mksh and toybox (Debian's
 # packages, fetched once), each in namespaces of its own. It takes root with CAP_SYS_ADMIN, else all is skipped.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -11,10 +12,12 @@ from pathlib import Path
 from typing import Final
 
 import jinja2
+from jinja2.bccache import Bucket
 
 from orchestrator import __version__
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseStatus
 from orchestrator.delegates import DELEGATES
+from orchestrator.files import make_private
 from orchestrator.records.device import CpuCluster
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.verdict import Severity
@@ -94,8 +97,8 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
     """Return the report as one HTML file: no reference to anything outside of it, styles and scripts inside.
 
     The same data and title give the same bytes. Every text is escaped; controls and direction marks are made visible.
-    The charts and their library are kept in ``cache_folder`` for the next report. As a page of a site it names the
-    site's own copy of that library, by its relative address in ``library``, and links to the site's other pages.
+    Charts, their library and compiled templates are kept in ``cache_folder`` for the next report. As a page of a site
+    it names the site's own copy of that library, by its address in ``library``, and links to the site's other pages.
     """
     is_laid_out = len(data.results) <= _LAID_OUT_CASES
     grids, sets = grids_of(data), chart_rows(data)
@@ -105,7 +108,9 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
     folds = _data_folds(grids, sets, charts)
     places = {row.key: place for place, row in enumerate(data.results)}
     names = short_names((row.configuration, row.case) for row in data.results)
-    blocks = list(_matrix_blocks(data, folds, names, places=places, is_laid_out=is_laid_out))
+    environment = _environment(cache_folder)
+    matrix = environment.get_template("matrix.html.j2")
+    blocks = list(_matrix_blocks(matrix, data, folds, names, places=places, is_laid_out=is_laid_out))
     evidence = iter(case_evidence(data.results, decimals))
     if not is_laid_out:
         # Never all of it at once: unfolded it is many times as large.
@@ -116,39 +121,33 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
     winners, models_left_out = winner_blocks(data.contests, names)
     reference_columns, references = reference_lines(data.published)
     troubled = [row for row in data.results if row.next_step and row.result.status not in _AS_MEANT]
-    return (
-        _environment()
-        .get_template("report.html.j2")
-        .render(
-            title=_whole_title(title, data),
-            version=__version__,
-            data=data,
-            winners=winners,
-            models_left_out=models_left_out,
-            figures_in_ms=not any(row.case.is_per_token for row in data.results),
-            names=names,
-            advice=advice_of(data),
-            blocks=blocks,
-            is_open=sum(len(block.table.lines) for block in blocks) <= _OPEN_LINES,
-            places=places,
-            baselines=_baselines(data),
-            grids=grids,
-            charts=charts,
-            findings=_finding_groups(data.results),
-            troubled=troubled[:_MOST_TROUBLED],
-            troubled_count=len(troubled),
-            reference_columns=reference_columns,
-            references=references,
-            reference_words=_REFERENCE_WORDS,
-            source=SOURCE,
-            evidence=[(row, parts) for row, (_, parts) in zip(data.results, evidence, strict=True)]
-            if is_laid_out
-            else [],
-            settings={"evidence_size": EVIDENCE_SIZE},
-            folds=folds,
-            modes=sorted({row.case.process_mode.value for row in data.results}),
-            site=library,
-        )
+    return environment.get_template("report.html.j2").render(
+        title=_whole_title(title, data),
+        version=__version__,
+        data=data,
+        winners=winners,
+        models_left_out=models_left_out,
+        figures_in_ms=not any(row.case.is_per_token for row in data.results),
+        names=names,
+        advice=advice_of(data),
+        blocks=blocks,
+        is_open=sum(len(block.table.lines) for block in blocks) <= _OPEN_LINES,
+        places=places,
+        baselines=_baselines(data),
+        grids=grids,
+        charts=charts,
+        findings=_finding_groups(data.results),
+        troubled=troubled[:_MOST_TROUBLED],
+        troubled_count=len(troubled),
+        reference_columns=reference_columns,
+        references=references,
+        reference_words=_REFERENCE_WORDS,
+        source=SOURCE,
+        evidence=[(row, parts) for row, (_, parts) in zip(data.results, evidence, strict=True)] if is_laid_out else [],
+        settings={"evidence_size": EVIDENCE_SIZE},
+        folds=folds,
+        modes=sorted({row.case.process_mode.value for row in data.results}),
+        site=library,
     )
 
 
@@ -194,10 +193,15 @@ def _data_folds(
 
 
 def _matrix_blocks(
-    data: ReportData, folds: dict[str, str], names: ShortNames, *, places: Mapping[str, int], is_laid_out: bool
+    template: jinja2.Template,
+    data: ReportData,
+    folds: dict[str, str],
+    names: ShortNames,
+    *,
+    places: Mapping[str, int],
+    is_laid_out: bool,
 ) -> Iterable[_MatrixBlock]:
     """Yield each model's matrix; those of a large report are put among the folds."""
-    template = _environment().get_template("matrix.html.j2")
     for number, table in enumerate(matrix_tables(data)):
         fold = "" if is_laid_out else f"matrix-{number}"
         if fold:
@@ -229,9 +233,28 @@ def _finding_groups(rows: Sequence[ResultRow]) -> Sequence[_FindingGroup]:
     return [_FindingGroup(first=firsts[key], rows=groups[key]) for key in keys]
 
 
+class _KeptTemplates(jinja2.FileSystemBytecodeCache):
+    """Templates as Jinja compiled them, which takes a quarter of a second; made anew when they or Python changed.
+
+    A folder that can't be read or written is passed over.
+    """
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Read a template."""
+        with suppress(OSError):
+            super().load_bytecode(bucket)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Keep a template."""
+        with suppress(OSError):
+            make_private(Path(self.directory))
+            super().dump_bytecode(bucket)
+
+
 @cache
-def _environment() -> jinja2.Environment:
+def _environment(cache_folder: Path | None = None) -> jinja2.Environment:
     environment = jinja2.Environment(
+        bytecode_cache=None if cache_folder is None else _KeptTemplates(str(cache_folder / "templates")),
         loader=jinja2.FileSystemLoader(data_folder("reports") / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,

@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.report.pictures import chart_specs, packed_runtime
+from orchestrator.report.assembly import build_report_data
+from orchestrator.report.render import render_html
 from tests.samples.command import Cli, ended_since, started
 from tests.samples.faulty_lab import PROFILES, answer_of, clear, give, quarantined
 from tests.samples.places import MODELS
+from tests.samples.sample_lab import small_lab
 
 #: Phone seconds in a real one: campaigns of minutes in seconds.
 SPEED = 40
@@ -28,8 +30,7 @@ def kept_for_reports() -> Path:
     """Return a folder with what reports keep for the next one, as a home's cache has it after its first report."""
     folder = Path(tempfile.mkdtemp(prefix="benchfarm-reports-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    packed_runtime(folder)
-    chart_specs(folder)
+    render_html(build_report_data(**small_lab().inputs()), title="", cache_folder=folder)
     return folder
 
 
