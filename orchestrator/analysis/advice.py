@@ -49,6 +49,16 @@ _SAME_MEMORY_MIB: Final = 0.5
 #: For the smallest detectable difference at a power of 0.8, beside the interval's own quantile.
 _POWER_QUANTILE: Final = 0.8416
 _MOST_OPERATORS: Final = 6
+#: An operator, or a type of them, with this share of an inference is where work on a model pays.
+_DOMINATING: Final = 0.5
+#: Copies and conversions with this share together are worth a look at the model's types and layouts.
+_MOVED_MOST: Final = 0.1
+#: Operators and kernels that compute nothing: they copy, reorder or convert.
+_MOVING: Final = re.compile(
+    r"(?:copy|cast|convert|transpose|reshape|quantize|dequantize|identity|slice|strided_slice|split|split_v|pack|unpack"
+    r"|concatenation|concatenate|pad|padv2|squeeze|expand_dims|static_reshape)(?:\b|_|\s)",
+    re.IGNORECASE,
+)
 
 #: What a front weighs beside latency: its name, what reads it (less is better), and what is the same in any case.
 _Axis = tuple[str, Callable[[AdviceCase], float | None], float]
@@ -66,7 +76,16 @@ def advise(cases: Sequence[AdviceCase], *, inferences: int | None = None) -> Adv
             if len(groups) > 1:
                 lines += _fleet(groups)
             for members in groups.values():
-                for rule in (_best, _pareto, _threads, _over_big_cores, _not_worth_it, _partial, _not_detectable):
+                for rule in (
+                    _best,
+                    _pareto,
+                    _threads,
+                    _over_big_cores,
+                    _not_worth_it,
+                    _partial,
+                    _operators,
+                    _not_detectable,
+                ):
                     lines += rule(members)
                 lines += _break_even(members, inferences)
         lines += _wrong(of_model)
@@ -272,6 +291,43 @@ def _partial(members: Sequence[AdviceCase]) -> Iterator[Advice]:
         replaced = f"replace {listed}{more}" if listed else "the program didn't list which (see 'models inspect')"
         text = f"{first.case.delegate.value} takes {nodes} operators; to give it the whole model: {replaced}"
         yield advice_line("partial-delegation", first, text)
+
+
+def _operators(members: Sequence[AdviceCase]) -> Iterator[Advice]:
+    """What the fastest profiled configuration spends its time on: one operator, or moving data about."""
+    profiled = [item for item in members if item.operators]
+    if not profiled:
+        return
+    first = min(profiled, key=lambda item: item.center_us)
+    kind, name, share = max(first.operators, key=lambda row: row[2])
+    called = f"{kind} {name}".strip()
+    types: dict[str, list[float]] = {}
+    for each, _, part in first.operators:
+        types.setdefault(each, []).append(part)
+    heaviest = max(types, key=lambda each: sum(types[each]))
+    if share >= _DOMINATING:
+        yield advice_line(
+            "dominating-operator",
+            first,
+            f"{format_percent(share, 0)} of the time is one operator: {called}; look at it first ({first.name})",
+        )
+    elif sum(types[heaviest]) >= _DOMINATING:
+        yield advice_line(
+            "dominating-operator",
+            first,
+            f"{format_percent(sum(types[heaviest]), 0)} of the time is in {len(types[heaviest])} operators of one "
+            f"type: {heaviest}; look at them first ({first.name})",
+        )
+    moving = {each: parts for each, parts in types.items() if _MOVING.match(each)}
+    moved = sum(map(sum, moving.values()))
+    if moved >= _MOVED_MOST:
+        listed = ", ".join(
+            f"{len(parts)} {each} {format_percent(sum(parts), 0)}"
+            for each, parts in sorted(moving.items(), key=lambda entry: -sum(entry[1]))[:_MOST_OPERATORS]
+        )
+        between = f"; a delegate's and the CPU's operators alternate {first.islands} times" if first.islands > 1 else ""
+        text = f"{format_percent(moved, 0)} of the time only moves or converts data: {listed}{between} ({first.name})"
+        yield advice_line("moves-data", first, text)
 
 
 def _break_even(members: Sequence[AdviceCase], inferences: int | None) -> Iterator[Advice]:

@@ -29,6 +29,8 @@ SOURCES: Final[Mapping[str, str]] = {
     "quantised": "Welch's interval; ai.google.dev/edge/litert/models/post_training_quantization",
     "break-even": "initialisation + inferences x latency, equal for both (docs/guides/choose-a-delegate.md)",
     "not-detectable": "what these invocations would show at 95 % with power 0.8 (docs/internals/statistics.md)",
+    "dominating-operator": "the operators' times in the pass profile; what one can gain is its share (Amdahl 1967)",
+    "moves-data": "the operators' times in the pass profile; ai.google.dev/edge/litert/performance/best_practices",
     "wrong-outputs": "the comparison with the reference (docs/guides/parity.md)",
 }
 
@@ -60,6 +62,10 @@ class AdviceCase:
     total_nodes: int | None = None
     #: Operators left to the CPU, with the program's reason.
     cpu_operators: tuple[tuple[str, str], ...] = ()
+    #: Of its newest profile: each operator that ran by itself, as (type, name, share of an inference).
+    operators: tuple[tuple[str, str, float], ...] = ()
+    #: Of that: how often data goes from a delegate to the CPU and back.
+    islands: int = 0
 
     @property
     def summary(self) -> Summary:

@@ -97,3 +97,11 @@ def write_html(data: ReportData, path: Path, *, title: str, cache_folder: Path |
 def report_title(campaigns: Sequence[Campaign]) -> str:
     """Return a report's title: the names of its campaigns."""
     return " and ".join(dict.fromkeys(campaign.name for campaign in campaigns))
+
+
+def evaluated(path: Path) -> float | None:
+    """Return the accuracy in percent that an evaluation program printed into a file; None where it is another file."""
+    from orchestrator.programs.grammar.evaluation import accuracy_in
+
+    printed = accuracy_in(path.read_text("utf-8", "replace"))
+    return None if printed is None else printed[0]

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Mapping
 from pathlib import Path
 
-from orchestrator.app.reporting import report_data, report_title, write_html
+from orchestrator.app.reporting import evaluated, report_data, report_title, write_html
 from orchestrator.app.stored import named_campaigns
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.files import format_of
@@ -62,14 +62,22 @@ def render(
 def load_accuracy(path: Path) -> Mapping[str, float]:
     """Return accuracies in percent by model, from a CSV file with the columns model and accuracy.
 
+    Or from what LiteRT's evaluation programs printed, in a file that is called as its model, or a folder of such.
     Raises UsageError naming file and line when it can't be read.
     """
     found: dict[str, float] = {}
     try:
+        if path.is_dir():
+            return {name: share for file in sorted(path.iterdir()) for name, share in load_accuracy(file).items()}
+        if (printed := evaluated(path)) is not None:
+            return {path.stem: printed}
         with path.open(encoding="utf-8-sig", newline="") as stream:
             rows = csv.reader(stream)
             if [name.strip() for name in next(rows, [])][:2] != ["model", "accuracy"]:
-                raise UsageError(f"{path}:1: the columns must be model,accuracy", hint="accuracy is in percent")
+                raise UsageError(
+                    f"{path}:1: the columns must be model,accuracy",
+                    hint="accuracy is in percent; or give what run_eval printed, in a file called as its model",
+                )
             for row in filter(None, rows):
                 found[row[0].strip()] = _percent(row, f"{path}:{rows.line_num}")
     except (OSError, UnicodeDecodeError, csv.Error) as error:

@@ -202,6 +202,19 @@ def runs(
     return CommandResult(text="\n".join(lines) or nothing, data=stored[-limit:] if limit else stored)
 
 
+def issue(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
+    """Write one run as a text for an issue tracker, without anything private."""
+    from orchestrator.app.issues import issue_of
+
+    with Farm(settings, makes_store=False) as farm:
+        run = find_run(farm.store, prefix)
+        text = issue_of(farm, run)
+    if out is not None:
+        write_file(out, text.encode())
+        return CommandResult(text=str(out), data={"path": out, "run_id": run.run_id})
+    return CommandResult(text=text.rstrip("\n"), data={"run_id": run.run_id, "markdown": text})
+
+
 def log(settings: Settings, prefix: str, name: str, out: Path | None) -> CommandResult:
     """Show or write one run's raw output."""
     with Farm(settings, makes_store=False) as farm:

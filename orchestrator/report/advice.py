@@ -29,6 +29,7 @@ def advice_of(data: ReportData, *, inferences: int | None = None) -> AdviceRepor
 
 def _case(row: ResultRow) -> AdviceCase:
     delegate, facts = row.delegate, row.device.facts
+    profile = row.profiles[-1] if row.profiles else None
     return AdviceCase(
         case=row.case,
         result=row.result,
@@ -43,6 +44,10 @@ def _case(row: ResultRow) -> AdviceCase:
         delegated_nodes=delegate.delegated_nodes if delegate is not None else None,
         total_nodes=delegate.total_nodes if delegate is not None else None,
         cpu_operators=delegate.cpu_operators if delegate is not None else (),
+        operators=tuple((each.node_type, each.name, each.share) for each in profile.rows if not each.is_partition)
+        if profile is not None
+        else (),
+        islands=profile.islands if profile is not None else 0,
     )
 
 

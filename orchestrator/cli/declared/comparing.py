@@ -177,7 +177,8 @@ class AdviseOptions:
         bool, typer.Option("--need-parity", help="Allow only configurations that agreed with the reference (parity).")
     ] = False
     accuracy: Annotated[
-        Path | None, typer.Option("--accuracy", help="CSV with the columns model,accuracy, in percent.")
+        Path | None,
+        typer.Option("--accuracy", help="CSV of model,accuracy in percent, or what run_eval printed in MODEL.txt."),
     ] = None
     form: Annotated[
         str, typer.Option("--format", "-f", help="text, json, markdown or html-section (default: by --out, else text).")

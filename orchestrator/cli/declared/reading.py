@@ -27,7 +27,8 @@ def _report(
         Path | None, typer.Option("--pictures", help="Also write each chart to this folder, as SVG and PNG.")
     ] = None,
     accuracy: Annotated[
-        Path | None, typer.Option("--accuracy", help="CSV of model,accuracy (in percent), for the trade-off charts.")
+        Path | None,
+        typer.Option("--accuracy", help="CSV of model,accuracy in percent, or what run_eval printed in MODEL.txt."),
     ] = None,
 ) -> Deed:
     """Render a report of one or more campaigns.
@@ -142,6 +143,22 @@ def _log(
     from orchestrator.cli import stored
 
     return lambda settings: stored.log(settings, run_id, attachment, out)
+
+
+@command(results_app, "issue")
+def _issue(
+    run_id: Annotated[str, typer.Argument(help="Run id or its beginning, from 'benchfarm results runs'.")],
+    out: Out = None,
+) -> Deed:
+    """Write a run as a text for a program's issue tracker.
+
+    Example: benchfarm results issue RUN --out issue.md
+
+    Device, program, command, evidence and output; serial numbers, paths, addresses and names are left out.
+    """
+    from orchestrator.cli import stored
+
+    return lambda settings: stored.issue(settings, run_id, out)
 
 
 @command(results_app, "reparse")

@@ -232,3 +232,24 @@ def test_nothing_measured_advises_nothing():
         is_virtual=False,
     )  # fmt: skip
     assert advise([empty]).lines == ()
+
+
+def test_what_dominates_the_fastest_configuration_is_told_once():
+    spread = (("CONV_2D", "b", 0.3), ("CONV_2D", "c", 0.25), ("ADD", "d", 0.05))
+    slow = item(9_000.0, threads=1, operators=(("CONV_2D", "a", 0.9),))
+    one = rules(slow, item(5_000.0, operators=(("CONV_2D", "a", 0.62), *spread)))["dominating-operator"].text
+    assert one.startswith("62 % of the time is one operator: CONV_2D a; look at it first (xnnpack, 4 threads")
+    several = rules(item(5_000.0, operators=spread))["dominating-operator"].text
+    assert several.startswith("55 % of the time is in 2 operators of one type: CONV_2D")
+    assert "dominating-operator" not in rules(item(5_000.0, operators=spread[1:]))
+
+
+def test_copies_and_conversions_are_told_from_a_tenth_of_the_time_on():
+    work = (("CONV_2D", "a", 0.4),)
+    moving = (("TRANSPOSE", "t", 0.08), ("DEQUANTIZE", "q", 0.03), ("Copy (NC, X32)", "k", 0.02))
+    told = rules(item(5_000.0, operators=(*work, *moving), islands=3))["moves-data"].text
+    assert told.startswith(
+        "13 % of the time only moves or converts data: 1 TRANSPOSE 8 %, 1 DEQUANTIZE 3 %, 1 Copy (NC, X32) 2 %; "
+        "a delegate's and the CPU's operators alternate 3 times"
+    )
+    assert "moves-data" not in rules(item(5_000.0, operators=(*work, *moving[1:])))
