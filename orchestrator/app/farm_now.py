@@ -104,7 +104,9 @@ class FarmNow:
             if self._known is None or is_fresh or begin_s >= self._fresh_until_s:
                 self._known = self._read()
                 took_s = time.monotonic() - begin_s
-                self._fresh_until_s = time.monotonic() + max(_LEAST_AGE_S, _AGE_FACTOR * took_s)
+                # A database that is away is waited for at each reading: it is asked again soon all the same.
+                age_s = _LEAST_AGE_S if self._known.fault else max(_LEAST_AGE_S, _AGE_FACTOR * took_s)
+                self._fresh_until_s = time.monotonic() + age_s
             return self._known
         finally:
             self._lock.release()

@@ -23,7 +23,8 @@ _MOST_TITLED: Final = 2
 
 
 def totals_of(results: Sequence[ResultRow], skipped: Sequence[SkipRow]) -> Totals:
-    """Count what a report shows."""
+    """Count what a report shows; a thread count that a delegate doesn't use is no case of its own."""
+    results = [row for row in results if not is_unused_thread_count(row)]
     return Totals(
         cases=len(results),
         judged=sum(row.result.is_judged for row in results),

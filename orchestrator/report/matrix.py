@@ -10,6 +10,7 @@ from typing import Final
 from orchestrator.analysis.summary import Summary
 from orchestrator.report.data import DeviceRow, ModelRow, ReportData, ResultRow, SkipRow
 from orchestrator.report.labels import column_decimals, configuration_order, figure_unit, with_key
+from orchestrator.report.winners import is_unused_thread_count
 from orchestrator.units import US_PER_MS
 
 #: Width of an interval bar's drawing; the page stretches it.
@@ -102,7 +103,8 @@ def figures_decimals(rows: Sequence[ResultRow]) -> int:
 
 def _table(rows: Sequence[ResultRow], skips: dict[tuple[str, str], list[SkipRow]]) -> MatrixTable:
     labels = _column_labels(rows)
-    columns = {labels[row.key]: row.case for row in rows}
+    # Where a delegate uses no threads on any device, another column has the figures of all.
+    columns = {labels[row.key]: row.case for row in rows if not is_unused_thread_count(row)}
     configurations = sorted(columns, key=lambda label: configuration_order(columns[label], label))
     full_us = scale_us(row.result.own_summary for row in rows)
     by_device: dict[str, dict[str, ResultRow]] = defaultdict(dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -54,7 +55,7 @@ from orchestrator.report.tables import (
     reference_lines,
     spread_text,
 )
-from orchestrator.report.winners import worst_code
+from orchestrator.report.winners import is_unused_thread_count, worst_code
 from orchestrator.resources import data_folder
 from orchestrator.units import format_bytes, format_change, format_duration, format_latency
 
@@ -120,7 +121,9 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
         folds["vega"] = packed_runtime(cache_folder)
     winners, models_left_out = winner_blocks(data.contests, names)
     reference_columns, references = reference_lines(data.published)
-    troubled = [row for row in data.results if row.next_step and row.result.status not in _AS_MEANT]
+    # A thread count that a delegate doesn't use is no trouble: another column has its figure.
+    measured = [row for row in data.results if not is_unused_thread_count(row)]
+    troubled = [row for row in measured if row.next_step and row.result.status not in _AS_MEANT]
     return environment.get_template("report.html.j2").render(
         title=_whole_title(title, data),
         version=__version__,
@@ -136,7 +139,7 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
         baselines=_baselines(data),
         grids=grids,
         charts=charts,
-        findings=_finding_groups(data.results),
+        findings=_finding_groups(measured),
         troubled=troubled[:_MOST_TROUBLED],
         troubled_count=len(troubled),
         reference_columns=reference_columns,
@@ -154,7 +157,9 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
 def _whole_title(title: str, data: ReportData) -> str:
     """Return a title that says models, phones and days, and the name, where that isn't made of the same words."""
     subject = data.headline.subject
-    return subject if not title or title in subject else f"{title}: {subject}"
+    # A campaign that nobody named has its first model's name, and how many more there are.
+    name = re.sub(r" and \d+ more$", "", title)
+    return subject if name in subject else f"{title}: {subject}"
 
 
 def render_template(name: str, **values: object) -> str:
@@ -280,6 +285,7 @@ def _environment(cache_folder: Path | None = None) -> jinja2.Environment:
     }
     environment.filters |= filters
     environment.tests["with_mean"] = has_mean
+    environment.tests["unused"] = is_unused_thread_count
     environment.globals |= {
         "BestMark": BestMark,
         "CaseStatus": CaseStatus,

@@ -91,9 +91,10 @@ def render_text_table(data: ReportData, width: int = WIDTH) -> str:
     width = max(width, WIDTH)
     is_matrix = devices > (1 if width >= _WIDE else _MOST_LISTED)
     lines = matrix_lines(data, width) if is_matrix else _list_lines(data)
+    table = "\n".join(lines)
     lines += [*_start_lines(data.results), *_energy_lines(data.results), *_load_lines(data.results)]
     lines += [*_memory_lines(data.results), *_pass_lines(data.results)]
-    lines += ["", *_legend(data, width, is_matrix=is_matrix)]
+    lines += ["", *_legend(data, width, table, is_matrix=is_matrix)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -298,7 +299,8 @@ def _load_lines(rows: Sequence[ResultRow]) -> list[str]:
     return lines
 
 
-def _legend(data: ReportData, width: int, *, is_matrix: bool) -> list[str]:
+def _legend(data: ReportData, width: int, table: str, *, is_matrix: bool) -> list[str]:
+    """Return what stands below a table: what to trust, and what each word and mark means that stands in it."""
     rows = data.results
     lines = [data.headline.trust, *_doubts(rows)]
     if any(row.best is not BestMark.NONE for row in rows):
@@ -311,11 +313,11 @@ def _legend(data: ReportData, width: int, *, is_matrix: bool) -> list[str]:
         lines.append("m mean: the program printed no medians")
     if any(row.case.is_per_token for row in rows):
         lines.append("tokens/s: all tokens over their time together, the harmonic mean of the repetitions' speeds")
-    lines += _matrix_words(rows) if is_matrix else ["; ".join(_list_words(rows))]
+    lines += _matrix_words(rows, table) if is_matrix else ["; ".join(_list_words(rows))]
     if any(delegate_text(row) == "fell back to CPU" for row in rows):
         lines.append("fell back: the CPU ran it, so the figure isn't the delegate's")
     if data.has_virtual:
-        mark = "(virtual)" if is_matrix else "v virtual"
+        mark = ("(virtual)" if "(virtual)" in table else "virtual") if is_matrix else "v virtual"
         lines.append(f"{mark}: from benchfarm's own virtual phone, no measurement")
     lines += dict.fromkeys(
         f"campaign {row.name or row.campaign_id}: {row.origin}" for row in data.campaigns if row.origin
@@ -336,7 +338,7 @@ def _list_words(rows: Sequence[ResultRow]) -> Iterable[str]:
         yield "clean: nothing found that spoils the figure"
 
 
-def _matrix_words(rows: Sequence[ResultRow]) -> Iterable[str]:
+def _matrix_words(rows: Sequence[ResultRow], table: str) -> Iterable[str]:
     """Yield what the words mean that stand in a matrix, and what its cells have no room for."""
     own = [row for row in rows if row.result.own_summary is not None]
     if any(not row.result.is_judged for row in own):
@@ -345,9 +347,11 @@ def _matrix_words(rows: Sequence[ResultRow]) -> Iterable[str]:
     if partial:
         named = "; ".join(f"{text} on {_devices(count)}" for text, count in partial.most_common(_MOST_NAMED))
         yield f"partial, the CPU ran the other operators: {named}"
-    if any(is_unused_thread_count(row) for row in rows):
+    words = set(table.split())
+    if "same" in words:
         yield "same: the delegate ran all operators and uses no threads; see its other column"
-    yield f"{NOT_PLANNED} not measured"
+    if NOT_PLANNED in words:
+        yield f"{NOT_PLANNED} not measured"
 
 
 def _is_partial(row: ResultRow) -> bool:

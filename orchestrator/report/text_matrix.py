@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.records.run import FigureKind
-from orchestrator.report.data import BestMark, ReportData, ResultRow
+from orchestrator.report.data import BestMark, DeviceRow, ReportData, ResultRow
 from orchestrator.report.escapes import display_width, fit, visible
 from orchestrator.report.labels import STATUS_WORDS, figure_text
 from orchestrator.report.matrix import MatrixCell, MatrixTable, matrix_tables
@@ -64,9 +65,11 @@ def _block(table: MatrixTable, width: int) -> list[str]:
         _Column(heads=head, cells=_aligned([_cell(line.cells[number], table.decimals) for line in table.lines]))
         for number, head in zip(shown, heads, strict=True)
     ]
-    titles = [visible(line.device.title) for line in table.lines]
-    label_width = min(max(map(display_width, titles)), max(_LABEL_MIN, min(_LABEL_MAX, width // 3)))
+    most = max(_LABEL_MIN, min(_LABEL_MAX, width // 3))
+    titles, are_virtual = _titles([line.device for line in table.lines], most)
+    label_width = min(max(map(display_width, titles)), most)
     lines = [visible(table.model.label)]
+    common = ", ".join(filter(None, (common, "virtual" if are_virtual else "")))
     unit = visible(
         f"{'median ' * (table.unit == 'ms')}{table.unit} \N{PLUS-MINUS SIGN}95 %{f', {common}' if common else ''}"
     )
@@ -81,6 +84,23 @@ def _block(table: MatrixTable, width: int) -> list[str]:
             texts = [fit(column.cells[number], column.width) for column in band]
             lines.append(f"  {_cut_middle(title, label_width)}{_GAP}{_GAP.join(texts)}")
     return [line.rstrip() for line in lines]
+
+
+def _titles(devices: Sequence[DeviceRow], width: int) -> tuple[list[str], bool]:
+    """Return what devices are called in so much room, and whether all are virtual, which is told once then.
+
+    Where whole titles don't fit, those of several phones of a kind are their serial numbers.
+    """
+    are_virtual = all(device.is_virtual for device in devices)
+    titles = [device.title.removesuffix(" (virtual)") if are_virtual else device.title for device in devices]
+    if max(map(display_width, titles)) > width:
+        names = [device.facts.title if device.facts is not None else device.label for device in devices]
+        kinds = Counter(names)
+        titles = [
+            device.serial if kinds[name] > 1 else title
+            for device, name, title in zip(devices, names, titles, strict=True)
+        ]
+    return [visible(title) for title in titles], are_virtual
 
 
 def _bands(columns: Sequence[_Column], room: int) -> list[list[_Column]]:

@@ -239,7 +239,9 @@ class _Streams:
         """Return a stream, or a refusal when there are as many as there may be."""
         if self._open >= self._most:
             return refusal(503, f"{self._most} pages are kept up to date already", "ask /farm again and again")
-        return StreamingResponse(self._events(request), media_type="text/event-stream")
+        # A proxy in front passes each event on at once, and keeps none.
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(self._events(request), media_type="text/event-stream", headers=headers)
 
     def _known(self) -> bytes:
         return json.dumps(jsonable_encoder(self._source.farm())).encode()

@@ -29,7 +29,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import PlainTextResponse, RedirectResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from orchestrator.errors import UsageError
+from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.serve import api
 
 _COOKIE: Final = "benchfarm-token"
@@ -39,6 +39,8 @@ _MOST_CONNECTIONS: Final = 64
 #: What others make the server log: so many lines in so many seconds, then a count.
 _MOST_LINES: Final = 10
 _LINES_S: Final = 60.0
+#: After this time a browser asks again for what couldn't be read, seconds.
+_AGAIN_S: Final = 5
 #: For a request to come whole.
 _REQUEST_S: Final = 10.0
 #: Of what a request that changes something brings along.
@@ -192,6 +194,14 @@ def make_app(
         response.headers.setdefault("Content-Security-Policy", _CLOSED)
         return response
 
+    @app.exception_handler(BenchfarmError)
+    async def _unread(_: Request, error: BenchfarmError) -> Response:
+        # A browser asks again by itself: what is away now may be back.
+        text = f"These pages can't be read now: {error}\n\nThis page asks again every {_AGAIN_S} s.\n"
+        return PlainTextResponse(
+            text, status_code=503, headers={"Retry-After": f"{_AGAIN_S}", "Refresh": f"{_AGAIN_S}"}
+        )
+
     @app.api_route("/{path:path}", methods=["GET", "HEAD"])
     async def _page(path: str, request: Request) -> Response:
         special = (more or {}).get(path)
@@ -219,8 +229,9 @@ def _refusal(request: Request, access: Access) -> Response | None:
     if access.token and "token" in request.query_params:
         if not same(access.token, request.query_params["token"]):
             return _unknown()
-        # The token leaves the address, so that it stands in no history and in no log.
-        response = RedirectResponse(f"/{quote(request.scope['path'].lstrip('/'))}", status_code=303)
+        # The token leaves the address, so that it stands in no history and in no log. A proxy may serve these pages
+        # under a path of its own: the new address is relative to the old one.
+        response = RedirectResponse(f"./{quote(request.scope['path'].rpartition('/')[2])}", status_code=303)
         response.set_cookie(
             _COOKIE, access.token, httponly=True, samesite="strict", secure=request.url.scheme == "https"
         )

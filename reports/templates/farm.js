@@ -80,29 +80,56 @@
       [name(item.name || item.serial), virtual(item.is_virtual) && " ", virtual(item.is_virtual), item.name ? small(item.serial) : null, small(item.host && "at " + item.host)],
       [badge(item.state, kind(item.state)), item.reason ? " " : null, item.reason ? name(item.reason) : null],
       [item.doing ? name(item.doing) : null, item.submission ? small(item.submission) : null],
-      work && item.campaign_id ? [bar(item.stored, item.left, "progress of " + item.serial), " " + item.stored + " of " + work] : [null],
+      work && item.campaign_id ? [bar(item.stored, item.left, "progress of " + item.serial), " " + item.stored + "\u00a0of\u00a0" + work] : [null],
       [item.done_at ? inTime(item.done_at) + ", " + clock(item.done_at) : null],
-      [item.battery_heat_c === null ? null : item.battery_heat_c.toFixed(0) + " °C"],
-      [item.battery_percent === null ? null : item.battery_percent.toFixed(0) + " %"],
+      [item.battery_heat_c === null ? null : item.battery_heat_c.toFixed(0) + "\u00a0°C"],
+      [item.battery_percent === null ? null : item.battery_percent.toFixed(0) + "\u00a0%"],
       [item.state === "quarantined" ? act("Release", "DELETE", "/quarantine/" + encodeURIComponent(item.serial), null, "Release " + item.serial + " from quarantine?") : null,
         farm.has_queue ? holdButton("phone:" + item.serial, "phone") : null]
     ] };
   }
-  function jobRows() {
-    var seen = {};
-    return farm.jobs.map(function (job) {
-      var isFirst = !seen[job.submission];
-      seen[job.submission] = true;
-      return { cells: [
-        [name(job.submission)],
-        [name(job.serial)],
-        [badge(job.status, kind(job.status)), small(job.note)],
-        [name(job.plan)],
-        [String(job.priority)],
-        [name(job.host)],
-        [isFirst ? act("Cancel " + job.submission, "DELETE", "/submissions/" + encodeURIComponent(job.submission), null, "Cancel what waits and runs of " + job.submission + "?") : null]
-      ] };
+  function jobRow(job) {
+    return { cells: [
+      [name(job.serial)],
+      [badge(job.status, kind(job.status)), small(job.note)],
+      [name(job.plan)],
+      [String(job.priority)],
+      [name(job.host)]
+    ] };
+  }
+  /* A fold for each submission; one that somebody opened stays open. */
+  var opened = {};
+  function fold(key, words, parts, isOpen) {
+    var part = make("details", { "class": "fold-plain" }, [make("summary", {}, words)].concat(parts));
+    part.open = key in opened ? opened[key] : isOpen;
+    part.addEventListener("toggle", function () { opened[key] = part.open; });
+    return part;
+  }
+  function counted(items, field) {
+    var counts = {};
+    items.forEach(function (item) { counts[item[field]] = (counts[item[field]] || 0) + 1; });
+    return Object.keys(counts).map(function (word) { return counts[word] + " " + word; }).join(", ");
+  }
+  function submissions() {
+    var names = farm.jobs.map(function (job) { return job.submission; }).filter(function (item, place, all) { return all.indexOf(item) === place; });
+    if (!names.length) { return [make("p", { "class": "empty" }, ["No job waits or runs."])]; }
+    return names.map(function (submission) {
+      var jobs = farm.jobs.filter(function (job) { return job.submission === submission; });
+      var words = [name(submission), " ", make("small", {}, [counted(jobs, "status")])];
+      return fold("job " + submission, words, [
+        act("Cancel " + submission, "DELETE", "/submissions/" + encodeURIComponent(submission), null, "Cancel what waits and runs of " + submission + "?"),
+        table(["phone", "status", "plan", "priority", "host"], jobs.map(jobRow), "")
+      ], farm.jobs.length <= MANY);
     });
+  }
+  /* Of many phones, those that are free and well are folded. */
+  var MANY = 12, CALM = ["free", "idle"];
+  function phones() {
+    var heads = ["phone", "state", "what it does", "progress", "done in", "heat", "battery", ""];
+    var calm = farm.devices.length > MANY ? farm.devices.filter(function (item) { return CALM.indexOf(item.state) >= 0; }) : [];
+    var others = farm.devices.filter(function (item) { return calm.indexOf(item) < 0; });
+    var parts = others.length || !calm.length ? [table(heads, others.map(deviceRow), "No phone was seen in the last 24 hours.")] : [];
+    return calm.length ? parts.concat(fold("calm", [counted(calm, "state")], [table(heads, calm.map(deviceRow), "")], false)) : parts;
   }
   function scheduleRow(item) {
     return { cells: [
@@ -130,14 +157,14 @@
       tile("campaigns", night.campaigns),
       night.done_at ? tile("done about", clock(night.done_at)) : ""
     ].concat(Object.keys(counts).map(function (state) { return tile("phones " + state, counts[state], kind(state) === "v-error"); })).filter(Boolean));
-    byId("devices").replaceChildren(table(["phone", "state", "what it does", "progress", "done in", "heat", "battery", ""], farm.devices.map(deviceRow), "No phone was seen in the last 24 hours."));
-    byId("jobs").replaceChildren(table(["submission", "phone", "status", "plan", "priority", "host", ""], jobRows(), "No job waits or runs."));
+    byId("devices").replaceChildren.apply(byId("devices"), phones());
+    byId("jobs").replaceChildren.apply(byId("jobs"), submissions());
     if (farm.more_jobs) { byId("jobs").append(make("p", {}, ["and " + farm.more_jobs + " more"])); }
     byId("schedules").replaceChildren(table(["schedule", "plan", "when", "next", "last", ""], farm.schedules.map(scheduleRow), "No plan is stored: 'benchfarm farm schedule add' stores one."));
     byId("hosts").replaceChildren(table(["host", "state", "note", ""], farm.hosts.map(hostRow), "No host is known: 'benchfarm farm worker' adds one."));
     document.querySelectorAll("[data-needs=queue]").forEach(function (section) { section.hidden = !farm.has_queue; });
     byId("fault").hidden = !farm.fault;
-    byId("fault").textContent = farm.fault ? "Not all could be read: " + farm.fault : "";
+    byId("fault").textContent = farm.fault ? "Not all can be read now. What stands here may be old; it is read again by itself (" + farm.fault + ")." : "";
     byId("steer-none").hidden = farm.can_be_steered;
     byId("steer").hidden = !farm.can_be_steered || token !== "";
     byId("steer-on").hidden = token === "";
@@ -170,7 +197,7 @@
   function live(text) { byId("live-state").textContent = text; byId("live").dataset.state = text; }
   function listen() {
     var source = new EventSource(api + "/farm/events");
-    source.addEventListener("farm", function (event) { live("live"); show(JSON.parse(event.data)); });
+    source.addEventListener("farm", function (event) { show(JSON.parse(event.data)); live(farm.fault ? "not up to date" : "live"); });
     source.addEventListener("error", function () {
       live("connection lost, trying again");
       if (source.readyState === EventSource.CLOSED) { setTimeout(function () { load().then(function () { live("live"); }, function () {}).then(listen); }, 10000); }

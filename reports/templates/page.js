@@ -58,6 +58,16 @@ var report = (function () {
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", tellTheme);
   byId("print").addEventListener("click", function () { window.print(); });
+  /* Paper has the comparison, where it is drawn already, and the findings; the rest as it is on the screen. */
+  var folded = [];
+  window.addEventListener("beforeprint", function () {
+    folded = Array.from(document.querySelectorAll("details.model-block:not([open]), details#findings:not([open])"))
+      .filter(function (part) { return part.querySelector("table"); });
+    folded.forEach(function (part) { part.open = true; });
+  });
+  window.addEventListener("afterprint", function () {
+    folded.forEach(function (part) { part.open = false; });
+  });
 
   /* A link to a folded part of the page opens it. Evidence is shown in the dialog, wherever it stands. */
   function reveal() {

@@ -2,16 +2,20 @@
 
 import re
 import signal
+import urllib.error
+import urllib.request
 
 import pytest
 
-from orchestrator.queueing.queue import FarmQueue
+from orchestrator.config.farm_documents import dump
+from orchestrator.queueing.queue import Announced, FarmQueue
 from orchestrator.store.opening import open_store
 from tests.browser.conftest import PHONE, WIDE, serious_faults
 from tests.conftest import installed
 from tests.samples import live_farm
 from tests.samples.command import Cli
 from tests.samples.history_lab import fill
+from tests.samples.postgresql import private_cluster
 
 expect = installed("playwright.sync_api").expect
 TOKEN = "a-token-that-nobody-guesses"
@@ -104,6 +108,55 @@ def test_it_is_read_on_a_telephone_and_by_everybody(open_farm):
     expect(page.locator("#devices tbody tr")).to_have_count(len(live_farm.TITLES))
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     assert serious_faults(page) == []
+
+
+def test_of_many_phones_those_that_are_free_are_folded(open_farm, queue):
+    known = {f"free-{number}": Announced(facts=dump(live_farm.facts_of(live_farm.FREE))) for number in range(20)}
+    queue.register("lab-3", benchfarm_version="0.1.0")
+    queue.announce("lab-3", known)
+    queue.rows("UPDATE farm_hosts SET seen_at = now() + interval '1 hour'")
+    page = open_farm()
+    fold = page.locator("#devices details")
+    expect(fold.locator("summary")).to_have_text(re.compile(r"\d\d free"))
+    expect(row(page, "free-7")).to_be_hidden()
+    expect(row(page, live_farm.WORKING)).to_be_visible()
+    fold.locator("summary").click()
+    expect(row(page, "free-7")).to_be_visible()
+    # What is drawn anew leaves it open.
+    queue.hold("phone:free-7", "pause")
+    expect(row(page, "free-7")).to_contain_text("held")
+    expect(row(page, "free-8")).to_be_visible()
+
+
+def test_while_the_database_is_away_pages_say_so_and_go_on_by_themselves(open_address, tmp_path):
+    with private_cluster() as cluster:
+        database = cluster.url(cluster.create())
+        with FarmQueue(database) as queue:
+            live_farm.fill_queue(queue)
+        open_store(database).close()
+        cli = Cli(home=tmp_path / "home")
+        process = cli.start("serve", "--port", "0", BENCHFARM_STORE=database)
+        try:
+            url = process.stderr.readline().strip()
+            page = open_address(f"{url}farm", WIDE, within=url)
+            expect(page.locator("#live-state")).to_have_text("live")
+            cluster.stop()
+            expect(page.locator("#fault")).to_contain_text("is read again by itself")
+            expect(page.locator("#live-state")).to_have_text("not up to date")
+            expect(row(page, live_farm.WORKING)).to_be_visible()
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(url, timeout=60)
+            assert (refused.value.code, refused.value.headers["Retry-After"]) == (503, "5")
+            assert "can't be read now" in refused.value.read().decode()
+            cluster.start()
+            expect(page.locator("#live-state")).to_have_text("live")
+            expect(page.locator("#fault")).to_be_hidden()
+            with urllib.request.urlopen(url, timeout=60) as answer:
+                assert answer.status == 200
+        finally:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=60) == 0
+        assert "Traceback" not in process.stderr.read()
 
 
 def test_who_has_the_token_steers_the_farm(open_farm, queue, address):
