@@ -187,12 +187,12 @@
     farm = answer;
     draw();
     var now = [farm.night.night, farm.night.campaigns, farm.night.left === 0].join();
-    if (now !== mark) {
+    if (now !== mark && !farm.fault) {
       mark = now;
-      get("/changes?limit=1000").then(drawChanges);
+      get("/changes?limit=1000").then(drawChanges, function () { mark = null; });
     }
   }
-  function get(path) { return fetch(api + path).then(function (response) { return response.json(); }); }
+  function get(path) { return fetch(api + path).then(function (response) { return response.ok ? response.json() : Promise.reject(new Error(String(response.status))); }); }
   function load() { return get("/farm").then(show); }
   function live(text) { byId("live-state").textContent = text; byId("live").dataset.state = text; }
   function listen() {
