@@ -59,6 +59,10 @@ class BuildChoice:
             return NoBuild(reason_code="tool-not-on-device", reason=f"benchfarm doesn't start '{tool}'")
         if facts.is_virtual and not named and (tool.is_app or own.file_name):
             return stand_in_build(self._stand_ins, tool, facts.abis[0])
+        if tool.is_declared and not named:
+            # Nothing but a path says which file is this program: the kept builds are benchfarm's own programs.
+            reason = f"no program is named for '{tool}' (--build {tool}=PATH/{own.file_name})"
+            return NoBuild(reason_code=NO_BUILD, reason=reason)
         try:
             build = self._library.resolve_for(facts, tool, name_or_path=named)
             return with_libraries(build) if tool.is_declared else build

@@ -142,6 +142,8 @@ class TableSection(Section):
     """Results in a form that has names for its fields."""
 
     kind: Literal["json", "csv", "markdown", "sql"]
+    #: Of JSON: the list of results in its object, whose other values hold for each.
+    each: FieldName | None = None
     #: The line that it begins in: JSON's own first characters, or the row of column names.
     start: Pattern
 

@@ -81,6 +81,7 @@ class DeclaredReader:
         self._part: Fields = {}
         self._table: tuple[TableSection, list[str]] | None = None
         self._json: list[str] | None = None
+        self._each = ""
         #: Lines before the head of their process, which show where it runs.
         self._ahead: dict[int, tuple[str, Mapping[str, str]]] = {}
 
@@ -186,7 +187,7 @@ class DeclaredReader:
                 self._begin({})
             self._process.is_begun = True
             if table.kind == "json":
-                self._json = []
+                self._json, self._each = [], table.each or ""
                 return self._more_json(groups.get("json", text))
             if table.kind == "sql":
                 columns, cells = ([*_cells("sql", groups.get(name, ""))] for name in ("columns", "values"))
@@ -211,8 +212,12 @@ class DeclaredReader:
             return True
         self._json = None
         for item in document if isinstance(document, list) else [document]:
-            if isinstance(item, dict):
-                self._add({str(name): value for name, each in item.items() if (value := _value(each)) is not None})
+            inner = item.get(self._each) if isinstance(item, dict) and self._each else None
+            for each in inner if isinstance(inner, list) else [item]:
+                if isinstance(item, dict) and isinstance(each, dict):
+                    self._add(
+                        {str(key): known for key, it in {**item, **each}.items() if (known := _value(it)) is not None}
+                    )
         return True
 
 

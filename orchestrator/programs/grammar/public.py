@@ -186,7 +186,8 @@ def describe(report: ToolReport) -> list[str]:
     """Return the report as lines for people, the most important first."""
     graph = str(report.extra.get("graph", "")).rpartition("/")[2]
     name = report.label or str(report.extra.get("title", "")) or graph or "run"
-    lines = [f"{name}: {report.outcome}"]
+    program = report.extra.get("program", "")
+    lines = [f"{name} ({program}): {report.outcome}" if program else f"{name}: {report.outcome}"]
     if report.failure_code:
         lines.append(f"  {report.failure_code}: {report.failure_reason}")
         if step := next_step(report.failure_code):

@@ -172,6 +172,36 @@ def test_three_eras_of_one_program_are_read(total: str, form: str) -> None:
     assert (report.inference.count, report.inference.median_us, report.inference.p95_us) == (5, 98_500, None)
 
 
+LLM_BENCH = """\
+{
+  "model": "qwen", "modelSize": 1234, "backend": "cpu", "threads": 4, "loading_time": 1.5,
+  "results": [
+    {"type": "prefill", "prompt_len": 512, "generate_len": 0, "tps": 100.0, "std": 1.0},
+    {"type": "decode", "prompt_len": 0, "generate_len": 128, "tps": 10.0, "std": 0.1},
+    {"type": "prefill_and_decode", "prompt_len": 64, "generate_len": 32, "prefill_tps": 50.0, "decode_tps": 8.0}
+  ]
+}
+"""
+LLM_TABLE = """\
+| model | modelSize | backend | threads | precision |  test |           t/s |
+| ----- | --------: | ------- | ------: | --------- | ----: | ------------: |
+| qwen  |   1.0 GiB | CPU     |       4 | Low       | pp512 | 100.00 ± 1.00 |
+| qwen  |   1.0 GiB | CPU     |       4 | Low       | tg128 |  10.00 ± 0.10 |
+"""
+
+
+def test_results_in_a_list_and_a_table_like_another_programs_are_told_apart() -> None:
+    reports = parse_text(LLM_BENCH)
+    wanted = [("pp512", 10_000), ("tg128", 100_000), ("pp64", 20_000), ("tg32", 125_000)]
+    assert [(each.label, each.inference_mean_us) for each in reports] == wanted
+    assert {(each.init_us, each.extra["program"]) for each in reports} == {(1_500_000, "mnn-llm-bench")}
+    table = parse_text(LLM_TABLE)
+    assert [(each.label, each.inference_mean_us, each.extra["program"]) for each in table] == [
+        (*each, "mnn-llm-bench") for each in wanted[:2]
+    ]
+    assert {each.extra["program"] for each in parse_text(MD)} == {"llama-bench"}
+
+
 def test_a_figure_after_an_error_or_in_a_line_that_is_cut_is_no_result() -> None:
     rows = MD.splitlines(keepends=True)
     reports = parse_text("".join([*rows[:3], "GGML_ASSERT(x) failed\n", *rows[3:]]))
