@@ -13,6 +13,7 @@ import numpy as np
 from noise import PHONE_INVOCATION_STD, Floats, Noise
 from trials import RULE, stopped_at, us
 
+from orchestrator.analysis.memory import Pace, likelihoods, pooled
 from orchestrator.analysis.steadiness import RUNS_MIN
 from orchestrator.analysis.student import t_quantile
 from orchestrator.analysis.summary import summarize
@@ -65,20 +66,23 @@ def campaign(noises: Sequence[Noise], rng: np.random.Generator, *, most_rounds: 
     """Return both schemes' times for a set in which quiet and noisy cases are mixed.
 
     The fixed scheme gives 10 invocations of 50 inferences to every case, and again, until as large a share of the
-    cases is under the stopping rule's target as with the rule. Both make 50 inferences in a process here.
+    cases is under the stopping rule's target as with the rule. Both make 50 inferences in a process here. What the
+    cases' first invocations show of their device's memory, they show each other.
     """
-    counts, drawn = [], []
+    drawn = []
     for number, _ in enumerate(latencies_s()):
         noise = noises[number % len(noises)].sized(PHONE_INVOCATION_STD * math.exp(rng.normal(0, NOISE_SPREAD)))
         logs = noise.draw(rng, most_rounds * FIXED_INVOCATIONS, runs=FIXED_RUNS)
-        counts.append(stopped_at(us(logs)))
         drawn.append(logs)
-    reached = _reached([logs[:count] for logs, count in zip(drawn, counts, strict=True)])
+    shown = pooled({number: likelihoods(logs[: RULE.first].tolist()) for number, logs in enumerate(drawn)})
+    paces = [Pace(others=shown[number]) for number in range(len(drawn))]
+    counts = [stopped_at(us(logs), pace=pace) for logs, pace in zip(drawn, paces, strict=True)]
+    reached = _reached([logs[:count] for logs, count in zip(drawn, counts, strict=True)], paces)
     rounds = next(
         (
             number
             for number in range(1, most_rounds + 1)
-            if _reached([logs[: number * FIXED_INVOCATIONS] for logs in drawn]) >= reached
+            if _reached([logs[: number * FIXED_INVOCATIONS] for logs in drawn], paces) >= reached
         ),
         most_rounds,
     )
@@ -87,8 +91,8 @@ def campaign(noises: Sequence[Noise], rng: np.random.Generator, *, most_rounds: 
     return Campaign(spent=spent, reached=reached, fixed_invocations=fixed)
 
 
-def _reached(series: Sequence[Floats]) -> float:
-    spreads = [summarize(us(logs)).spread or 0.0 for logs in series]
+def _reached(series: Sequence[Floats], paces: Sequence[Pace]) -> float:
+    spreads = [summarize(us(logs), pace=pace).spread or 0.0 for logs, pace in zip(series, paces, strict=True)]
     return sum(spread < RULE.half_width for spread in spreads) / len(spreads)
 
 

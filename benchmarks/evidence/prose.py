@@ -54,8 +54,8 @@ more often than they say, it is at least 93 %; **not held** by 8 invocations of 
 
 REMEMBERING_STOPS = """### The stopping rule
 
-One case alone, 8 to 40 invocations; {trials} trials in each cell. **Not held: 93 % with a correlation of 0.6 and 1.5 %
-of noise**: the bound is 91 % there. Those that stop at 8 to 11 are the ones that look quiet and forgetful by chance.
+One case alone, 8 to 40 invocations; {trials} trials in each cell. At least 93 % is promised. The cases that may stop at
+the first look are those that look quiet and forgetful by chance: so a case alone is confirmed by 8 invocations more.
 """
 
 REMEMBERING_NIGHTS = """### Two nights that remember

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from noise import Floats, Noise, drift, gaussian
 
+from orchestrator.analysis.memory import EVEN, Pace
 from orchestrator.analysis.pairing import planned_pairs
 from orchestrator.analysis.pairs import CLAIM_LEVEL, compare_pairs, compare_samples, threshold_for
 from orchestrator.analysis.stopping import decide
@@ -107,13 +108,13 @@ def stopped_coverage(kind: Kind, rng: np.random.Generator, trials: int) -> tuple
     return hits / trials, given / trials
 
 
-def stopped_at(latencies_us: Sequence[float], rule: StoppingRule = RULE) -> int:
+def stopped_at(latencies_us: Sequence[float], rule: StoppingRule = RULE, pace: Pace = EVEN) -> int:
     """Return how many of the invocations the rule takes. The engine asks after each one whether they are enough.
 
     Between two looks the answer is always no (a test shows it), so only the looks are asked for here.
     """
     count = 0
-    while not (decision := decide(latencies_us[:count], rule)).is_enough:
+    while not (decision := decide(latencies_us[:count], rule, pace)).is_enough:
         count = decision.wanted
     return count
 

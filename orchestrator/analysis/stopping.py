@@ -13,8 +13,10 @@ from orchestrator.analysis.summary import LEVEL, Summary, logs_of, summarize
 from orchestrator.analysis.trimming import degrees_of
 from orchestrator.records.plan import StoppingRule
 
-#: An interval that is narrow enough must be so again after as many more invocations.
+#: An interval that is narrow enough must be so again after as many more invocations; after more of a case alone, whose
+#: memory no other case of its device shows: whoever stops early then is who looked forgetful by chance.
 CONFIRM_COUNT: Final = 3
+CONFIRM_ALONE_COUNT: Final = 8
 #: An interval below this share of what is asked for needs no confirmation.
 SURE_SHARE: Final = 0.25
 #: Of two clock states it takes so many more until their shares look different.
@@ -58,12 +60,14 @@ def decide(latencies_us: Sequence[float], rule: StoppingRule, pace: Pace = EVEN)
 
     The figures are looked at after the first ones, then at the count that the spread seen so far asks for, and so on:
     whoever looks after every invocation stops on lucky ones. For the same reason a narrow interval must be narrow still
-    after CONFIRM_COUNT more, unless it is very narrow. When the looks are follows from the figures, in the order
-    in which they were made; ``pace`` says when. Raises ValueError for latencies that aren't positive numbers.
+    after CONFIRM_COUNT more, or CONFIRM_ALONE_COUNT where ``pace`` knows of no other case of the device, unless it is
+    very narrow. When the looks are follows from the figures, in the order in which they were made; ``pace`` says when.
+    Raises ValueError for latencies that aren't positive numbers.
     """
     count = len(latencies_us)
     half_width = summarize(latencies_us, pace=pace).spread if count else None
     look, reason = min(rule.first, rule.most), "first"
+    confirming = CONFIRM_COUNT if pace.others else CONFIRM_ALONE_COUNT
     while look <= count:
         summary = summarize(latencies_us[:look], pace=pace.first(look))
         seen = math.inf if summary.spread is None else summary.spread
@@ -72,7 +76,7 @@ def decide(latencies_us: Sequence[float], rule: StoppingRule, pace: Pace = EVEN)
             return Decision(is_enough=True, wanted=count, half_width=half_width, reason="reached")
         if look >= rule.most:
             return Decision(is_enough=True, wanted=count, half_width=half_width, reason="most")
-        look = min(rule.most, look + CONFIRM_COUNT) if is_narrow else _wanted(latencies_us[:look], summary, rule)
+        look = min(rule.most, look + confirming) if is_narrow else _wanted(latencies_us[:look], summary, rule)
         reason = "confirming" if is_narrow else "noisy"
     return Decision(is_enough=False, wanted=look, half_width=half_width, reason=reason)
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.analysis.memory import EVEN, expected_growth, weights_of
+from orchestrator.analysis.memory import EVEN, GRID, Pace, expected_growth, weights_of
 from orchestrator.analysis.stopping import decide, saved
 from orchestrator.analysis.student import t_quantile
 from orchestrator.analysis.trimming import degrees_of, middle
@@ -51,16 +51,18 @@ def test_a_noisy_case_wants_as_many_as_its_noise_asks_for():
     assert 9 < decision.wanted < 40
 
 
-def test_a_narrow_interval_must_be_so_again_after_three_more():
+def test_a_narrow_interval_must_be_so_again_after_three_more_and_that_of_a_case_alone_after_eight():
     chance = random.Random(3)
     calm = [1000 * math.exp(chance.gauss(0, 0.012)) for _ in range(20)]
-    decision = decide(calm[:8], RULE)
-    assert decision.half_width < RULE.half_width
-    assert (decision.is_enough, decision.wanted, decision.reason) == (False, 11, "confirming")
-    assert not decide(calm[:10], RULE).is_enough
-    assert decide(calm[:11], RULE).reason == "reached"
+    beside = Pace(others=(0.0,) * len(GRID))
+    for pace, again in ((beside, 11), (EVEN, 16)):
+        decision = decide(calm[:8], RULE, pace)
+        assert decision.half_width < RULE.half_width
+        assert (decision.is_enough, decision.wanted, decision.reason) == (False, again, "confirming")
+        assert not decide(calm[: again - 1], RULE, pace).is_enough
+        assert decide(calm[:again], RULE, pace).reason == "reached"
     burst = [*calm[:8], 1100.0, 1150.0, 1200.0]
-    assert decide(burst, RULE).reason == "noisy"
+    assert decide(burst, RULE, beside).reason == "noisy"
 
 
 def test_nothing_is_enough_between_two_looks():
