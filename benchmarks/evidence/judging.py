@@ -10,9 +10,9 @@ import numpy as np
 from benchfarm_lab.hardware import VirtualHardware
 from benchfarm_lab.profiles import load_profile, profile_names
 from orchestrator.analysis.case_result import CLOCKS_LOW_MAX, clocks_low
-from orchestrator.analysis.conditions import with_busy_clock
 from orchestrator.analysis.outcome import Ending
 from orchestrator.analysis.quality import Surroundings, judge
+from orchestrator.analysis.samples import with_busy_clock
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
 from orchestrator.records.plan import FitLimits

@@ -12,7 +12,7 @@ from typing import Final
 
 from orchestrator.analysis.student import t_quantile
 from orchestrator.analysis.summary import logs_of
-from orchestrator.analysis.sustained_runs import measured_us
+from orchestrator.analysis.sustained import measured_us
 from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Finding, Severity

@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from orchestrator.analysis.conditions import BUSY_CLOCK, mean_clock_share
-from orchestrator.analysis.figures import figure_error, figure_us, of_one_kind, truth_of
 from orchestrator.analysis.memory import EVEN, Pace, gaps_of, likelihoods, pooled
-from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED
+from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED, figure_error, figure_us, of_one_kind, truth_of
+from orchestrator.analysis.samples import BUSY_CLOCK, mean_clock_share
 from orchestrator.analysis.summary import Summary, logs_of, summarize
 from orchestrator.delegates import is_on_gpu, is_on_opengl
 from orchestrator.records.identity import CampaignId, RunId

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Final
 
 from orchestrator.analysis.case_result import judge_case
-from orchestrator.analysis.figures import figure_us, of_one_kind
+from orchestrator.analysis.outcome import figure_us, of_one_kind
 from orchestrator.analysis.pairs import PAIRS_MOST, pairs_for
 from orchestrator.analysis.student import t_quantile
 from orchestrator.analysis.trimming import degrees_of, middle

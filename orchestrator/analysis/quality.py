@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.analysis.conditions import derive_conditions
 from orchestrator.analysis.outcome import Ending
 from orchestrator.analysis.parity import parity_findings
-from orchestrator.analysis.samples import parse_samples
+from orchestrator.analysis.samples import derive_conditions, parse_samples
 from orchestrator.analysis.state_findings import state_findings
 from orchestrator.analysis.steadiness import (
     grade_of,

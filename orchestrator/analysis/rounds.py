@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Final
 
 from orchestrator.analysis.case_result import OWN_FIGURE, judge_case, remembered
-from orchestrator.analysis.figures import figure_us
+from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.stopping import Saved, decide, saved
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.identity import CaseKey, Serial

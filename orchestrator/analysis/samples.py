@@ -1,12 +1,20 @@
-"""What the watcher beside a run wrote, read into a time series. Pure."""
+"""What a device was like during an invocation: what the watcher wrote, its clocks and loads. Pure.
+
+The mean clock of a cluster is that of its ``time_in_state`` between two moments. It counts the time in which the cores
+idle too, so that it says something of a run only for the clusters that the run kept busy.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import Final
 
-from orchestrator.records.sample import RunSamples, Sample
+from orchestrator.records.device import DeviceState
+from orchestrator.records.run import RunRecord, ToolReport
+from orchestrator.records.sample import ClusterConditions, RunConditions, RunSamples, Sample
 
 _LOOK: Final = "--look"
 _TIMES: Final = "--times"
@@ -116,3 +124,159 @@ def _khz(value: float | None) -> int | None:
     if value is None:
         return None
     return round(value / 1000 if value >= 1e7 else value if value >= 1e4 else value * 1000)
+
+
+#: A stretch between two looks is judged from this length on: the kernel counts in steps of 10 ms.
+STRETCH_MIN_S: Final = 1.0
+#: Looks that took a larger share of the stretch between them show work and clocks of different moments.
+LOOK_MAX: Final = 0.03
+#: A stretch is as busy as the busiest one from this share on, and busy at all from so many cores on.
+FULL_SHARE: Final = 0.97
+FULL_CORES_MIN: Final = 0.5
+#: Processor time that may be counted too much between two looks: each of the kernel's counters goes in steps of 10 ms,
+#: and the first look is within the stretch.
+_MISCOUNT_S: Final = 0.1
+#: More cores than that at work for one program between two looks: they don't span its run.
+_CORES_MAX: Final = 64.0
+#: The name under which a report keeps it.
+BUSY_CLOCK: Final = "busy_clock_share"
+#: The same over the whole time between the two looks at the device: in runs that are held without these looks.
+MEAN_CLOCK: Final = "mean_clock_share"
+Ticks = Mapping[int, int]
+
+
+def derive_conditions(
+    before: DeviceState | None, after: DeviceState | None, looks: RunSamples | None = None
+) -> RunConditions:
+    """Return what the two states and the looks between them show."""
+    samples = looks.samples if looks is not None and len(looks.samples) > 1 else ()
+    own_cpu_s = looks.own_cpu_s if looks is not None else None
+    first: Sample | DeviceState | None = samples[0] if samples else before
+    last: Sample | DeviceState | None = samples[-1] if samples else after
+    span_s = _difference(_uptime_s(first), _uptime_s(last))
+    own = own_cpu_s / span_s if samples and own_cpu_s is not None and span_s else None
+    if own is not None and own > _CORES_MAX:
+        # The sampler began when the program was about to end.
+        own = None
+    busy_s = None if first is None or last is None else _difference(first.cpu_busy_s, last.cpu_busy_s)
+    gpu_khz = _gpu_khz(first, last)
+    return RunConditions(
+        is_sampled=bool(samples),
+        clusters=_clusters(before, after, samples),
+        own_cores=own,
+        foreign_cores=(
+            None if own is None or busy_s is None or not span_s else max(0.0, (busy_s - _MISCOUNT_S) / span_s - own)
+        ),
+        gpu_mhz=None if gpu_khz is None else gpu_khz / 1000,
+        clock_jump_s=_clock_jump_s(before, after),
+    )
+
+
+def with_busy_clock(report: ToolReport, samples: bytes) -> ToolReport:
+    """Return a report with the share of the highest clock at which the cores worked; as it is where no look tells.
+
+    Of the stretches between looks in which the cores had most to do: how long a phone idled before and after says
+    nothing of a run. Kept in the report, because whoever compares runs reads them without their attachments.
+    """
+    looks = parse_samples(samples)
+    shares = [
+        one.busiest_share for one in derive_conditions(None, None, looks).clusters if one.busiest_share is not None
+    ]
+    return replace(report, extra={**report.extra, BUSY_CLOCK: max(shares)}) if shares else report
+
+
+def mean_clock_share(run: RunRecord) -> float:
+    """Return the mean clock between the looks before and after a run, as a share of its highest; 0 where none tells.
+
+    Of the cluster with the highest share.
+    """
+    kept = run.report.extra.get(MEAN_CLOCK) if run.report is not None else None
+    if isinstance(kept, float):
+        return kept
+    return max((one.share or 0.0 for one in derive_conditions(run.state_before, run.state_after).clusters), default=0.0)
+
+
+def mean_khz(earlier: Ticks, later: Ticks) -> float | None:
+    """Return the mean clock between two readings of ``time_in_state``; None where no time passed or it began anew."""
+    spent = {khz: ticks - earlier.get(khz, 0) for khz, ticks in later.items()}
+    total = sum(spent.values())
+    if total <= 0 or min(spent.values()) < 0:
+        return None
+    return sum(khz * ticks for khz, ticks in spent.items()) / total
+
+
+def _clusters(
+    before: DeviceState | None, after: DeviceState | None, samples: Sequence[Sample]
+) -> tuple[ClusterConditions, ...]:
+    moments: list[Sample | DeviceState] = [s for s in (before, *samples, after) if s is not None]
+    found = []
+    for cpu in sorted({cpu for moment in moments for cpu in (*moment.time_in_state, *moment.clock_limit_khz)}):
+        tables = [look.time_in_state[cpu] for look in samples if cpu in look.time_in_state]
+        if len(tables) < 2:
+            tables = [moment.time_in_state[cpu] for moment in moments if cpu in moment.time_in_state]
+        limits = [moment.clock_limit_khz[cpu] for moment in moments if cpu in moment.clock_limit_khz]
+        highest = max((khz for table in tables for khz in table), default=None)
+        khz = mean_khz(tables[0], tables[-1]) if len(tables) > 1 else None
+        busiest = _busiest_khz(cpu, samples)
+        found.append(
+            ClusterConditions(
+                cpu=cpu,
+                effective_mhz=None if khz is None else khz / 1000,
+                share=None if khz is None or not highest else khz / highest,
+                limit_high=max(limits) / highest if limits and highest else None,
+                busiest_share=max(busiest) / highest if busiest and highest else None,
+                fall=_largest_fall(busiest),
+            )
+        )
+    return tuple(found)
+
+
+def _busiest_khz(cpu: int, samples: Sequence[Sample]) -> list[float]:
+    """Return the mean clocks of the stretches between looks in which the cores had most to do, in their order.
+
+    A program that loads its model, or has ended, leaves the cores idle, and clocks fall then as they should. So only
+    stretches count in which as much work was done as in the busiest: what slows those down is no lack of work.
+    """
+    stretches = [
+        (busy_cores, khz)
+        for earlier, later in pairwise(sample for sample in samples if cpu in sample.time_in_state)
+        if (busy_cores := _busy_cores(earlier, later)) is not None
+        and (khz := mean_khz(earlier.time_in_state[cpu], later.time_in_state[cpu])) is not None
+    ]
+    most = max((busy_cores for busy_cores, _ in stretches), default=0.0)
+    return [khz for busy_cores, khz in stretches if busy_cores >= max(FULL_SHARE * most, FULL_CORES_MIN)]
+
+
+def _largest_fall(clocks: Sequence[float]) -> float | None:
+    """Return the smallest ratio of a clock to the highest before it; None for fewer than two."""
+    return min((later / max(clocks[:place]) for place, later in enumerate(clocks) if place), default=None)
+
+
+def _busy_cores(earlier: Sample, later: Sample) -> float | None:
+    span_s = later.uptime_s - earlier.uptime_s
+    if max(earlier.took_s, later.took_s) > LOOK_MAX * span_s:
+        return None
+    busy_s = _difference(earlier.cpu_busy_s, later.cpu_busy_s)
+    return None if busy_s is None or span_s < STRETCH_MIN_S else busy_s / span_s
+
+
+def _gpu_khz(first: Sample | DeviceState | None, last: Sample | DeviceState | None) -> float | None:
+    if first is None or last is None or not last.gpu_time_in_state:
+        return None
+    return mean_khz(first.gpu_time_in_state, last.gpu_time_in_state)
+
+
+def _uptime_s(moment: Sample | DeviceState | None) -> float | None:
+    return None if moment is None else moment.uptime_s
+
+
+def _difference(first: float | None, last: float | None) -> float | None:
+    return None if first is None or last is None or last < first else last - first
+
+
+def _clock_jump_s(before: DeviceState | None, after: DeviceState | None) -> float | None:
+    if before is None or after is None or before.boot_id != after.boot_id:
+        return None
+    if before.boot_at_s is None or after.boot_at_s is None:
+        return None
+    return float(after.boot_at_s - before.boot_at_s)

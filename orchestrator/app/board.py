@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import quote as percent_encode
 
 from orchestrator.app.progress import difference_so_far
-from orchestrator.devices.liveness import is_dead, own_life
+from orchestrator.devices.lease import is_dead, own_life
 from orchestrator.engine.events import (
     CampaignEnded,
     CampaignStarted,

@@ -15,7 +15,7 @@ from orchestrator.app.measuring import equipment, turns_of
 from orchestrator.app.reopening import reopen
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.farm_documents import read_facts, read_parcel, read_plan
-from orchestrator.config.inventory import KeptInventory
+from orchestrator.config.profiles import KeptInventory
 from orchestrator.devices.discovery import KnownPhones
 from orchestrator.engine.campaign import CampaignRunner
 from orchestrator.engine.night import bounded

@@ -12,7 +12,7 @@ from orchestrator.app.farm_parcel import jobs_for
 from orchestrator.app.farm_phones import choose_phones
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.farm_documents import dump, read_plan
-from orchestrator.config.inventory import KeptInventory
+from orchestrator.config.profiles import KeptInventory
 from orchestrator.engine.night import bounded
 from orchestrator.errors import UsageError
 from orchestrator.ports import Store

@@ -23,9 +23,9 @@ from orchestrator.app.farm_nights import make_due
 from orchestrator.app.farm_parcel import clean_inputs
 from orchestrator.bootstrap import Attached, Farm, Settings
 from orchestrator.config.farm_documents import dump, labels_of
-from orchestrator.config.inventory import KeptInventory
+from orchestrator.config.profiles import KeptInventory
 from orchestrator.devices.discovery import KnownPhones
-from orchestrator.devices.liveness import own_boot
+from orchestrator.devices.lease import own_boot
 from orchestrator.errors import BenchfarmError, HostStorageError, StoreError, UsageError
 from orchestrator.files import make_private
 from orchestrator.ports import Observer, Store

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from orchestrator.analysis.sustained_runs import measured_us
+from orchestrator.analysis.sustained import measured_us
 from orchestrator.engine.events import (
     CampaignEnded,
     CampaignStarted,

@@ -10,14 +10,20 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from orchestrator.artifacts.abis import ABI_SEPARATOR, abi_names, fits, needed_abi
 from orchestrator.artifacts.companions import SetFile, check_set
-from orchestrator.artifacts.declarations import Declarations
 from orchestrator.artifacts.elf import HEXAGON, MAGIC, inspect_elf
-from orchestrator.artifacts.known_files import KnownFiles
-from orchestrator.artifacts.program import ProgramFacts, check_against, inspect_program
+from orchestrator.artifacts.program import (
+    ABI_SEPARATOR,
+    Declarations,
+    ProgramFacts,
+    abi_names,
+    check_against,
+    fits,
+    inspect_program,
+    needed_abi,
+)
 from orchestrator.artifacts.releases import Release, ReleaseFile, ReleaseHistory
-from orchestrator.artifacts.shelf import Shelf, sha256_of
+from orchestrator.artifacts.shelf import KnownFiles, Shelf, sha256_of
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.errors import ArtifactError
 from orchestrator.programs import usual_tool

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import mmap
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from orchestrator.artifacts import apk, elf
 from orchestrator.errors import ArtifactError
-from orchestrator.records.build_spec import BuildSpec
+from orchestrator.programs import program
+from orchestrator.records.build_spec import BuildSpec, LibrarySpec
+from orchestrator.records.device import DeviceKind
+from orchestrator.records.workload import ToolName
 
 #: Flags and words of every benchmark program of TFLite and LiteRT: one of them stands in the file of each.
 _WORDS: Final = (
@@ -126,3 +131,65 @@ def check_against(spec: BuildSpec, facts: ProgramFacts, sha256: str, path: Path,
     if spec.signers and not set(spec.signers) & set(facts.signers):
         found = " and ".join(facts.signers) or "nobody"
         raise ArtifactError(f"{wrong}it is signed by {found}, not by {' or '.join(spec.signers)}", hint=spec.how_to_get)
+
+
+class Declarations:
+    """The declared builds."""
+
+    def __init__(self, specs: Sequence[BuildSpec]) -> None:
+        self.specs = tuple(specs)
+
+    def name_for(self, path: Path, facts: ProgramFacts, tool: ToolName | None = None) -> str:
+        """Return the declared name that a file's name stands for, else the file's own without .apk."""
+        specs = [s for s in self.specs if (s.tool is tool if tool else not program(s.tool).shares_file_name)]
+        for spec in specs:
+            if spec.tool.is_app != facts.is_apk or not set(facts.abis) & {spec.abi}:
+                continue
+            if path.name == spec.url.rpartition("/")[2]:
+                return spec.name
+        by_program = {spec.program: spec.name for spec in specs}
+        return by_program.get(path.name) or path.name.removesuffix(".apk")
+
+    def spec(self, name: str, abis: Sequence[str]) -> BuildSpec | None:
+        """Return what is declared of a build; for an ABI that isn't declared, what holds for all, without its pins."""
+        of_name = [spec for spec in self.specs if spec.name == name]
+        fitting = next((spec for spec in of_name if spec.abi in abis), None)
+        return fitting or (dataclasses.replace(of_name[0], sha256s=()) if of_name else None)
+
+    def libraries(self, name: str) -> Sequence[LibrarySpec]:
+        """Return the libraries that are declared of a build, whatever its ABI."""
+        return list({item.name: item for s in self.specs if s.name == name for item in s.libraries}.values())
+
+    def check_complete(self, spec: BuildSpec, names: Sequence[str]) -> None:
+        """Raise ArtifactError when a library that is always needed isn't among the names."""
+        missing = [item.name for item in spec.libraries if not item.optional and item.name not in names]
+        if missing:
+            raise ArtifactError(
+                f"{spec.name} needs {' and '.join(missing)} beside it",
+                hint=f"{spec.how_to_get}; or put all files into one folder, then add the program",
+            )
+
+
+#: Between the ABIs of an APK that has several.
+ABI_SEPARATOR: Final = ","
+
+
+def abi_names(abi: str, kind: DeviceKind | None) -> frozenset[str]:
+    """Return the names that a build for a device's ABI may have.
+
+    A Linux computer tells its machine's name alone, which for some is Android's name of an ABI too: ``x86_64``. When
+    the device isn't known, the name says itself which of both systems is meant.
+    """
+    if kind is DeviceKind.HOST and not abi.startswith("linux-"):
+        abi = f"linux-{abi}"
+    return frozenset({abi})
+
+
+def needed_abi(wanted: frozenset[str]) -> str:
+    """Return the ABI that a message names: Android's when there are two."""
+    return min(wanted, key=lambda abi: (abi.startswith("linux-"), abi)) or "its (unknown) ABI"
+
+
+def fits(build_abi: str, wanted: frozenset[str]) -> bool:
+    """Return whether a build runs there; one without native code runs everywhere."""
+    return not build_abi or bool(wanted & set(build_abi.split(ABI_SEPARATOR)))

@@ -1,4 +1,4 @@
-"""Files kept under the sha256 of their content, each in a folder of its own with a label."""
+"""Files kept under the sha256 of their content, each in a folder of its own with a label; read once."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from orchestrator.artifacts.program import ProgramFacts, inspect_program
 from orchestrator.errors import ArtifactError, HostStorageError
 from orchestrator.files import make_private
 
@@ -129,3 +130,41 @@ def _copy(source: Path, target: Path) -> str:
 
 def _write_label(path: Path, label: Mapping[str, object]) -> None:
     path.write_text(json.dumps(dict(label), indent=2) + "\n", encoding="utf-8")
+
+
+#: Which file it is, and what changes when somebody writes it.
+_State = tuple[Path, int, int, int, int]
+
+
+class KnownFiles:
+    """Hashes of files, and looks inside programs: one for each content, however many phones it goes to."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[_State, str] = {}
+        self._programs: dict[_State, ProgramFacts] = {}
+
+    def sha256(self, path: Path | None) -> str:
+        """Return the hash of a file's content, empty when it can't be read."""
+        state = None if path is None else _state_of(path)
+        if state is None:
+            return ""
+        if state not in self._hashes:
+            self._hashes[state] = sha256_of(path)
+        return self._hashes[state]
+
+    def program(self, path: Path) -> ProgramFacts:
+        """Return what a program is; raises ArtifactError as inspect_program does."""
+        state = _state_of(path)
+        if state is None:
+            return inspect_program(path)
+        if state not in self._programs:
+            self._programs[state] = inspect_program(path)
+        return self._programs[state]
+
+
+def _state_of(path: Path) -> _State | None:
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return None
+    return path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from orchestrator.artifacts.download import Downloader
     from orchestrator.artifacts.fetching import BuildFetcher
     from orchestrator.artifacts.library import BuildLibrary
-    from orchestrator.config.inventory import KeptInventory, Labels
+    from orchestrator.config.profiles import KeptInventory, Labels
     from orchestrator.devices.conditioning import LadderConditioner
     from orchestrator.devices.experiments import ExperimentBook
     from orchestrator.devices.lease import FileLease
@@ -146,7 +146,7 @@ class Adapters:
     @cached_property
     def inventory(self) -> Mapping[Serial, Labels]:
         """Pools and tags of phones, as ``devices.yaml`` in the data folder says; raises PlanError."""
-        from orchestrator.config.inventory import load_inventory
+        from orchestrator.config.profiles import load_inventory
 
         return load_inventory(self.inventory_file) if self._inventory is None else self._inventory.read()
 

@@ -32,7 +32,7 @@ from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection, PushLimits
 
 if TYPE_CHECKING:
-    from orchestrator.config.inventory import KeptInventory
+    from orchestrator.config.profiles import KeptInventory
     from orchestrator.devices.discovery import KnownPhones, Seen
     from orchestrator.devices.server import AdbServer
     from orchestrator.devices.traffic import HubTraffic

@@ -14,8 +14,6 @@ from orchestrator.cli.declared import (  # noqa: F401 - importing them declares 
     phones,
     programs,
     reading,
-    searching,
-    tracing,
 )
 from orchestrator.cli.declared.old_names import keep_old_names
 from orchestrator.cli.frame import app, run

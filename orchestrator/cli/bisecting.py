@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from orchestrator.app import bisecting
 from orchestrator.app.bisecting import Bisected, BisectRequest, figure_text, titled
 from orchestrator.bootstrap import Settings
-from orchestrator.cli.offering import farm_telling
+from orchestrator.cli.download_progress import farm_telling
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.engine.bisect import BisectResult
 from orchestrator.errors import UsageError

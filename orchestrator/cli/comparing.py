@@ -13,9 +13,8 @@ from orchestrator.app import comparing
 from orchestrator.app.compared_pages import comparison_html, default_path
 from orchestrator.app.comparing import rule_for
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.files import format_of
+from orchestrator.cli.files import format_of, share_of
 from orchestrator.cli.result import CommandResult, to_json
-from orchestrator.cli.shares import share_of
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.report import comparisons

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.app import experiments
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.offering import farm_telling
+from orchestrator.cli.download_progress import farm_telling
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.records.tuning import OptionTrial, PhoneExperiments
 from orchestrator.report.escapes import one_line

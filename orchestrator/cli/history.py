@@ -14,8 +14,8 @@ from orchestrator.app import history
 from orchestrator.app.history import ChangesRequest
 from orchestrator.app.notifying import FORMS, Message, receiver_of, send
 from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.download_progress import farm_telling
 from orchestrator.cli.files import format_of
-from orchestrator.cli.offering import farm_telling
 from orchestrator.cli.progress import tell
 from orchestrator.cli.result import CommandResult, table, to_json
 from orchestrator.engine.history import FoundChange, FoundOutputs, Regressions

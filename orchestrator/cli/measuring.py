@@ -10,7 +10,7 @@ from orchestrator.app.measuring import MeasuredCampaign
 from orchestrator.app.reporting import report_title, write_html
 from orchestrator.app.runs_passing import read_again, stopped
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.offering import farm_telling
+from orchestrator.cli.download_progress import farm_telling
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, Streamed
 from orchestrator.cli.terminal import columns
 from orchestrator.clock import SystemClock

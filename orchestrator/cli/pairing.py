@@ -8,7 +8,7 @@ from orchestrator.app import pairing
 from orchestrator.app.pairing import AbRequest, pair_comparison
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.comparing import Output, rendered
-from orchestrator.cli.offering import farm_telling
+from orchestrator.cli.download_progress import farm_telling
 from orchestrator.cli.result import CommandResult
 from orchestrator.engine.campaign import CampaignResult
 from orchestrator.report.escapes import one_line

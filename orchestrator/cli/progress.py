@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from orchestrator import __version__
-from orchestrator.analysis.sustained_runs import measured_us
+from orchestrator.analysis.sustained import measured_us
 from orchestrator.app.progress import Counting, describe, describe_run
 from orchestrator.cli.terminal import lines_that_fit, say, say_json
 from orchestrator.engine.events import (

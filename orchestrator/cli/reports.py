@@ -9,9 +9,8 @@ from pathlib import Path
 from orchestrator.app.reporting import evaluated, report_data, report_title, write_html
 from orchestrator.app.stored import named_campaigns
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.files import format_of
+from orchestrator.cli.files import format_of, percent_of
 from orchestrator.cli.result import CommandResult
-from orchestrator.cli.shares import percent_of
 from orchestrator.cli.terminal import columns
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file

@@ -9,7 +9,7 @@ from orchestrator.app.measuring import MeasuredCampaign
 from orchestrator.bootstrap import Settings
 from orchestrator.cli import measuring, pairing
 from orchestrator.cli.comparing import Output
-from orchestrator.cli.offering import farm_telling
+from orchestrator.cli.download_progress import farm_telling
 from orchestrator.cli.result import CommandResult
 from orchestrator.files import check_writable
 

@@ -10,9 +10,9 @@ from typing import Final
 from orchestrator.analysis.search import search_standings
 from orchestrator.app.stored import find_campaign
 from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.files import share_of
 from orchestrator.cli.measuring import execute
 from orchestrator.cli.result import CommandResult, table
-from orchestrator.cli.shares import share_of
 from orchestrator.delegates import DELEGATES
 from orchestrator.errors import UsageError
 from orchestrator.programs import program

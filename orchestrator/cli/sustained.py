@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from orchestrator.analysis.sustained import SustainedCurve
-from orchestrator.analysis.sustained_runs import Attempt, attempts, curve_of, worst_quality
+from orchestrator.analysis.sustained import Attempt, SustainedCurve, attempts, curve_of, worst_quality
 from orchestrator.app.stored import find_campaign
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.result import CommandResult, table

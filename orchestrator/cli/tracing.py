@@ -9,7 +9,7 @@ from orchestrator.app import tracing
 from orchestrator.app.tracing import TracedRun, TraceRequest
 from orchestrator.bootstrap import Settings
 from orchestrator.cli import measuring
-from orchestrator.cli.offering import farm_telling
+from orchestrator.cli.download_progress import farm_telling
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.programs.running.trace import TraceSummary
 from orchestrator.records.run import Outcome

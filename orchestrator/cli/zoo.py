@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.bootstrap import Farm
+from orchestrator.cli.files import percent_of
 from orchestrator.cli.progress import tell
 from orchestrator.cli.result import CommandResult, table
-from orchestrator.cli.shares import percent_of
 from orchestrator.errors import ArtifactError, ModelError, UsageError
 from orchestrator.models.building import VARIANTS, BuildOrder
 from orchestrator.models.networks import NAMES

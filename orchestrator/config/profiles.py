@@ -1,4 +1,4 @@
-"""Device profiles: what is declared about kinds of phone. ``docs/reference/profiles.md`` describes the format."""
+"""Device profiles: what is declared about kinds of phone; ``devices.yaml``: pools and tags of a lab's phones."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from orchestrator.config.fields import Celsius, OneOrMany, Text, unique
 from orchestrator.config.yaml_file import read_yaml
 from orchestrator.errors import PlanError
 from orchestrator.records.device import DeviceKind, DeviceProfile
+from orchestrator.records.identity import Serial
 from orchestrator.records.workload import DelegateName
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
@@ -127,3 +128,48 @@ def _same_match(one: DeviceProfile, other: DeviceProfile) -> bool:
         {value.casefold() for value in one.match[name]} & {value.casefold() for value in other.match[name]}
         for name in one.match
     )
+
+
+class Labels(Section):
+    """What a phone is for."""
+
+    pools: OneOrMany[tuple[Text, ...]] = ()
+    tags: OneOrMany[tuple[Text, ...]] = ()
+    #: With which other phones it shares its way to the computer, where no USB path tells it.
+    hub: Text | None = None
+
+
+class InventorySection(Section):
+    """The whole file: ``devices: {SERIAL: {pools: [nightly], tags: [rooted]}}``."""
+
+    devices: Annotated[dict[str, Labels], Field(default_factory=dict)]
+
+
+def load_inventory(path: Path) -> Mapping[Serial, Labels]:
+    """Return the labels of phones by serial number; nothing when there is no file. Raises PlanError with all faults."""
+    if not path.exists():
+        return {}
+    section = checked(read_yaml(path), InventorySection)
+    return {Serial(serial): labels for serial, labels in section.devices.items()}
+
+
+class KeptInventory:
+    """The inventory of a process that goes on for long: each change counts, and as long as one has faults, what it was.
+
+    May be used by several threads.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read it for the first time; raises PlanError with all faults."""
+        self._path = path
+        self._good = load_inventory(path)
+        #: What was wrong with the file when it was last read, empty for nothing.
+        self.fault = ""
+
+    def read(self) -> Mapping[Serial, Labels]:
+        """Return what the file says, or said before it had faults."""
+        try:
+            self._good, self.fault = load_inventory(self._path), ""
+        except PlanError as error:
+            self.fault = str(error)
+        return self._good

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from orchestrator.clock import Deadline
-from orchestrator.devices.failures import writing_failure
+from orchestrator.devices.connection import writing_failure
 from orchestrator.devices.link import PhoneLink, hash_of
 from orchestrator.devices.processes import PhoneProcess, family, folder_name, parse_processes
 from orchestrator.devices.shell import BY_SIGNAL, quote, reason_of

@@ -12,7 +12,7 @@ from typing import Final
 
 from orchestrator.devices import probes
 from orchestrator.devices.activity_probes import parse_kernel_counts
-from orchestrator.devices.liveness import own_boot
+from orchestrator.devices.lease import own_boot
 from orchestrator.devices.probing import clusters_from
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import Serial

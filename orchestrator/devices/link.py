@@ -13,8 +13,7 @@ from typing import Final, TypeVar
 
 from orchestrator.clock import Clock, Deadline, SystemClock
 from orchestrator.devices import sync
-from orchestrator.devices.connection import Connection
-from orchestrator.devices.failures import writing_failure
+from orchestrator.devices.connection import Connection, writing_failure
 from orchestrator.devices.heartbeat import HeldNote
 from orchestrator.devices.probes import parse_serial
 from orchestrator.devices.server import AdbServer

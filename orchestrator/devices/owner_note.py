@@ -20,9 +20,9 @@ from typing import Final
 
 from orchestrator.clock import Clock
 from orchestrator.devices.adb import AdbDevice
-from orchestrator.devices.failures import writing_failure
+from orchestrator.devices.connection import writing_failure
 from orchestrator.devices.heartbeat import LEASE_S, LOST_EXIT_CODE, LOST_WORDS, Heart
-from orchestrator.devices.liveness import is_dead, own_life
+from orchestrator.devices.lease import is_dead, own_life
 from orchestrator.devices.shell import reason_of
 from orchestrator.errors import DeviceBusyError, DeviceCommandError, InterruptedByUserError
 from orchestrator.ports import Device, ShellResult

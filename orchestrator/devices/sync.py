@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from orchestrator.clock import Deadline
-from orchestrator.devices.connection import Connection
-from orchestrator.devices.failures import sync_failure
+from orchestrator.devices.connection import Connection, sync_failure
 from orchestrator.errors import (
     DeviceError,
     DeviceTimeoutError,

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from orchestrator.analysis.conditions import with_busy_clock
 from orchestrator.analysis.outcome import Ending
 from orchestrator.analysis.parity import with_parity
+from orchestrator.analysis.samples import with_busy_clock
 from orchestrator.engine.events import DeviceNote, InvocationStarted, Measuring, RunStored
 from orchestrator.engine.failures import CaseFailures
 from orchestrator.engine.night import CampaignTime, TimeWithoutEnd

@@ -13,8 +13,8 @@ import numpy as np
 
 from orchestrator.analysis.attribution import Cause, coincidence_share, covariate_share, other_battery
 from orchestrator.analysis.changepoint import Change
-from orchestrator.analysis.conditions import derive_conditions
-from orchestrator.analysis.figures import figure_us, of_one_kind
+from orchestrator.analysis.outcome import figure_us, of_one_kind
+from orchestrator.analysis.samples import derive_conditions
 from orchestrator.analysis.series import NightTable, night_of
 from orchestrator.ports import Store
 from orchestrator.records.history import Contents, DeviceSighting

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from orchestrator.analysis.sustained_runs import ATTEMPT_NUMBERS, Attempt, attempts
+from orchestrator.analysis.sustained import ATTEMPT_NUMBERS, Attempt, attempts
 from orchestrator.engine.assigning import Assigner
 from orchestrator.engine.case_runner import CaseRunner, Ledger
 from orchestrator.engine.events import RoundAdded

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.analysis.conditions import with_busy_clock
 from orchestrator.analysis.outcome import ending_of
 from orchestrator.analysis.parity import with_parity
 from orchestrator.analysis.quality import Surroundings, judge
+from orchestrator.analysis.samples import with_busy_clock
 from orchestrator.engine.run_records import own_end
 from orchestrator.engine.sentinel import carried_over, keep_doubts, with_doubt
 from orchestrator.ports import SessionTool, Store, Tool

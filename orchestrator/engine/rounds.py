@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.analysis.brackets import checks
-from orchestrator.analysis.conditions import MEAN_CLOCK, mean_clock_share
 from orchestrator.analysis.rounds import next_round
+from orchestrator.analysis.samples import MEAN_CLOCK, mean_clock_share
 from orchestrator.analysis.search import next_search, search_standings
-from orchestrator.analysis.sustained_runs import is_over
+from orchestrator.analysis.sustained import is_over
 from orchestrator.planning.assignment import key_of
 from orchestrator.ports import SessionTool, Tool
 from orchestrator.programs import program

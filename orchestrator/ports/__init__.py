@@ -12,9 +12,8 @@ from orchestrator.ports.device import (
     Rescuer,
     ShellResult,
 )
-from orchestrator.ports.execution import Executor, Observer
 from orchestrator.ports.store import Store
-from orchestrator.ports.tool import FlagBook, InvocationRequest, ParityReference, SessionTool, Tool
+from orchestrator.ports.tool import Executor, FlagBook, InvocationRequest, Observer, ParityReference, SessionTool, Tool
 
 __all__ = [
     "Conditioner",

@@ -1,9 +1,9 @@
-"""Benchmark programs: how they are called and read, what is known of their flags, and what outputs are to be."""
+"""Benchmark programs: how they are called and read, who does the devices' jobs, and who hears of it."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -102,4 +102,28 @@ class ParityReference(Protocol):
         ``given`` is a folder with inputs as ``<model>.<number>.bin``, raw; where it has none for the model, or is
         empty, they are made from a seed. Raises ModelError for a model that the reference can't compute.
         """
+        ...
+
+
+class Executor(Protocol):
+    """Does the devices' jobs."""
+
+    def run(
+        self,
+        jobs: Sequence[tuple[str, Callable[[], None]]],
+        *,
+        more: Callable[[], Sequence[tuple[str, Callable[[], None]]]] | None = None,
+    ) -> None:
+        """Do all jobs, each with its name, and return when all have ended; raises the first error of any.
+
+        ``more`` is asked for further jobs again and again as long as any job runs, and must return at once.
+        """
+        ...
+
+
+class Observer(Protocol):
+    """Hears what the engine does, as it does it; must return quickly and never raise."""
+
+    def on_event(self, event: object) -> None:
+        """Take one of the records of engine/events.py."""
         ...

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus, judge_case, remembered
-from orchestrator.analysis.figures import figure_us, of_one_kind, truth_of
+from orchestrator.analysis.outcome import figure_us, of_one_kind, truth_of
 from orchestrator.analysis.rounds import standings
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts, DeviceKind
@@ -16,7 +16,14 @@ from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.run import DelegateEvidence, RunRecord
 from orchestrator.records.verdict import Finding, Severity
 from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase
-from orchestrator.report.curves import diff_pairs, sustained_rows
+from orchestrator.report.curves import (
+    diff_pairs,
+    known_median,
+    latency_reports,
+    memory_reports,
+    start_rows,
+    sustained_rows,
+)
 from orchestrator.report.data import (
     BestMark,
     CampaignRow,
@@ -38,7 +45,6 @@ from orchestrator.report.operators import profiles_of
 from orchestrator.report.page_policy import without_collector
 from orchestrator.report.scaling import with_comparisons
 from orchestrator.report.shared import with_shared
-from orchestrator.report.starts import known_median, latency_reports, memory_reports, start_rows
 from orchestrator.report.winners import contests_of
 
 _VIRTUAL_SUFFIX = " (virtual)"

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseStatus
-from orchestrator.analysis.sustained_runs import ATTEMPT_NUMBERS
+from orchestrator.analysis.sustained import ATTEMPT_NUMBERS
 from orchestrator.delegates import place_of
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence, FigureKind

@@ -12,7 +12,7 @@ from sys import intern
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from orchestrator.analysis.conditions import MEAN_CLOCK, mean_clock_share
+from orchestrator.analysis.samples import MEAN_CLOCK, mean_clock_share
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceState
 from orchestrator.records.identity import CampaignId, CaseKey

@@ -41,11 +41,20 @@ from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase
 from orchestrator.store import admission, history, retention, rows
-from orchestrator.store.activity import read_activity, read_readings, read_reason_counts, read_skips, read_yields
-from orchestrator.store.appending import ReadyRun, append_run, ready_run
+from orchestrator.store.appending import (
+    ReadyRun,
+    append_run,
+    read_attachments,
+    read_outputs,
+    read_runs,
+    read_whole_runs,
+    ready_run,
+    replace_reading,
+)
 from orchestrator.store.bodies import HeldPatterns, Packer
 from orchestrator.store.database import Database
 from orchestrator.store.failures import locked, unanswered
+from orchestrator.store.history import read_activity, read_readings, read_reason_counts, read_skips, read_yields
 from orchestrator.store.joint_work import JointWork
 from orchestrator.store.points import read_marks, read_points, read_recent_runs, read_run_numbers, read_series
 from orchestrator.store.registry import (
@@ -57,7 +66,6 @@ from orchestrator.store.registry import (
     read_cases,
     read_plan,
 )
-from orchestrator.store.run_rows import read_attachments, read_outputs, read_runs, read_whole_runs, replace_reading
 from orchestrator.store.sheets import MADE_UP, keep_sheets, without_sheet
 from orchestrator.store.tables import BUILDS, CAMPAIGNS, CASES, DEVICES, HIDDEN, MODELS, PLANS, RUNS, SKIPS
 from orchestrator.store.unreadable import readable

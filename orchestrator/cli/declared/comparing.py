@@ -152,13 +152,13 @@ def _in_turns(options: PairOptions, *, sides: tuple[str, ...], name: str) -> AbR
     """Return the comparison that these options mean."""
     from orchestrator.app import nights
     from orchestrator.app.pairing import AbRequest
-    from orchestrator.cli import shares
+    from orchestrator.cli import files
 
     return AbRequest(
         sides=sides,
         # The budget is a comparison's own, not the plan's.
         options={**plan_options(options, without={"budget"}), "name": name},
-        detect=shares.share_of(options.detect, "--detect", most=0.5),
+        detect=files.share_of(options.detect, "--detect", most=0.5),
         most=options.most_pairs,
         budget_s=nights.budget_of(options.budget),
     )

@@ -54,7 +54,7 @@ def _changes(options: ChangesOptions) -> Deed:
     from orchestrator.analysis.changepoint import LEAST_CHANGE
     from orchestrator.app.history import ChangesRequest
     from orchestrator.cli import history
-    from orchestrator.cli.shares import share_of
+    from orchestrator.cli.files import share_of
 
     request = ChangesRequest(
         since=options.since,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from orchestrator.analysis.brackets import baseline_of, checks, doubted, history_of, verdict_of
-from orchestrator.analysis.sustained_runs import ATTEMPT_NUMBERS, attempts, curve_of, is_over
+from orchestrator.analysis.sustained import ATTEMPT_NUMBERS, attempts, curve_of, is_over
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import LatencySummary, Outcome, RunRecord

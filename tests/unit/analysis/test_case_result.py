@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.analysis.case_result import CaseStatus, judge_case
-from orchestrator.analysis.conditions import BUSY_CLOCK
+from orchestrator.analysis.samples import BUSY_CLOCK
 from orchestrator.records.run import DelegateTruth, Outcome
 from orchestrator.records.verdict import Finding, Grade, Quality, Severity
 from orchestrator.records.workload import Pass

@@ -9,10 +9,10 @@ import pytest
 
 from orchestrator.analysis.case_result import CaseResult, comparable, judge_case
 from orchestrator.analysis.comparison import ComparedCase, compare_sides
-from orchestrator.analysis.figures import figure_us
 from orchestrator.analysis.matching import Fact, Measured, Rule, measured_cases
+from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.pairing import log_ratios
-from orchestrator.analysis.sustained_runs import measured_us
+from orchestrator.analysis.sustained import measured_us
 from orchestrator.records.identity import BuildSha, CampaignId, content_key
 from orchestrator.records.run import FigureKind
 from orchestrator.records.verdict import ComparisonOutcome

@@ -5,9 +5,8 @@ import re
 import pytest
 
 from orchestrator.config.builds import BuildSection, load_build
-from orchestrator.config.inventory import load_inventory
 from orchestrator.config.plan import PlanSection, load_plan, parse_plan
-from orchestrator.config.profiles import ProfileSection, load_profile
+from orchestrator.config.profiles import ProfileSection, load_inventory, load_profile
 from orchestrator.predicates import FIELDS, parse_predicate
 from tests.samples.places import REPO
 

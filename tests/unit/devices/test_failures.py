@@ -1,6 +1,6 @@
 import pytest
 
-from orchestrator.devices.failures import (
+from orchestrator.devices.connection import (
     server_failure,
     sync_failure,
     writing_failure,

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.devices.lease import FileLease
-from orchestrator.devices.liveness import is_dead, own_life
+from orchestrator.devices.lease import FileLease, is_dead, own_life
 from orchestrator.errors import DeviceBusyError
 from orchestrator.records.identity import Serial
 

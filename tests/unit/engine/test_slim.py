@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.analysis.brackets import checks
 from orchestrator.analysis.case_result import judge_case
-from orchestrator.analysis.conditions import BUSY_CLOCK
+from orchestrator.analysis.samples import BUSY_CLOCK
 from orchestrator.engine.rounds import slim
 from orchestrator.records.run import Attachment, OperatorTypeTime, RunRecord
 from orchestrator.records.workload import Pass

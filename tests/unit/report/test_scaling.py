@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.analysis.sustained_runs import ATTEMPT_NUMBERS
+from orchestrator.analysis.sustained import ATTEMPT_NUMBERS
 from orchestrator.cli.reports import load_accuracy
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Terms
