@@ -1,4 +1,4 @@
-"""Device profiles: what is declared about kinds of phone; ``devices.yaml``: pools and tags of a lab's phones."""
+"""What is declared about kinds of phone (docs/reference/profiles.md), and about a lab's phones (``devices.yaml``)."""
 
 from __future__ import annotations
 
