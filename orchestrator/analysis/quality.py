@@ -84,7 +84,7 @@ CODES: Final = {
     "clocks-capped": "clocks were limited all along, and nothing says whether by heat",
     "clocks-low": "the clocks were lower than in the case's other invocations",
     "clock-jumped": "the device's wall clock was moved during the run",
-    "rebooted": "the phone was booted anew during the run",
+    "rebooted": "the phone rebooted during the run",
     "foreign-load": "something else kept the processor busy",
     "more-threads-than-big-cores": "threads shared the big cores or ran on small ones",
     "warm-cold-start": "a start that was to be cold used a cache",

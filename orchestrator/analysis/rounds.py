@@ -88,11 +88,11 @@ class CaseStanding:
             case StopReason.REACHED:
                 return f"enough: {after}"
             case StopReason.MOST:
-                return f"still {after}, the most that the plan gives"
+                return f"still {after}, the maximum of the plan"
             case StopReason.BUDGET:
                 return f"still {after}, the budget is spent"
             case StopReason.GIVEN_UP:
-                return f"{after}, then its campaign was given up" if after else "its campaign was given up"
+                return f"{after}, then its campaign was abandoned" if after else "its campaign was abandoned"
             case StopReason.FAILED:
                 return "no more after its failure"
             case StopReason.UNUSED:

@@ -52,7 +52,7 @@ def state_findings(
     if before is not None and after is not None:
         if before.boot_id and after.boot_id and before.boot_id != after.boot_id:
             evidence = f"boot id {before.boot_id}, then {after.boot_id}"
-            yield _finding("rebooted", Severity.ERROR, "the phone was booted anew during the run", evidence)
+            yield _finding("rebooted", Severity.ERROR, "the phone rebooted during the run", evidence)
             return
         yield from _heat_findings(before, after, looks)
     jump_s = conditions.clock_jump_s

@@ -83,7 +83,7 @@ def identify(plan: Plan) -> list[Model]:
         model = replace(identify_model(wanted.path), name=wanted.name)
         if wanted.sha256 is not None and wanted.sha256 != model.sha256:
             raise ModelError(
-                f"{wanted.path}: its sha256 is {model.sha256}, the plan wants {wanted.sha256}",
+                f"{wanted.path}: its sha256 is {model.sha256}, the plan requires {wanted.sha256}",
                 hint="get the file that the plan means, or change the plan",
             )
         models.append(model)

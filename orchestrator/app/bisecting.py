@@ -165,8 +165,8 @@ class _Comparer:
 
     def _finished(self, result: CampaignResult) -> Campaign:
         if result.status is not CampaignStatus.FINISHED:
-            reason = next(iter(result.lost.values()), "it was given up")
-            raise DeviceUnusableError(reason, hint="what was measured is stored; the same command goes on from there")
+            reason = next(iter(result.lost.values()), "it was abandoned")
+            raise DeviceUnusableError(reason, hint="what was measured is stored; the same command resumes there")
         found = self._farm.store.campaign(CampaignId(result.campaign.campaign_id))
         assert found is not None, "it has just been run"
         return found

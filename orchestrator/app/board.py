@@ -180,7 +180,7 @@ def _between(phone: _Phone) -> str:
     """Return what a phone does of which no event tells."""
     if phone.standing not in {Standing.WAITING, Standing.WORKING}:
         return ""
-    return ("starts" if phone.standing is Standing.WAITING else "is prepared") if phone.left else "is put back"
+    return ("starts" if phone.standing is Standing.WAITING else "is prepared") if phone.left else "is restored"
 
 
 class PublishedBoard:

@@ -56,7 +56,7 @@ def _outcome(farm: Farm, change: FoundChange) -> tuple[ConfirmationStatus, str, 
     except BenchfarmError as error:
         return ConfirmationStatus.CANNOT, str(error), None
     if result.status is not CampaignStatus.FINISHED:
-        return ConfirmationStatus.CANNOT, next(iter(result.lost.values()), "it was given up"), None
+        return ConfirmationStatus.CANNOT, next(iter(result.lost.values()), "it was abandoned"), None
     rows = pair_comparison(farm, result.campaign).rows
     where = f"campaign {result.campaign.campaign_id}"
     if not rows:

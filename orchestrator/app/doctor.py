@@ -203,7 +203,7 @@ def _unanswered(server: AdbServer, level: Callable[[str, str, str], Finding]) ->
     try:
         server.version()
     except DeviceError as error:
-        return level("adb", str(error), error.hint or "start it anew: it doesn't answer as an adb server does")
+        return level("adb", str(error), error.hint or "restart it: it doesn't answer as an adb server does")
     return ok("adb", f"server for phones at {server.address} answers again")
 
 
@@ -257,7 +257,7 @@ def _journals(farm: Farm) -> list[Finding]:
         )
         for serial in left
     ]
-    return found or [ok("journals", "no phone waits to be put back")]
+    return found or [ok("journals", "no phone waits to be restored")]
 
 
 def _leases(farm: Farm) -> list[Finding]:
@@ -287,9 +287,7 @@ def _campaigns(farm: Farm) -> list[Finding]:
         stored, planned = progress.get(campaign.campaign_id, (0, 0))
         text = f"{campaign.campaign_id} ({campaign.name}) is open: {stored} of {planned} planned invocations stored"
         name = campaign.campaign_id
-        step = (
-            f"'benchfarm run --resume --campaign {name}' goes on with it, 'benchfarm results close {name}' gives it up"
-        )
+        step = f"'benchfarm run --resume --campaign {name}' resumes it, 'benchfarm results close {name}' gives it up"
         found.append(warning("campaigns", text, step))
     most = 10
     further = (

@@ -70,7 +70,7 @@ def _tuned(bench: _Bench, options: Sequence[str], invocations: int) -> Tuned:
     with_what = f"case {case.case_key}, {invocations} invocations"
     begun = known.begun if known.begun_with == with_what else ()
     if begun:
-        _teller(bench.farm, bench.facts.serial)(f"goes on with a tune that was cut off; {len(begun)} trials are there")
+        _teller(bench.farm, bench.facts.serial)(f"resumes a tune that was cut off; {len(begun)} trials are there")
     ended = list(begun)
 
     def keep(trial: OptionTrial) -> None:

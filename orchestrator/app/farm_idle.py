@@ -12,10 +12,10 @@ from orchestrator.clock import Deadline
 from orchestrator.devices.discovery import KnownPhones, look_at
 from orchestrator.errors import BenchfarmError
 
-#: How long a phone may take to answer once it is connected anew.
+#: How long a phone may take to answer once it is reconnected.
 _ANSWER_S: Final = 10.0
 _AT_ONCE: Final = 8
-_REASON: Final = "it stopped answering while it had no job; it is connected anew again and again"
+_REASON: Final = "it stopped answering while it had no job; it is reconnected again and again"
 
 
 class IdlePhones:
@@ -91,7 +91,7 @@ class IdlePhones:
         name = item.seen.serial
         if name in used():
             return
-        self._say(f"{name} has no job and doesn't answer; it is connected anew")
+        self._say(f"{name} has no job and doesn't answer; it is reconnected")
         try:
             item.server.reconnect(item.seen.address, Deadline(_ANSWER_S), anew=True)
             seen = look_at(item.server, item.seen.address)

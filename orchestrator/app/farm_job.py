@@ -75,7 +75,7 @@ def run_job(
     ended = _run_job(settings, contents, claimed, host, cancelled, shared or Shared())
     if ended.status == "succeeded" or not _is_changed(settings, claimed.serial):
         return ended
-    text = f"{ended.note}; its phone isn't put back: benchfarm device restore {claimed.serial}"
+    text = f"{ended.note}; its phone isn't restored: benchfarm device restore {claimed.serial}"
     return replace(ended, note=one_line(text))
 
 
@@ -175,7 +175,7 @@ def _put_back(farm: Farm, device: Device, ended: Ended) -> Ended:
         with farm.lease.acquire(device.serial):
             farm.conditioner.restore(device)
     except _PASSING as error:
-        return Ended(status="again", note=f"{ended.note}; the phone isn't put back yet: {_noted(error)}")
+        return Ended(status="again", note=f"{ended.note}; the phone isn't restored yet: {_noted(error)}")
     return ended
 
 

@@ -148,7 +148,7 @@ def _look_s(wanted: float | None, dead_after_s: float) -> float:
     if wanted is not None and wanted > most:
         raise UsageError(
             f"a host heard every {wanted:g} s is soon taken for dead when {dead_after_s:g} s of silence do that",
-            hint=f"--every {most:g} at the most, or a longer --dead-after",
+            hint=f"--every {most:g} at most, or a longer --dead-after",
         )
     return wanted or min(_LOOK_S, most)
 

@@ -390,7 +390,7 @@ def _measure(phone: CabledIPhone, request: IPhoneRun, made: IosExport, item: Exp
         raise DeviceTimeoutError(
             f"{item.folder}: the app printed no result in {request.timeout_s:g} s; what it printed is in {kept}",
             serial=made.serial,
-            hint="an app that waits for its button wants a tap; --timeout gives more time",
+            hint="an app that waits for its button needs a tap; --timeout gives more time",
         )
     raise UsageError(
         "\n  ".join([f"{item.folder}: what the app printed isn't of this case:", *map(one_line, faults)]),

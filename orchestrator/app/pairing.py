@@ -246,7 +246,7 @@ def _plan_reasons(row: ComparedCase, pairing: Pairing, count: PairCount | None) 
         return ["Its pilot isn't whole."]
     reasons = []
     if count.limit in {"most", "budget"}:
-        what = "the most that was allowed" if count.limit == "most" else "what the budget allows"
+        what = "the maximum allowed" if count.limit == "most" else "what the budget allows"
         reasons.append(f"{count.pairs} pairs are {what}; {count.needed} would be needed.")
     seen = row.verdict.detectable
     if row.verdict.outcome is ComparisonOutcome.INCONCLUSIVE and seen is not None and seen <= pairing.detect:

@@ -70,7 +70,7 @@ def describe(event: object) -> str:
                 pairs = "1 pair" if so_far.pairs == 1 else f"{so_far.pairs} pairs"
                 text += f"; {difference_so_far(so_far)} against A after {pairs}"
         case DeviceFinished(serial=serial, left=left, reason=reason) if left:
-            text = f"{serial}: given up with {left} invocations left: {reason or 'stopped'}"
+            text = f"{serial}: abandoned with {left} invocations left: {reason or 'stopped'}"
         case CampaignEnded(campaign=campaign, status=status, stored=stored, left=left, savings=savings):
             saved = f"; {savings.text}" if savings is not None and savings.text else ""
             text = f"campaign {campaign.campaign_id} {status}: {stored} stored, {left} left{saved}"

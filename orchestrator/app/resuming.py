@@ -38,7 +38,7 @@ def resume(farm: Farm, prefix: str = "") -> MeasuredCampaign | CampaignResult | 
     if shown := boards.get(campaign.campaign_id):
         raise UsageError(
             f"campaign {campaign.campaign_id} ({campaign.name}) is run by {runner_here(shown)} now",
-            hint="'benchfarm status --watch' shows how it stands; stop that process before you go on with it",
+            hint="'benchfarm status --watch' shows how it stands; stop that process before you resume it",
         )
     if campaign.terms.pairing is not None:
         return go_on(farm, campaign)
@@ -58,7 +58,7 @@ def put_back_left(farm: Farm, serials: Collection[Serial]) -> None:
     for item in put_back(farm, sorted(set(serials) & set(farm.conditioner.unrestored()))):
         # Whoever uses a busy one now puts it back.
         if item.error is not None and not isinstance(item.error, DeviceBusyError):
-            text = f"{item.error}; it isn't put back yet: 'benchfarm device restore {item.name}' tries again"
+            text = f"{item.error}; it isn't restored yet: 'benchfarm device restore {item.name}' tries again"
             keys = {"device": item.name}
             farm.observer.on_event(Notice(event="resume", text=text, level="warning", keys=keys))
 
@@ -97,7 +97,7 @@ def _newest_open(farm: Farm, boards: Mapping[str, Shown]) -> Campaign | None:
     named = f"; run now: {', '.join(running)}" if running else ""
     named += f"; left to the farm's workers: {', '.join(queued)}" if queued else ""
     named += f"; open, but resumed by name only: {', '.join(others)}" if others else ""
-    way = "'benchfarm run --resume --campaign ID' goes on with one" if others else "'benchfarm results list' lists them"
+    way = "'benchfarm run --resume --campaign ID' resumes one" if others else "'benchfarm results list' lists them"
     raise UsageError(f"there is no campaign that could be resumed in {farm.store.name}{named}", hint=way)
 
 

@@ -125,6 +125,6 @@ def _check_interface(files: Sequence[SetFile]) -> None:
         if missing:
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             raise ArtifactError(
-                f"{name} wants {missing[0]}{more}, which none of the files beside it has: it is of another release",
+                f"{name} needs {missing[0]}{more}, which none of the files beside it has: it is of another release",
                 hint="take all files from one release",
             )

@@ -164,7 +164,7 @@ class Downloader:
                 if attempt == _ATTEMPTS_MAX or has <= had:
                     kept = f"; the {has} bytes that came are kept" if has else ""
                     raise DownloadError(
-                        f"{shown(url)} was cut off: {error}{kept}", hint="run the same command again to go on"
+                        f"{shown(url)} was cut off: {error}{kept}", hint="run the same command again to resume"
                     ) from error
         raise DownloadError(f"{shown(url)} changes faster than it can be downloaded", hint="try again later")
 
@@ -260,7 +260,7 @@ class Downloader:
                 if self._clock.monotonic_s() > ends_at_s:
                     raise DownloadError(
                         f"{shown(url)} wasn't whole after {self._deadline_s:g} s, {size} bytes came and are kept",
-                        hint="run the same command again to go on, or give --timeout more seconds",
+                        hint="run the same command again to resume, or give --timeout more seconds",
                     )
         if total is not None and size < total:
             raise _CutOffError(f"{size} of {total} bytes came")

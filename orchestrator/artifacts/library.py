@@ -304,7 +304,7 @@ class BuildLibrary:
         """Look at the file itself, and not at what was written down about it, before it goes to a device."""
         found = self._files.program(build.path) if build.path else None
         if (build.is_virtual or (found is not None and found.is_stand_in)) and not facts.is_virtual:
-            raise ArtifactError(f"{build.name} is a stand-in that only a virtual phone runs, not {facts.serial}")
+            raise ArtifactError(f"{build.name} is a fake binary that only a virtual phone runs, not {facts.serial}")
         if found is not None and found.abis and not set(found.abis) & abi_names(abi, facts.kind):
             raise ArtifactError(f"{build.name} is built for {', '.join(found.abis)}, {facts.serial} runs {abi}")
         spec = self._declared.spec(build.name, (abi,))
@@ -405,7 +405,7 @@ class BuildLibrary:
         if has:
             message += f" (there is {', '.join(has)})"
         elif not name and (stand_ins := self._stand_ins(tool, wanted)):
-            are = "are stand-ins" if len(stand_ins) > 1 else "is a stand-in"
+            are = "are fake binaries" if len(stand_ins) > 1 else "is a fake binary"
             message += f" ({' and '.join(stand_ins)} {are}, which only virtual phones run, by name)"
         elif base and not specs:
             known = sorted({spec.name for spec in self.specs if spec.tool is tool} | {b.name for b in self.list()})

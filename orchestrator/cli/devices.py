@@ -64,11 +64,11 @@ def restore(settings: Settings, serials: tuple[str, ...], *, take: bool = False)
     restored = {serial: list(undone) for item in results for serial, undone in item.restored.items()}
     notes = {item.name: list(item.notes) for item in results}
     failed = {item.name: str(item.error).removeprefix(f"{item.name}: ") for item in results if item.error is not None}
-    lines = [f"{serial}: {', '.join(undone) or 'nothing to put back'}" for serial, undone in restored.items()]
+    lines = [f"{serial}: {', '.join(undone) or 'nothing to restore'}" for serial, undone in restored.items()]
     lines += [one_line(f"{serial}: {note}") for serial, told in notes.items() for note in told]
     lines += [f"{serial}: not restored: {reason}" for serial, reason in failed.items()]
     return CommandResult(
-        text="\n".join(lines) or "nothing to put back",
+        text="\n".join(lines) or "nothing to restore",
         data={"restored": restored, "failed": failed, "notes": notes},
         exit_code=DeviceError.exit_code if failed else 0,
     )

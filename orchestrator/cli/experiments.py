@@ -64,7 +64,7 @@ def audit(settings: Settings, serial: str) -> CommandResult:
 def _trial_row(trial: OptionTrial) -> tuple[str, ...]:
     p_value = "" if trial.p_value is None else f"{trial.p_value:.3f}"
     return (
-        " + ".join(trial.options) + (" once more" if trial.is_confirmation else ""),
+        " + ".join(trial.options) + (" again" if trial.is_confirmation else ""),
         _ratio(trial.spread_ratio),
         _span(trial.spread_low, trial.spread_high),
         p_value,

@@ -80,7 +80,7 @@ def submit_and_wait(settings: Settings, path: Path, *, priority: int, name: str,
             wait_for(queue, submission, lambda text: tell(settings.log_format, "waiting", text))
     except KeyboardInterrupt:
         hint = f"'benchfarm farm status {submission}' shows them, 'benchfarm farm cancel {submission}' ends them"
-        raise InterruptedByUserError(f"nobody waits for {submission} any more; its jobs go on", hint=hint) from None
+        raise InterruptedByUserError(f"nobody waits for {submission} any more; its jobs continue", hint=hint) from None
     ended = status(settings, submission)
     assert isinstance(ended.data, dict), "as status makes it"
     text, data = ended.text, {**sent.data, "outcome": ended.data}
@@ -238,7 +238,7 @@ def cancel(settings: Settings, submission: str, serials: Sequence[str]) -> Comma
     if given_up:
         text += f"; nothing stands in any more for {given_up} that failed"
     if closed:
-        text += f"; what was left of {closed} that had begun is given up"
+        text += f"; what was left of {closed} that had begun is abandoned"
     data = {"submission": submission, "jobs": sorted(stopped), "running": running, "closed": closed}
     return CommandResult(text=text, data=data)
 

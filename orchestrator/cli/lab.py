@@ -145,7 +145,7 @@ def fault(settings: Settings, serial: str, kind: str, options: tuple[str, ...]) 
         folder = farm.lab_folder
     if kind == "clear":
         cleared = virtual_lab.lab_request(folder, {"request": "clear", "serial": serial})["cleared"]
-        return CommandResult(text=f"{serial}: {len(cleared)} faults taken back", data=cleared)
+        return CommandResult(text=f"{serial}: {len(cleared)} faults removed", data=cleared)
     values: dict[str, object] = {"kind": kind}
     for option in options:
         name, equals, value = option.partition("=")
@@ -165,7 +165,7 @@ def program(path: Path, *, name: str, abi: str, version: str, time_percent: floa
         raise UsageError(f"--time {time_percent:g} can't be", hint="a percentage from -95 to 999 with at most 4 digits")
     write_file(path, virtual_lab.fake_program(name, abi, version=marked))
     path.chmod(0o755)
-    text = f"{path}: stand-in {name} for {abi}, version '{marked}'; only virtual phones run it"
+    text = f"{path}: fake {name} for {abi}, version '{marked}'; only virtual phones run it"
     return CommandResult(text=text, data={"path": path, "program": name, "abi": abi, "version": marked})
 
 

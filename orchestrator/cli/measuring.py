@@ -111,7 +111,7 @@ def _summary(farm: Farm, measured: MeasuredCampaign, out: Path | None) -> Comman
         lines.append(f"latency against time: 'benchfarm results sustained {campaign.campaign_id}'")
     if result.left:
         least = "at least " if campaign.terms.stopping is not None else ""
-        lines.append(f"{least}{result.left} invocations are left; 'benchfarm run --resume' goes on")
+        lines.append(f"{least}{result.left} invocations are left; 'benchfarm run --resume' runs them")
     nothing_clean = measured.nothing_clean
     nothing_clean += "; 'benchfarm report' shows the findings and what to do about them" if nothing_clean else ""
     lines += [one_line(nothing_clean)] if nothing_clean else []

@@ -26,7 +26,7 @@ def told(farm: Farm, result: CampaignResult, output: Output) -> CommandResult:
     campaign = result.campaign
     lines = [f"{serial}: {one_line(reason)}" for serial, reason in result.lost.items()]
     if result.left:
-        lines.append(f"{result.left} invocations are left; 'benchfarm run --resume' goes on")
+        lines.append(f"{result.left} invocations are left; 'benchfarm run --resume' runs them")
     lines.append(f"campaign: {campaign.campaign_id}")
     further = {
         "campaign_id": campaign.campaign_id,

@@ -24,7 +24,7 @@ def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
     with farm_telling(settings, makes_store=False) as farm:
         done = resuming.resume(farm, prefix)
         if done is None:
-            text = f"nothing is left to go on with in {farm.store.name}"
+            text = f"nothing is left to resume in {farm.store.name}"
             return CommandResult(text=text, data={"campaign_id": None})
         if isinstance(done, MeasuredCampaign):
             return measuring.told(farm, done, out)

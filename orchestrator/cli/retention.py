@@ -57,7 +57,7 @@ def close(settings: Settings, words: Sequence[str]) -> CommandResult:
     closed = closing.close(settings, words)
     lines = [
         f"{item.campaign_id} ({item.name}): closed"
-        + (f"; {count} invocations that were left are given up" if count else "")
+        + (f"; {count} invocations that were left are abandoned" if count else "")
         for item, count in closed
     ]
     data = [{"campaign_id": item.campaign_id, "given_up": count} for item, count in closed]

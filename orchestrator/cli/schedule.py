@@ -226,7 +226,7 @@ def pause(settings: Settings, name: str, *, paused: bool) -> CommandResult:
     with FarmQueue(settings.store) as queue:
         if not Schedules(queue).pause(name, paused=paused):
             raise _unknown(name)
-    text = f"{name}: {'paused' if paused else 'goes on; what was due meanwhile is not made up for'}"
+    text = f"{name}: {'paused' if paused else 'resumed; what was due meanwhile is not run later'}"
     return CommandResult(text=text, data={"name": name, "paused": paused})
 
 

@@ -170,11 +170,11 @@ def _message(detail: ErrorDetails) -> str:
         case "dict_type" | "model_type":
             return f"must be keys and values (key: value), but is {shown}"
         case "greater_than_equal":
-            return f"{given} is too small; {context['ge']} is the least"
+            return f"{given} is too small; the minimum is {context['ge']}"
         case "greater_than":
             return f"{given} is too small; it must be more than {context['gt']}"
         case "less_than_equal":
-            return f"{given} is too large; {context['le']} is the most"
+            return f"{given} is too large; the maximum is {context['le']}"
         case "less_than":
             return f"{given} is too large; it must be less than {context['lt']}"
         case "too_short":

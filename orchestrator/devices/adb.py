@@ -270,7 +270,7 @@ class AdbDevice:
         self._link.reconnect(Deadline(timeout_s, self._link.clock), anew=True)
 
     def reboot(self) -> None:
-        """Ask adbd to boot the phone anew; raises LinkLostError and others, also when it does so at once."""
+        """Ask adbd to reboot the phone; raises LinkLostError and others, also when it does so at once."""
         with self._link.open("reboot:", Deadline(_OPEN_TIMEOUT_S, self._link.clock), what="reboot") as connection:
             connection.read_some()
 

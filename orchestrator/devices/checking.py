@@ -291,7 +291,7 @@ def _deadline(device: AdbDevice) -> PhoneCheck:
     if not told.timed_out:
         return _fails(f"it ended by itself, exit code {told.exit_code}", "a program that hangs isn't noticed")
     if left:
-        return _fails(f"{len(left)} processes stayed", "a program that hangs goes on heating the phone")
+        return _fails(f"{len(left)} processes stayed", "a program that hangs keeps heating the phone")
     return _works("the run and its child were killed")
 
 
@@ -301,7 +301,7 @@ def _strays(device: AdbDevice) -> PhoneCheck:
     device.run_detached(f"sleep {mark} >/dev/null 2>&1 </dev/null &", run_id=run_id, timeout_s=_STEP_TIMEOUT_S)
     device.kill_strays()
     if left := [item for item in _listed(device) if item.endswith(f"sleep {mark}")]:
-        return _fails(f"{len(left)} processes stayed", "what a crash leaves behind goes on heating the phone")
+        return _fails(f"{len(left)} processes stayed", "what a crash leaves behind keeps heating the phone")
     return _works("found and killed")
 
 

@@ -310,7 +310,7 @@ class LadderConditioner:
         for change in reversed(left.copy()):
             result = device.shell(change.undo)
             if result.exit_code != 0:
-                failed.append(f"{change.what} can't be put back with {change.undo!r}: {reason_of(result)}")
+                failed.append(f"{change.what} can't be restored with {change.undo!r}: {reason_of(result)}")
                 continue
             restored.append(change.what)
             left.remove(change)

@@ -72,7 +72,7 @@ WRITING_FAILURES: Final[tuple[tuple[re.Pattern[str], type[DeviceError], str, str
         re.compile(r"read-only file system", re.I),
         DeviceUnusableError,
         "the phone's storage is read-only",
-        "boot the phone anew; when it stays read-only, its storage is damaged",
+        "reboot the phone; when it stays read-only, its storage is damaged",
     ),
     (
         re.compile(r"permission denied|operation not permitted", re.I),

@@ -99,7 +99,7 @@ class _Look:
     exit_code: int | None = None
     #: The program has ended, and what ran beside it hasn't.
     has_rest: bool = False
-    #: Whether the phone was booted anew since the run began.
+    #: Whether the phone rebooted since the run began.
     rebooted: bool = False
     #: What lies in the folder after the end, if it came whole.
     files: Mapping[str, bytes] | None = None
@@ -299,7 +299,7 @@ class DetachedRuns:
                 continue
             start = None
             if look.rebooted:
-                raise DeviceChangedError("the phone was booted anew in mid-run", serial=self._link.serial)
+                raise DeviceChangedError("the phone rebooted in mid-run", serial=self._link.serial)
             if look.word == "begins":
                 begins = begins or Deadline(_BEGIN_S, self._link.clock)
                 if begins.expired:

@@ -75,12 +75,12 @@ class LadderRescuer:
 
     def _rungs(self, device: AdbDevice, *, may_reboot: bool) -> Iterator[tuple[str, Callable[[], bool], float]]:
         """Yield what may help, each asked for when those before it didn't."""
-        yield "is connected anew", lambda: _reconnects(device, self._answer_s), self._answer_s
+        yield "is reconnected", lambda: _reconnects(device, self._answer_s), self._answer_s
         port = _port_of(device) if self._uhubctl is not None else None
         if port is not None:
             yield "its USB port is powered off and on", lambda: self._cycles(port), self._answer_s
         if may_reboot:
-            yield "is booted anew", lambda: _reboots(device), _BOOT_S
+            yield "is rebooted", lambda: _reboots(device), _BOOT_S
 
     def _answers(self, device: AdbDevice, timeout_s: float) -> bool:
         try:

@@ -85,7 +85,7 @@ class _Wait:
             waited_s = time.monotonic() - self.begun_s
             if waited_s >= self.patience_s:
                 self.on_note(
-                    f"goes on without its turn on hub {self.hub or 'of this computer'}: another process has kept it "
+                    f"continues without its turn on hub {self.hub or 'of this computer'}: another process has kept it "
                     f"for {format_duration(self.patience_s)}; 'benchfarm status' lists what runs"
                 )
                 return _UNLOCKED

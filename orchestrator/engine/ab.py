@@ -298,7 +298,7 @@ class _PairWork:
         text = f"{pairs} pairs are planned{noise}{lasts}"
         limits = {count.limit: count.needed for count in counts.values() if count.limit in {"most", "budget"}}
         for limit, needed in limits.items():
-            word = "the most that was allowed" if limit == "most" else "what the budget allows"
+            word = "the maximum allowed" if limit == "most" else "what the budget allows"
             text += f"; that is {word}, {needed} would be needed"
         self._services.observer.on_event(DeviceNote(serial=self._serial, text=text))
 

@@ -340,7 +340,7 @@ class CaseRunner:
     def _state_after(self, before: DeviceState) -> DeviceState | None:
         """Return the state after a run, None when the way to the device failed just now: the run itself is whole.
 
-        Raises DeviceChangedError when the device was booted anew meanwhile.
+        Raises DeviceChangedError when the device rebooted meanwhile.
         """
         try:
             after = self._device.state()
@@ -349,7 +349,7 @@ class CaseRunner:
                 raise
             return None
         if before.boot_id and after.boot_id and before.boot_id != after.boot_id:
-            raise DeviceChangedError("the device was booted anew during the run", serial=self._facts.serial)
+            raise DeviceChangedError("the device rebooted during the run", serial=self._facts.serial)
         return after
 
     def _recent_state(self) -> DeviceState | None:

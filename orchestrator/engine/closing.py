@@ -20,7 +20,7 @@ from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import ToolName
 
 _ENDING: Final = Ending(
-    outcome=Outcome.SKIPPED, reason_code=GIVEN_UP, reason="what was left of its campaign was given up"
+    outcome=Outcome.SKIPPED, reason_code=GIVEN_UP, reason="what was left of its campaign was abandoned"
 )
 
 

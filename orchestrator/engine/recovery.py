@@ -200,7 +200,7 @@ class Turns:
         is_ours = not isinstance(error, BenchfarmError)
         reason = f"a fault in benchfarm itself: {type(error).__name__}: {error}" if is_ours else str(error)
         self._faults.append(error)
-        self._note(device, f"is given up: {reason}", is_problem=True)
+        self._note(device, f"is abandoned: {reason}", is_problem=True)
         return reason
 
     def _until_done(self, device: Device, begin: Callable[[], Work]) -> None:
@@ -331,7 +331,7 @@ class Turns:
                 if attempt < RESTORES_MAX and isinstance(error, DeviceError) and _may_return(error):
                     continue
                 if device.serial in self._services.conditioner.unrestored():
-                    text = f"could not be put back ({error}); 'benchfarm device restore {device.serial}' tries again"
+                    text = f"could not be restored ({error}); 'benchfarm device restore {device.serial}' tries again"
                     self._note(device, text, is_problem=True)
                 elif not isinstance(error, DeviceBusyError):
                     # Nothing of ours is changed there; what still runs is ended by whoever uses the phone next.

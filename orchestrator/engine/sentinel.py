@@ -159,7 +159,7 @@ class Sentinel:
         verdict = self._ask()
         tried = "after cooling"
         if verdict.moved and self._workload.campaign.terms.may_reboot and self._device.kind is DeviceKind.ANDROID:
-            self._note(f"the reference workload is still {_change(verdict)}; the phone is booted anew")
+            self._note(f"the reference workload is still {_change(verdict)}; the phone is rebooted")
             self._reboot()
             verdict = self._ask()
             tried = "after cooling and a reboot"
@@ -223,7 +223,7 @@ class Sentinel:
                 if not error.transient or deadline.expired:
                     raise
             if deadline.expired:
-                raise DeviceUnusableError("was told to boot anew and didn't", serial=self._device.serial)
+                raise DeviceUnusableError("didn't reboot when asked", serial=self._device.serial)
             clock.wait(0.5, self._services.cancelled)
         self._runner.forget()
 

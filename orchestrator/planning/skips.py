@@ -133,7 +133,9 @@ def skip_reason(
         return Skip(reason_code=known.reason_code, reason=known.reason)
     own = DELEGATES[delegate]
     if build.is_virtual and not facts.is_virtual:
-        return Skip(reason_code="virtual-build", reason=f"{build.name} is a stand-in that only a virtual phone can run")
+        return Skip(
+            reason_code="virtual-build", reason=f"{build.name} is a fake binary that only a virtual phone can run"
+        )
     if facts.kind is DeviceKind.HOST and own.is_on_gpu and not facts.gpu:
         return Skip(reason_code="no-gpu", reason="no GPU was found on this computer")
     if facts.kind is DeviceKind.ANDROID:

@@ -248,7 +248,7 @@ class Rescuer(Protocol):
     ) -> bool:
         """Climb the ladder, then wait as long as ``keep_waiting`` says; whether the device answers again.
 
-        ``on_note`` hears of each rung that is tried. A device is booted anew only with ``may_reboot``.
+        ``on_note`` hears of each rung that is tried. A device is rebooted only with ``may_reboot``.
         """
         ...
 

@@ -340,12 +340,12 @@ class Worker:
         threading.Thread(target=work, name=f"job {claimed.job_id}", daemon=True).start()
 
     def _end(self) -> None:
-        """Stop, however often that is asked for: a phone that isn't put back would stay changed."""
+        """Stop, however often that is asked for: a phone that isn't restored would stay changed."""
         asked_again = False
         while True:
             try:
                 if asked_again:
-                    self._say("phones are being put back; please wait")
+                    self._say("restoring phones; please wait")
                 self._stopped.set()
                 self._stop()
             except KeyboardInterrupt:

@@ -192,7 +192,7 @@ class PlanTerms:
     #: What goes first when the time doesn't reach for all; the first rule that fits a case counts.
     importance: tuple[ImportanceRule, ...] = ()
     quiet: Quiet = field(default_factory=Quiet)
-    #: Whether a phone whose reference workload moved may be booted anew.
+    #: Whether a phone whose reference workload moved may be rebooted.
     may_reboot: bool = False
     #: How long the pass ``sustained`` goes on.
     sustained_s: float = 1800.0

@@ -145,7 +145,7 @@ def test_a_store_that_was_named_to_be_read_and_is_not_there_is_missed_and_not_ma
     [
         (("campaigns",), 0, "nothing is stored yet in {store}"),
         (("report",), 2, "no campaign in {store}"),
-        (("run", "--resume"), 0, "nothing is left to go on with in {store}"),
+        (("run", "--resume"), 0, "nothing is left to resume in {store}"),
         (("log", "1a2b3c"), 2, "'1a2b3c' in {store}"),
         (("store", "backup", "{folder}/copy.sqlite"), 2, "nothing is stored yet in {store}"),
         (("store", "prune", "--keep-raw", "9d", "--compact"), 0, "0 runs"),

@@ -191,7 +191,9 @@ def test_stand_ins_are_listed_and_missed_as_what_only_virtual_phones_run(cli: Cl
     assert [(item["is_virtual"], item["in_use_for"]) for item in releases] == [(True, ["arm64-v8a"])] * 2
     done = cli("builds", "which", "native")
     assert done.exit_code == 4
-    assert "is on this computer (base and slow are stand-ins, which only virtual phones run, by name)" in done.stderr
+    assert (
+        "is on this computer (base and slow are fake binaries, which only virtual phones run, by name)" in done.stderr
+    )
 
 
 @pytest.mark.parametrize("build", ["nowhere", "native=nowhere"])

@@ -115,7 +115,7 @@ def test_a_tune_that_was_killed_goes_on_from_the_trials_that_ended(rooted: Lab) 
     process.kill()
     process.wait()
     done = rooted.cli(*words, "--json").ok()
-    assert "goes on with a tune that was cut off; 1 trials are there" in done.stderr
+    assert "resumes a tune that was cut off; 1 trials are there" in done.stderr
     assert "no_doze: " not in done.stderr
     assert [trial["options"] for trial in done.json["trials"]][:2] == [["no_doze"], ["sync_off"]]
     again = rooted.cli(*words, "--json").ok()
@@ -135,7 +135,7 @@ def test_a_phone_that_another_home_uses_is_left_alone_without_a_word_of_putting_
     assert done.exit_code != 0
     assert f"in use by process {os.getpid()}" in done.json["lost"][serial]
     # Nothing was changed on it.
-    assert "put back" not in done.stderr
+    assert "be restored" not in done.stderr
 
 
 def test_a_screen_that_the_plan_wants_off_is_no_fault_of_a_run(lab: Lab, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_an_idle_phone_that_hangs_is_told_and_comes_back(lab: Lab, database: Dat
     doctor = lab.cli("farm", "doctor", "--no-host", "--json", BENCHFARM_STORE=database.url).json
     assert any(item["level"] == "problem" and hung in item["text"] for item in doctor["findings"]), doctor
     poll_until(
-        lambda: f"{hung} has no job and doesn't answer; it is connected anew" in worker.read_text(),
+        lambda: f"{hung} has no job and doesn't answer; it is reconnected" in worker.read_text(),
         "it is woken",
         PATIENCE_S,
     )

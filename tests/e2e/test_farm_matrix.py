@@ -149,7 +149,7 @@ class Cell:
             farm.until_stored(campaign, 2)
             yield
         elif phase == "restoring":
-            # All is stored, and the phone isn't put back yet: a matter of tenths of a second.
+            # All is stored, and the phone isn't restored yet: a matter of tenths of a second.
             farm.until(lambda: len(stored(farm.one.url, campaign)) == RESULTS, every_s=0.005)
             yield
         elif phase == "storing":

@@ -82,7 +82,7 @@ def test_an_app_that_prints_nothing_ends_with_what_to_do(run: Callable[..., Any]
     (phone / "mode").write_text("waits")
     done = run("--timeout", "1")
     assert done.exit_code == 3
-    assert "wants a tap" in done.stderr
+    assert "needs a tap" in done.stderr
 
 
 def test_a_phone_that_is_not_there_ends_with_what_the_program_said(run: Callable[..., Any], phone: Path) -> None:

@@ -113,7 +113,7 @@ def test_faults_on_the_way_lose_nothing_double_nothing_and_leave_nothing_changed
     resumed = status != "finished"
     if resumed:
         # A phone that was away when all others were done is named, and nothing of it is lost.
-        assert "given up with" in log
+        assert "abandoned with" in log
         many.cli("run", "--resume", "--json", timeout_s=HANGS_S)
         status, found = stored_of(many)
     faulty_s = time.monotonic() - begun_s

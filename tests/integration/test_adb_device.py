@@ -267,7 +267,7 @@ def test_a_worker_tells_of_a_phone_that_could_not_be_used_from_the_beginning(
 ) -> None:
     refusing = fault(phone, "unauthorized")
     deadline = Deadline(60.0)
-    # Over TCP it is connected anew first.
+    # Over TCP it is reconnected first.
     while (away := look({})) != {phone.address: Announced(facts="", unusable=STATE_NOTES["unauthorized"][0])}:
         assert not deadline.expired, away
     phone.faults.remove(refusing)
@@ -391,7 +391,7 @@ def test_a_run_survives_a_hang_shorter_than_its_deadline(device: AdbDevice, phon
 def test_a_phone_rebooted_in_mid_run_is_told_and_comes_back(device: AdbDevice, phone: "Phone", run_id: RunId) -> None:
     before = device.facts().boot_id
     when(runs(phone, "sleep 300"), lambda: fault(phone, "reboot", "seconds=1"))
-    with pytest.raises((DeviceChangedError, BenchfarmError), match=r"booted anew|is gone"):
+    with pytest.raises((DeviceChangedError, BenchfarmError), match=r"rebooted|is gone"):
         device.run_detached("sleep 300", run_id=run_id, timeout_s=360)
     device.wait_until_ready(timeout_s=60)
     assert device.state().boot_id != before

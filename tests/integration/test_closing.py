@@ -60,7 +60,7 @@ def test_a_closed_campaign_is_finished_and_says_what_was_given_up(settings: Sett
         (advice,) = [item for item in doctor.of_host(opened) if item.check == "campaigns"]
     assert "'benchfarm results close cut' gives it up" in advice.next_step
     result = retention.close(settings, ["cut", "newest"])
-    assert result.text == "cut (nightly): closed; 7 invocations that were left are given up"
+    assert result.text == "cut (nightly): closed; 7 invocations that were left are abandoned"
     assert result.data == [{"campaign_id": "cut", "given_up": 7}]
     with Farm(settings) as opened:
         campaign, runs = opened.store.campaign(samples.campaign("cut").campaign_id), list(opened.store.runs())
@@ -98,7 +98,7 @@ def test_rounds_that_would_be_added_and_curves_that_are_cut_are_given_up_too(sto
         assert not any(work.invocations for work in open_works(campaign, store.runs(), opened.tools).values())
     given_up = {(run.run_pass, run.invocation) for run in store.runs() if run.reason_code == "given-up"}
     assert given_up == {(Pass.TIMING, 2), (Pass.SUSTAINED, 1)}
-    assert standings(campaign, store.runs())[timing.case_key].text.endswith("after 2, then its campaign was given up")
+    assert standings(campaign, store.runs())[timing.case_key].text.endswith("after 2, then its campaign was abandoned")
 
 
 def test_a_campaign_that_a_process_runs_is_not_closed_nor_any_other_that_was_named(
@@ -188,6 +188,6 @@ def test_cancelling_closes_what_had_begun_and_waits_and_leaves_what_runs_to_its_
         worker = queue.register("two", benchfarm_version="1")
         assert queue.claim("two", worker, ["A"]) is not None
         result = farm.cancel(shared, NIGHT, [])
-    said = "night: 1 jobs cancelled, 1 are being stopped; what was left of 1 that had begun is given up"
+    said = "night: 1 jobs cancelled, 1 are being stopped; what was left of 1 that had begun is abandoned"
     assert result.text == said
     assert open_ones(shared) == {"night-A"}

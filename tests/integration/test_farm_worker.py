@@ -317,7 +317,7 @@ def test_a_worker_that_would_be_taken_for_dead_between_two_looks_is_refused(tmp_
                 idle_look_s=0.0,
             ),
         )
-    assert told.value.hint == "--every 1 at the most, or a longer --dead-after"
+    assert told.value.hint == "--every 1 at most, or a longer --dead-after"
 
 
 def test_what_goes_wrong_with_a_job_is_told_as_that_with_its_phone_and_campaign(queue: FarmQueue, job: int) -> None:
@@ -441,7 +441,7 @@ def test_a_worker_that_is_stopped_twice_still_waits_for_its_phones(
     def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
         begun.set()
         assert cancelled.wait(60)
-        until(lambda: "phones are being put back; please wait" in said)
+        until(lambda: "restoring phones; please wait" in said)
         put_back.set()
         return Ended(status="aborted", note="stopped")
 
@@ -505,12 +505,12 @@ def test_a_job_that_is_over_says_when_its_phone_is_not_put_back(queue: FarmQueue
             assert ended.status == "failed"
             return ended.note
 
-        said = "its phone isn't put back: benchfarm device restore A"
+        said = "its phone isn't restored: benchfarm device restore A"
         assert said in note(changed)
-        assert "put back" not in note(other)
+        assert "isn't restored" not in note(other)
         with farm.lease.acquire(changed):
             # Whoever uses it puts it back.
-            assert "put back" not in note(changed)
+            assert "isn't restored" not in note(changed)
 
 
 def test_a_job_that_asks_for_what_this_benchfarm_does_not_know_waits_for_one_that_does(

@@ -40,7 +40,7 @@ def test_no_port_is_powered_off_and_on_while_any_phone_of_the_host_is_used(
         assert list(idle.wake(attached, used=lambda: used, elsewhere=lambda: (), cycle_port=cycle_port)) == ["S1"]
 
     wake("another phone")
-    assert [text for text in said if "connected anew" in text]
+    assert [text for text in said if "reconnected" in text]
     assert cycled == []
     wake()
     assert len(cycled) == 1

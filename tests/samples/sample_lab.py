@@ -312,7 +312,7 @@ def small_lab() -> Lab:
         evidence="cpu4: 2803 MHz, then 1920 MHz",
     )
     rebooted = Finding(
-        code="rebooted", severity=Severity.ERROR, message="the phone was booted anew during the run", evidence="a, b"
+        code="rebooted", severity=Severity.ERROR, message="the phone rebooted during the run", evidence="a, b"
     )
     unsteady = Finding(
         code="unsteady",

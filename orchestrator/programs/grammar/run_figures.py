@@ -158,7 +158,9 @@ def contradictions_between(mean: float | None, stats: LatencySummary | None) -> 
     mean = stats.mean_us if mean is None else mean
     low, high = stats.min_us, stats.max_us
     if mean is not None and low is not None and high is not None and not _is_between(low, mean, high):
-        found.append(f"mean inference (us): {mean:.12g} isn't between the least, {low:.12g}, and the most, {high:.12g}")
+        found.append(
+            f"mean inference (us): {mean:.12g} isn't between the minimum, {low:.12g}, and the maximum, {high:.12g}"
+        )
     return found
 
 

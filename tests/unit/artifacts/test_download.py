@@ -59,7 +59,7 @@ def test_download_that_keeps_breaking_off_is_kept_and_gone_on_with_by_the_next_c
     server.put("/a", CONTENT, etag='"1"', faults=[("cut", 10_000), ("cut", 0)])
     with pytest.raises(DownloadError, match=r"was cut off: .*; the 10000 bytes that came are kept") as raised:
         download(Downloader(folder), f"{server.url}/a")
-    assert "run the same command again to go on" in raised.value.hint
+    assert "run the same command again to resume" in raised.value.hint
     assert leftovers(folder) == [10_000]
     assert download(Downloader(folder), f"{server.url}/a") == CONTENT
     assert server.ranges()[-1] == "bytes=10000-"

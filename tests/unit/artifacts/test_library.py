@@ -136,7 +136,7 @@ def test_stand_in_is_only_used_when_named_and_never_on_a_real_phone(library, tmp
     path = str(tmp_path / "benchmark_model")
     assert library.resolve_for(VIRTUAL, ToolName.NATIVE, name_or_path=path).sha256 == stand_in.sha256
     for name in ("benchmark_model", path):
-        with pytest.raises(ArtifactError, match="a stand-in that only a virtual phone runs, not P"):
+        with pytest.raises(ArtifactError, match="a fake binary that only a virtual phone runs, not P"):
             library.resolve_for(PHONE, ToolName.NATIVE, name_or_path=name)
 
 

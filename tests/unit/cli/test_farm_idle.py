@@ -104,7 +104,7 @@ def test_a_phone_that_another_process_uses_is_not_connected_anew() -> None:
     assert host.said == []
     host.look(hangs)
     said = list(host.said)
-    assert said[0] == "S1 has no job and doesn't answer; it is connected anew"
+    assert said[0] == "S1 has no job and doesn't answer; it is reconnected"
     assert list(host.look(hangs, used=["S1"])) == ["S1"]
     assert host.said == said
 

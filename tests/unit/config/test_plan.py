@@ -101,7 +101,7 @@ invocations: many
         ("models: [{path: a.tflite, name: x}, {path: a.tflite, name: y}]\n", "is named twice, as 'x' and 'y'"),
         ("models: {path: a.tflite, sha256: xyz}\n", "'xyz' isn't a sha256"),
         ("models: a.tflite\nmatrix: [gpu]\n", "matrix: must be keys and values"),
-        ("models: a.tflite\nmatrix: {threads: [1, 0]}\n", "matrix.threads[1]: 0 is too small; 1 is the least"),
+        ("models: a.tflite\nmatrix: {threads: [1, 0]}\n", "matrix.threads[1]: 0 is too small; the minimum is 1"),
         ("models: a.tflite\nmatrix: {threads: []}\n", "matrix.threads: must not be empty"),
         ("models: a.tflite\nmatrix: {delegates: [gpu, gpu]}\n", "names 'gpu' twice"),
         (
@@ -115,7 +115,7 @@ invocations: many
         ("models: a.tflite\nsettings: {affinity: middle}\n", "isn't big, all or a mask"),
         ("models: a.tflite\nsettings: {min_secs: .inf}\n", "isn't a time span"),
         ("models: a.tflite\nlimits: {thermal_status_max: warm}\n", "'warm' isn't a whole number"),
-        ("models: a.tflite\nlimits: {battery_min: 120 %}\n", "120 % is too large; 100 is the most"),
+        ("models: a.tflite\nlimits: {battery_min: 120 %}\n", "120 % is too large; the maximum is 100"),
         (
             "models: a.tflite\nlimits: {battery_min: 0.2}\n",
             "limits.battery_min: 0.2 may be meant as a percentage or as a share; write 0.2% or 20%",

@@ -69,7 +69,7 @@ def test_first_folder_overrides_a_profile_of_the_same_name(tmp_path):
         ("name: other\n" + MINIMAL + "match: {a: b}\n", "name: 'other' must be the file's name, 'p'"),
         ("name: P x\n" + MINIMAL + "match: {a: b}\n", "isn't a name of small letters"),
         ("name: p\n" + MINIMAL.replace("cpu", "gpuu") + "match: {a: b}\n", "did you mean 'gpu'?"),
-        ("name: p\n" + MINIMAL.replace("[4, 4]", "[0]") + "match: {a: b}\n", "0 is too small; 1 is the least"),
+        ("name: p\n" + MINIMAL.replace("[4, 4]", "[0]") + "match: {a: b}\n", "0 is too small; the minimum is 1"),
         ("name: p\n" + MINIMAL + "match: {a: b}\nquirks: [{code: x}]\n", "quirks[0]: reason is missing"),
         ("name: p\n" + MINIMAL + "match: {a: b}\nthermal_limits: {'(': 40}\n", "isn't a regular expression"),
         ("name: p\n" + MINIMAL + "match: {a: b}\nthermal_limits: {cpu: 400 C}\n", "is too large"),

@@ -195,7 +195,7 @@ def test_who_has_waited_too_long_for_a_process_that_was_stopped_goes_on_and_says
         os.kill(child, signal.SIGSTOP)
         with parts(traffic) as part:
             push = part("push", "1-2").entered()
-            assert "goes on without its turn on hub 1-2" in push.notes[-1]
+            assert "continues without its turn on hub 1-2" in push.notes[-1]
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
