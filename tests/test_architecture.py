@@ -23,8 +23,8 @@ PRODUCT_LINES = 90_000
 CLI_LINES = 9_000
 #: Where the command line still calls a function of what lies below ``app``, or opens a queue. It only gets shorter.
 DECIDING = {
-    "builds", "comparing", "devices", "farm", "flags", "lab", "models", "parsing",
-    "progress", "quickstart", "schedule", "searching", "serving", "status", "stored", "sustained", "zoo",
+    "builds", "comparing", "devices", "farm", "flags", "models", "parsing",
+    "progress", "quickstart", "schedule", "searching", "serving", "status", "stored", "sustained",
 }  # fmt: skip
 BELOW_APP = {
     "analysis", "artifacts", "delegates", "devices", "engine", "executors", "models", "planning", "programs",

@@ -2,120 +2,40 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
+from orchestrator.app import virtual_phones
+from orchestrator.app.virtual_phones import Wanted
 from orchestrator.bootstrap import Farm, Settings, virtual_lab
 from orchestrator.cli.result import CommandResult, table
-from orchestrator.errors import BenchfarmError, UsageError
-
-DEFAULT_PROFILES = ("pixel-3", "pixel-4")
+from orchestrator.errors import UsageError
 
 
-def up(
-    settings: Settings,
-    profiles: tuple[str, ...],
-    *,
-    speed: float = 1.0,
-    seed: int = 0,
-    execute: bool = False,
-    rooted: bool = False,
-    exit_with_parent: bool = False,
-) -> CommandResult:
-    """Start a lab and connect its phones; when anything fails, all that was started is stopped again."""
-    from orchestrator.devices.server import AdbServer
-    from orchestrator.devices.server_process import find_adb
-
-    with Farm(settings) as farm:
-        folder = farm.lab_folder
-    asked = [name.partition("@") for name in profiles or DEFAULT_PROFILES]
-    specs = [
-        virtual_lab.phone_spec(name, serial, execute=execute, rooted=rooted, usb=usb)
-        for (name, serial), (_, _, usb) in zip(serials_for(tuple(name for name, _, _ in asked)), asked, strict=True)
-    ]
-    server = AdbServer.start(
-        binary=find_adb(settings.adb, search_path=settings.environ.get("PATH")),
-        state_folder=folder,
-        # A home of its own: the lab's phones let in this server's key and no other.
-        environ={**settings.environ, "HOME": str(folder)},
-        usb=False,
-    )
-    try:
-        lab = virtual_lab.start_lab(
-            folder,
-            specs,
-            adb_key=folder / ".android" / "adbkey.pub",
-            time_factor=speed,
-            seed=seed,
-            exit_with_parent=exit_with_parent,
-            environ=settings.environ,
-        )
-        for phone in lab.phones:
-            server.connect_tcp(phone.address)
-    except BaseException as error:
-        already = isinstance(error, UsageError)
-        if not already:
-            down(settings)
-        raise
+def up(settings: Settings, wanted: Wanted) -> CommandResult:
+    """Start a lab and connect its phones."""
+    lab = virtual_phones.start(settings, wanted)
     rows = [(phone.serial, phone.profile, phone.address) for phone in lab.phones]
     text = table(("serial", "profile", "address"), rows)
-    return CommandResult(
-        text=f"{text}\nadb server at {server.address}; 'benchfarm lab down' stops all of it",
-        data={"phones": lab.phones, "adb_server": str(server.address), "pid": lab.pid, "speed": speed},
-    )
+    return CommandResult(text=f"{text}\nadb server at {lab.adb_server}; 'benchfarm lab down' stops all of it", data=lab)
 
 
 def add(settings: Settings, profile: str, *, serial: str = "") -> CommandResult:
     """Plug one more phone in at a lab that is up; raises UsageError."""
-    name, _, usb = profile.partition("@")
-    with Farm(settings) as farm:
-        folder, server = farm.lab_folder, farm.lab_server()
-    present = virtual_lab.read_lab(folder).phones
-    if server is None:
-        raise UsageError("no lab is up", hint="start one with 'benchfarm lab up'")
-    if not serial:
-        taken = {phone.serial for phone in present}
-        serial = next(serial for _, serial in serials_for((name,) * (len(taken) + 1)) if serial not in taken)
-    spec = virtual_lab.phone_spec(name, serial, usb=usb)
-    phone = virtual_lab.lab_request(folder, {"request": "add", "phone": spec.to_json()})
-    server.connect_tcp(phone["phone"]["address"])
-    return CommandResult(text=f"{serial} is plugged in at {phone['phone']['address']}", data=phone["phone"])
+    phone = virtual_phones.attach(settings, profile, serial=serial)
+    return CommandResult(text=f"{phone['serial']} is plugged in at {phone['address']}", data=phone)
 
 
 def remove(settings: Settings, serial: str) -> CommandResult:
-    """Unplug a phone of a lab that is up; what lies on it stays for the next time. Raises UsageError."""
-    with Farm(settings) as farm:
-        folder, server = farm.lab_folder, farm.lab_server()
-    address = next((phone.address for phone in virtual_lab.read_lab(folder).phones if phone.serial == serial), "")
-    virtual_lab.lab_request(folder, {"request": "remove", "serial": serial})
-    if server is not None and address:
-        server.disconnect(address)
+    """Unplug a phone of a lab that is up; raises UsageError."""
+    virtual_phones.detach(settings, serial)
     return CommandResult(text=f"{serial} is unplugged", data={"serial": serial})
-
-
-def serials_for(profiles: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Return (profile, serial number) pairs: ``VIRTUAL-PIXEL-3``, and numbered from the second of a kind on."""
-    known = virtual_lab.profile_names()
-    seen: Counter[str] = Counter()
-    pairs = []
-    for profile in profiles or DEFAULT_PROFILES:
-        if profile not in known:
-            raise UsageError(f"there is no virtual phone {profile!r}", hint=f"there are: {', '.join(known)}")
-        seen[profile] += 1
-        number = f"-{seen[profile]}" if seen[profile] > 1 else ""
-        pairs.append((profile, f"VIRTUAL-{profile.upper()}{number}"))
-    return pairs
 
 
 def down(settings: Settings) -> CommandResult:
     """Stop the lab and its adb server."""
-    with Farm(settings) as farm:
-        server = farm.lab_server()
-        stopped = virtual_lab.stop_lab(farm.lab_folder)
-    if server is not None:
-        server.stop()
-    text = "the lab is down" if stopped or server else "no lab was up"
-    return CommandResult(text=text, data={"stopped": stopped, "adb_server_stopped": server is not None})
+    stopped, server_stopped = virtual_phones.stop(settings)
+    text = "the lab is down" if stopped or server_stopped else "no lab was up"
+    return CommandResult(text=text, data={"stopped": stopped, "adb_server_stopped": server_stopped})
 
 
 def list_phones(settings: Settings) -> CommandResult:
@@ -172,12 +92,3 @@ def program(path: Path, *, name: str, abi: str, version: str, time_percent: floa
 def _fault_text(fault: dict[str, object]) -> str:
     rest = ", ".join(f"{name}={value}" for name, value in fault.items() if value and name not in {"kind", "fault_id"})
     return f"{fault['kind']}{f' ({rest})' if rest else ''}"
-
-
-def stop_quietly(settings: Settings) -> None:
-    """Stop the lab whatever happens; for the end of commands that started one."""
-    try:
-        down(settings)
-    except BenchfarmError:
-        # The caller has its own error to tell, and 'benchfarm lab down' can be called again.
-        return

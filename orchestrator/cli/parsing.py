@@ -59,8 +59,8 @@ def _begun(file: str) -> tuple[list[ToolReport], Iterator[ToolReport]]:
 
 
 def _reports(file: str) -> Iterator[ToolReport]:
+    from orchestrator.app.run_logs import LOG_START, read_logs
     from orchestrator.bootstrap import Farm, Settings
-    from orchestrator.cli.stored import LOG_START, read_logs
     from orchestrator.programs.grammar.output import iterate_file
 
     settings = Settings.from_environment()

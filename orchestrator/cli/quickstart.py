@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from orchestrator.app.virtual_phones import DEFAULT_PROFILES, Wanted, serials_for, stop_quietly
 from orchestrator.bootstrap import Settings
 from orchestrator.cli import lab
 from orchestrator.cli.measuring import bench
@@ -29,13 +30,13 @@ def run(settings: Settings, folder: Path) -> CommandResult:
         state_folder=folder / "state",
         store=str(folder / "store.sqlite"),
     )
-    lab.stop_quietly(own)
-    phones = lab.up(own, lab.DEFAULT_PROFILES, speed=PHONE_SPEED, exit_with_parent=True)
+    stop_quietly(own)
+    phones = lab.up(own, Wanted(speed=PHONE_SPEED, exit_with_parent=True))
     try:
-        serials = tuple(serial for _, serial in lab.serials_for(lab.DEFAULT_PROFILES))
+        serials = tuple(serial for _, serial in serials_for(DEFAULT_PROFILES))
         result = bench(own, _options(tuple(sample_models()), serials), folder / "report.html")
     finally:
-        lab.stop_quietly(own)
+        stop_quietly(own)
     intro = (
         "Figures of phones marked 'virtual' are made up by a model of such a phone; those of this computer are real."
     )

@@ -2,197 +2,61 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.bootstrap import Farm
+from orchestrator.app import model_files
+from orchestrator.bootstrap import Settings
 from orchestrator.cli.files import percent_of
 from orchestrator.cli.progress import tell
 from orchestrator.cli.result import CommandResult, table
-from orchestrator.errors import ArtifactError, ModelError, UsageError
+from orchestrator.errors import UsageError
 from orchestrator.models.building import VARIANTS, BuildOrder
 from orchestrator.models.networks import NAMES
-from orchestrator.records.model import Accuracy, ManifestEntry
+from orchestrator.records.model import Accuracy
 from orchestrator.report.escapes import one_line
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
-    from orchestrator.artifacts.download import Downloader
     from orchestrator.bootstrap import Settings
-    from orchestrator.models.building import BuildOrder, BuiltModel, FailedBuild
-    from orchestrator.models.published import PublishedModel
-
-
-RANDOM_NOTE = "weights are random: right for latency, which doesn't depend on them, and its outputs mean nothing"
-
-
-def _places(settings: Settings, out: Path | None) -> tuple[Path, Path]:
-    """Return the folder for files and the manifest."""
-    from orchestrator.config.model_manifest import MANIFEST_NAME
-
-    if out is not None:
-        return out.absolute(), out.absolute() / MANIFEST_NAME
-    return settings.data_folder / "models", settings.data_folder / MANIFEST_NAME
+    from orchestrator.models.building import BuildOrder
 
 
 def build(
     settings: Settings, orders: Sequence[BuildOrder], *, out: Path | None, accuracy: Accuracy | None
 ) -> CommandResult:
-    """Build models and write the manifest as they come; exit code 1 when some couldn't be, ModelError when none could.
-
-    What was built before an interruption is there and in the manifest.
-    """
-    from orchestrator.config.model_manifest import add_to_manifest, load_manifest
-    from orchestrator.models.building import FailedBuild, build_models
-
-    folder, manifest = _places(settings, out)
-    load_manifest(manifest)  # a manifest with faults is told before minutes of building
-    entries: list[ManifestEntry] = []
+    """Build models; exit code 1 when some couldn't be, ModelError when none could."""
     say = partial(tell, settings.log_format, "model-built")
-
-    def keep(order: BuildOrder, outcome: BuiltModel | FailedBuild) -> None:
-        if isinstance(outcome, FailedBuild):
-            say(f"{outcome.name}: not built")
-            return
-        entries.append(_entry(order, outcome, accuracy))
-        add_to_manifest(manifest, entries[-1:])
-        say(f"{outcome.name}: {format_bytes(outcome.size_bytes)}")
-
-    done = build_models(orders, folder, environ=settings.environ, on_done=keep)
-    failures = [item for built in done for item in built.failures]
-    if not entries and failures:
-        also = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
-        raise ModelError(f"{failures[0].name}: {failures[0].reason}{also}", hint=failures[0].hint)
-    rows = [
-        (item.name, format_bytes(item.size_bytes), item.sha256[:12], str(item.path))
-        for built in done
-        for item in built.models
-    ]
+    done = model_files.build(settings, orders, out=out, accuracy=accuracy, on_done=say)
+    rows = [(item.name, format_bytes(item.size_bytes), item.sha256[:12], str(item.path)) for item in done.models]
     lines = [table(("model", "size", "sha256", "file"), rows, right=(1,))]
-    for item in failures:
+    for item in done.failures:
         lines.append(one_line(f"{item.name} couldn't be built: {item.reason}"))
         lines += [f"  {item.hint}"] if item.hint else []
-    notes = Counter(note for entry in entries for note in entry.note.split("; ") if note)
-    lines += [f"{count} of {len(entries)}: {note}" for note, count in notes.items()]
-    lines.append(f"how to build them again is in {manifest}")
-    data = {"models": entries, "failures": failures, "manifest": manifest}
-    return CommandResult(text="\n".join(lines), data=data, exit_code=1 if failures else 0)
-
-
-def _entry(order: BuildOrder, model: BuiltModel, accuracy: Accuracy | None) -> ManifestEntry:
-    from orchestrator.models.inspect import inspect_model
-
-    notes = [RANDOM_NOTE] if order.is_named and order.weights == "random" else []
-    precision = inspect_model(model.path).precision
-    variant = model.build["variant"]
-    if variant != "float32" and precision == "float32":
-        notes.append(f"{variant} changed nothing: no weights were large enough for the converter to make smaller")
-    return ManifestEntry(
-        name=model.name,
-        sha256=model.sha256,
-        path=model.path,
-        command=_command(order, model.build),
-        build=model.build,
-        accuracy=accuracy,
-        note="; ".join(notes),
-    )
-
-
-def _command(order: BuildOrder, build: Mapping[str, str]) -> str:
-    words = ["benchfarm", "model", "build", order.source, "--variant", build["variant"], "--seed", str(order.seed)]
-    words += ["--batch", build.get("batch", "as-is")]
-    words += ["--size", build["size"]] if "size" in build else []
-    words += ["--weights", order.weights] if order.weights != "random" else []
-    words += ["--representative", order.representative] if order.representative else []
-    words += ["--signature", order.signature] if order.signature != "serving_default" else []
-    return shlex.join([*words, *(["--flex"] if order.flex else [])])
+    notes = Counter(note for entry in done.entries for note in entry.note.split("; ") if note)
+    lines += [f"{count} of {len(done.entries)}: {note}" for note, count in notes.items()]
+    lines.append(f"how to build them again is in {done.manifest}")
+    data = {"models": done.entries, "failures": done.failures, "manifest": done.manifest}
+    return CommandResult(text="\n".join(lines), data=data, exit_code=1 if done.failures else 0)
 
 
 def fetch(
     settings: Settings, names: Sequence[str], *, out: Path | None, mirror: str, accept_changed: bool
 ) -> CommandResult:
-    """Download models of the published tables, each held to the content that it had at first sight.
-
-    Raises:
-        UsageError: a name isn't known.
-        ArtifactError: a download failed, or isn't what it was; what was fetched before it is kept.
-    """
-    from orchestrator.models.published import published_models
-
-    known = published_models()
-    for name in names:
-        if name not in known:
-            raise UsageError(f"no published model is called {name!r}", hint=f"choose of {', '.join(known)}")
-    with Farm(settings) as farm:
-        downloader = farm.model_downloader(mirror=mirror)
-        entries = [
-            _fetched(settings, known[name], downloader, out, accept_changed=accept_changed)
-            for name in dict.fromkeys(names)
-        ]
+    """Download models of the published tables; see ``model_files.fetch``."""
+    entries = model_files.fetch(settings, names, out=out, mirror=mirror, accept_changed=accept_changed)
     rows = [(entry.name, entry.sha256[:12], str(entry.path), status) for entry, status in entries]
     text = table(("model", "sha256", "file", ""), rows)
     return CommandResult(text=text, data=[{"status": status, "model": entry} for entry, status in entries])
 
 
-def _fetched(
-    settings: Settings, model: PublishedModel, downloader: Downloader, out: Path | None, *, accept_changed: bool
-) -> tuple[ManifestEntry, str]:
-    from orchestrator.config.model_manifest import add_to_manifest, load_manifest
-    from orchestrator.models.inspect import identify_model
-    from orchestrator.models.published import take_model
-
-    folder, manifest = _places(settings, out)
-    before = next((entry for entry in load_manifest(manifest).values() if entry.name == model.name), None)
-    target = folder / f"{model.name}.tflite"
-    if before is not None and before.url == model.url and not accept_changed and target.exists():
-        try:
-            identify_model(target, sha256=before.sha256)
-            return before, "is here"
-        except ModelError:
-            pass  # damaged or replaced: fetch it again, and hold it to the same content
-    arrival = target.with_name(f".{target.name}.new")
-    try:
-        with downloader.fetched(model.url) as downloaded:
-            assert downloaded is not None, "no earlier content was named"
-            take_model(downloaded.path, arrival, label=model.url)
-        sha256 = identify_model(arrival).sha256
-        changed = before is not None and before.url == model.url and before.sha256 != sha256
-        if changed and before is not None and not accept_changed:
-            raise ArtifactError(
-                f"{model.name}: {model.url} has another content than at first sight: "
-                f"its sha256 is {sha256}, was {before.sha256}",
-                hint="find out why; --accept-changed takes the new one",
-            )
-        arrival.replace(target)
-    finally:
-        arrival.unlink(missing_ok=True)
-    entry = ManifestEntry(
-        name=model.name,
-        sha256=sha256,
-        path=target,
-        command=shlex.join(["benchfarm", "model", "fetch", model.name]),
-        url=model.url,
-        accuracy=model.accuracy,
-    )
-    add_to_manifest(manifest, [entry])
-    return entry, "changed" if changed else "fetched again" if before is not None else "first seen"
-
-
 def list_models(settings: Settings, folder: Path | None) -> CommandResult:
     """List the models of the manifest, and the names that can be built and fetched."""
-    from orchestrator.config.model_manifest import load_manifest
-    from orchestrator.models.networks import NAMES
-    from orchestrator.models.published import published_models
-
-    if folder is not None and not folder.is_dir():
-        raise UsageError(f"there is no folder {str(folder)!r}", hint="name the folder of a models.yaml")
-    _, manifest = _places(settings, folder)
-    entries = sorted(load_manifest(manifest).values(), key=lambda entry: entry.name)
+    known = model_files.known_models(settings, folder)
     rows = [
         (
             entry.name,
@@ -200,13 +64,11 @@ def list_models(settings: Settings, folder: Path | None) -> CommandResult:
             f"{entry.accuracy.percent:g} % {entry.accuracy.metric}" if entry.accuracy else "",
             str(entry.path) if entry.path.exists() else f"{entry.path} (isn't there)",
         )
-        for entry in entries
+        for entry in known.models
     ]
-    lines = [table(("model", "sha256", "accuracy", "file"), rows)] if rows else [f"no models in {manifest} yet"]
-    published = published_models()
-    lines += [f"can be built: {', '.join(NAMES)}", f"can be fetched: {', '.join(published)}"]
-    data = {"manifest": manifest, "models": entries, "buildable": list(NAMES), "fetchable": list(published)}
-    return CommandResult(text="\n".join(lines), data=data)
+    lines = [table(("model", "sha256", "accuracy", "file"), rows)] if rows else [f"no models in {known.manifest} yet"]
+    lines += [f"can be built: {', '.join(known.buildable)}", f"can be fetched: {', '.join(known.fetchable)}"]
+    return CommandResult(text="\n".join(lines), data=known)
 
 
 _AS_IS = "as-is"

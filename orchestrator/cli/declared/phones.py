@@ -171,11 +171,11 @@ def _lab_up(
 
     Example: benchfarm lab up pixel-3 pixel-8
     """
+    from orchestrator.app.virtual_phones import Wanted
     from orchestrator.cli import lab
 
-    return lambda settings: lab.up(
-        settings, tuple(profiles or ()), speed=speed, seed=seed, execute=execute, rooted=rooted
-    )
+    wanted = Wanted(profiles=profiles or (), speed=speed, seed=seed, execute=execute, rooted=rooted)
+    return lambda settings: lab.up(settings, wanted)
 
 
 @command(lab_app, "add")

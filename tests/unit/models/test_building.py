@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.cli import zoo
+from orchestrator.app import model_files
 from orchestrator.config.model_manifest import load_manifest
 from orchestrator.errors import ModelError, UsageError
 from orchestrator.models.building import VARIANTS, BuildOrder, build_models
@@ -227,7 +227,7 @@ def test_command_builds_the_same_bytes_again_and_its_manifest_says_how(built, tm
     entry = entries["tiny_cnn_int8"]
     assert identify_model(tmp_path / "models" / "tiny_cnn_int8.tflite").sha256 == entry.sha256
     assert entry.command == "benchfarm model build tiny_cnn --variant int8 --seed 0 --batch 1"
-    assert (entry.note, entry.accuracy.percent) == (zoo.RANDOM_NOTE, 55)
+    assert (entry.note, entry.accuracy.percent) == (model_files.RANDOM_NOTE, 55)
     assert {"source", "variant", "weights", "seed", "tensorflow", "keras", "batch"} <= set(entry.build)
     assert entry.build["representative"] == "16 random inputs"
 

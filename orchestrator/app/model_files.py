@@ -1,0 +1,197 @@
+"""Model files: built or fetched, each with a line of the manifest that knows how it is had again."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.errors import ArtifactError, ModelError, UsageError
+from orchestrator.records.model import Accuracy, ManifestEntry
+from orchestrator.units import format_bytes
+
+if TYPE_CHECKING:
+    from orchestrator.artifacts.download import Downloader
+    from orchestrator.models.building import BuildOrder, BuiltModel, FailedBuild
+    from orchestrator.models.published import PublishedModel
+
+RANDOM_NOTE = "weights are random: right for latency, which doesn't depend on them, and its outputs mean nothing"
+
+
+def places(settings: Settings, out: Path | None) -> tuple[Path, Path]:
+    """Return the folder for files and the manifest."""
+    from orchestrator.config.model_manifest import MANIFEST_NAME
+
+    if out is not None:
+        return out.absolute(), out.absolute() / MANIFEST_NAME
+    return settings.data_folder / "models", settings.data_folder / MANIFEST_NAME
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """What orders came to."""
+
+    entries: Sequence[ManifestEntry]
+    models: Sequence[BuiltModel]
+    failures: Sequence[FailedBuild]
+    manifest: Path
+
+
+def build(
+    settings: Settings,
+    orders: Sequence[BuildOrder],
+    *,
+    out: Path | None,
+    accuracy: Accuracy | None,
+    on_done: Callable[[str], None],
+) -> Built:
+    """Build models and write the manifest as they come; ``on_done`` hears of each. ModelError when none could be built.
+
+    What was built before an interruption is there and in the manifest.
+    """
+    from orchestrator.config.model_manifest import add_to_manifest, load_manifest
+    from orchestrator.models.building import FailedBuild, build_models
+
+    folder, manifest = places(settings, out)
+    load_manifest(manifest)  # a manifest with faults is told before minutes of building
+    entries: list[ManifestEntry] = []
+
+    def keep(order: BuildOrder, outcome: BuiltModel | FailedBuild) -> None:
+        if isinstance(outcome, FailedBuild):
+            on_done(f"{outcome.name}: not built")
+            return
+        entries.append(_entry(order, outcome, accuracy))
+        add_to_manifest(manifest, entries[-1:])
+        on_done(f"{outcome.name}: {format_bytes(outcome.size_bytes)}")
+
+    done = build_models(orders, folder, environ=settings.environ, on_done=keep)
+    failures = [item for built in done for item in built.failures]
+    if not entries and failures:
+        also = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+        raise ModelError(f"{failures[0].name}: {failures[0].reason}{also}", hint=failures[0].hint)
+    models = [item for built in done for item in built.models]
+    return Built(entries=entries, models=models, failures=failures, manifest=manifest)
+
+
+def _entry(order: BuildOrder, model: BuiltModel, accuracy: Accuracy | None) -> ManifestEntry:
+    from orchestrator.models.inspect import inspect_model
+
+    notes = [RANDOM_NOTE] if order.is_named and order.weights == "random" else []
+    precision = inspect_model(model.path).precision
+    variant = model.build["variant"]
+    if variant != "float32" and precision == "float32":
+        notes.append(f"{variant} changed nothing: no weights were large enough for the converter to make smaller")
+    return ManifestEntry(
+        name=model.name,
+        sha256=model.sha256,
+        path=model.path,
+        command=_command(order, model.build),
+        build=model.build,
+        accuracy=accuracy,
+        note="; ".join(notes),
+    )
+
+
+def _command(order: BuildOrder, build: Mapping[str, str]) -> str:
+    words = ["benchfarm", "model", "build", order.source, "--variant", build["variant"], "--seed", str(order.seed)]
+    words += ["--batch", build.get("batch", "as-is")]
+    words += ["--size", build["size"]] if "size" in build else []
+    words += ["--weights", order.weights] if order.weights != "random" else []
+    words += ["--representative", order.representative] if order.representative else []
+    words += ["--signature", order.signature] if order.signature != "serving_default" else []
+    return shlex.join([*words, *(["--flex"] if order.flex else [])])
+
+
+def fetch(
+    settings: Settings, names: Sequence[str], *, out: Path | None, mirror: str, accept_changed: bool
+) -> list[tuple[ManifestEntry, str]]:
+    """Download models of the published tables, each held to the content that it had at first sight.
+
+    Returns each with what it is: "is here", "first seen", "fetched again" or "changed".
+
+    Raises:
+        UsageError: a name isn't known.
+        ArtifactError: a download failed, or isn't what it was; what was fetched before it is kept.
+    """
+    from orchestrator.models.published import published_models
+
+    known = published_models()
+    for name in names:
+        if name not in known:
+            raise UsageError(f"no published model is called {name!r}", hint=f"choose of {', '.join(known)}")
+    with Farm(settings) as farm:
+        downloader = farm.model_downloader(mirror=mirror)
+        return [
+            _fetched(settings, known[name], downloader, out, accept_changed=accept_changed)
+            for name in dict.fromkeys(names)
+        ]
+
+
+def _fetched(
+    settings: Settings, model: PublishedModel, downloader: Downloader, out: Path | None, *, accept_changed: bool
+) -> tuple[ManifestEntry, str]:
+    from orchestrator.config.model_manifest import add_to_manifest, load_manifest
+    from orchestrator.models.inspect import identify_model
+    from orchestrator.models.published import take_model
+
+    folder, manifest = places(settings, out)
+    before = next((entry for entry in load_manifest(manifest).values() if entry.name == model.name), None)
+    target = folder / f"{model.name}.tflite"
+    if before is not None and before.url == model.url and not accept_changed and target.exists():
+        try:
+            identify_model(target, sha256=before.sha256)
+            return before, "is here"
+        except ModelError:
+            pass  # damaged or replaced: fetch it again, and hold it to the same content
+    arrival = target.with_name(f".{target.name}.new")
+    try:
+        with downloader.fetched(model.url) as downloaded:
+            assert downloaded is not None, "no earlier content was named"
+            take_model(downloaded.path, arrival, label=model.url)
+        sha256 = identify_model(arrival).sha256
+        changed = before is not None and before.url == model.url and before.sha256 != sha256
+        if changed and before is not None and not accept_changed:
+            raise ArtifactError(
+                f"{model.name}: {model.url} has another content than at first sight: "
+                f"its sha256 is {sha256}, was {before.sha256}",
+                hint="find out why; --accept-changed takes the new one",
+            )
+        arrival.replace(target)
+    finally:
+        arrival.unlink(missing_ok=True)
+    entry = ManifestEntry(
+        name=model.name,
+        sha256=sha256,
+        path=target,
+        command=shlex.join(["benchfarm", "model", "fetch", model.name]),
+        url=model.url,
+        accuracy=model.accuracy,
+    )
+    add_to_manifest(manifest, [entry])
+    return entry, "changed" if changed else "fetched again" if before is not None else "first seen"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownModels:
+    """The models of a manifest by name, and the names of those that can be built or fetched."""
+
+    manifest: Path
+    models: Sequence[ManifestEntry]
+    buildable: Sequence[str]
+    fetchable: Sequence[str]
+
+
+def known_models(settings: Settings, folder: Path | None) -> KnownModels:
+    """Return the models of a folder's manifest, or of the data folder's; raises UsageError."""
+    from orchestrator.config.model_manifest import load_manifest
+    from orchestrator.models.networks import NAMES
+    from orchestrator.models.published import published_models
+
+    if folder is not None and not folder.is_dir():
+        raise UsageError(f"there is no folder {str(folder)!r}", hint="name the folder of a models.yaml")
+    _, manifest = places(settings, folder)
+    entries = sorted(load_manifest(manifest).values(), key=lambda entry: entry.name)
+    return KnownModels(manifest=manifest, models=entries, buildable=list(NAMES), fetchable=list(published_models()))

@@ -1,0 +1,142 @@
+"""Virtual phones in processes of their own, and the private adb server that reaches them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.bootstrap import Farm, Settings, virtual_lab
+from orchestrator.errors import BenchfarmError, UsageError
+
+DEFAULT_PROFILES = ("pixel-3", "pixel-4")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which lab is wanted."""
+
+    #: One for each phone, ``PROFILE`` or ``PROFILE@1-2.3`` with its USB path; those by default when empty.
+    profiles: Sequence[str] = ()
+    #: Seconds of the phones in one real second.
+    speed: float = 1.0
+    seed: int = 0
+    #: Programs of this computer's kind are run for real.
+    execute: bool = False
+    rooted: bool = False
+    exit_with_parent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A lab that is up."""
+
+    #: Each with serial, profile and address.
+    phones: Sequence[Any]
+    adb_server: str
+    pid: int
+    speed: float
+
+
+def start(settings: Settings, wanted: Wanted) -> Started:
+    """Start a lab and connect its phones.
+
+    When anything fails, all that was started is stopped again.
+    """
+    from orchestrator.devices.server import AdbServer
+    from orchestrator.devices.server_process import find_adb
+
+    with Farm(settings) as farm:
+        folder = farm.lab_folder
+    asked = [name.partition("@") for name in wanted.profiles or DEFAULT_PROFILES]
+    specs = [
+        virtual_lab.phone_spec(name, serial, execute=wanted.execute, rooted=wanted.rooted, usb=usb)
+        for (name, serial), (_, _, usb) in zip(serials_for(tuple(name for name, _, _ in asked)), asked, strict=True)
+    ]
+    server = AdbServer.start(
+        binary=find_adb(settings.adb, search_path=settings.environ.get("PATH")),
+        state_folder=folder,
+        # A home of its own: the lab's phones let in this server's key and no other.
+        environ={**settings.environ, "HOME": str(folder)},
+        usb=False,
+    )
+    try:
+        lab = virtual_lab.start_lab(
+            folder,
+            specs,
+            adb_key=folder / ".android" / "adbkey.pub",
+            time_factor=wanted.speed,
+            seed=wanted.seed,
+            exit_with_parent=wanted.exit_with_parent,
+            environ=settings.environ,
+        )
+        for phone in lab.phones:
+            server.connect_tcp(phone.address)
+    except UsageError:
+        # A lab is up already, and stays.
+        raise
+    except BaseException:
+        stop(settings)
+        raise
+    return Started(phones=lab.phones, adb_server=str(server.address), pid=lab.pid, speed=wanted.speed)
+
+
+def attach(settings: Settings, profile: str, *, serial: str = "") -> dict[str, Any]:
+    """Plug one more phone in at a lab that is up, and return what it says of it; raises UsageError."""
+    name, _, usb = profile.partition("@")
+    with Farm(settings) as farm:
+        folder, server = farm.lab_folder, farm.lab_server()
+    present = virtual_lab.read_lab(folder).phones
+    if server is None:
+        raise UsageError("no lab is up", hint="start one with 'benchfarm lab up'")
+    if not serial:
+        taken = {phone.serial for phone in present}
+        serial = next(serial for _, serial in serials_for((name,) * (len(taken) + 1)) if serial not in taken)
+    spec = virtual_lab.phone_spec(name, serial, usb=usb)
+    phone: dict[str, Any] = virtual_lab.lab_request(folder, {"request": "add", "phone": spec.to_json()})["phone"]
+    server.connect_tcp(phone["address"])
+    return phone
+
+
+def detach(settings: Settings, serial: str) -> None:
+    """Unplug a phone of a lab that is up; what lies on it stays for the next time. Raises UsageError."""
+    with Farm(settings) as farm:
+        folder, server = farm.lab_folder, farm.lab_server()
+    address = next((phone.address for phone in virtual_lab.read_lab(folder).phones if phone.serial == serial), "")
+    virtual_lab.lab_request(folder, {"request": "remove", "serial": serial})
+    if server is not None and address:
+        server.disconnect(address)
+
+
+def serials_for(profiles: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Return (profile, serial number) pairs: ``VIRTUAL-PIXEL-3``, and numbered from the second of a kind on."""
+    known = virtual_lab.profile_names()
+    seen: Counter[str] = Counter()
+    pairs = []
+    for profile in profiles or DEFAULT_PROFILES:
+        if profile not in known:
+            raise UsageError(f"there is no virtual phone {profile!r}", hint=f"there are: {', '.join(known)}")
+        seen[profile] += 1
+        number = f"-{seen[profile]}" if seen[profile] > 1 else ""
+        pairs.append((profile, f"VIRTUAL-{profile.upper()}{number}"))
+    return pairs
+
+
+def stop(settings: Settings) -> tuple[bool, bool]:
+    """Stop the lab and its adb server; return whether there was a lab, and whether there was a server."""
+    with Farm(settings) as farm:
+        server = farm.lab_server()
+        stopped = virtual_lab.stop_lab(farm.lab_folder)
+    if server is not None:
+        server.stop()
+    return stopped, server is not None
+
+
+def stop_quietly(settings: Settings) -> None:
+    """Stop the lab whatever happens; for the end of commands that started one."""
+    try:
+        stop(settings)
+    except BenchfarmError:
+        # The caller has its own error to tell, and 'benchfarm lab down' can be called again.
+        return
