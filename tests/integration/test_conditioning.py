@@ -119,7 +119,7 @@ def test_an_undo_that_fails_stays_in_the_journal_and_holds_up_no_other(device: A
     journal = UndoJournal(tmp_path)
     journal.add(device.serial, Change(what="first", undo="true"))
     journal.add(device.serial, Change(what="second", undo="echo reason >&2; false"))
-    with pytest.raises(DeviceCommandError, match=r"second can't be put back .*reason"):
+    with pytest.raises(DeviceCommandError, match=r"second can't be restored .*reason"):
         LadderConditioner(tmp_path).restore(device)
     assert [change.what for change in journal.pending(device.serial)] == ["second"]
 
