@@ -97,8 +97,8 @@ def test_from_the_wheels_alone_quickstart_shows_the_whole_thing(tmp_path: Path) 
 def test_readme_and_the_install_page_say_the_same() -> None:
     readme, page = ((REPO / name).read_text("utf-8") for name in ("README.md", "docs/start/install.md"))
     words = readme.partition("## Try it without a phone\n")[2].partition("Figures of virtual phones")[0]
-    assert "pip install 'benchfarm[lab]'" in words
-    assert "uvx --from 'benchfarm[lab]' benchfarm quickstart" in words
+    assert "pip install --find-links dist 'benchfarm[lab]'" in words
+    assert "uvx --find-links dist --from 'benchfarm[lab]' benchfarm quickstart" in words
     assert words.strip() in page
 
 
