@@ -8,11 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from elftools.elf.dynamic import DynamicSegment
-from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
-from elftools.elf.segments import InterpSegment, NoteSegment
-
 from orchestrator.errors import ArtifactError
 
 MAGIC: Final = b"\x7fELF"
@@ -79,6 +74,8 @@ def inspect_elf_bytes(content: bytes, label: str) -> ElfFacts:
 
 def read_elf(stream: BinaryIO, label: str) -> ElfFacts:
     """Return what an ELF file is; ``label`` names it in messages."""
+    from elftools.elf.elffile import ELFFile
+
     if stream.read(len(MAGIC)) != MAGIC:
         raise ArtifactError(f"{label!r} is no ELF file")
     stream.seek(0)
@@ -100,6 +97,9 @@ def dynamic_symbols(path: Path) -> Symbols:
     Raises:
         ArtifactError: no ELF file, or a damaged one.
     """
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.sections import SymbolTableSection
+
     try:
         with path.open("rb") as stream:
             section = ELFFile(stream).get_section_by_name(".dynsym")
@@ -115,6 +115,9 @@ def dynamic_symbols(path: Path) -> Symbols:
 
 
 def _facts(file: Any, label: str) -> ElfFacts:  # noqa: ANN401 - pyelftools has no types
+    from elftools.elf.dynamic import DynamicSegment
+    from elftools.elf.segments import InterpSegment, NoteSegment
+
     machine, bits = file["e_machine"], file.elfclass
     if (machine, bits) not in _ABIS:
         raise ArtifactError(f"{label!r} is for a machine that no phone has: {machine}, {bits} bits")
