@@ -109,11 +109,16 @@ class Adapters:
     @cached_property
     def tools(self) -> Mapping[ToolName, Tool]:
         """The benchmark programs."""
+        from orchestrator.devices.hub_power import HubPower
         from orchestrator.devices.meters import MeterBook
         from orchestrator.programs import program, programs
+        from orchestrator.programs.running.energy import Metering
         from orchestrator.programs.running.passes import in_all_passes
 
-        meters = MeterBook(self.settings.data_folder / "meters")
+        metering = Metering(
+            meters=MeterBook(self.settings.data_folder / "meters"),
+            power=HubPower(search_path=self.settings.environ.get("PATH")),
+        )
 
         class Tools(dict[ToolName, "Tool"]):
             """Those of benchfarm's own, and each declared one once it is asked for."""
@@ -121,11 +126,11 @@ class Adapters:
             def __missing__(tools, name: ToolName) -> Tool:  # noqa: N805 - two objects
                 if not name.is_declared:
                     raise KeyError(name)
-                tools[name] = in_all_passes(program(name).tool(), self._hold, meters)
+                tools[name] = in_all_passes(program(name).tool(), self._hold, metering)
                 return tools[name]
 
         return Tools(
-            (own.name, own.tool() if own.name in IMPORTED_TOOLS else in_all_passes(own.tool(), self._hold, meters))
+            (own.name, own.tool() if own.name in IMPORTED_TOOLS else in_all_passes(own.tool(), self._hold, metering))
             for own in programs()
         )
 

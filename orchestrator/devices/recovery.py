@@ -76,7 +76,7 @@ class LadderRescuer:
     def _rungs(self, device: AdbDevice, *, may_reboot: bool) -> Iterator[tuple[str, Callable[[], bool], float]]:
         """Yield what may help, each asked for when those before it didn't."""
         yield "is reconnected", lambda: _reconnects(device, self._answer_s), self._answer_s
-        port = _port_of(device) if self._uhubctl is not None else None
+        port = port_of(device) if self._uhubctl is not None else None
         if port is not None:
             yield "its USB port is powered off and on", lambda: self._cycles(port), self._answer_s
         if may_reboot:
@@ -101,7 +101,7 @@ class LadderRescuer:
             return False
 
 
-def _port_of(device: AdbDevice) -> tuple[str, str] | None:
+def port_of(device: AdbDevice) -> tuple[str, str] | None:
     """Return where a phone is plugged in as uhubctl names it, None when that isn't known."""
     try:
         listed = parse_devices(device.server.device_list())

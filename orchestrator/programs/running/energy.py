@@ -12,6 +12,7 @@ import math
 import threading
 import uuid
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -53,6 +54,13 @@ _BUFFER_KB: Final = 16_384
 #: Beyond the least lengths, so that a clock that is a little off does no harm.
 _MORE: Final = 1.1
 _MISSING: Final = b"missing "
+_CHARGED: Final = (
+    "the phone has no rails and is charged ({}), so its battery tells nothing: reach it over Wi-Fi with the cable "
+    "out, or by a USB hub whose ports uhubctl can power off"
+)
+#: When a run has begun on the phone, and needs no link until its end; and what a process takes beside its inferences.
+_BEGIN_S: Final = 10.0
+_SLACK_S: Final = 60.0
 
 
 class Meters(Protocol):
@@ -67,28 +75,59 @@ class Meters(Protocol):
         ...
 
 
+class PortPower(Protocol):
+    """What can keep a phone's cable from charging it."""
+
+    def can_switch(self, device: Device) -> bool:
+        """Whether a device's port can be powered off."""
+        ...
+
+    def off(self, device: Device, *, after_s: float, lasts_s: float) -> AbstractContextManager[None]:
+        """Power it off for a span that begins after a while, and on again at the end in any case."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metering:
+    """What is known of phones' meters, and what takes a cable's power away."""
+
+    meters: Meters
+    power: PortPower
+
+
 class EnergyMeter:
     """Runs programs with the phone's meters recorded."""
 
-    def __init__(self, hold: Hold, meters: Meters) -> None:
+    def __init__(self, hold: Hold, metering: Metering) -> None:
         self._hold = hold
-        self._book = meters
+        self._book = metering.meters
+        self._power = metering.power
 
     def run(
         self, tool: Tool, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None
     ) -> RawOutput:
         """Run one invocation between two rests; raises DeviceError kinds for the run itself only."""
         meters = None
+        is_charged = False
         why = _why_not(device, request)
         if not why:
             try:
                 meters = self._book.load(device.serial, request.facts.fingerprint) or self._look(device, request)
-                why = _why_not_by(meters, device)
+                if meters.source is PowerSource.NONE:
+                    why = "the phone has no meter that perfetto's android.power can read (Android 10 and later)"
+                elif meters.source is PowerSource.BATTERY:
+                    plugged = device.state().plugged
+                    is_charged = plugged not in ("", "none")
+                    why = _CHARGED.format(plugged) if is_charged and not self._power.can_switch(device) else ""
             except (DeviceCommandError, OutputParseError) as error:
                 why = f"its meters can't be read: {error}"
         if why or meters is None:
             return _with(tool.run(device, request, cancelled=cancelled), ENERGY_FILE, _MISSING + why.encode())
-        raw = self._run_between(tool, device, _lengthened(request, meters), meters, cancelled)
+        longer = _lengthened(request, meters)
+        span_s = 2 * LEAST_REST_S[meters.source] + longer.case.min_secs + longer.case.warmup_min_secs + _SLACK_S
+        off = self._power.off(device, after_s=_BEGIN_S, lasts_s=span_s) if is_charged else contextlib.nullcontext()
+        with off:
+            raw = self._run_between(tool, device, longer, meters, cancelled)
         figure = energy_of(tool.parse(raw, request.case), raw, request.case)
         if isinstance(figure, EnergyFigure) and figure.gauge is not None and figure.gauge != meters.gauge:
             self._book.save(replace(meters, gauge=figure.gauge))
@@ -174,17 +213,6 @@ def _why_not(device: Device, request: InvocationRequest) -> str:
         return "energy is measured of executables only; an app's inferences have no known beginning"
     if case.tool.is_session:
         return f"a process of {case.tool} does several things, and when each began isn't known"
-    return ""
-
-
-def _why_not_by(meters: PowerMeters, device: Device) -> str:
-    if meters.source is PowerSource.NONE:
-        return "the phone has no meter that perfetto's android.power can read (Android 10 and later)"
-    if meters.source is PowerSource.BATTERY and (plugged := device.state().plugged) not in ("", "none"):
-        return (
-            f"the phone has no rails and is charged ({plugged}), so its battery tells nothing: "
-            "reach it over Wi-Fi with the cable out"
-        )
     return ""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from orchestrator.ports import Device, InvocationRequest, SessionTool, Tool
 from orchestrator.programs.running.contention import run_loaded, with_load
-from orchestrator.programs.running.energy import EnergyMeter, Meters, with_energy
+from orchestrator.programs.running.energy import EnergyMeter, Metering, with_energy
 from orchestrator.programs.running.trace_recording import Hold, TraceRecording
 from orchestrator.records.run import RawOutput, ToolReport
 from orchestrator.records.workload import Case, Pass, ToolName
@@ -19,11 +19,11 @@ _ALONE = frozenset({Pass.TRACE, Pass.ENERGY, Pass.CONTENTION})
 class PassTool:
     """A benchmark program in every pass; in all but those three it is the program itself."""
 
-    def __init__(self, tool: Tool, hold: Hold, meters: Meters) -> None:
+    def __init__(self, tool: Tool, hold: Hold, metering: Metering) -> None:
         self.name: ToolName = tool.name
         self._tool = tool
         self._recording = TraceRecording(hold)
-        self._meter = EnergyMeter(hold, meters)
+        self._meter = EnergyMeter(hold, metering)
 
     def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
         """See Tool.run; raises UsageError for a pass that the device can't do."""
@@ -44,8 +44,8 @@ class PassTool:
 class PassSessionTool(PassTool):
     """The same for a program that measures several cases in one process."""
 
-    def __init__(self, tool: SessionTool, hold: Hold, meters: Meters) -> None:
-        super().__init__(tool, hold, meters)
+    def __init__(self, tool: SessionTool, hold: Hold, metering: Metering) -> None:
+        super().__init__(tool, hold, metering)
         self._sessions = tool
 
     def session(self, case: Case, run_pass: Pass) -> str:
@@ -57,7 +57,7 @@ class PassSessionTool(PassTool):
         return self._sessions.found_cases(raw, case)
 
 
-def in_all_passes(tool: Tool, hold: Hold, meters: Meters) -> PassTool:
+def in_all_passes(tool: Tool, hold: Hold, metering: Metering) -> PassTool:
     """Return a program that can be run in every pass."""
     kind = PassSessionTool if isinstance(tool, SessionTool) else PassTool
-    return kind(tool, hold, meters)  # type: ignore[arg-type]
+    return kind(tool, hold, metering)  # type: ignore[arg-type]
