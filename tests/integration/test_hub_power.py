@@ -62,7 +62,8 @@ def test_a_port_is_on_again_by_itself_and_after_a_failure(power: HubPower, devic
         poll_until(lambda: said(told) == [OFF, ON], what="the port's being on again")
     with pytest.raises(KeyError), power.off(device, after_s=60, lasts_s=60):
         raise KeyError
-    assert said(told) == [OFF, ON, ON]
+    # Never off, and on unless it was ended before it had begun.
+    assert said(told)[2:] in ([], [ON])
 
 
 def test_a_killed_process_leaves_no_port_off(power: HubPower, device: AdbDevice, told: Path) -> None:
