@@ -18,6 +18,7 @@ from orchestrator.report.escapes import one_line
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
+    from orchestrator.app.making_builds import MakeRequest
     from orchestrator.artifacts.fetching import Fetched
     from orchestrator.artifacts.program import ProgramFacts
     from orchestrator.artifacts.releases import Release
@@ -136,6 +137,17 @@ def add(settings: Settings, file: Path, name: str, libraries: Sequence[Path] = (
     return CommandResult(text="\n".join(lines), data=dataclasses.asdict(build) | {"shows_benchmark": is_shown})
 
 
+def make(settings: Settings, request: MakeRequest) -> CommandResult:
+    """Build a program from its source and keep it; raises UsageError and ArtifactError."""
+    from orchestrator.app.making_builds import make_build
+
+    with Farm(settings) as farm:
+        build, commands = make_build(farm, request)
+    return CommandResult(
+        text="\n".join(_build_lines(build)), data=dataclasses.asdict(build) | {"commands": list(commands)}
+    )
+
+
 def pin(settings: Settings, wanted: str) -> CommandResult:
     """Put a kept release in use, ``NAME@DIGITS``; raises ArtifactError when there is none."""
     with Farm(settings) as farm:
@@ -151,7 +163,7 @@ def _tool(word: str) -> ToolName:
     try:
         return ToolName(str(tool_word(word)))
     except ValueError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(f"{word!r} isn't a tool", hint=str(error)) from None
 
 
 def which(settings: Settings, tool: str, abi: str, name: str) -> CommandResult:

@@ -91,6 +91,27 @@ def _builds_add(
     return lambda settings: builds.add(settings, file, build_name, tuple(library or ()), release)
 
 
+@command(build_app, "make")
+def _builds_make(
+    name: Annotated[str, typer.Argument(help="Build, as 'benchfarm build list' names it.")],
+    source: Annotated[Path, typer.Option("--source", help="Checkout of the program's source.")],
+    abi: Annotated[str, typer.Option("--abi", help="ABI to build for.")] = "arm64-v8a",
+    target: Annotated[str, typer.Option("--target", help="Bazel's target (default: the declared recipe).")] = "",
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds per command, at most.")] = 14_400.0,
+) -> Deed:
+    """Build a program from its source, and use it.
+
+    Example: benchfarm build make mine --source litert --target //tflite/tools/benchmark:benchmark_model
+
+    Needs bazel or bazelisk, and for Android its NDK. The program is kept with the source's commit as its release.
+    """
+    from orchestrator.app.making_builds import MakeRequest
+    from orchestrator.cli import builds
+
+    request = MakeRequest(name=name, abi=abi, source=source.absolute(), target=target, timeout_s=timeout)
+    return lambda settings: builds.make(settings, request)
+
+
 @command(build_app, "use")
 def _builds_pin(
     release: Annotated[str, typer.Argument(help="NAME@DIGITS, as 'benchfarm build list --all' shows them.")],
