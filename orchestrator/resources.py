@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -26,6 +27,7 @@ def program_places() -> tuple[Path, ...]:
     return (*_programs, data_folder("programs"))
 
 
+@cache
 def data_folder(name: DataFolder) -> Path:
     """Return a folder of shipped data.
 

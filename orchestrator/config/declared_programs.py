@@ -297,7 +297,10 @@ def declared_names() -> list[str]:
 
 def declared(name: str) -> ProgramSection:
     """Return a declared program; raises UsageError for one that nobody declared, PlanError for a faulty file."""
-    files = _files()
+    return _declared(name, _files())
+
+
+def _declared(name: str, files: Mapping[str, Path]) -> ProgramSection:
     if name not in files:
         raise UsageError(
             f"no program is declared as {name!r} here",
@@ -316,7 +319,9 @@ def declared(name: str) -> ProgramSection:
 
 def every_declared() -> list[ProgramSection]:
     """Return all declared programs, by name; raises PlanError for a faulty file."""
-    return [declared(name) for name in declared_names()]
+    # One look into the folders: every text that is read asks.
+    files = _files()
+    return [_declared(name, files) for name in sorted(files)]
 
 
 def tool_word(word: object) -> object:
