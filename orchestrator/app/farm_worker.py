@@ -35,7 +35,7 @@ from orchestrator.queueing.messages import IN_QUARANTINE
 from orchestrator.queueing.newcomers import Newcomers
 from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
 from orchestrator.queueing.schedule import Line
-from orchestrator.queueing.worker import Ended, Hands, Look, Say, Worker
+from orchestrator.queueing.worker import Callbacks, Ended, Look, Say, Worker
 from orchestrator.records.identity import Serial
 from orchestrator.report.escapes import one_line
 
@@ -119,13 +119,13 @@ def work(settings: Settings, request: WorkerRequest, *, tell: Say, observer: Cal
             return _look(settings, known, busy, shared, idle, Elsewhere(queue, host), told)
 
         def give_up(claimed: Claimed) -> None:
-            _give_up(settings, store, claimed, hands.say)
+            _give_up(settings, store, claimed, callbacks.say)
 
-        hands = Hands(run=run, look=look, give_up=give_up, say=told)
+        callbacks = Callbacks(run=run, look=look, give_up=give_up, say=told)
         newcomers = Newcomers(queue, partial(meant, store))
         worker = Worker(
             own_queue,
-            hands,
+            callbacks,
             host=host,
             benchfarm_version=__version__,
             dead_after_s=request.dead_after_s,
@@ -134,10 +134,10 @@ def work(settings: Settings, request: WorkerRequest, *, tell: Say, observer: Cal
             host_id=host_id(settings.state_folder),
         )
         due = partial(make_due, settings, queue, store, host=host, inventory=inventory)
-        stack.enter_context(looked_for("phones that come", newcomers.look, hands.say))
-        stack.enter_context(looked_for("schedules", due, hands.say))
+        stack.enter_context(looked_for("phones that come", newcomers.look, callbacks.say))
+        stack.enter_context(looked_for("schedules", due, callbacks.say))
         cleaned = partial(_clean_copies, settings, contents)
-        stack.enter_context(looked_for("old copies of files stay", cleaned, hands.say, every_s=_CLEANED_S))
+        stack.enter_context(looked_for("old copies of files stay", cleaned, callbacks.say, every_s=_CLEANED_S))
         done = worker.run(until_empty=request.until_empty)
     return Worked(host=host, jobs=done, drained=worker.drained)
 

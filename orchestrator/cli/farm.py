@@ -211,9 +211,9 @@ def _job_state(job: Mapping[str, Any]) -> str:
 def _job_note(job: Mapping[str, Any]) -> str:
     came = [
         "came later" if job["came_later"] else "",
-        f"stands in for {job['stands_in_for']}" if job["stands_in_for"] else "",
+        f"in the place of {job['stands_in_for']}" if job["stands_in_for"] else "",
         str(job["note"]),
-        f"{job['stood_in_by']} stands in for it" if job["stood_in_by"] else "",
+        f"{job['stood_in_by']} takes its place" if job["stood_in_by"] else "",
     ]
     return "; ".join(text for text in came if text)
 
@@ -236,7 +236,7 @@ def cancel(settings: Settings, submission: str, serials: Sequence[str]) -> Comma
     waiting, running, given_up = (list(stopped.values()).count(status) for status in ("todo", "doing", "failed"))
     text = f"{submission}: {waiting} jobs cancelled, {running} are being stopped"
     if given_up:
-        text += f"; nothing stands in any more for {given_up} that failed"
+        text += f"; no phone takes the place of {given_up} that failed any more"
     if closed:
         text += f"; what was left of {closed} that had begun is abandoned"
     data = {"submission": submission, "jobs": sorted(stopped), "running": running, "closed": closed}

@@ -113,7 +113,7 @@ class CampaignRunner:
                 lost,
                 may_reboot=campaign.terms.may_reboot,
                 newcomers=pool.newcomers if arrivals is not None else None,
-                stand_in=pool.stand_in if arrivals is not None and campaign.terms.replaces_lost else None,
+                replace_lost=pool.replace_lost if arrivals is not None and campaign.terms.replaces_lost else None,
             )
             workload = replace(workload, campaign=pool.campaign)
             if self._services.cancelled.is_set():
@@ -126,7 +126,7 @@ class CampaignRunner:
         finally:
             for serial, other in pool.campaign.terms.stand_ins.items():
                 if serial in lost:
-                    lost[Serial(serial)] += f"; {other} stands in for it"
+                    lost[Serial(serial)] += f"; {other} takes its place"
             result = self._end(replace(workload, campaign=pool.campaign), status, lost, at_end)
         return replace(result, fault=faults[0] if faults else None)
 

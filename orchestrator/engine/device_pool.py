@@ -41,11 +41,11 @@ class DevicePool:
         self._lock = threading.Lock()
         #: What each device that works, or has worked, is.
         self._facts = {facts.serial: facts for facts in devices}
-        #: Devices that are to begin, with the lost one that each stands in for.
+        #: Devices that are to begin, with the lost one whose place each takes.
         self._waiting: list[tuple[Arrival, Serial | None]] = []
         #: What was given up on each, also after it was away.
         self._failures: dict[Serial, CaseFailures] = {}
-        #: Lost devices, with those that were last chosen to stand in for them.
+        #: Lost devices, with the spare ones that were last chosen for them.
         self._chosen: dict[Serial, Serial] = {}
 
     @property
@@ -73,7 +73,7 @@ class DevicePool:
             self._facts |= {arrival.facts.serial: arrival.facts for arrival, _ in new}
         return [(arrival.device, self._work_of_newcomer(arrival, known, replaced)) for arrival, replaced in new]
 
-    def stand_in(self, serial: Serial, is_free: Callable[[Serial], bool]) -> Serial | None:
+    def replace_lost(self, serial: Serial, is_free: Callable[[Serial], bool]) -> Serial | None:
         """Have a spare device that is free measure what a lost one was to, and return it; None for none now.
 
         Asked again for the same one: the device that was returned is lost too, before it began.

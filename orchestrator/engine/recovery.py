@@ -46,7 +46,7 @@ _LONGEST_PAUSE_S: Final = 10.0
 
 #: Has another device measure what a lost one was to and returns it, None for none now; only one that is free by the
 #: second argument. Asked again when that one couldn't begin.
-StandIn = Callable[[Serial, Callable[[Serial], bool]], Serial | None]
+ReplaceLost = Callable[[Serial, Callable[[Serial], bool]], Serial | None]
 
 
 class Work(Protocol):
@@ -89,8 +89,8 @@ class Turns:
         self._quarantine = quarantine
         self._unfit_pause_s = unfit_pause_s
         self._may_reboot = False
-        self._stand_in: StandIn | None = None
-        #: Lost devices, with those that stand in for them.
+        self._replace_lost: ReplaceLost | None = None
+        #: Lost devices, with the spare ones that take their places.
         self._replaced: dict[Serial, Serial] = {}
         #: Held while one is looked for: a lost device's own thread and that of one that can't begin may both ask.
         self._replacing = threading.RLock()
@@ -108,20 +108,20 @@ class Turns:
         *,
         may_reboot: bool = False,
         newcomers: Callable[[], Sequence[tuple[Device, Callable[[], Work]]]] | None = None,
-        stand_in: StandIn | None = None,
+        replace_lost: ReplaceLost | None = None,
     ) -> Sequence[Exception]:
         """Do all devices' work; ``lost`` gets those that were given up, with the reason.
 
-        ``newcomers`` is asked for devices that have come since; one that somebody else uses doesn't join. ``stand_in``
-        is told of a device that can't be got back for now, or is given up, and how to know whether nobody uses another
-        one; when there is one, the lost one isn't waited for. While there is none and others work, it is told again.
+        ``newcomers`` is asked for devices that have come since; one that somebody else uses doesn't join.
+        ``replace_lost`` is told of a device that can't be got back for now, or is given up, and how to know whether a
+        spare one is free; with one, the lost one isn't waited for. Without one it is told again while others work.
 
         A fault of another kind ends one device's part as if it were lost; these faults are returned.
 
         Raises what the executor raises: StoreError, HostStorageError, InterruptedByUserError, KeyboardInterrupt.
         """
         self._may_reboot = may_reboot
-        self._stand_in = stand_in
+        self._replace_lost = replace_lost
 
         def come() -> list[tuple[str, Callable[[], None]]]:
             new = newcomers() if newcomers is not None else ()
@@ -275,14 +275,14 @@ class Turns:
 
     def _is_replaced(self, serial: Serial) -> bool:
         with self._replacing:
-            if self._stand_in is not None and serial not in self._replaced:
-                spare = self._stand_in(serial, self._is_free)
+            if self._replace_lost is not None and serial not in self._replaced:
+                spare = self._replace_lost(serial, self._is_free)
                 if spare is not None:
                     self._replaced[serial] = spare
             return serial in self._replaced
 
     def _give_back(self, spare: Serial) -> list[Serial]:
-        """Return the lost devices that one which couldn't begin was to stand in for: they have none any more."""
+        """Return the lost devices whose places one took that couldn't begin: they have no spare device any more."""
         with self._replacing:
             places = [serial for serial, chosen in self._replaced.items() if chosen == spare]
             for serial in places:
@@ -292,12 +292,12 @@ class Turns:
     def _fill(self, places: Sequence[Serial]) -> None:
         """Look for devices in the places of lost ones while others work: one that is in use now may be free later."""
         pause_s = _SHORTEST_PAUSE_S
-        while places and self._stand_in is not None and self._others_work(pause_s):
+        while places and self._replace_lost is not None and self._others_work(pause_s):
             pause_s = min(_LONGEST_PAUSE_S, pause_s * 2)
             places = [serial for serial in places if not self._is_replaced(serial)]
 
     def _is_free(self, serial: Serial) -> bool:
-        """Whether nobody else uses a device: one that couldn't join would stand in for nothing."""
+        """Whether nobody else uses a device: one that couldn't join is of no use."""
         try:
             with self._lease.acquire(serial):
                 return True

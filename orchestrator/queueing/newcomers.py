@@ -1,4 +1,4 @@
-"""Phones that are announced after a submission, and those that stand in for lost ones: each gets its job once.
+"""Phones that are announced after a submission, and spare ones for lost phones: each gets its job once.
 
 Every worker looks and chooses for itself, which takes time, with nothing locked. A change is made by one of them, in a
 brief transaction with the submission's row locked, and only when what was chosen from is still so.
@@ -70,8 +70,8 @@ class _Choice:
         self._had = {row["serial"] for row in self._jobs}
         self.additions: list[_Addition] = []
 
-    def stand_in(self, lost: Lost) -> None:
-        """Choose who stands in for a lost phone, if one fits."""
+    def replace_lost(self, lost: Lost) -> None:
+        """Choose a spare phone for a lost one, if one fits."""
         kept = {serial: facts for serial, facts in self._kept.items() if serial != lost.serial}
         for added in self._chosen(kept)[:1]:
             self._kept.pop(lost.serial, None)
@@ -162,7 +162,7 @@ class Newcomers:
             return []
         choice = _Choice(self._database, self._choose, submission)
         for item in lost:
-            choice.stand_in(item)
+            choice.replace_lost(item)
         if submission.joins:
             choice.join()
         lines = self._add_all(choice)
@@ -194,9 +194,9 @@ class Newcomers:
 
     @told
     def give_up(self, worker_id: int, job_id: int, note: str) -> tuple[bool, str]:
-        """End a job whose phone can't be got; another phone stands in for it when the plan wants that and one fits.
+        """End a job whose phone can't be got; a spare phone takes its place when the plan wants that and one fits.
 
-        Returns whether the worker held it (else nothing is changed), and a line for people, empty when none stands in.
+        Returns whether the worker held it (else nothing is changed), and a line for people, empty without a spare.
         Raises StoreError, nothing changed, when others have what is needed for it; to be asked again later.
         """
         known = self._database.rows("SELECT submission, serial FROM farm_jobs WHERE job_id = %s", job_id)
@@ -208,23 +208,23 @@ class Newcomers:
             ended = self._end(worker_id, lost, note, choice, trouble)
             if ended is not None:
                 return ended
-        raise StoreError(f"job {job_id}: phones come and go while one is chosen that stands in for {lost.serial}")
+        raise StoreError(f"job {job_id}: phones come and go while a spare one is chosen for {lost.serial}")
 
     def _instead_of(self, name: str, lost: Lost) -> tuple[_Choice | None, str]:
-        """Choose who stands in, None where none ever does; and say why it can't be chosen."""
+        """Choose a spare phone, None where none is ever chosen; and say why it can't be."""
         with self._database.connection() as connection:
             submission = read(connection, name)
         if submission is None or not submission.replaces_lost:
             return None, ""
         choice = _Choice(self._database, self._choose, submission)
         try:
-            choice.stand_in(lost)
+            choice.replace_lost(lost)
         except BenchfarmError as error:
-            return choice, f"{name}: no phone stands in for {lost.serial}: {error}"
+            return choice, f"{name}: no phone takes the place of {lost.serial}: {error}"
         return choice, ""
 
     def _end(self, worker_id: int, lost: Lost, note: str, choice: _Choice | None, line: str) -> tuple[bool, str] | None:
-        """End a job, with the one that stands in queued; None, nothing done, when another choice is to be made."""
+        """End a job, with the spare phone's queued; None, nothing done, when another choice is to be made."""
         job_id = lost.job_id
         with self._database.brief() as connection:
             is_open = choice is not None and lock_open(connection, choice.submission.name)
@@ -286,7 +286,7 @@ class Newcomers:
                 "UPDATE farm_jobs SET note = 'no host could use it for too long' WHERE job_id = %s", (lost.job_id,)
             )
         connection.execute("UPDATE farm_jobs SET stood_in_by = %s WHERE job_id = %s", (added.job.serial, lost.job_id))
-        return f"{submission.name}: {added.job.serial} stands in for {lost.serial}: job {number}"
+        return f"{submission.name}: {added.job.serial} takes the place of {lost.serial}: job {number}"
 
 
 def _sight(connection: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:

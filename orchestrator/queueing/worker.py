@@ -34,7 +34,7 @@ class Ended:
     note: str
     #: ``later``: it isn't its time yet, which is no try of the phone.
     wait_s: float = 0.0
-    #: ``again``: it is the phone that couldn't be got, or gave up, so that another one may stand in for it at last.
+    #: ``again``: it is the phone that couldn't be got, or gave up, so that a spare one may take its place at last.
     is_phone: bool = False
 
 
@@ -57,8 +57,8 @@ class Say(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hands:
-    """What a worker can't do itself."""
+class Callbacks:
+    """What a worker leaves to its caller."""
 
     #: Does what is open of a job until it is done or the event is set; raises nothing.
     run: Callable[[Claimed, threading.Event], Ended]
@@ -87,7 +87,7 @@ class Worker:
     def __init__(
         self,
         queue: FarmQueue,
-        hands: Hands,
+        callbacks: Callbacks,
         *,
         host: str,
         benchfarm_version: str,
@@ -96,14 +96,14 @@ class Worker:
         newcomers: Newcomers | None = None,
         host_id: str = "",
     ) -> None:
-        """Without ``newcomers`` no phone stands in for one of this host that is given up.
+        """Without ``newcomers`` no spare phone takes the place of one that this host gives up.
 
         ``host_id`` is this computer's: a worker of the same name that runs on another one keeps the name.
         """
         self._host_id = host_id
         self._newcomers = newcomers
         self._queue = queue
-        self._hands = hands
+        self._callbacks = callbacks
         self._host = host
         self._version = benchfarm_version
         self._dead_after_s = dead_after_s
@@ -277,7 +277,7 @@ class Worker:
     def _watch_phones(self) -> None:
         while not self._stopped.is_set():
             busy = list(self._running)
-            look = self._hands.look(self._known, busy)
+            look = self._callbacks.look(self._known, busy)
             if look.ails and look.ails != self._ails:
                 self._say(look.ails, level="error")
             self._ails, found = look.ails, look.phones
@@ -330,9 +330,9 @@ class Worker:
         self._say(f"job {claimed.job_id}: begins on {serial}", level="info", **_about(claimed))
 
         def work() -> None:
-            ended = self._hands.run(claimed, running.cancelled)
+            ended = self._callbacks.run(claimed, running.cancelled)
             if ended.status == "aborted" and running.called_off and not running.disowned:
-                self._hands.give_up(claimed)
+                self._callbacks.give_up(claimed)
             running.ended = ended
             self._woken.set()
 
@@ -390,7 +390,7 @@ class Worker:
         self._disown({serial for serial, job in self._running.items() if job.claimed.job_id not in held})
 
     def _say(self, text: str, *, level: str = "info", **keys: object) -> None:
-        self._hands.say(text, level=level, **keys)
+        self._callbacks.say(text, level=level, **keys)
 
 
 def _about(claimed: Claimed) -> dict[str, object]:

@@ -321,8 +321,8 @@ def test_a_phone_that_was_not_needed_stands_in_for_one_whose_host_is_gone(
     assert stored(farm.one.url, job["campaign_id"]) == measured
     assert len(stored(farm.one.url, jobs[1]["campaign_id"])) == 12
     told = other.text("farm", "status", name)
-    assert f"stands in for {lost.serial}" in told
-    assert f"{other.serial} stands in for it" in told
+    assert f"in the place of {lost.serial}" in told
+    assert f"{other.serial} takes its place" in told
     # The phone is put back by whoever uses it next.
     farm.until_announced(lost)
     afterwards = f"{name}-afterwards"

@@ -173,7 +173,7 @@ def test_a_phone_that_comes_and_is_not_needed_stands_in_for_one_that_is_given_up
         (rf" {LATE}: isn't needed: ", lambda: lab.fault(A, "battery-low")),
     )
     assert f"{LATE}: joins the campaign in the place of {A}" in done.stderr
-    assert done.json["lost"][A].endswith(f"; {LATE} stands in for it")
+    assert done.json["lost"][A].endswith(f"; {LATE} takes its place")
     assert (done.json["status"], done.json["left"]) == ("finished", 0)
     completed = Counter(run["case"]["serial"] for run in stored(lab, done) if run["outcome"] == "completed")
     assert completed[LATE] == 8

@@ -132,7 +132,7 @@ def test_a_phone_is_given_up_at_a_later_look_when_its_submission_is_held_for_lon
             meanwhile(newcomers.give_up, worker, claimed.job_id, "gone").result(HANGS)
         assert newcomers.look() == []
         assert [row["status"] for row in queue.jobs(NIGHT)] == ["runs"]
-    assert newcomers.give_up(worker, claimed.job_id, "gone") == (True, "night: B stands in for A: job 2")
+    assert newcomers.give_up(worker, claimed.job_id, "gone") == (True, "night: B takes the place of A: job 2")
 
 
 @pytest.mark.parametrize("is_given_up", [True, False])
@@ -150,7 +150,7 @@ def test_a_choice_is_made_again_when_its_phone_has_gone_meanwhile(queue: FarmQue
 
     newcomers = Newcomers(queue, choose)
     if is_given_up:
-        assert newcomers.give_up(worker, claimed.job_id, "gone") == (True, "night: C stands in for A: job 2")
+        assert newcomers.give_up(worker, claimed.job_id, "gone") == (True, "night: C takes the place of A: job 2")
     else:
         assert newcomers.look() == []
         assert newcomers.look() == ["night: C came and is measured too: job 2"]
@@ -171,7 +171,7 @@ def test_a_phone_that_is_back_may_have_its_job_while_others_are_chosen(
         with suppress(TimeoutError):
             claimed.result(5)
     assert claimed.result(HANGS) is not None
-    assert look.result(HANGS) == ["night: S stands in for L: job 3"]
+    assert look.result(HANGS) == ["night: S takes the place of L: job 3"]
 
 
 def tried_again(ask: Callable[..., Any], *given: Any, **named: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Phones that come after a submission, and that stand in for lost ones, on a real PostgreSQL server: each once."""
+"""Phones that come after a submission, and spare ones for lost phones, on a real PostgreSQL server: each once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.newcomers import Added, Newcomers
 from orchestrator.queueing.queue import Announced, FarmQueue
 from orchestrator.queueing.submissions import Submission
-from orchestrator.queueing.worker import TRIES_MAX, Ended, Hands, Look, Worker
+from orchestrator.queueing.worker import TRIES_MAX, Callbacks, Ended, Look, Worker
 from orchestrator.records.identity import Serial
 
 if TYPE_CHECKING:
@@ -168,12 +168,12 @@ def test_a_phone_whose_tries_are_used_up_is_stood_in_for_once_also_in_the_last_j
     submit(queue, "A", replaces_lost=True)
     newcomers = Newcomers(queue, Most(1))
     announce(queue, "A", "B", "C")
-    assert lose(queue, newcomers) == "night: B stands in for A: job 2"
+    assert lose(queue, newcomers) == "night: B takes the place of A: job 2"
     assert newcomers.look() == []
     assert rows(queue) == {"A": ("replaced", "B"), "B": ("waits", "A")}
     assert queue.jobs("night")[0]["note"] == "it isn't attached"
-    # The one that stands in may be lost too.
-    assert lose(queue, newcomers, "B") == "night: C stands in for B: job 3"
+    # The spare one may be lost too.
+    assert lose(queue, newcomers, "B") == "night: C takes the place of B: job 3"
     assert lose(queue, newcomers, "C") == ""
     assert [status for status, _ in rows(queue).values()] == ["replaced", "replaced", "failed"]
 
@@ -185,7 +185,7 @@ def test_a_phone_that_comes_later_stands_in_as_long_as_the_submission_is_open(qu
     assert lose(queue, newcomers) == ""
     assert newcomers.look() == []
     announce(queue, "A", "B", "Z")
-    assert newcomers.look() == ["night: B stands in for A: job 3"]
+    assert newcomers.look() == ["night: B takes the place of A: job 3"]
     assert newcomers.look() == []
     assert rows(queue) == {"A": ("replaced", "B"), "Z": ("waits", ""), "B": ("waits", "A")}
 
@@ -252,7 +252,7 @@ def test_a_phone_that_no_host_can_use_for_long_is_stood_in_for(queue: FarmQueue)
     announce(queue, "B")
     assert newcomers.look() == []
     age(queue, "farm_jobs.away_since")
-    assert newcomers.look() == ["night: B stands in for A: job 2"]
+    assert newcomers.look() == ["night: B takes the place of A: job 2"]
     assert rows(queue) == {"A": ("replaced", "B"), "B": ("waits", "A")}
     assert queue.jobs("night")[0]["note"] == "no host could use it for too long"
 
@@ -298,7 +298,7 @@ def test_a_time_in_which_nobody_looked_makes_no_phone_lost(queue: FarmQueue) -> 
     assert newcomers.look() == []
     assert newcomers.look() == []
     age(queue, "farm_jobs.away_since")
-    assert newcomers.look() == ["night: B stands in for A: job 2"]
+    assert newcomers.look() == ["night: B takes the place of A: job 2"]
 
 
 def test_a_phone_whose_job_ended_keeps_its_place_in_an_open_submission_whatever_is_cleaned(
@@ -326,7 +326,7 @@ def test_nothing_stands_in_for_a_phone_that_was_given_up_once_it_is_cancelled(
     announce(queue, "A", "Z")
     assert lose(queue, newcomers) == ""
     nothing = "night: 0 jobs cancelled, 0 are being stopped"
-    assert cancel(settings, "night", ["A"]).text == f"{nothing}; nothing stands in any more for 1 that failed"
+    assert cancel(settings, "night", ["A"]).text == f"{nothing}; no phone takes the place of 1 that failed any more"
     assert cancel(settings, "night", ["A"]).text == nothing
     announce(queue, "A", "B", "Z")
     assert newcomers.look() == []
@@ -344,7 +344,7 @@ def test_a_worker_hands_the_job_of_a_phone_that_it_can_not_get_to_another_phone(
             return Ended(status="again", note="it isn't attached", is_phone=True)
         return Ended(status="succeeded", note="2 stored")
 
-    hands = Hands(
+    callbacks = Callbacks(
         run=run,
         look=lambda known, busy: Look(phones=phones),
         give_up=lambda claimed: None,
@@ -352,7 +352,7 @@ def test_a_worker_hands_the_job_of_a_phone_that_it_can_not_get_to_another_phone(
     )
     worker = Worker(
         queue,
-        hands,
+        callbacks,
         host="one",
         benchfarm_version="1",
         dead_after_s=60,
@@ -361,7 +361,7 @@ def test_a_worker_hands_the_job_of_a_phone_that_it_can_not_get_to_another_phone(
     )
     assert worker.run(until_empty=True) == 2
     assert rows(queue) == {"A": ("replaced", "B"), "B": ("done", "A")}
-    assert "night: B stands in for A: job 2" in said
+    assert "night: B takes the place of A: job 2" in said
 
 
 def test_a_submission_that_can_not_be_read_hides_no_other_and_ends_no_differently(queue: FarmQueue) -> None:
@@ -379,7 +379,7 @@ def test_a_submission_that_can_not_be_read_hides_no_other_and_ends_no_differentl
         "night: A came and is measured too: job 3",
         "night: B came and is measured too: job 4",
     ]
-    assert "no phone stands in for A: a plan from the queue asks for more" in lose(queue, newcomers)
+    assert "no phone takes the place of A: a plan from the queue asks for more" in lose(queue, newcomers)
     assert rows(queue, "broken") == {"A": ("failed", "")}
 
 

@@ -28,7 +28,7 @@ from orchestrator.ports import Store
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import Announced, Beat, Claimed, FarmQueue
-from orchestrator.queueing.worker import TRIES_MAX, Ended, Hands, Look, Worker
+from orchestrator.queueing.worker import TRIES_MAX, Callbacks, Ended, Look, Worker
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.identity import CampaignId, Serial
 from tests.conftest import poll_until
@@ -90,9 +90,9 @@ def worker(
         if told is not None:
             told.append({"text": text, "level": level, **keys})
 
-    hands = Hands(run=run, look=look or phones, give_up=give_up, say=tell)  # type: ignore[arg-type]
+    callbacks = Callbacks(run=run, look=look or phones, give_up=give_up, say=tell)  # type: ignore[arg-type]
     return Worker(
-        queue, hands, host="one", benchfarm_version="1", dead_after_s=dead_after_s, look_s=0.05, host_id=host_id
+        queue, callbacks, host="one", benchfarm_version="1", dead_after_s=dead_after_s, look_s=0.05, host_id=host_id
     )
 
 

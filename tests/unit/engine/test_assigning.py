@@ -206,7 +206,7 @@ def replace_a(assigner: Assigner, store: MemoryStore, spare: DeviceFacts) -> Dev
         list(store.runs()),
         {},
     )
-    pool.stand_in(Serial("A"), lambda serial: True)
+    pool.replace_lost(Serial("A"), lambda serial: True)
     for _, begin in pool.newcomers():
         begin()
     return pool

@@ -69,7 +69,7 @@ def test_a_lost_device_is_waited_for_while_its_spare_is_used_by_somebody_else(tm
         def done(self) -> int:
             return 0
 
-    def stand_in(serial: Serial, is_free: Callable[[Serial], bool]) -> Serial | None:
+    def replace_lost(serial: Serial, is_free: Callable[[Serial], bool]) -> Serial | None:
         asked.append(is_free(SPARE))
         return SPARE if asked[-1] else None
 
@@ -83,7 +83,7 @@ def test_a_lost_device_is_waited_for_while_its_spare_is_used_by_somebody_else(tm
     turns = turns_with(lease, rescue)
     lost: dict[Serial, str] = {}
     held.__enter__()
-    turns.run([(phone(LOST), Gone), (phone(Serial("OTHER")), Long)], lost, stand_in=stand_in)
+    turns.run([(phone(LOST), Gone), (phone(Serial("OTHER")), Long)], lost, replace_lost=replace_lost)
     assert (asked, waited) == ([False, True], [True, False])
     assert list(lost) == [LOST]
 
@@ -95,7 +95,7 @@ def test_another_one_is_looked_for_when_the_stand_in_is_lost_before_its_turn(tmp
     waiting: list[Serial] = []
     chosen, done = iter((SPARE, second)), []
 
-    def stand_in(serial: Serial, is_free: Callable[[Serial], bool]) -> Serial | None:
+    def replace_lost(serial: Serial, is_free: Callable[[Serial], bool]) -> Serial | None:
         spare = next(chosen, None)
         if spare is not None:
             assert (serial, is_free(spare)) == (LOST, True)
@@ -122,7 +122,7 @@ def test_another_one_is_looked_for_when_the_stand_in_is_lost_before_its_turn(tmp
 
     lost: dict[Serial, str] = {}
     try:
-        turns_with(lease).run([(phone(LOST), Gone)], lost, newcomers=newcomers, stand_in=stand_in)
+        turns_with(lease).run([(phone(LOST), Gone)], lost, newcomers=newcomers, replace_lost=replace_lost)
     finally:
         taken.__exit__(None, None, None)
     assert (done, list(lost)) == ([second], [LOST])
@@ -140,7 +140,7 @@ def test_a_spare_that_is_in_use_stands_in_as_soon_as_it_is_free_while_others_wor
     done: list[Serial] = []
     has_stood_in = threading.Event()
 
-    def stand_in(serial: Serial, is_free: Callable[[Serial], bool]) -> Serial | None:
+    def replace_lost(serial: Serial, is_free: Callable[[Serial], bool]) -> Serial | None:
         assert serial == LOST
         spare = next((item for item in spares if is_free(item)), None)
         if spare is None:
@@ -180,7 +180,10 @@ def test_a_spare_that_is_in_use_stands_in_as_soon_as_it_is_free_while_others_wor
     second_taken.__enter__()
     try:
         turns_with(lease).run(
-            [(phone(LOST), Gone), (phone(other), partial(Done, other))], lost, newcomers=newcomers, stand_in=stand_in
+            [(phone(LOST), Gone), (phone(other), partial(Done, other))],
+            lost,
+            newcomers=newcomers,
+            replace_lost=replace_lost,
         )
     finally:
         if is_first_taken:
@@ -204,13 +207,13 @@ def test_nobody_is_asked_for_any_more_once_all_others_are_done(tmp_path: Path) -
         def done(self) -> int:
             return 0
 
-    def stand_in(serial: Serial, is_free: object) -> None:
+    def replace_lost(serial: Serial, is_free: object) -> None:
         asked.append(serial)
         is_asked.set()
 
     lost: dict[Serial, str] = {}
     turns_with(FileLease(tmp_path)).run(
-        [(phone(LOST), Gone), (phone(Serial("OTHER")), Short)], lost, newcomers=list, stand_in=stand_in
+        [(phone(LOST), Gone), (phone(Serial("OTHER")), Short)], lost, newcomers=list, replace_lost=replace_lost
     )
     assert set(asked) == {LOST}
     assert list(lost) == [LOST]
@@ -233,8 +236,8 @@ def test_a_stand_in_that_is_lost_before_its_turn_makes_room_for_the_next_in_the_
         [],
         {},
     )
-    assert pool.stand_in(LOST, lambda serial: True) == SPARE
-    assert pool.stand_in(LOST, lambda serial: True) == "SECOND"
+    assert pool.replace_lost(LOST, lambda serial: True) == SPARE
+    assert pool.replace_lost(LOST, lambda serial: True) == "SECOND"
     # Who is gone the second time is the one that was chosen: it takes no place any more.
     assert asked == [LOST, SPARE]
     assert [device.serial for device, _ in pool.newcomers()] == [SPARE, "SECOND"]
