@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import UsageError
+from orchestrator.files import write_file
 from orchestrator.records.model import ModelFacts, TensorFacts
 from orchestrator.report.escapes import one_line
 from orchestrator.units import format_bytes
@@ -126,12 +127,19 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def samples(build: Path | None) -> CommandResult:
-    """Say where the sample models are, or build them again."""
+def samples(build: Path | None, out: Path | None = None) -> CommandResult:
+    """Say where the sample models are, copy them, or build them again; raises UsageError, HostStorageError."""
     from orchestrator.models.inspect import identify_model
     from orchestrator.models.zoo import build_samples, sample_models
 
     paths = build_samples(build) if build is not None else list(sample_models())
+    if out is not None:
+        copies = [out / path.name for path in paths]
+        for path, copy in zip(paths, copies, strict=True):
+            if copy.exists() and copy.read_bytes() != path.read_bytes():
+                raise UsageError(f"{copy} is there already and is another file", hint="name another folder")
+            write_file(copy, path.read_bytes())
+        paths = copies
     models = [identify_model(path) for path in paths]
     rows = [(str(model.path), format_bytes(model.size_bytes), model.sha256[:12]) for model in models]
     return CommandResult(text=table(("model", "size", "sha256"), rows, right=(1,)), data=models)

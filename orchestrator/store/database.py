@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
-import psycopg
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
-from orchestrator.clock import Deadline
 from orchestrator.errors import StoreEncodingError
 from orchestrator.store import admission
 from orchestrator.store.failures import locked, told
@@ -144,6 +142,8 @@ def postgresql_engine(url: URL, *, busy_timeout_s: float) -> Engine:
     Raises:
         ModuleNotFoundError: psycopg isn't installed.
     """
+    from orchestrator.store.answering import PROMPT_S, AnsweringConnection
+
     options = f"-c timezone=UTC -c lock_timeout={_milliseconds(busy_timeout_s)}"
     given = url.query.get("options")
     limits = {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_S}
@@ -194,40 +194,3 @@ def postgresql_engine(url: URL, *, busy_timeout_s: float) -> Engine:
 def _milliseconds(seconds: float) -> int:
     # At least one: none is no limit to PostgreSQL.
     return max(1, round(seconds * 1000))
-
-
-Wanted = TypeVar("Wanted")
-Ready = TypeVar("Ready")
-Answer = TypeVar("Answer")
-
-#: For one small statement of which the server takes no time to speak of, seconds.
-PROMPT_S: Final = 30.0
-
-
-class AnsweringConnection(psycopg.Connection[Any]):
-    """A connection that is closed when the server leaves a statement without an answer for too long."""
-
-    #: Seconds for each statement, None for as long as it takes.
-    answer_s: float | None = PROMPT_S
-
-    def wait(self, gen: Generator[Wanted, Ready, Answer], *given: object, **named: object) -> Answer:
-        """Do what the driver waits for with; raises OperationalError when it takes too long."""
-        if self.answer_s is not None:
-            gen = self._limited(gen, self.answer_s)
-        return super().wait(gen, *given, **named)  # type: ignore[arg-type]
-
-    def _limited(self, gen: Generator[Wanted, Ready, Answer], limit_s: float) -> Generator[Wanted, Ready, Answer]:
-        deadline = Deadline(limit_s)
-        try:
-            wanted = next(gen)
-            while True:
-                # The driver asks ten times a second whether to go on, with nothing ready.
-                ready = yield wanted
-                if not ready and deadline.expired:
-                    # What is on its way can't be taken back: the connection is of no more use.
-                    self.pgconn.finish()
-                    raise psycopg.OperationalError(f"no answer within {limit_s:g} s")
-                wanted = gen.send(ready)
-        except StopIteration as ended:
-            answer: Answer = ended.value
-            return answer

@@ -460,8 +460,8 @@ def test_a_server_that_answers_no_more_holds_nobody_for_ever(
 
     # Longer where an answer is to come at last.
     answer_s, busy_s = (0.5, 1.0) if statement else (2.0, 10.0)
-    monkeypatch.setattr("orchestrator.store.database.PROMPT_S", answer_s)
-    monkeypatch.setattr("orchestrator.store.database.AnsweringConnection.answer_s", answer_s)
+    monkeypatch.setattr("orchestrator.store.answering.PROMPT_S", answer_s)
+    monkeypatch.setattr("orchestrator.store.answering.AnsweringConnection.answer_s", answer_s)
     url = postgresql.url(postgresql.create(postgresql_template))
     store = open_store(url, busy_timeout_s=busy_s)
     samples.begin(store)

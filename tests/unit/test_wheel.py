@@ -10,6 +10,18 @@ from pathlib import Path
 from tests.samples.places import REPO
 
 LAB = REPO / "lab" / "src"
+#: Packages that only extras other than the lab bring.
+EXTRAS = (
+    "croniter",
+    "fastapi",
+    "fsspec",
+    "perfetto",
+    "procrastinate",
+    "prometheus_client",
+    "psycopg",
+    "pyarrow",
+    "uvicorn",
+)
 
 
 def built(source: Path, folder: Path) -> zipfile.ZipFile:
@@ -77,7 +89,10 @@ def test_from_the_wheels_alone_quickstart_shows_the_whole_thing(tmp_path: Path) 
     subprocess.run(install, check=True, capture_output=True)
     # What both depend on is taken from this environment; a checkout that is installed here isn't seen from there.
     (own,) = (place / "lib").glob("python*/site-packages")
-    (own / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    (own / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\nimport no_extras\n")
+    # What only extras bring isn't there.
+    lines = (f"import sys; sys.modules[{name!r}] = None\n" for name in EXTRAS)
+    (own / "no_extras.py").write_text("".join(lines))
     code = "import benchfarm_lab, orchestrator; print(benchfarm_lab.__file__, orchestrator.__file__)"
     found = subprocess.run(
         [python, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True
