@@ -192,7 +192,7 @@ def test_result_line_that_the_statistics_contradict_is_told() -> None:
     (report,) = parse_text(OLD_IPHONE.replace("Inference (avg): 2407.25", "Inference (avg): 2890.5"))
     assert report.disagreements == (
         "mean inference (us): the result line says 2890.5, the statistics 2407.25",
-        "mean inference (us): 2890.5 isn't between the least, 2402, and the most, 2511",
+        "mean inference (us): 2890.5 isn't between the minimum, 2402, and the maximum, 2511",
     )
 
 
