@@ -11,19 +11,22 @@ import dataclasses
 import hashlib
 import json
 import platform
+import re
 import shlex
 import shutil
+import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Final
 
 from orchestrator.delegates import flags_of
 from orchestrator.delegates.specification import Delegate, FlagFamily
-from orchestrator.errors import ArtifactError
+from orchestrator.errors import ArtifactError, OutputParseError
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.grammar.failures import signal_failure
 from orchestrator.programs.grammar.litert_lm import LitertLmReader, Process, reports_of
+from orchestrator.programs.grammar.protos import decode_language_model
 from orchestrator.programs.native import command_line
 from orchestrator.programs.running.collected import run_and_collect
 from orchestrator.programs.running.environment import library_folders
@@ -31,16 +34,36 @@ from orchestrator.programs.specification import Option, Program
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import BuildSha
 from orchestrator.records.run import DelegateEvidence, RawOutput, ToolReport
-from orchestrator.records.tokens import CACHE, FIGURE, PHASES, REPETITIONS, TOKENS, flag_faults
+from orchestrator.records.tokens import BOOST, CACHE, FIGURE, PHASES, REPETITIONS, TOKENS, flag_faults
 from orchestrator.records.workload import Build, Case, Pass, ToolName
 
 _USUAL_REPETITIONS: Final = "5"
+#: What the program writes at its end, by a flag of 2026; and further flags that only newer builds have.
+METRICS: Final = "metrics.pb"
+_METRICS_FLAG: Final = "metric_proto_file_path"
+_NEWER_FLAGS: Final = frozenset({_METRICS_FLAG, "boost_performance"})
+_UNKNOWN_FLAG: Final = re.compile(rb"Unknown command line flag '(\w+)'")
+_DECODE: Final = "--benchmark_decode_tokens="
+#: Values of ``cache`` with which a cache is kept on disk.
+_KEPT: Final = frozenset({"cold", "disk"})
+#: Runs a command and tells the peak of its memory as the phone's program does, in units of 2**20 bytes.
+_PEAK_MEMORY: Final = """\
+import resource, subprocess, sys
+code = subprocess.call(sys.argv[1:])
+peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+print(f"Peak system ram usage: {peak:.2f}MB.", file=sys.stderr)
+sys.exit(code if code >= 0 else 128 - code)
+"""
 
 
 class LitertLmTool:
     """Runs the program detached from the link and reads prefill and decode from what it printed."""
 
     name = ToolName.LITERT_LM
+
+    def __init__(self) -> None:
+        """Begin without knowing which flags a build hasn't."""
+        self._unknown: dict[BuildSha, set[str]] = {}
 
     def session(self, case: Case, run_pass: Pass) -> str:
         """See SessionTool.session: prefill and decode are measured by one process."""
@@ -55,8 +78,20 @@ class LitertLmTool:
 
     def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
         """Run one process; whatever its end, return all that it left behind. Raises DeviceError kinds, UsageError."""
-        command = _phone_command(request) if device.kind is DeviceKind.ANDROID else _host_command(request)
-        return run_and_collect(device, request, command, files=(), cancelled=cancelled)
+        folder = device.run_folder(request.run_id)
+        if device.kind is not DeviceKind.ANDROID:
+            return run_and_collect(device, request, _host_command(request, folder), files=(), cancelled=cancelled)
+        build = request.case.build_sha256
+        while True:
+            left_out = self._unknown.setdefault(build, set())
+            command = _phone_command(request, folder, left_out)
+            raw = run_and_collect(device, request, command, files=(METRICS,), cancelled=cancelled)
+            # Which flags a program has depends on its year, and one that it hasn't ends it before it does anything.
+            refused = _UNKNOWN_FLAG.search(raw.data("stdout") + raw.data("stderr")) if raw.exit_code == 1 else None
+            name = refused[1].decode() if refused is not None else ""
+            if name not in _NEWER_FLAGS or name in left_out:
+                return raw
+            left_out.add(name)
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the case's own figure; the exit code counts only where nothing that was printed tells more."""
@@ -65,6 +100,7 @@ class LitertLmTool:
             for line in raw.data(name).decode("utf-8", "replace").split("\n"):
                 reader.feed(line.rstrip("\r"))
         process = next(reversed(reader.end()), None) or Process()
+        _take_metrics(process, raw)
         flags = dict(case.flags)
         phase = flags.get(FIGURE, "decode")
         process.backend = _backend(case)
@@ -72,6 +108,31 @@ class LitertLmTool:
         process.asked["tokens"] = process.asked.pop("max", 0)
         report = next(report for report in reports_of(process, requested=case.delegate.value) if report.label == phase)
         return dataclasses.replace(_ended(report, raw), label=phase)
+
+
+def _take_metrics(process: Process, raw: RawOutput) -> None:
+    """Add what the program wrote at its very end; where its text has no results, these are the results."""
+    if f"--{_METRICS_FLAG}=" not in raw.command:
+        return
+    told = len(process.repetitions)
+    try:
+        written = decode_language_model(raw.data(METRICS))
+    except OutputParseError as error:
+        # Without results there is nothing to doubt; with them the program's last act is missing.
+        if told:
+            process.disagreements = (f"{METRICS}, which the program writes at its end, is missing: {error}",)
+        return
+    if told and told != len(written.repetitions):
+        process.disagreements = (f"{told} repetitions were printed, {METRICS} has {len(written.repetitions)}",)
+    # The text has nanoseconds, the file whole microseconds.
+    process.repetitions = process.repetitions or written.repetitions
+    process.peak_mib = process.peak_mib or written.peak_mib
+    process.private_mib = process.private_mib or written.private_mib
+    process.dmabuf_mib = process.dmabuf_mib or written.dmabuf_mib
+    asked = re.search(r"--num_iterations=(\d+)", raw.command)
+    if asked is not None and process.repetitions and len(process.repetitions) < int(asked[1]):
+        left = f"{len(process.repetitions)} of {asked[1]} repetitions are in the results"
+        process.disagreements = (*process.disagreements, left)
 
 
 def _ended(report: ToolReport, raw: RawOutput) -> ToolReport:
@@ -97,23 +158,42 @@ def _backend(case: Case) -> str:
     return flags_of(case.delegate, FlagFamily.LITERT_LM)["backend"]
 
 
-def _host_command(request: InvocationRequest) -> str:
-    """Return the command line of ``litert-lm benchmark``; what the user's own settings say doesn't count."""
+def _host_command(request: InvocationRequest, folder: str) -> str:
+    """Return the command line of ``litert-lm benchmark``; what the user's own settings say doesn't count.
+
+    Caches are kept beside the model and named after its time: a link in the run's own folder keeps them apart from
+    other runs and from the user's files, so that they are cold. The command's warm-up fills them, or is skipped.
+    """
     flags, case = dict(request.case.flags), request.case
-    backend = _backend(case)
+    backend, cache, model = _backend(case), flags.get(CACHE, "no"), request.model_path
+    is_kept = cache in _KEPT
+    link = f"{folder}/{model.rpartition('/')[2]}"
     words = [
-        request.program_path, "benchmark", request.model_path, "--config", "/dev/null", "--verbose", "--runs", "1",
+        request.program_path, "benchmark", link if is_kept else model, "--config", "/dev/null", "--verbose",
+        "--runs", "1",
         "--prefill-tokens", flags["prefill_tokens"], "--decode-tokens", flags["decode_tokens"],
-        "--max-num-tokens", flags["max_num_tokens"], "--cache", flags.get(CACHE, "no"), "--backend", backend,
+        "--max-num-tokens", flags["max_num_tokens"], "--cache", "disk" if is_kept else cache, "--backend", backend,
     ]  # fmt: skip
+    if cache == "cold":
+        words.append("--skip-warmup")
     if backend == "cpu":
         words += ["--cpu-thread-count", str(case.threads)]
-    return " ".join(shlex.quote(word) for word in words)
+    if request.run_pass is Pass.MEMORY:
+        # The command tells nothing of memory; what has started it is told by the system.
+        words = [sys.executable, "-c", _PEAK_MEMORY, *words]
+    linked = f"ln -s {shlex.quote(model)} {shlex.quote(link)} && " if is_kept else ""
+    return linked + " ".join(shlex.quote(word) for word in words)
 
 
-def _phone_command(request: InvocationRequest) -> str:
-    """Return the command line of ``litert_lm_advanced_main``, one message at a time, its log as full as it goes."""
+def _phone_command(request: InvocationRequest, folder: str, left_out: Set[str]) -> str:
+    """Return the command line of ``litert_lm_advanced_main``, one message at a time, its log as full as it goes.
+
+    Caches are kept in the run's own folder, which is new: beside the model their names hold its time, so that a model
+    that was sent anew would be cold and others' caches would stay. A process before fills them, where they are to be
+    warm. ``left_out``: flags that the build hasn't.
+    """
     flags, case = dict(request.case.flags), request.case
+    cache = flags.get(CACHE, "no")
     arguments = [
         f"--backend={_backend(case)}",
         f"--model_path={request.model_path}",
@@ -126,13 +206,20 @@ def _phone_command(request: InvocationRequest) -> str:
         "--min_log_severity=0",
         f"--num_cpu_threads={case.threads}",
     ]
-    if flags.get(CACHE, "no") == "no":
-        arguments.append("--disable_cache=true")
+    places = {"no": "--disable_cache=true", "memory": "--cache_dir=:memory"}
+    arguments.append(places.get(cache, f"--cache_dir={folder}"))
+    filling = [argument for argument in arguments if not argument.startswith(("--num_iterations=", _DECODE))]
+    newer = {_METRICS_FLAG: f"{folder}/{METRICS}", "boost_performance": flags.get(BOOST, "disabled")}
+    arguments += [f"--{name}={value}" for name, value in newer.items() if name not in left_out]
     if request.run_pass is Pass.MEMORY:
         arguments.append("--report_peak_memory_footprint=true")
     if folders := library_folders(request):
         arguments.append(f"--litert_dispatch_lib_dir={folders[0]}")
-    return command_line(request, arguments) + " < /dev/null"
+        filling.append(f"--litert_dispatch_lib_dir={folders[0]}")
+    measured = f"{command_line(request, arguments)} < /dev/null"
+    if cache != "disk":
+        return measured
+    return f"{command_line(request, [*filling, f'{_DECODE}1'])} < /dev/null > /dev/null 2>&1; {measured}"
 
 
 def installed_build(named: str) -> Build:

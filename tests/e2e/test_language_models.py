@@ -110,3 +110,63 @@ def test_the_real_runtime_measures_a_tiny_bundle_on_this_computer(cli: Cli) -> N
         phase = dict(run["case"]["flags"])["figure"]
         printed = next(line for line in log.splitlines() if line.startswith(f"{phase.capitalize()} speed:"))
         assert float(printed.split()[2]) == pytest.approx(1e6 / run["report"]["inference_mean_us"], rel=1e-6)
+
+
+def test_a_phones_program_writes_its_metrics_and_older_builds_go_without(lab: Lab, tmp_path: Path) -> None:
+    for year, newer in (("2026", True), ("2025", False)):
+        program = tmp_path / year / "litert_lm_advanced_main"
+        program.parent.mkdir()
+        program.write_bytes(benchmark_elf("litert_lm_advanced_main", version=year))
+        words = ("-s", lab.serials[0], "--build", f"litert-lm={program}", "-d", "xnnpack", "-t", "1", "-n", "2")
+        runs = lab.cli("bench", TINY, *words, *SMALL, "--json").ok().json["runs"]
+        assert {run["outcome"] for run in runs} == {"completed"}
+        for run in runs:
+            assert "sources-disagree" not in _codes(run)
+            # No app gets what the program gives itself by default.
+            assert ("--boost_performance=disabled" in run["command"]) is newer
+            assert ("--metric_proto_file_path=" in run["command"]) is newer
+            kept = lab.cli("results", "log", run["run_id"], "-a", "metrics.pb", "-o", tmp_path / f"{run['run_id']}.pb")
+            assert (kept.exit_code == 0) is newer
+
+
+def cache_plan(path: Path, device: str) -> Path:
+    """A plan of the tiny bundle with cold and with warm caches."""
+    tokens = "prefill_tokens: 32, decode_tokens: 16, max_num_tokens: 128"
+    path.write_text(
+        f"name: caches\nmodels: {TINY}\nmatrix:\n  threads: 1\n"
+        f"  flags: [{{{tokens}, cache: cold}}, {{{tokens}, cache: disk}}]\n"
+        f"devices: {device}\ninvocations: 2\n"
+    )
+    return path
+
+
+def test_cold_and_warm_caches_are_two_cases_whichever_came_first(lab: Lab, tmp_path: Path) -> None:
+    plan = cache_plan(tmp_path / "plan.yaml", f"{{serials: [{lab.serials[1]}]}}")
+    runs = lab.cli("run", plan, "--json").json["runs"]
+    init: dict[str, list[float]] = {}
+    for run in runs:
+        init.setdefault(dict(run["case"]["flags"])["cache"], []).append(run["report"]["init_us"])
+    assert init.keys() == {"cold", "disk"}
+    # Each process that is to be cold is, and each that is to be warm was filled before it.
+    assert max(init["disk"]) < 0.8 * min(init["cold"])
+    assert {len(times) for times in init.values()} == {4}
+
+
+@pytest.mark.skipif(not os.environ.get("CI") and not RUNTIME.exists(), reason="make test installs litert-lm")
+def test_caches_and_memory_on_this_computer_stay_apart_from_the_users_files(cli: Cli, tmp_path: Path) -> None:
+    if not RUNTIME.exists():
+        missing(f"{RUNTIME} isn't there: make test installs it")
+    before = set(TINY.parent.iterdir())
+    plan = cache_plan(tmp_path / "plan.yaml", "{host: true, serials: []}")
+    build = f"builds: {{litert-lm: {RUNTIME}}}\n"
+    plan.write_text(plan.read_text() + build)
+    # This computer may be busy with other tests: its figures may be suspect.
+    runs = cli("run", plan, "--json").json["runs"]
+    assert {(run["outcome"], run["report"]["extra"]["cache"]) for run in runs} == {("completed", "disk")}
+    skipped = {(dict(run["case"]["flags"])["cache"], "--skip-warmup" in run["command"]) for run in runs}
+    assert skipped == {("cold", True), ("disk", False)}
+    assert set(TINY.parent.iterdir()) == before, "a cache was left beside the user's model"
+    # The command tells nothing of memory; the process that it was had so much.
+    words = ("-s", "host", "--build", f"litert-lm={RUNTIME}", "-d", "xnnpack", "-t", "1", "-n", "1", *SMALL)
+    peaks = cli("bench", TINY, *words, "--pass", "memory", "--json").json["runs"]
+    assert all(20 < run["report"]["peak_memory_mib"] < 20_000 for run in peaks)

@@ -60,14 +60,14 @@ class VirtualProgramShelf:
             return None
         note = note_of(head)
         if note is not None:
-            return self._program(note.program, self._marked(time_factor_of(note.version)))
+            return self._program(note.program, self._marked(time_factor_of(note.version)), version=note.version)
         base = posixpath.basename(name)
         return next((self._program(program, self._bench) for pattern, program in _NAMES if pattern.search(base)), None)
 
     def _marked(self, time_factor: float) -> Bench:
         return self._bench if time_factor == 1.0 else dataclasses.replace(self._bench, time_factor=time_factor)
 
-    def _program(self, program: str, bench: Bench) -> Program | None:
+    def _program(self, program: str, bench: Bench, *, version: str = "") -> Program | None:
         match program:
             case "benchmark_model":
                 return NativeProgram(bench)
@@ -80,7 +80,7 @@ class VirtualProgramShelf:
             case "benchmark_litert_model":
                 return LitertProgram(bench)
             case "litert_lm_advanced_main":
-                return LanguageModelProgram(bench)
+                return LanguageModelProgram(bench, version)
             case _ if program in NAMES:
                 return OtherRuntimeProgram(bench, program)
             case _:

@@ -48,7 +48,7 @@ _MOST_SHARES: Final = 100
 _GLOG: Final = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d+\.\d+\s+\d+ [\w./-]+:\d+\] ")
 #: One of these is in every line that is read.
 _TELLING: Final = re.compile(
-    r"BenchmarkInfo|enchmarking|tokens|token:|Results|Init|init|Total|initialization|ms$|\d[mnu]?s$|-----|Backend "
+    r"BenchmarkInfo|enchmarking|tokens|token:|Results|Init|init|Total|initialization|ms$|\d[mnu]?s$|-----|Backend |Cache  "
     r"|Running |elegate|Created |Initializing |GPU|Peak |Failed|CANNOT LINK|Could not find|Turn|recorded|litert_lm"
 )
 _COMMAND: Final = re.compile(r"Benchmarking model: (?P<name>.*?)(?: \((?P<path>.*)\))?$")

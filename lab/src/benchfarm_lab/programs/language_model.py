@@ -13,16 +13,20 @@ from typing import Final
 
 from benchfarm_lab.contract import PhoneFileError, ProcessContext
 from benchfarm_lab.latency import Noise, Speed, Threads, cpu_speed, gpu_speed, place_threads
-from benchfarm_lab.programs.phone_files import read_whole, size_of
+from benchfarm_lab.programs.phone_files import read_whole, size_of, write_whole
 from benchfarm_lab.programs.process import Bench, announce, pause
+from benchfarm_lab.trace_formats import bytes_field, number_field
 
 #: Flags that it has, with their defaults; any other ends it at once.
 _FLAGS: Final = {
     "backend": "cpu", "model_path": "", "benchmark": "false", "benchmark_prefill_tokens": "0",
     "benchmark_decode_tokens": "0", "max_num_tokens": "0", "num_iterations": "1", "async": "true",
     "min_log_severity": "-1", "num_cpu_threads": "0", "disable_cache": "false", "boost_performance": "default",
-    "report_peak_memory_footprint": "false", "litert_dispatch_lib_dir": "",
+    "report_peak_memory_footprint": "false", "litert_dispatch_lib_dir": "", "metric_proto_file_path": "",
+    "cache_dir": "",
 }  # fmt: skip
+#: What builds of 2025 haven't; a stand-in's version says which year it plays.
+_OF_2026: Final = frozenset({"metric_proto_file_path", "boost_performance"})
 _USUAL_THREADS: Final = 4
 #: Weights of four bits: two parameters, and two multiply-adds a token, in each byte.
 _MACS_A_BYTE: Final = 2.0
@@ -33,6 +37,8 @@ _PROMPT_STEP: Final = 128
 #: An engine's init at this rate, and what it takes at the least.
 _LOAD_BYTES_PER_US: Final = 900.0
 _INIT_US: Final = 9000.0
+#: Of it where a cache is there.
+_WARM: Final = 0.5
 #: Phone time that is slept through at once; clocks are looked at in between.
 _SLEEP_S: Final = 0.32
 _RULE: Final = "-" * 50
@@ -43,8 +49,9 @@ _GPU_LIBRARIES: Final = ("libLiteRtOpenClAccelerator.so", "libLiteRtGpuAccelerat
 class LanguageModelProgram:
     """The program."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, version: str = "") -> None:
         self._bench = bench
+        self._is_old = version.startswith("2025")
 
     def run(self, process: ProcessContext) -> int:
         """Run it; return its exit code."""
@@ -52,7 +59,7 @@ class LanguageModelProgram:
         flags = dict(_FLAGS)
         for argument in process.argv[1:]:
             found = re.fullmatch(r"--(\w+)(?:=(.*))?", argument)
-            if found is None or found[1] not in flags:
+            if found is None or found[1] not in flags or (self._is_old and found[1] in _OF_2026):
                 _say(process, f"ERROR: Unknown command line flag '{argument.lstrip('-').partition('=')[0]}'")
                 return 1
             flags[found[1]] = "true" if found[2] is None else found[2]
@@ -97,21 +104,32 @@ class _Engine:
         self._say_delegates()
         init_us = (_INIT_US + self._model_bytes / _LOAD_BYTES_PER_US) * self._noise.process_factor
         if flags["disable_cache"] != "true":
-            init_us *= 0.8
+            # What an engine has compiled is kept under the model's name, for the next one.
+            name = flags["model_path"].rpartition("/")[2]
+            folder = flags["cache_dir"] or flags["model_path"].rpartition("/")[0]
+            kept = f"{folder}/{name}_{self._model_bytes}.xnnpack_cache"
+            if folder != ":memory" and size_of(process, kept) is None:
+                write_whole(process, kept, b"\1" * min(self._model_bytes, 1 << 16))
+            else:
+                init_us *= _WARM
         pause(process, init_us / 1e6)
         prefill, decode = int(flags["benchmark_prefill_tokens"]), int(flags["benchmark_decode_tokens"])
         context = int(flags["max_num_tokens"]) or prefill + decode
         if prefill >= context:
             told = "INVALID_ARGUMENT: Input token ids are too long. Exceeding the maximum number of tokens allowed"
             return _failed(process, f"{told}: {prefill} >= {context}", 3)
+        written = b""
         for _ in range(int(flags["num_iterations"])):
             announce(process, "run")
             turns = self._turn(prefill, is_prompt=True), self._turn(min(decode, context - prefill), is_prompt=False)
             self._say_info(init_us, *turns)
+            written += bytes_field(1, _metrics(init_us, *turns))
         announce(process, "results")
         if flags["report_peak_memory_footprint"] == "true":
             _say(process, f"Peak system ram usage: {1.4 * self._model_bytes / 2**20 + 90:.2f}MB.")
             _say(process, f"Peak private footprint: {0.4 * self._model_bytes / 2**20 + 60:.2f}MB.")
+        if flags["metric_proto_file_path"]:
+            write_whole(process, flags["metric_proto_file_path"], written)
         return 0
 
     def _has_library(self) -> bool:
@@ -188,6 +206,20 @@ class _Engine:
                 _RULE,
             ]
         _say(self._process, "\n".join([*lines, _RULE]), source="litert_lm_lib.cc:424")
+
+
+def _metrics(init_us: float, prefill: _Turn, decode: _Turn) -> bytes:
+    """Return a repetition as a LitertLmMetrics; its durations are whole microseconds."""
+
+    def phase(name: str, time_us: float) -> bytes:
+        return bytes_field(2, bytes_field(1, name) + number_field(2, int(time_us)))
+
+    def turn(number: int, one: _Turn) -> bytes:
+        return bytes_field(number, number_field(1, int(one.time_us)) + number_field(2, one.tokens))
+
+    asked = bytes_field(1, number_field(1, prefill.tokens) + number_field(2, decode.tokens))
+    phases = phase("Init Executor", 0.98 * init_us) + phase("Init Total", init_us)
+    return asked + phases + turn(4, prefill) + turn(5, decode)
 
 
 def _say(process: ProcessContext, text: str, *, source: str = "") -> None:
