@@ -95,7 +95,7 @@ class LitertLmTool:
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the case's own figure; the exit code counts only where nothing that was printed tells more."""
-        reader = LitertLmReader()
+        reader = LitertLmReader(is_known=True)
         for name in ("stdout", "stderr"):
             for line in raw.data(name).decode("utf-8", "replace").split("\n"):
                 reader.feed(line.rstrip("\r"))

@@ -48,8 +48,9 @@ _MOST_SHARES: Final = 100
 _GLOG: Final = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d+\.\d+\s+\d+ [\w./-]+:\d+\] ")
 #: One of these is in every line that is read.
 _TELLING: Final = re.compile(
-    r"BenchmarkInfo|enchmarking|tokens|token:|Results|Init|init|Total|initialization|ms$|\d[mnu]?s$|-----|Backend |Cache  "
-    r"|Running |elegate|Created |Initializing |GPU|Peak |Failed|CANNOT LINK|Could not find|Turn|recorded|litert_lm"
+    r"BenchmarkInfo|enchmarking|tokens|token:|Results|Init|init|Total|initialization|ms$|\d[mnu]?s$|-----|Backend "
+    r"|Cache  |Running |elegate|Created |Initializing |GPU|Peak |Failed|CANNOT LINK|Could not find"
+    r"|Turn|recorded|litert_lm|Invalid magic|constraint mismatch|adapters"
 )
 _COMMAND: Final = re.compile(r"Benchmarking model: (?P<name>.*?)(?: \((?P<path>.*)\))?$")
 _ASKED: Final = re.compile(
@@ -165,8 +166,9 @@ class Process:
 class LitertLmReader:
     """Reads lines and collects what the processes among them printed."""
 
-    def __init__(self) -> None:
-        """Begin with no process."""
+    def __init__(self, *, is_known: bool = False) -> None:
+        """Begin with no process; ``is_known``: whose output it is, so that a failure alone is one of its processes."""
+        self._is_known = is_known
         self.processes: list[Process] = []
         self._current = Process()
         self._repetition: Repetition | None = None
@@ -296,7 +298,7 @@ class LitertLmReader:
 
     def _close(self) -> None:
         self._leave_block()
-        if self._current.is_told:
+        if self._current.is_told or (self._is_known and self._current.failures):
             self.processes.append(self._current)
         self._current = Process()
 

@@ -1,0 +1,180 @@
+"""What of LiteRT-LM's output mustn't be taken on trust, as the tool reads one process of its own."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from orchestrator.programs.litert_lm import METRICS, LitertLmTool
+from orchestrator.records.identity import BuildSha, ModelSha, Serial
+from orchestrator.records.run import Attachment, RawOutput, ToolReport
+from orchestrator.records.tokens import flag_faults
+from orchestrator.records.workload import Case, DelegateName, ToolName
+from tests.samples.wire import field
+from tests.unit.programs.test_litert_lm import CREATED, HEAD, NODES, RULE, block
+
+FLAGS = {"prefill_tokens": "32", "decode_tokens": "16", "max_num_tokens": "128"}
+COMMAND = "./litert_lm_advanced_main --num_iterations=3 --metric_proto_file_path=/run/metrics.pb"
+THREE = block((32, "3ms"), (16, "2ms")) + block((32, "1600us"), (16, "1ms")) + block((32, "1600us"), (16, "1040us"))
+
+
+def metrics(*repetitions: tuple[int, int], decoded: int = 16, peak: bytes = b"") -> bytes:
+    return b"".join(
+        field(
+            1,
+            field(1, field(1, 32) + field(2, 16))
+            + field(2, field(1, b"Init Total") + field(2, 580_100))
+            + field(4, field(1, prefill_us) + field(2, 32))
+            + field(5, field(1, decode_us) + field(2, decoded))
+            + peak,
+        )
+        for prefill_us, decode_us in repetitions
+    )
+
+
+WRITTEN = metrics((3000, 2000), (1600, 1000), (1600, 1040))
+
+
+def parsed(
+    text: str, phase: str = "decode", *, written: bytes = WRITTEN, code: int = 0, delegate: str = "xnnpack"
+) -> ToolReport:
+    case = Case(
+        serial=Serial("s"),
+        model_sha256=ModelSha("m"),
+        model_name="qwen",
+        delegate=DelegateName(delegate),
+        threads=4,
+        tool=ToolName.LITERT_LM,
+        build_sha256=BuildSha("b"),
+        flags=(*FLAGS.items(), ("figure", phase)),
+    )
+    attachments = [Attachment(name="stderr", data=text.encode())]
+    attachments += [Attachment(name=METRICS, data=written)] if written else []
+    raw = RawOutput(
+        command=COMMAND,
+        exit_code=code,
+        timed_out=False,
+        started_at=datetime(2026, 1, 1, tzinfo=UTC),
+        duration_s=1.0,
+        attachments=tuple(attachments),
+    )
+    return LitertLmTool().parse(raw, case)
+
+
+def test_text_and_metrics_of_a_good_process_agree() -> None:
+    report = parsed(CREATED + NODES + THREE)
+    assert (report.outcome, report.disagreements) == ("ok", ())
+    assert report.inference_mean_us == pytest.approx(2040 / 32)
+
+
+def test_metrics_stand_in_where_the_text_has_no_results() -> None:
+    peaks = metrics((3000, 2000)) + WRITTEN
+    report = parsed(CREATED, written=peaks)
+    assert (report.outcome, report.init_us) == ("ok", 580_100)
+    assert report.inference is not None
+    # The first of four warms up.
+    assert report.inference.count == 3 * 16
+
+
+@pytest.mark.parametrize(
+    ("text", "written", "said"),
+    [
+        (THREE, b"", "metrics.pb, which the program writes at its end, is missing"),
+        (THREE, b"\x0a\xff\xff", "metrics.pb, which the program writes at its end, is missing"),
+        (THREE, metrics((3000, 2000)), "3 repetitions were printed, metrics.pb has 1"),
+        (block((32, "1ms"), (16, "1ms")), metrics((1000, 1000)), "1 of 3 repetitions are in the results"),
+        # Decoding stops at the context's end, and no word says so.
+        (THREE.replace("Processed 16 tokens", "Processed 9 tokens"), WRITTEN, "decode was of 9 tokens, 16 were asked"),
+        (CREATED, metrics((3000, 2000), (1600, 1000), (1600, 1000), decoded=9), "decode was of 9 tokens, 16 were"),
+    ],
+)
+def test_what_is_missing_or_short_is_told(text: str, written: bytes, said: str) -> None:
+    report = parsed(CREATED + NODES + text, written=written)
+    assert report.outcome == "ok"
+    assert any(told.startswith(said) for told in report.disagreements), report.disagreements
+
+
+def test_a_repetition_without_an_answer_isnt_left_out_in_silence() -> None:
+    empty = THREE.replace(
+        "    Decode Turn 1: Processed 16 tokens in 1ms duration.\n", "    No decode turns recorded.\n"
+    )
+    report = parsed(CREATED + NODES + empty)
+    assert "1 of 3 repetitions have no decode" in report.disagreements
+
+
+def test_a_block_without_turns_is_no_result_whatever_the_exit_code() -> None:
+    """An error that reaches only an empty callback leaves a block of nothing, and exit code 0."""
+    nothing = (
+        f"{HEAD}BenchmarkInfo:\n  Init Phases (1):\n    - Init Total: 5.00 ms\n{RULE}  Time to first token: 0.00 s\n"
+        f"{RULE}  Prefill Turns (Total 0 turns):\n    No prefill turns recorded.\n{RULE}    No decode turns recorded.\n"
+    )
+    for phase in ("prefill", "decode"):
+        report = parsed(CREATED + nothing, phase, written=b"")
+        assert (report.outcome, report.failure_code, report.inference_mean_us) == ("failed", "no-inferences", None)
+
+
+def test_init_is_the_total_that_is_printed_and_one_of_a_process() -> None:
+    """Seven phases are announced, six printed, one of them is their sum; all repetitions repeat the one engine's."""
+    phases = {
+        "Init Conversation": 0.09, "Init Executor": 577.30, "Init LLM metadata": 0.15, "Init Model assets": 0.49,
+        "Init Tokenizer": 101.68, "Init Total": 580.10,
+    }  # fmt: skip
+    lines = "".join(f"    - {name}: {ms:.2f} ms\n" for name, ms in phases.items())
+    old = "  Init Phases (2):\n    - Init Executor: 577.30 ms\n    - Init Total: 580.10 ms\n"
+    assert old in THREE
+    report = parsed(CREATED + NODES + THREE.replace(old, f"  Init Phases (7):\n{lines}"))
+    assert report.init_us == pytest.approx(580_100)
+
+
+def test_a_program_that_the_linker_stops_lacks_a_library() -> None:
+    said = (
+        'CANNOT LINK EXECUTABLE "./litert_lm_advanced_main": library "libGemmaModelConstraintProvider.so" not found: '
+        "needed by main executable\n"
+    )
+    report = parsed(said, written=b"", code=1)
+    assert (report.outcome, report.failure_code) == ("failed", "missing-library")
+    assert "libGemmaModelConstraintProvider.so" in report.failure_reason
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "failure"),
+    [
+        ("E0000 x.cc:1] Failed to run litert_lm: INVALID_ARGUMENT: Input token ids are too long. Exceeding 1 >= 1\n", 3,
+         "context-too-small"),
+        ("E0000 x.cc:1] Failed to run litert_lm: INTERNAL: something\n", 13, "benchmark-failed"),
+        ("Invalid magic number or failed to read: x\n", 3, "model-corrupt"),
+        ("", 137, "killed"),
+    ],
+)  # fmt: skip
+def test_exit_codes_and_sentences_name_the_failure(said: str, code: int, failure: str) -> None:
+    report = parsed(said, written=b"", code=code)
+    assert report.outcome != "ok"
+    assert failure in report.failure_code, report.failure_code
+
+
+def test_the_gpus_share_is_each_signatures_own() -> None:
+    gpu = (
+        "INFO: Created default OpenCL device.\n"
+        "VERBOSE: Replacing 87 out of 87 node(s) with delegate (LITERT_CL) node, yielding 1 partitions for subgraph 0 "
+        "(decode).\nVERBOSE: Replacing 60 out of 87 node(s) with delegate (LITERT_CL) node, yielding 9 partitions for "
+        "subgraph 1 (prefill_128).\nINFO: [accelerator_registry.cc:54] RegisterAccelerator: ptr=0x5, name=GPU WebGPU\n"
+    )
+    decode, prefill = (parsed(gpu + THREE, phase, delegate="gpu") for phase in ("decode", "prefill"))
+    assert (decode.delegate.truth.value, prefill.delegate.truth.value) == ("full", "partial")
+    # An accelerator that is registered has run nothing.
+    assert parsed(CREATED + gpu.splitlines()[-1] + "\n" + THREE, delegate="gpu").delegate.truth.value == "fell-back"
+
+
+def test_memory_is_the_processs_last_high_water_mark() -> None:
+    one, two = (metrics((3000, 2000), peak=field(11, count)) for count in (1, 2))
+    assert parsed(CREATED, written=one + two + WRITTEN).peak_memory_mib is None
+    text = THREE + "Peak system ram usage: 812.50MB.\nPeak DMA-BUF hardware usage: 96.25 MB (3 unique buffers)\n"
+    report = parsed(CREATED + NODES + text)
+    assert (report.peak_memory_mib, report.extra["dmabuf_memory_mib"]) == (812.5, 96.25)
+
+
+def test_flags_that_change_what_is_measured_are_refused() -> None:
+    assert flag_faults(FLAGS | {"cache": "cold", "boost": "default"}) == []
+    for name, value in {"cache": "warm", "boost": "on", "multi_turns": "true", "decode_tokens": "0"}.items():
+        assert [fault for fault, _ in flag_faults(FLAGS | {name: value})] == [name]
