@@ -182,3 +182,14 @@ def test_progress_of_an_ab_comparison_names_its_sides_and_breaks_no_word(
     progress = plain.partition("delegate gpu (candidate)")[0].splitlines()
     # Only a single word, a path for example, may be wider than the terminal.
     assert [line for line in progress if len(line) > columns and len(line.split()) > 1] == []
+
+
+def test_sample_models_are_copied_and_replace_no_other_file(cli: Cli, tmp_path: Path) -> None:
+    copied = cli("model", "samples", "--out", tmp_path / "here", "--json").ok().json
+    assert [Path(item["path"]).parent for item in copied] == [tmp_path / "here"] * 2
+    cli("model", "samples", "--out", tmp_path / "here").ok()
+    Path(copied[0]["path"]).write_bytes(b"somebody's own")
+    again = cli("model", "samples", "--out", tmp_path / "here")
+    assert again.exit_code == 2
+    assert "is there already and is another file" in again.stderr
+    assert Path(copied[0]["path"]).read_bytes() == b"somebody's own"
