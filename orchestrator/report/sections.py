@@ -265,8 +265,10 @@ def _energy(rows: Sequence[ResultRow]) -> Grid:
             classes=[f"q-{energy.quality.value}" for _, energy in pairs],
         ),
         column_of(pairs, "rails", lambda pair: " ".join(pair[1].rails)),
-        column_of(pairs, "no figure", lambda pair: "; ".join(f"{count}: {why}" for why, count in pair[1].missing)),
     ]
+    if any(energy.missing for _, energy in pairs):
+        told = ["; ".join(f"{why} ({count})" for why, count in energy.missing) for _, energy in pairs]
+        columns.append(Column(label="blocks without a figure", values=told))
     return _grid("energy", "Energy of an inference above the phone's at rest", [row for row, _ in pairs], columns)
 
 

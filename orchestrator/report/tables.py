@@ -252,7 +252,7 @@ def _energy_lines(rows: Sequence[ResultRow]) -> list[str]:
             energy = row.energy
             assert energy is not None
             net, gross = energy.net_uj, energy.gross_uj
-            lines.append(f" {'v' if row.is_virtual else ' '}{visible(row.configuration)}")
+            lines.append(f" {'v' if row.is_virtual else ' '} {visible(row.configuration)}")
             if net is not None and gross is not None:
                 ratio = _times(energy.against(least)) if least is not None and least is not energy else ""
                 lines.append(
