@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Final
 
 from benchfarm_lab.access import (
+    Ownership,
     Writer,
     allowed,
     file_error,
@@ -25,7 +26,6 @@ from benchfarm_lab.access import (
 )
 from benchfarm_lab.contract import SHELL_UID, ByteSource, FileStat, PhoneFileError
 from benchfarm_lab.kept_folder import FOLDER_FLAGS, KeptFolders, OpenFolder
-from benchfarm_lab.ownership import Ownership
 from benchfarm_lab.space import Storage
 from benchfarm_lab.streams_of_files import HostFileReader, HostFileWriter
 from benchfarm_lab.trees.node import DeviceNode, FileNode, LinkNode, Node

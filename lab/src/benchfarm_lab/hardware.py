@@ -13,9 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from benchfarm_lab.clocks import ClusterClocks, next_lower
 from benchfarm_lab.contract import Battery, CpuCluster, GpuActivity, ThermalZone
-from benchfarm_lab.heat import Heat
+from benchfarm_lab.heat import ClusterClocks, Heat, next_lower
 from benchfarm_lab.profiles import VirtualProfile
 
 if TYPE_CHECKING:

@@ -16,11 +16,10 @@ from benchfarm_lab.elf import abi_of, note_of
 from benchfarm_lab.faults import FaultTable
 from benchfarm_lab.hardware import VirtualHardware
 from benchfarm_lab.profiles import VirtualProfile
-from benchfarm_lab.programs.apk import BenchmarkActivity
 from benchfarm_lab.programs.flag_table import CPU_FLAGS
 from benchfarm_lab.programs.language_model import LanguageModelProgram
 from benchfarm_lab.programs.litert import LitertProgram
-from benchfarm_lab.programs.native import NativeProgram
+from benchfarm_lab.programs.native import BenchmarkActivity, NativeProgram
 from benchfarm_lab.programs.other_runtimes import NAMES, OtherRuntimeProgram
 from benchfarm_lab.programs.performance_options import PerformanceOptionsProgram
 from benchfarm_lab.programs.process import Bench, time_factor_of

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from benchfarm_lab.contract import MomentHook
 
@@ -17,10 +18,8 @@ if TYPE_CHECKING:
     from benchfarm_lab.packages import PackageStore
     from benchfarm_lab.processes import ProcessTable
     from benchfarm_lab.props import PhoneProps
-    from benchfarm_lab.settings import PhoneSettings
     from benchfarm_lab.shelf import VirtualProgramShelf
     from benchfarm_lab.space import Storage
-    from benchfarm_lab.state import PhoneState
     from benchfarm_lab.time import ScaledTime
     from benchfarm_lab.tracing import TraceService
 
@@ -74,3 +73,76 @@ class PhoneSystem:
         """Take a new boot id and the properties of a fresh boot."""
         self.boot_id = str(uuid.uuid4())
         self.props.forget_volatile(self.default_props)
+
+
+NAMESPACES: Final = ("system", "secure", "global")
+_DEFAULTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "system": {
+        "screen_off_timeout": "60000", "screen_brightness": "102", "screen_brightness_mode": "1",
+        "accelerometer_rotation": "1", "peak_refresh_rate": "60.0",
+    },
+    "secure": {
+        "android_id": "9774d56d682e549c", "location_mode": "3", "ui_night_mode": "1", "lockscreen.disabled": "0",
+    },
+    "global": {
+        "adb_enabled": "1", "airplane_mode_on": "0", "auto_time": "1", "bluetooth_on": "1", "boot_count": "7",
+        "development_settings_enabled": "1", "device_provisioned": "1", "low_power": "0", "mobile_data": "1",
+        "package_verifier_user_consent": "1", "stay_on_while_plugged_in": "0", "wifi_on": "1",
+        "window_animation_scale": "1.0", "transition_animation_scale": "1.0", "animator_duration_scale": "1.0",
+        "zen_mode": "0",
+    },
+}  # fmt: skip
+
+
+class PhoneSettings:
+    """The settings of one phone; they outlive a reboot."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._changed: dict[str, dict[str, str | None]] = {namespace: {} for namespace in NAMESPACES}
+
+    def get(self, namespace: str, name: str) -> str | None:
+        """Return a value, None when there is none."""
+        changed = self._changed[namespace]
+        return changed[name] if name in changed else _DEFAULTS[namespace].get(name)
+
+    def put(self, namespace: str, name: str, value: str | None) -> None:
+        """Set a value; None deletes it."""
+        with self._lock:
+            self._changed[namespace][name] = value
+
+    def all(self, namespace: str) -> Mapping[str, str]:
+        """Return everything in a table, sorted."""
+        merged: dict[str, str | None] = {**_DEFAULTS[namespace], **self._changed[namespace]}
+        return {name: value for name, value in sorted(merged.items()) if value is not None}
+
+
+@dataclass(slots=True)
+class PhoneState:
+    """Screen, radios, doze."""
+
+    screen_on: bool = True
+    keyguard: bool = False
+    wifi: bool = True
+    mobile_data: bool = True
+    fixed_performance: bool = False
+    #: The kinds of doze (``deep``, ``light``) that ``dumpsys deviceidle disable`` has switched off.
+    doze_off: set[str] = field(default_factory=set)
+    #: What the battery says of its health, None: what its heat means.
+    battery_health: int | None = None
+
+    def wake(self) -> None:
+        """Turn the screen on."""
+        self.screen_on = True
+
+    def lock(self) -> None:
+        """Turn the screen off; the keyguard comes with it."""
+        self.screen_on = False
+        self.keyguard = True
+
+    def restart(self) -> None:
+        """What a reboot does to it."""
+        self.screen_on = True
+        self.keyguard = False
+        self.fixed_performance = False
+        self.doze_off.clear()

@@ -17,12 +17,10 @@ from benchfarm_lab.packages import PackageStore
 from benchfarm_lab.pipes import ClientSink, ClientSource
 from benchfarm_lab.processes import FIRST_APP_UID, ProcessTable
 from benchfarm_lab.props import PhoneProps
-from benchfarm_lab.settings import PhoneSettings
 from benchfarm_lab.shell.interpreter import Shell
 from benchfarm_lab.shell.variables import Variables
 from benchfarm_lab.space import Storage
-from benchfarm_lab.state import PhoneState
-from benchfarm_lab.system import PhoneBuild, PhoneSystem
+from benchfarm_lab.system import PhoneBuild, PhoneSettings, PhoneState, PhoneSystem
 from benchfarm_lab.trace_formats import comm_of
 from benchfarm_lab.tracing import TraceService
 from benchfarm_lab.trees.node import Node

@@ -15,9 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from benchfarm_lab.access import allowed, file_error, no_new_names
+from benchfarm_lab.access import Ownership, allowed, file_error, no_new_names
 from benchfarm_lab.kept_folder import FOLDER_FLAGS, KeptFolders, OpenFolder
-from benchfarm_lab.ownership import Ownership
 from benchfarm_lab.trees.node import DeviceNode, DictFolder, FileNode, LinkNode, Node
 
 _MAX_LINKS: Final = 40

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from benchfarm_lab.graph import Operator, Subgraph, Tensor
-from benchfarm_lab.operators import OPERATOR_CODES
+from benchfarm_lab.graph import OPERATOR_CODES, Operator, Subgraph, Tensor
 
 
 class Network:

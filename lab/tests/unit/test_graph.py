@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from benchfarm_lab.graph import MalformedModelError, read_graph
-from benchfarm_lab.operators import OPERATOR_NAMES
+from benchfarm_lab.graph import OPERATOR_NAMES, MalformedModelError, read_graph
 
 
 def test_operator_names_are_those_of_the_published_schema():

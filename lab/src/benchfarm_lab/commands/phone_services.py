@@ -9,7 +9,7 @@ from benchfarm_lab.commands.invocation import Invocation
 from benchfarm_lab.commands.package_commands import package_command
 from benchfarm_lab.commands.registry import command
 from benchfarm_lab.contract import SYSTEM_UID
-from benchfarm_lab.settings import NAMESPACES
+from benchfarm_lab.system import NAMESPACES
 
 _ANDROID_11 = 30
 _ANDROID_13 = 33

@@ -1,7 +1,8 @@
-"""Text: cat, head, tail, wc, seq, printf, true, false."""
+"""Text: cat, head, tail, wc, seq, printf, true, false, and sums of files."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -163,3 +164,28 @@ def true(call: Invocation) -> int:
 def false(call: Invocation) -> int:
     """Fail."""
     return 1
+
+
+_ALGORITHMS = {"sha256sum": "sha256", "md5sum": "md5"}
+
+
+def _digest(call: Invocation, source: ByteSource) -> str:
+    digest = hashlib.new(_ALGORITHMS[call.name], usedforsecurity=False)
+    for piece in call.chunks(source):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+@command(*_ALGORITHMS)
+def checksum(call: Invocation) -> int:
+    """Print checksums of files."""
+    options = read_options(call, "b")
+    for path, source in call.inputs(options.args):
+        try:
+            digest = _digest(call, source)
+        except PhoneFileError as exc:
+            call.complain(f"{path}: {exc}")
+            call.failed = True
+            continue
+        call.out.line(digest if "b" in options else f"{digest}  {path}")
+    return 1 if call.failed else 0

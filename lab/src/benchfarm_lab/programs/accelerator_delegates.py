@@ -15,8 +15,7 @@ from benchfarm_lab.programs.delegate_steps import (
     reduced,
     replace_nodes,
 )  # fmt: skip
-from benchfarm_lab.programs.libraries import APP_FOLDERS, find_library, linked_folders
-from benchfarm_lab.programs.phone_files import size_of
+from benchfarm_lab.programs.phone_files import APP_FOLDERS, find_library, linked_folders, size_of
 from benchfarm_lab.programs.process import BenchmarkFailedError
 
 if TYPE_CHECKING:

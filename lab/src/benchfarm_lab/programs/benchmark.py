@@ -19,7 +19,7 @@ from benchfarm_lab.programs.run_statistics import Stat
 from benchfarm_lab.programs.transcript import Transcript, number
 
 if TYPE_CHECKING:
-    from benchfarm_lab.programs.memory import Footprint
+    from benchfarm_lab.programs.run_statistics import Footprint
 
 #: How fast a model file is read and checked, bytes a microsecond.
 _LOAD_BYTES_PER_US: Final = 900.0

@@ -9,8 +9,7 @@ from benchfarm_lab.programs.accelerator_delegates import create_hexagon, create_
 from benchfarm_lab.programs.delegate_steps import Delegate
 from benchfarm_lab.programs.external_delegate import create_external, create_stable
 from benchfarm_lab.programs.gpu_delegate import create_gpu
-from benchfarm_lab.programs.litert_gpu import create_litert_gpu
-from benchfarm_lab.programs.npu_delegate import create_npu
+from benchfarm_lab.programs.litert_gpu import create_litert_gpu, create_npu
 from benchfarm_lab.programs.xnnpack_delegate import create_xnnpack
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from benchfarm_lab.contract import PhoneFileError
 from benchfarm_lab.elf import note_of
 from benchfarm_lab.programs.delegate_steps import Delegate, not_prepared, operators_of, replace_nodes
-from benchfarm_lab.programs.libraries import find_library, linked_folders
-from benchfarm_lab.programs.phone_files import read_whole
+from benchfarm_lab.programs.phone_files import find_library, linked_folders, read_whole
 from benchfarm_lab.programs.process import BenchmarkFailedError
 
 if TYPE_CHECKING:

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from benchfarm_lab import latency
 from benchfarm_lab.delegation import FLEX, GPU, HEXAGON, NNAPI, NPU, XNNPACK, SubgraphPlan, dynamic_outputs
-from benchfarm_lab.graph import SCHEMA_VERSION, Graph, Signature, Subgraph
+from benchfarm_lab.graph import OPERATOR_NAMES, SCHEMA_VERSION, Graph, Signature, Subgraph
 from benchfarm_lab.latency import NodeWork, Threads, UnitSpeeds
-from benchfarm_lab.operators import OPERATOR_NAMES
 from benchfarm_lab.profiles import AcceleratorSpec
 from benchfarm_lab.programs import delegates
 from benchfarm_lab.programs.delegate_steps import Delegate
 from benchfarm_lab.programs.inputs import InputLayer, fits, input_scale
-from benchfarm_lab.programs.memory import Footprint, footprint_of
 from benchfarm_lab.programs.process import BenchmarkFailedError
+from benchfarm_lab.programs.run_statistics import Footprint, footprint_of
 from benchfarm_lab.programs.xnnpack_delegate import apply_flex, apply_implicit_xnnpack
 
 if TYPE_CHECKING:

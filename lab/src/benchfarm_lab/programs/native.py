@@ -1,15 +1,16 @@
-"""benchmark_model and benchmark_model_plus_flex, started from a shell."""
+"""benchmark_model and benchmark_model_plus_flex, started from a shell, and the benchmark app."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from benchfarm_lab.contract import ProcessContext
 from benchfarm_lab.programs.benchmark import BenchmarkRun
 from benchfarm_lab.programs.flag_table import ANDROID_FLAGS, Flag
 from benchfarm_lab.programs.flags import FlagError, Parameters, parse_flags, usage
 from benchfarm_lab.programs.process import Bench, BenchmarkFailedError, ProcessOnce, announce
-from benchfarm_lab.programs.transcript import StreamTranscript, Transcript
+from benchfarm_lab.programs.transcript import LogTranscript, StreamTranscript, Transcript
 
 
 class NativeProgram:
@@ -55,3 +56,56 @@ def parse_arguments(argv: Sequence[str], flags: Sequence[Flag], say: Transcript)
     if parameters.unconsumed:
         say.warn("Unconsumed cmdline flags: " + " ".join(parameters.unconsumed))
     return parameters
+
+
+_ACTIVITY_TAG: Final = "tflite_BenchmarkModelActivity"
+#: The name that the native part gives to itself, as argv[0].
+_ARGV0: Final = "benchmark_model_android"
+
+
+class BenchmarkActivity:
+    """BenchmarkModelActivity; it ends by itself, and nobody is told whether it went well."""
+
+    def __init__(self, bench: Bench, package: str, extras: Mapping[str, str], *, flex: bool = False) -> None:
+        self._bench = bench
+        self._package = package
+        self._extras = extras
+        self._flex = flex
+
+    def run(self, process: ProcessContext) -> int:
+        """Run it; return 0, or 1 when the app crashed for want of its extra."""
+        announce(process, "start")
+        text = self._extras.get("args", self._extras.get("--args"))
+        if text is None:
+            self._crash(process)
+            return 1
+        if "--use_hexagon=true" in text or "--use_hexagon=1" in text:
+            text += f" --hexagon_lib_path=/data/app/{self._package}/lib/arm64"
+        process.logs.log(
+            "I", _ACTIVITY_TAG, f"Running TensorFlow Lite benchmark with args: {text}", pid=process.pid, uid=process.uid
+        )
+        say = LogTranscript(process)
+        try:
+            parameters = parse_arguments([_ARGV0, *text.split()], ANDROID_FLAGS, say)
+            BenchmarkRun(self._bench, process, say, parameters, ProcessOnce(), flex=self._flex).run()
+        except BenchmarkFailedError:
+            pass  # the activity has no exit code, and this program says no more
+        return 0
+
+    def _crash(self, process: ProcessContext) -> None:
+        """Log what Android logs for the NullPointerException of a missing extra."""
+        method = "boolean java.lang.String.contains(java.lang.CharSequence)"
+        cause = (
+            f"java.lang.NullPointerException: Attempt to invoke virtual method '{method}' on a null object reference"
+        )
+        activity = f"{self._package}/{self._package}.BenchmarkModelActivity"
+        lines = [
+            "FATAL EXCEPTION: main",
+            f"Process: {self._package}, PID: {process.pid}",
+            f"java.lang.RuntimeException: Unable to start activity ComponentInfo{{{activity}}}: {cause}",
+            "\tat android.app.ActivityThread.performLaunchActivity(ActivityThread.java:3449)",
+            f"Caused by: {cause}",
+            "\tat org.tensorflow.lite.benchmark.BenchmarkModelActivity.onCreate(BenchmarkModelActivity.java:46)",
+        ]
+        for line in lines:
+            process.logs.log("E", "AndroidRuntime", line, pid=process.pid, uid=process.uid, buffer="crash")

@@ -1,11 +1,13 @@
-"""Files on the phone as programs open them: paths against the working folder, whole reads and writes."""
+"""Files on the phone as programs open them, and libraries that they load."""
 
 from __future__ import annotations
 
 import errno
 import stat
+from collections.abc import Iterable
 
 from benchfarm_lab.contract import PhoneFileError, ProcessContext
+from benchfarm_lab.elf import StandInNote, note_of
 
 
 def absolute(process: ProcessContext, path: str) -> str:
@@ -44,3 +46,24 @@ def write_whole(process: ProcessContext, path: str, content: bytes) -> bool:
     except PhoneFileError:
         return False
     return True
+
+
+#: Folders of installed apps; what an app brings with it isn't looked for there, its APK is taken to be whole.
+APP_FOLDERS = "/data/app/"
+
+
+def linked_folders(process: ProcessContext) -> list[str]:
+    """Return the folders that the linker searches before the system's."""
+    return [folder for folder in process.env.get("LD_LIBRARY_PATH", "").split(":") if folder]
+
+
+def find_library(process: ProcessContext, name: str, folders: Iterable[str]) -> StandInNote | None:
+    """Return what a stand-in library says about itself, None when no folder has one of this name."""
+    for folder in folders:
+        try:
+            note = note_of(read_whole(process, f"{folder}/{name}"))
+        except PhoneFileError:
+            continue
+        if note is not None:
+            return note
+    return None

@@ -14,9 +14,8 @@ from benchfarm_lab.processes import SIGNAL_WORDS, Process, TableFullError
 from benchfarm_lab.shell.arithmetic import ArithmeticFaultError, Calculator
 from benchfarm_lab.shell.expansion import Expander, ExpansionFaultError
 from benchfarm_lab.shell.flow import ExitError, LeaveLoopError, ReturnError, ShellKilledError
-from benchfarm_lab.shell.jobs import start_job
 from benchfarm_lab.shell.parsing import parse_script
-from benchfarm_lab.shell.redirection import RedirectFaultError, redirected, release_all, retained
+from benchfarm_lab.shell.redirection import RedirectFaultError, redirected, release_all, retained, start_job
 from benchfarm_lab.shell.simple_commands import run_simple
 from benchfarm_lab.shell.spans import ShellSyntaxError
 from benchfarm_lab.shell.statements import execute

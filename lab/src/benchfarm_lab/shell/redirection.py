@@ -1,13 +1,16 @@
-"""Redirections: open files of a shell and of what it starts."""
+"""Redirections: open files of a shell and of what it starts; jobs in the background."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from benchfarm_lab.contract import PhoneFileError
 from benchfarm_lab.handles import Handle, NullHandle, SourceHandle, WriterHandle
-from benchfarm_lab.shell.syntax import Redirect
+from benchfarm_lab.pipes import open_pipe
+from benchfarm_lab.processes import TableFullError
+from benchfarm_lab.shell.syntax import Redirect, Statement
 from benchfarm_lab.streams_of_files import MemorySource
 
 if TYPE_CHECKING:
@@ -79,3 +82,71 @@ def _open(shell: Shell, path: str, operator: str) -> Handle:
         )
     except PhoneFileError as exc:
         raise RedirectFaultError(f"{path}: {'open' if operator == '<' else 'create'}: {exc}") from exc
+
+
+def _prepare(shell: Shell, statement: Statement, fds: dict[int, Handle]) -> tuple[Shell, threading.Thread]:
+    """Return a subshell that holds ``fds`` and a thread that runs the statement in it.
+
+    Raises TableFullError when there is no room for its process; ``fds`` are let go of then.
+    """
+    try:
+        child = shell.fork(fds)
+    except TableFullError:
+        release_all(fds)
+        raise
+    child.owns_fds = True
+
+    def body() -> None:
+        status = 1
+        try:
+            status = child.run_as_subshell(lambda: child.alone(statement))
+        finally:
+            child.close()
+            shell.system.processes.end(child.process, status)
+
+    return child, threading.Thread(target=body, daemon=True, name=f"phone-{child.process.pid}")
+
+
+def start_job(shell: Shell, statement: Statement) -> int:
+    """Run a statement in the background, its stdin /dev/null; return 0."""
+    child, thread = _prepare(shell, statement, retained({**shell.fds, 0: NullHandle()}))
+    shell.last_background = child.process.pid
+    shell.jobs.append(child.process)
+    thread.start()
+    return 0
+
+
+def run_pipe(shell: Shell, commands: Sequence[Statement]) -> int:
+    """Run the stages of a pipeline at once, the last in this thread; return the pipeline's status."""
+    incoming: Handle | None = None
+    started: list[tuple[Shell, threading.Thread]] = []
+    for place, command in enumerate(commands):
+        fds = retained(shell.fds)
+        if incoming is not None:
+            _replace(fds, 0, incoming)
+        if place < len(commands) - 1:
+            incoming, outgoing = open_pipe()
+            _replace(fds, 1, outgoing)
+        try:
+            started.append(_prepare(shell, command, fds))
+        except TableFullError:
+            if incoming is not None and place < len(commands) - 1:
+                incoming.release()
+            for stage, _ in started:
+                stage.close()
+                shell.system.processes.end(stage.process, 1)
+            raise
+    for _, thread in started[:-1]:
+        thread.start()
+    last, thread = started[-1]
+    thread.run()
+    for stage, _ in started[:-1]:
+        shell.wait_for(stage.process)
+    return shell.ended(last.process, last.status)
+
+
+def _replace(fds: dict[int, Handle], descriptor: int, handle: Handle) -> None:
+    old = fds.get(descriptor)
+    if old is not None:
+        old.release()
+    fds[descriptor] = handle

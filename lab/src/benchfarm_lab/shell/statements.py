@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from benchfarm_lab.shell.flow import LeaveLoopError
-from benchfarm_lab.shell.jobs import run_pipe
 from benchfarm_lab.shell.patterns import matches
+from benchfarm_lab.shell.redirection import run_pipe
 from benchfarm_lab.shell.simple_commands import run_simple, with_redirects
 from benchfarm_lab.shell.syntax import (
     AndOr,
