@@ -3,93 +3,19 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Sequence
 
-from orchestrator.analysis.sustained import Attempt, SustainedCurve, attempts, curve_of, worst_quality
-from orchestrator.app.stored import find_campaign
+from orchestrator.app.sustained import CaseCurve, sustained_campaign
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.result import CommandResult, table
-from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import CaseKey, Serial
-from orchestrator.records.run import RunRecord
-from orchestrator.records.workload import Case, Pass
 from orchestrator.units import format_change, format_duration, format_latency
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseCurve:
-    """What the store holds of one case's sustained measurement."""
-
-    case: Case
-    attempt: Attempt
-    curve: SustainedCurve
-    #: Whether the attempt came to its end.
-    is_whole: bool
-    device: str
-    #: Minute -> the battery's highest heat in it.
-    heat_c: Mapping[int, float]
-
-
 def show(settings: Settings, prefix: str) -> CommandResult:
-    """Show the sustained curves of a campaign, the newest one with the pass when none is named.
-
-    Raises UsageError when there is none.
-    """
+    """Show the sustained curves of a campaign; raises UsageError when there are none."""
     with Farm(settings, makes_store=False) as farm:
-        if prefix:
-            candidates = [find_campaign(farm.store, prefix)]
-        else:
-            candidates = [found for item in farm.store.campaigns() if (found := farm.store.campaign(item.campaign_id))]
-        for campaign in candidates:
-            if any(item.run_pass is Pass.SUSTAINED for item in campaign.invocations):
-                runs = farm.store.runs(campaign_ids=[campaign.campaign_id])
-                return _result(campaign, curves(campaign, runs, farm.store.devices()))
-    what = f"campaign {prefix!r} has no" if prefix else "no campaign has a"
-    raise UsageError(f"{what} sustained measurement", hint="benchfarm bench MODEL --sustained 30m")
-
-
-def curves(campaign: Campaign, runs: Iterable[RunRecord], devices: Mapping[Serial, DeviceFacts]) -> list[CaseCurve]:
-    """Return each case's latest whole attempt, or its latest one at all; cases without two figures are left out."""
-    by_case: dict[CaseKey, list[RunRecord]] = {}
-    for run in runs:
-        if run.run_pass is Pass.SUSTAINED:
-            by_case.setdefault(run.case.case_key, []).append(run)
-    found = []
-    for own in by_case.values():
-        tried = attempts(own)
-        whole = [attempt for attempt in tried if attempt.is_over(campaign.terms.sustained_s)]
-        attempt = (whole or tried)[-1] if tried else None
-        curve = curve_of(attempt) if attempt is not None else None
-        if attempt is None or curve is None:
-            continue
-        case = own[0].case
-        facts = devices.get(case.serial)
-        found.append(
-            CaseCurve(
-                case=case,
-                attempt=attempt,
-                curve=curve,
-                is_whole=bool(whole),
-                device=facts.title if facts is not None else case.serial,
-                heat_c=_heat_by_minute(attempt),
-            )
-        )
-    return found
-
-
-def _heat_by_minute(attempt: Attempt) -> dict[int, float]:
-    heat_c: dict[int, float] = {}
-    begin = attempt.runs[0].started_at
-    for run in attempt.runs:
-        state = run.state_after or run.state_before
-        if state is not None and state.battery_heat_c is not None:
-            minute = int((run.started_at - begin) / timedelta(minutes=1))
-            heat_c[minute] = max(heat_c.get(minute, state.battery_heat_c), state.battery_heat_c)
-    return heat_c
+        return _result(*sustained_campaign(farm, prefix))
 
 
 def _result(campaign: Campaign, found: Sequence[CaseCurve]) -> CommandResult:
@@ -163,7 +89,7 @@ def _rows(items: Sequence[CaseCurve]) -> list[dict[str, object]]:
                 "configuration": item.case.configuration,
                 "is_whole": item.is_whole,
                 "elapsed_s": item.attempt.elapsed_s,
-                "quality": worst_quality(item.attempt),
+                "quality": item.quality,
                 "rank_burst": _rank(items, item, steady=False),
                 "rank_steady": _rank(items, item, steady=True),
                 "curve": item.curve,
