@@ -24,7 +24,7 @@ CLI_LINES = 9_000
 #: Where the command line still calls a function of what lies below ``app``, or opens a queue. It only gets shorter.
 DECIDING = {
     "builds", "comparing", "devices", "farm", "flags", "models", "parsing",
-    "progress", "quickstart", "schedule", "searching", "serving", "status", "stored",
+    "progress", "quickstart", "schedule", "searching", "serving", "stored",
 }  # fmt: skip
 BELOW_APP = {
     "analysis", "artifacts", "delegates", "devices", "engine", "executors", "models", "planning", "programs",

@@ -5,20 +5,18 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
-from orchestrator.app.board import PhoneRow, Shown, Standing, doing_of, pace_of, read_boards
+from orchestrator.app.board import PhoneRow, Shown, Standing, read_boards
 from orchestrator.app.running import runner_elsewhere, runner_here
+from orchestrator.app.standing import StoredRows
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.live import campaign_eta_s, picture
 from orchestrator.cli.result import CommandResult
 from orchestrator.cli.terminal import say
-from orchestrator.engine.rounds import OpenWork, open_works, slim
 from orchestrator.records.campaign import Campaign, CampaignStatus
-from orchestrator.records.identity import CampaignId, Serial
-from orchestrator.records.run import RunRecord
 from orchestrator.report.escapes import one_line
 
 #: What a campaign that another computer runs is called for programs.
@@ -32,10 +30,10 @@ def status(settings: Settings, *, width: int | None = None, height: int | None =
     campaign gets so many columns and lines; None is as many as it takes.
     """
     with Farm(settings, makes_store=False) as farm:
-        return _look(farm, _StoredRows(farm), width, height)
+        return _look(farm, StoredRows(farm), width, height)
 
 
-def _look(farm: Farm, stored: _StoredRows, width: int | None, height: int | None) -> CommandResult:
+def _look(farm: Farm, stored: StoredRows, width: int | None, height: int | None) -> CommandResult:
     boards, progress = read_boards(farm.board_folder), farm.store.progress(only_open=True)
     told = [
         _campaign(farm, item, boards.get(item.campaign_id), progress.get(item.campaign_id, (0, 0)), stored)
@@ -52,7 +50,7 @@ def watch(settings: Settings, *, every_s: float, sleep: Callable[[float], None] 
     """Show the status again and again, until no campaign is running; Ctrl-C ends it too."""
     is_terminal = sys.stdout.isatty()
     with Farm(settings, makes_store=False) as farm:
-        stored = _StoredRows(farm)
+        stored = StoredRows(farm)
         while True:
             # As high as the terminal: what scrolls away can't be watched.
             size = shutil.get_terminal_size() if is_terminal else None
@@ -75,7 +73,7 @@ def _text(campaign: dict[str, Any], width: int | None, height: int | None) -> st
 
 
 def _campaign(
-    farm: Farm, campaign: Campaign, shown: Shown | None, progress: tuple[int, int], stored: _StoredRows
+    farm: Farm, campaign: Campaign, shown: Shown | None, progress: tuple[int, int], stored: StoredRows
 ) -> dict[str, Any]:
     """Return what is told of a campaign; ``progress`` is how much of it is stored and planned."""
     rows: tuple[PhoneRow, ...] = ()
@@ -112,47 +110,6 @@ def _status_of(campaign: Campaign, *, is_here: bool, is_elsewhere: bool) -> str:
         return campaign.status
     # One whose process was killed is stored as running; no process tells of it then.
     return _ELSEWHERE if is_elsewhere else "cut off"
-
-
-class _StoredRows:
-    """The phones of campaigns that nobody runs, each read again only when more of it is stored."""
-
-    def __init__(self, farm: Farm) -> None:
-        self._farm = farm
-        self._read: dict[CampaignId, tuple[tuple[int, int], tuple[PhoneRow, ...]]] = {}
-
-    def of(self, campaign_id: CampaignId, progress: tuple[int, int]) -> tuple[PhoneRow, ...]:
-        """Return a campaign's phones; ``progress`` is how much of it is stored and planned."""
-        known = self._read.get(campaign_id)
-        if known is None or known[0] != progress:
-            campaign = self._farm.store.campaign(campaign_id)
-            known = self._read[campaign_id] = (progress, _stored_rows(self._farm, campaign) if campaign else ())
-        return known[1]
-
-
-def _stored_rows(farm: Farm, campaign: Campaign) -> tuple[PhoneRow, ...]:
-    runs = [slim(run) for run in farm.store.runs(campaign_ids=[campaign.campaign_id])]
-    by_serial: dict[Serial, list[RunRecord]] = {}
-    for run in runs:
-        by_serial.setdefault(run.case.serial, []).append(run)
-    works = open_works(campaign, runs, farm.tools)
-    return tuple(_stored_row(serial, work, by_serial.get(serial, ())) for serial, work in works.items())
-
-
-def _stored_row(serial: Serial, work: OpenWork, runs: Sequence[RunRecord]) -> PhoneRow:
-    last = max(runs, key=lambda run: run.started_at, default=None)
-    state = (last.state_after or last.state_before) if last is not None else None
-    following = work.invocations[0] if work.invocations else None
-    pace_s, left = pace_of([run.started_at for run in runs]), len(work.invocations)
-    return PhoneRow(
-        serial=serial,
-        standing=Standing.WAITING if left else Standing.DONE,
-        doing=f"waits for a resume; next: {doing_of(following)}" if following is not None else "",
-        stored=len(runs),
-        left=left,
-        battery_heat_c=state.battery_heat_c if state is not None else None,
-        eta_s=pace_s * left if pace_s is not None else None,
-    )
 
 
 def _row(phone: dict[str, Any]) -> PhoneRow:
