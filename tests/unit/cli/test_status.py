@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from orchestrator.app.standing import StoredRows
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.status import _look, _StoredRows
+from orchestrator.cli.status import _look
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.run import RunRecord
 from orchestrator.store.opening import MemoryStore
@@ -34,7 +35,7 @@ def test_a_campaign_that_nobody_runs_is_read_again_only_when_more_of_it_is_store
     for run in runs:
         store.append_run(run)
     with Farm(Settings.from_environment({}, home=tmp_path), store=store) as farm:
-        stored = _StoredRows(farm)
+        stored = StoredRows(farm)
         first = _look(farm, stored, None, None)
         assert _look(farm, stored, None, None) == first
         assert store.reads == 1
