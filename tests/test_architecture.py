@@ -259,6 +259,7 @@ TELLING = {"xnnpack", "nnapi", "hexagon", "npu", "coreml"} | {
     "perf-options",
     "litert-native",
     "ios-app",
+    "litert-ios",
 }
 
 

@@ -33,7 +33,7 @@ def files_of(models: Iterable[Model], builds: Iterable[Build]) -> dict[str, str]
     """Return where models, programs and the libraries beside these lie, by sha256."""
     builds = list(builds)
     files = {str(model.sha256): str(model.path) for model in models}
-    files |= {str(build.sha256): str(build.path) for build in builds}
+    files |= {str(build.sha256): str(build.path) for build in builds if build.path is not None}
     return files | {item.sha256: str(item.path) for build in builds for item in build.companions}
 
 

@@ -76,6 +76,7 @@ def of_host(farm: Farm) -> list[Finding]:
         ("access", _access),
         ("adb", _adb),
         ("phones", _phones),
+        ("iphones", _iphones),
         ("devices.yaml", _inventory),
         ("quarantine", _quarantine),
         ("journals", _journals),
@@ -229,6 +230,19 @@ def _phones(farm: Farm) -> list[Finding]:
         step = f"benchfarm device check -s {','.join(unchecked)}"
         found.append(warning("phones", f"never checked: {', '.join(unchecked)}", step))
     return [ok("phones", f"{len(usable)} usable: {', '.join(usable)}"), *found] if usable else found
+
+
+def _iphones(farm: Farm) -> list[Finding]:
+    """Find what iPhones need of this computer, where the service that reaches them is there."""
+    from orchestrator.devices.iphone import find_command, has_usbmuxd
+
+    environ = farm.settings.environ
+    if not has_usbmuxd(environ):
+        return []
+    if not find_command(environ):
+        text = "pymobiledevice3, which talks to iPhones, isn't installed"
+        return [warning("iphones", text, "pip install 'benchfarm[ios]', if any is to be measured")]
+    return [ok("iphones", "pymobiledevice3 is there; 'benchfarm device check -s UDID' tells what a phone lacks")]
 
 
 def _inventory(farm: Farm) -> list[Finding]:

@@ -10,6 +10,7 @@ from typing import Final
 from orchestrator.bootstrap import Attached
 from orchestrator.clock import Deadline
 from orchestrator.devices.discovery import KnownPhones, look_at
+from orchestrator.devices.server import AdbServer
 from orchestrator.errors import BenchfarmError
 
 #: How long a phone may take to answer once it is reconnected.
@@ -89,7 +90,7 @@ class IdlePhones:
         self, item: Attached, used: Callable[[], Collection[str]], cycle_port: Callable[[str], bool]
     ) -> None:
         name = item.seen.serial
-        if name in used():
+        if name in used() or not isinstance(item.server, AdbServer):
             return
         self._say(f"{name} has no job and doesn't answer; it is reconnected")
         try:

@@ -78,7 +78,8 @@ def pack(farm: Farm, plan: Plan, phones: Sequence[DeviceFacts], place: str) -> P
     missing: dict[Serial, list[str]] = {}
     for facts in phones:
         own = [build for (serial, _), build in found.items() if serial == facts.serial]
-        builds = [build for build in own if isinstance(build, Build)]
+        # An app that is on the phone already needn't travel.
+        builds = [build for build in own if isinstance(build, Build) and build.path is not None]
         missing[facts.serial] = [build.reason for build in own if isinstance(build, NoBuild)]
         twins = farm.builds.with_flex(builds)
         for build in [*builds, *twins.values()]:

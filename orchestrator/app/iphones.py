@@ -1,19 +1,17 @@
-"""A plan's iPhone cases as folders: to carry to a Mac or run over a cable, and what the app showed as stored runs."""
+"""A plan's iPhone cases as folders: to carry to a Mac, and what TensorFlow's app showed as stored runs."""
 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from orchestrator.app.importing import Imported, imported, new_campaign, raw_output, read_source, require_printable
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.errors import DeviceTimeoutError, OutputParseError, UsageError
+from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.files import write_file
-from orchestrator.programs import program, usual_tool
 from orchestrator.records.device import DeviceKind, DeviceProfile
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import Attachment, ToolReport
@@ -21,13 +19,8 @@ from orchestrator.records.workload import BUILTIN, Pass
 from orchestrator.report.escapes import one_line
 
 if TYPE_CHECKING:
-    from orchestrator.devices.iphone import CabledIPhone
     from orchestrator.engine.importing import ForeignRun
     from orchestrator.programs.ios_bundle import ExportedCase, IosExport
-
-#: Lines after which a run has nothing more to measure.
-_LAST: Final = re.compile(r".*(?:Inference timings in us:|Benchmarking failed|Failed to run benchmark)")
-_BUNDLE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,200}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +78,13 @@ def _exported(plan: Plan, profile: DeviceProfile, phone: IPhone) -> tuple[IosExp
     from orchestrator.app.beginning import identify
     from orchestrator.planning import Skip, expand, without
     from orchestrator.programs.foreign_app import foreign_build
-    from orchestrator.programs.ios_app import PASSES, flag_faults
+    from orchestrator.programs.ios_app import PASSES, PROGRAM, flag_faults
     from orchestrator.programs.ios_bundle import IosExport, exported_cases, iphone_facts
 
     models = identify(plan)
     facts = iphone_facts(profile, serial=phone.name or profile.name, os_version=phone.os_version)
-    tool = usual_tool(DeviceKind.IOS)
-    build = foreign_build(program(tool), phone.app or plan.builds.get(tool, ""))
+    tool = PROGRAM.name
+    build = foreign_build(PROGRAM, phone.app or plan.builds.get(tool, ""))
     passes = tuple(run_pass for run_pass in plan.passes if run_pass in PASSES)
     if not passes:
         raise UsageError(f"the iOS benchmark app can do none of the plan's passes ({', '.join(plan.passes)})")
@@ -250,15 +243,6 @@ def _chosen(made: IosExport, wanted: str) -> ExportedCase:
     return fitting[0]
 
 
-def faults_of(made: IosExport, item: ExportedCase, text: str, *, shown: Path) -> list[str]:
-    """Return why a console's text can't be one run of a case; nothing when it can. ``shown`` is its file's name."""
-    reading = _Reading(made)
-    reading.add_text(text.encode(), item, shown)
-    if not reading.faults and len(reading.runs) != 1:
-        return [f"{shown}: {len(reading.runs)} runs, one is wanted"]
-    return reading.faults
-
-
 class _Reading:
     """What the results hold, run by run, and everything that is wrong with them."""
 
@@ -272,10 +256,6 @@ class _Reading:
         text = read_source(source.text) if source.text else b""
         proto = read_source(source.proto) if source.proto else b""
         self._take(source, text, proto, expected)
-
-    def add_text(self, text: bytes, expected: ExportedCase, shown: Path) -> None:
-        """Take in a text that isn't a file yet."""
-        self._take(_Source(text=shown, proto=None), text, b"", expected)
 
     def _take(self, source: _Source, text: bytes, proto: bytes, expected: ExportedCase | None) -> None:
         try:
@@ -311,88 +291,3 @@ class _Reading:
         command = " ".join(["benchmark_tflite_model", *(f"--{name}={value}" for name, value in item.params.items())])
         raw = raw_output(source.path, (*parts, selection(number)), command=command)
         self.runs.append(ForeignRun(case=item.case, run_pass=item.run_pass, raw=raw))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IPhoneRun:
-    """What is run on an iPhone that is plugged into this computer, and how long."""
-
-    folder: Path
-    bundle_id: str
-    udid: str
-    package: Path | None
-    wanted: str
-    command: str
-    timeout_s: float
-    quiet_s: float
-
-
-def run(settings: Settings, request: IPhoneRun, out: Path | None) -> Imported:
-    """Measure what the folder still lacks, keep each console's text in it, and import it.
-
-    Raises UsageError kinds before the phone is touched, DeviceError kinds for the phone; texts that came are kept.
-    """
-    from orchestrator.devices.iphone import CabledIPhone, find_command
-    from orchestrator.programs.ios_bundle import MANIFEST, load_manifest
-
-    if not _BUNDLE.fullmatch(request.bundle_id):
-        raise UsageError(f"{request.bundle_id!r} is no bundle identifier", hint="for example org.tensorflow.Benchmark")
-    if request.package is not None and not request.package.exists():
-        raise UsageError(f"{request.package}: there is no such app")
-    path = request.folder / MANIFEST
-    made = load_manifest(read_source(path).decode("utf-8", "replace"), where=str(path))
-    cases = [item for item in made.cases if not request.wanted or is_wanted(item, request.wanted)]
-    if not cases:
-        raise UsageError(f"{request.wanted!r} is no case of {request.folder}")
-    command = find_command(request.command, settings.environ)
-    phone = CabledIPhone(command, udid=request.udid, environ=settings.environ)
-    if request.package is not None:
-        phone.install(request.package)
-    for item in cases:
-        for target in _targets(request.folder, item):
-            _measure(phone, request, made, item, target)
-    return import_results(settings, request.folder, (), request.wanted, out)
-
-
-def _targets(folder: Path, item: ExportedCase) -> Iterator[Path]:
-    """Yield a new file for each run that a case still lacks."""
-    from orchestrator.programs.ios_bundle import RESULTS_FOLDER
-
-    results = folder / item.folder / RESULTS_FOLDER
-    stems = {path.stem for path in results.glob("*") if path.is_file() and not path.name.startswith(".")}
-    number = 0
-    for _ in range(len(stems), item.invocations):
-        number = next(n for n in range(number + 1, number + len(stems) + 2) if str(n) not in stems)
-        yield results / f"{number}.txt"
-
-
-def _measure(phone: CabledIPhone, request: IPhoneRun, made: IosExport, item: ExportedCase, target: Path) -> None:
-    from orchestrator.programs.ios_bundle import DATA_FOLDER
-
-    data = request.folder / item.folder / DATA_FOLDER
-    read_model(data / item.resource, item.case.model_sha256)
-    for path in (data / "benchmark_params.json", data / item.resource):
-        phone.push(request.bundle_id, path, f"/Documents/{path.name}")
-    console = phone.follow(
-        request.bundle_id, timeout_s=request.timeout_s, quiet_s=request.quiet_s,
-        is_last=lambda line: _LAST.match(line) is not None,
-    )  # fmt: skip
-    if console.pid is not None:
-        phone.end(console.pid)
-    # Hidden at first: an import reads what is visible, and this may be of no case.
-    kept = target.with_name(f".refused-{target.name}")
-    write_file(kept, console.text)
-    faults = faults_of(made, item, console.text, shown=kept)
-    if console.is_over and not faults:
-        kept.replace(target)
-        return
-    if not console.is_over:
-        raise DeviceTimeoutError(
-            f"{item.folder}: the app printed no result in {request.timeout_s:g} s; what it printed is in {kept}",
-            serial=made.serial,
-            hint="an app that waits for its button needs a tap; --timeout gives more time",
-        )
-    raise UsageError(
-        "\n  ".join([f"{item.folder}: what the app printed isn't of this case:", *map(one_line, faults)]),
-        hint=f"it is kept in {kept}; does the app read its Documents folder? (docs/guides/iphone.md)",
-    )

@@ -53,6 +53,13 @@ def _with_file(known: _Known, campaign: Campaign, *, is_on_host: bool = False) -
         if installed.sha256 != known.sha256:
             raise UsageError(f"{known.name} isn't installed any more, but {installed.name}", hint="install it again")
         return replace(known, path=installed.path)
+    if (
+        isinstance(known, Build)
+        and program(known.tool).on_device is not None
+        and known.sha256 not in campaign.terms.files
+    ):
+        # It is on the phone, which is asked when a run is prepared.
+        return known
     return replace(known, path=_unchanged_file(known.name, known.sha256, campaign))
 
 

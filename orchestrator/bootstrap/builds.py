@@ -52,6 +52,8 @@ class BuildChoice:
             return _installed(own.installed, named)
         if tool.is_declared and not own.file_name:
             return NoBuild(reason_code="tool-not-on-device", reason=f"'{tool}' is declared without a program")
+        if (find := own.on_device) is not None and facts.kind in own.kinds:
+            return self._brought.get(tool) or _installed(lambda given: find(facts, given), named)
         if tool in self._brought:
             self._library.check_for(self._brought[tool], facts)
             return self._brought[tool]

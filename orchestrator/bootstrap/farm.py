@@ -27,13 +27,14 @@ from orchestrator.errors import (
 from orchestrator.planning.selection import Choice, check_names, choose, missed
 from orchestrator.predicates import Labels
 from orchestrator.records.build_spec import BuildSpec
-from orchestrator.records.device import HOST_SERIAL, VIRTUAL_USB, DeviceFacts, DeviceKind
+from orchestrator.records.device import HOST_SERIAL, VIRTUAL_USB, DeviceFacts
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection, PushLimits
 
 if TYPE_CHECKING:
     from orchestrator.config.profiles import KeptInventory
     from orchestrator.devices.discovery import KnownPhones, Seen
+    from orchestrator.devices.iphone import Usbmux
     from orchestrator.devices.server import AdbServer
     from orchestrator.devices.traffic import HubTraffic
     from orchestrator.ports import Device, Observer, Store
@@ -180,20 +181,50 @@ class Farm(Adapters):
         for server in servers:
             self._join_lab(server)
         listed = [(server, seen) for server in servers for seen in list_devices(server, known=self._known)]
-        if not serials or not set(serials) <= {seen.serial for _, seen in listed}:
+        here, iphones = {seen.serial for _, seen in listed}, list[Attached]()
+        if not serials or not set(serials) <= here:
+            iphones = self._iphones()
+            here |= {item.seen.serial for item in iphones}
+        if not serials or not set(serials) <= here:
             try:
                 plugged = self.plugged_server() if start_server else self.running_plugged_server()
             except AdbUnavailableError:
-                # A lab needs no server for real phones.
-                if not listed:
+                # Neither a lab nor iPhones need a server for real phones.
+                if not listed and not iphones:
                     raise
                 plugged = None
             if plugged is not None and str(plugged.address) not in {str(server.address) for server in servers}:
                 listed += [(plugged, seen) for seen in list_devices(plugged, known=self._known)]
         judged = judge_twins([seen for _, seen in listed])
         attached = [Attached(server=server, seen=seen) for (server, _), seen in zip(listed, judged, strict=True)]
+        attached += iphones
         # A server lists phones in the order in which they came; people look for them by name.
         return sorted(attached, key=lambda item: (item.seen.serial, item.seen.address))
+
+    def _iphones(self) -> list[Attached]:
+        """Return the iPhones that are attached; none where there is no usbmuxd, or no pymobiledevice3."""
+        from orchestrator.devices.iphone import Usbmux, find_command, has_usbmuxd
+
+        environ = self.settings.environ
+        command = find_command(environ) if has_usbmuxd(environ) else ()
+        if not command:
+            return []
+        usbmux = Usbmux(command, environ)
+        found = self._known.iphones(usbmux.seen) if self._known is not None else usbmux.seen()
+        return [Attached(server=usbmux, seen=seen, told=told) for seen, told in found]
+
+    def _open_iphone(self, attached: Attached, usbmux: Usbmux) -> Device:
+        from orchestrator.config.profiles import match_profile
+        from orchestrator.devices.iphone import IPhoneDevice, IPhoneHome
+
+        return IPhoneDevice(
+            usbmux,
+            attached.seen.serial,
+            attached.told,
+            app=self.settings.iphone_app,
+            home=IPhoneHome(journal=self.conditioner.journal, folder=self.settings.state_folder / "iphones"),
+            profile=match_profile(tuple(self.profiles.values()), attached.told),
+        )
 
     def open_devices(
         self, selection: DeviceSelection, *, despite_losses: bool = False, despite_use: bool = False
@@ -214,12 +245,6 @@ class Farm(Adapters):
             DeviceError: a phone that was named was lost while it was opened.
         """
         self.check_names(selection)
-        kinds = {self.profiles[name].kind for name in selection.profiles if name in self.profiles}
-        if kinds == {DeviceKind.IOS} and not selection.host:
-            raise NoDeviceError(
-                "the selection names iPhones only, which no cable lets benchfarm start programs on",
-                hint="see 'benchfarm ios export --help'",
-            )
         names_host = HOST_SERIAL in selection.serials
         phones = replace(selection, serials=tuple(item for item in selection.serials if item != HOST_SERIAL))
         opened = OpenedDevices()
@@ -342,7 +367,13 @@ class Farm(Adapters):
     def open_phone(self, attached: Attached, facts: DeviceFacts | None = None) -> tuple[Device, DeviceFacts]:
         """Open one phone and probe its facts, unless they are given; raises DeviceError kinds."""
         from orchestrator.devices.adb import AdbDevice
+        from orchestrator.devices.iphone import Usbmux
         from orchestrator.devices.traffic import Lane
+
+        if isinstance(attached.server, Usbmux):
+            iphone = self._open_iphone(attached, attached.server)
+            self._opened.append(iphone)
+            return iphone, facts or iphone.facts()
 
         def moved(name: str, sent_bytes: int, size_bytes: int) -> None:
             self.on_push(attached.seen.serial, name, sent_bytes, size_bytes)
@@ -397,10 +428,12 @@ class Farm(Adapters):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attached:
-    """A phone as one adb server sees it."""
+    """A phone as one adb server sees it, or an iPhone as usbmuxd does."""
 
-    server: AdbServer
+    server: AdbServer | Usbmux
     seen: Seen
+    #: What an iPhone's list says of it.
+    told: Mapping[str, str] = field(default_factory=dict)
 
     def fits(self, serials: Sequence[str]) -> bool:
         """Whether one of these names the phone: its serial number or the server's name for it."""

@@ -8,9 +8,13 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from orchestrator.errors import UsageError
 from orchestrator.resources import look_for_programs_in
+
+#: As the app's project has it; whoever signs it chooses another.
+_IPHONE_APP: Final = "com.example.LiteRTBenchmark"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +39,8 @@ class Settings:
     mirror: str = ""
     #: $BENCHFARM_ARTIFACTS: the URL of where a farm's files lie; empty: its database.
     artifacts: str = ""
+    #: $BENCHFARM_IPHONE_APP: the bundle identifier of the benchmark app on iPhones.
+    iphone_app: str = _IPHONE_APP
     #: $BENCHFARM_HUBS: the folder in which processes take turns on USB hubs; empty: one for all homes of this user.
     hubs: str = ""
     #: Whether somebody on a terminal may be asked something.
@@ -44,7 +50,7 @@ class Settings:
     def from_environment(
         cls, environ: Mapping[str, str] | None = None, *, home: Path | None = None, store: str | None = None
     ) -> Settings:
-        """Read $BENCHFARM_HOME, _STORE, _ADB, _ADB_SERVER, _MIRROR, _ARTIFACTS, _HUBS, _LOG and _TOKEN; options win."""
+        """Read $BENCHFARM_HOME, _STORE, _ADB, _ADB_SERVER, _MIRROR, _ARTIFACTS, _HUBS, _IPHONE_APP, _LOG, _TOKEN."""
         values = dict(os.environ if environ is None else environ)
         folder = home or (Path(values["BENCHFARM_HOME"]) if values.get("BENCHFARM_HOME") else None)
         if folder is not None:
@@ -67,6 +73,7 @@ class Settings:
             mirror=values.get("BENCHFARM_MIRROR", ""),
             artifacts=values.get("BENCHFARM_ARTIFACTS", ""),
             hubs=values.get("BENCHFARM_HUBS", ""),
+            iphone_app=values.get("BENCHFARM_IPHONE_APP") or _IPHONE_APP,
         )
 
     @property

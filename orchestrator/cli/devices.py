@@ -15,6 +15,8 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.result import CommandResult, table, to_json
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.checking import CheckResult, PhoneCheck, check_phone
+from orchestrator.devices.iphone import IPhoneDevice
+from orchestrator.devices.iphone_checking import check_iphone
 from orchestrator.errors import AdbUnavailableError, BenchfarmError, DeviceError, UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.ports import Device
@@ -38,7 +40,7 @@ def list_attached(settings: Settings) -> CommandResult:
             (
                 item.serial,
                 found.title if found else item.model,
-                f"Android {found.os_version}" if found else "",
+                found.system if found else "",
                 found.soc if found else "",
                 found.profile if found else "",
                 "ready" if item.usable else "kept out" if found else item.state,
@@ -138,12 +140,16 @@ def check(settings: Settings, serials: Sequence[str], *, apk: Path | None, out: 
     results, texts, failed = [], [], False
     with Farm(settings, makes_store=False) as farm:
         for device, facts in farm.open_devices(DeviceSelection(serials=tuple(serials))).devices:
-            if not isinstance(device, AdbDevice):
+            if not isinstance(device, AdbDevice | IPhoneDevice):
                 raise UsageError("only phones are checked", hint="benchfarm doctor checks this computer")
             path = out or check_file(settings, facts.serial)
             check_writable(path)
             with farm.lease.acquire(facts.serial):
-                checks = list(check_phone(device, farm.conditioner, app=app))
+                checks = list(
+                    check_phone(device, farm.conditioner, app=app)
+                    if isinstance(device, AdbDevice)
+                    else check_iphone(device)
+                )
             report = _report(device, facts, checks)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_file(path, to_json(report) + "\n")
@@ -157,12 +163,12 @@ def check(settings: Settings, serials: Sequence[str], *, apk: Path | None, out: 
 
 def _report(device: Device, facts: DeviceFacts, checks: Sequence[PhoneCheck]) -> dict[str, object]:
     """Return what goes into the file: no serial number, no settings, no log."""
-    assert isinstance(device, AdbDevice)
+    adb = device if isinstance(device, AdbDevice) else None
     text = to_json(
         {
             "benchfarm": __version__,
             "host": f"Python {platform.python_version()}, {platform.system()} {platform.machine()}",
-            "adb_server": device.server.version(),
+            "adb_server": adb.server.version() if adb else None,
             "phone": {
                 "title": facts.title,
                 "is_virtual": facts.is_virtual,
@@ -172,13 +178,13 @@ def _report(device: Device, facts: DeviceFacts, checks: Sequence[PhoneCheck]) ->
                 "gpu": facts.gpu,
                 "gpu_driver": facts.gpu_driver,
                 "is_rooted": facts.is_rooted,
-                "has_one_stream": device.is_legacy,
+                "has_one_stream": adb.is_legacy if adb else False,
                 "properties": {name: value for name, value in facts.properties.items() if _TOLD_PROPERTIES.match(name)},
             },
             "checks": list(checks),
         }
     )
-    for name in {str(facts.serial), device.transport}:
+    for name in {str(facts.serial), adb.transport if adb else str(facts.serial)}:
         text = text.replace(json.dumps(name, ensure_ascii=False)[1:-1], "SERIAL")
     report = json.loads(text)
     assert isinstance(report, dict)

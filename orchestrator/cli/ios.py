@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.app import iphones
-from orchestrator.app.iphones import IPhone, IPhoneRun
+from orchestrator.app.iphones import IPhone
 from orchestrator.bootstrap import Settings
 from orchestrator.cli import exchanging
 from orchestrator.cli.result import CommandResult, table
@@ -53,8 +53,3 @@ def import_results(
 ) -> CommandResult:
     """Store what the app showed for an exported folder's cases; raises as the use case."""
     return exchanging.told(iphones.import_results(settings, folder, files, wanted, out))
-
-
-def run(settings: Settings, request: IPhoneRun, out: Path | None) -> CommandResult:
-    """Measure what a folder still lacks on an attached iPhone, and import it; raises as the use case."""
-    return exchanging.told(iphones.run(settings, request, out))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
@@ -16,6 +17,8 @@ from orchestrator.devices.server import AdbServer, is_tcp
 from orchestrator.errors import DeviceError
 
 _PROBE_TIMEOUT_S: Final = 8.0
+#: Who looks for phones on and on looks for iPhones after so long.
+_IPHONES_S: Final = 15.0
 #: So many phones are asked, opened or put back at once; each is one connection to the server.
 PHONES_AT_ONCE: Final = 32
 
@@ -134,6 +137,8 @@ class KnownPhones:
 
     def __init__(self) -> None:
         self._seen: dict[str, Mapping[tuple[str, int], Seen]] = {}
+        #: When iPhones were last looked for, and what was found.
+        self._iphones: tuple[float, Sequence[tuple[Seen, Mapping[str, str]]]] | None = None
         #: Server and its name for a phone -> who the phone said last that it is.
         self._names: dict[tuple[str, str], str] = {}
 
@@ -142,6 +147,15 @@ class KnownPhones:
         if transport.state != "device" or transport.transport_id is None:
             return None
         return self._seen.get(str(server.address), {}).get((transport.address, transport.transport_id))
+
+    def iphones(
+        self, look: Callable[[], Sequence[tuple[Seen, Mapping[str, str]]]]
+    ) -> Sequence[tuple[Seen, Mapping[str, str]]]:
+        """Return the iPhones that were found a moment ago, else by a look, which takes a second of this computer's."""
+        now_s = time.monotonic()
+        if self._iphones is None or now_s - self._iphones[0] > _IPHONES_S:
+            self._iphones = now_s, look()
+        return self._iphones[1]
 
     def keep(self, server: AdbServer, seen: Sequence[Seen]) -> None:
         """Know these phones of a server, and no others of it any more; they are as told, not as judged beside others.

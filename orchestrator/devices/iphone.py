@@ -1,207 +1,659 @@
-"""An iPhone on this computer's cable, by the command line of ``pymobiledevice3``.
+"""iPhones behind the Device port, by the command line of ``pymobiledevice3``.
 
-That program is under the GPL: it is only ever started as a process of its own, never imported.
+That program is under the GPL: it is only ever started as a process of its own, never imported. What is relied on: its
+commands, the JSON of its lists, ``Process launched with pid N``, and the words of its errors. An app's Documents folder
+is all that can be written: a run's app is started with flags, and has ended when it has written ``benchmark.done``.
 """
 
 from __future__ import annotations
 
-import os
-import queue
+import contextlib
+import hashlib
+import json
 import re
+import secrets
+import shlex
 import shutil
-import signal
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from orchestrator.child_environment import child_environment
 from orchestrator.clock import Clock, Deadline, SystemClock
-from orchestrator.errors import DeviceCommandError, DeviceTimeoutError, UsageError
+from orchestrator.devices.discovery import Seen
+from orchestrator.devices.host_runs import kill_group
+from orchestrator.devices.journal import Change, UndoJournal
+from orchestrator.errors import (
+    DeviceCommandError,
+    DeviceError,
+    DeviceStorageError,
+    DeviceTimeoutError,
+    DeviceUnauthorizedError,
+    DeviceUnusableError,
+    InstallError,
+    LinkLostError,
+    NoDeviceError,
+    TransferError,
+    UsageError,
+)
+from orchestrator.files import make_private, write_file
+from orchestrator.ports import PackageInfo, PlacedFile, ProcessResult, ShellResult
+from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceProfile, DeviceState
+from orchestrator.records.identity import RunId, Serial, content_key
+from orchestrator.records.run import CRASHES_FILE, DONE_FILE
 
-_PROGRAM: Final = "pymobiledevice3"
+PROGRAM: Final = "pymobiledevice3"
+#: Where the app copies its output to.
+LOG: Final = "benchmark.log"
+_SOCKET: Final = Path("/var/run/usbmuxd")
+#: Variables that say where usbmuxd is.
+_SOCKET_NAMES: Final = ("USBMUXD_SOCKET_ADDRESS", "PYMOBILEDEVICE3_USBMUX")
+#: The stand-in of the tests says so in its list.
+_VIRTUAL: Final = "BenchfarmVirtual"
+_ASK_TIMEOUT_S: Final = 60.0
 _FILE_TIMEOUT_S: Final = 600.0
-_STOP_S: Final = 5.0
-_LOOK_S: Final = 0.2
-#: A console that prints more than this isn't a benchmark's.
+#: How often it is looked whether a run has ended: each look wakes the phone a little.
+_LOOK_S: Final = 2.0
+#: The looks at which it is asked whether the app still runs.
+_ALIVE_LOOKS: Final = 8
+#: The app ends a second after it has said so; its log is whole then.
+_REST_S: Final = 1.0
 _MOST_BYTES: Final = 64 << 20
-#: What stands before a line of the app: time, host, ``PID:n[pid]``, level. A message's further lines have nothing.
-_PREFIX: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S* +\S+ +PID:\d{1,9}\[\d{1,9}\] +INFO ?", re.ASCII)
-#: A line of the program itself: the same with another name.
-_OWN: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S* +\S+ +[\w.]+\[\d{1,9}\] +[A-Z]+ ", re.ASCII)
-_LAUNCHED: Final = re.compile(r"Process launched with pid (\d{1,9})\s*", re.ASCII)
+_MOST_CRASHES_BYTES: Final = 256 << 10
+
+_LAUNCHED: Final = re.compile(r"^Process launched with pid (\d{1,9})\s*$", re.ASCII | re.MULTILINE)
+#: A line of the program's own: time, host, module, process, level.
+_ERROR: Final = re.compile(r"^.*\[\d{1,9}\] ERROR ", re.ASCII | re.MULTILINE)
 _COLOURS: Final = re.compile(r"\x1b\[[\d;]*m", re.ASCII)
+_EXIT_CODE: Final = re.compile(rb"\d{1,3}")
+_BUNDLE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,200}", re.ASCII)
+_ABSENT: Final = re.compile(r"not found during afc|ObjectNotFound|OBJECT_NOT_FOUND", re.IGNORECASE)
+_NO_SERVICE: Final = "Failed to start service"
+_UNLOCK: Final = "unlock it and keep it so: Settings, Display & Brightness, Auto-Lock, Never"
 
 
-def find_command(named: str, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the words that start pymobiledevice3: as named, installed beside us, or on the PATH.
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    """What a text of the program means."""
 
-    Raises UsageError when there is none.
-    """
-    if named:
-        found = shutil.which(named, path=environ.get("PATH"))
-        if found is None:
-            raise UsageError(f"there is no program {named!r}", hint="--command names pymobiledevice3's program")
-        return (found,)
-    if find_spec(_PROGRAM) is not None:
-        return (sys.executable, "-m", _PROGRAM)
-    found = shutil.which(_PROGRAM, path=environ.get("PATH"))
-    if found is None:
-        raise UsageError(
-            "pymobiledevice3, which talks to iPhones, isn't installed",
-            hint="pip install 'benchfarm[ios]', or --command PROGRAM; without it: benchfarm ios import",
-        )
-    return (found,)
+    words: re.Pattern[str]
+    error: type[DeviceError]
+    text: str
+    hint: str
+
+
+def _cause(words: str, error: type[DeviceError], text: str, hint: str) -> _Cause:
+    return _Cause(re.compile(words, re.IGNORECASE), error, text, hint)
+
+
+_CAUSES: Final = (
+    _cause(
+        "connect to usbmuxd", NoDeviceError, "usbmuxd doesn't answer", "install and start usbmuxd, plug the phone in"
+    ),
+    _cause(
+        "not paired|user dialog|refused to trust|InvalidHostID", DeviceUnauthorizedError,
+        "the iPhone doesn't trust this computer", f"unlock it, '{PROGRAM} lockdown pair', and tap Trust",
+    ),
+    _cause("password protected", DeviceUnusableError, "the iPhone is locked", _UNLOCK),
+    _cause(
+        "Developer Mode is disabled", DeviceUnusableError, "its developer mode is off",
+        f"'{PROGRAM} amfi enable-developer-mode' (the phone boots anew), or Settings, Privacy & Security",
+    ),
+    _cause(
+        "Unable to connect to Tunneld", DeviceUnusableError, "iOS 17.0 to 17.3 need a tunnel",
+        f"sudo {PROGRAM} remote tunneld; from iOS 17.4 on none is needed",
+    ),
+    _cause(
+        _NO_SERVICE, DeviceUnusableError, "its developer services don't start",
+        f"'{PROGRAM} mounter auto-mount' with a way to Apple's server; is developer mode on? "
+        f"iOS 17.0 to 17.3: sudo {PROGRAM} remote tunneld",
+    ),
+    _cause("enough disk space|no space left|NO_SPACE", DeviceStorageError, "its disk is full", "free some space on it"),
+    _cause(
+        "No app with bundle id", InstallError, "the app isn't installed",
+        "name its .ipa, or $BENCHFARM_IPHONE_APP its bundle id (docs/guides/iphone.md)",
+    ),
+    _cause(
+        "not connected|no device|device .*not found|disconnected|connection (?:was )?(?:terminated|reset|lost|aborted)",
+        LinkLostError, "the iPhone isn't attached any more", "look at its cable",
+    ),
+)  # fmt: skip
+
+
+class FileAbsentError(DeviceCommandError):
+    """An app's folder has no such file."""
+
+
+def find_command(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the words that start pymobiledevice3, installed beside us or on the PATH; none where it isn't there."""
+    if find_spec(PROGRAM) is not None:
+        return (sys.executable, "-m", PROGRAM)
+    found = shutil.which(PROGRAM, path=environ.get("PATH"))
+    return (found,) if found is not None else ()
+
+
+def has_usbmuxd(environ: Mapping[str, str]) -> bool:
+    """Whether there may be iPhones: the service that reaches them is there."""
+    return _SOCKET.exists() or any(environ.get(name) for name in _SOCKET_NAMES)
+
+
+class Usbmux:
+    """What lists this computer's iPhones and talks to them."""
+
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
+        """``command`` starts pymobiledevice3."""
+        self._command = tuple(command)
+        # The socket's address and the tunnel are the user's choice.
+        chosen = {name: value for name, value in environ.items() if name.startswith(("USBMUXD_", "PYMOBILEDEVICE3_"))}
+        chosen.pop("PYMOBILEDEVICE3_UDID", None)
+        self._environ = child_environment(environ, **chosen, NO_COLOR="1", PYTHONUNBUFFERED="1")
+
+    @property
+    def address(self) -> str:
+        """What stands where Android's phones have an adb server."""
+        return "usbmuxd"
+
+    def seen(self) -> list[tuple[Seen, Mapping[str, str]]]:
+        """Return the iPhones that are attached, and what each is; none where usbmuxd doesn't answer.
+
+        One that is reached by cable and by Wi-Fi is there once.
+        """
+        try:
+            listed = self.json("usbmux", "list")
+        except DeviceError:
+            return []
+        found: dict[str, Mapping[str, str]] = {}
+        for item in listed if isinstance(listed, list) else []:
+            if not isinstance(item, dict) or not isinstance(item.get("UniqueDeviceID"), str):
+                continue
+            told = {
+                name: str(item[name])
+                for name in ("ProductType", "ProductVersion", "BuildVersion", "ConnectionType", "DeviceClass", _VIRTUAL)
+                if isinstance(item.get(name), str | bool)
+            }
+            if item["UniqueDeviceID"] not in found or told.get("ConnectionType") == "USB":
+                found[item["UniqueDeviceID"]] = told
+        return [(_seen(udid, told), told) for udid, told in sorted(found.items()) if udid.isprintable()]
+
+    def json(self, *words: str, udid: str = "") -> object:
+        """Return what a command prints as JSON; raises DeviceError kinds."""
+        told = self.run(*words, udid=udid)
+        try:
+            return json.loads(told)
+        except ValueError:
+            raise DeviceCommandError(
+                f"{PROGRAM} {' '.join(words[:3])} printed no JSON: {told[:80]!r}", serial=udid
+            ) from None
+
+    def run(self, *words: str, udid: str = "", timeout_s: float = _ASK_TIMEOUT_S) -> str:
+        """Run a command to its end and return what it printed.
+
+        Versions before 11 exit with 0 after an error: what it logged counts too. Raises DeviceError kinds by its words.
+        """
+        group = next((n for n, word in enumerate(words) if word.startswith("-")), len(words))
+        what = f"{PROGRAM} {' '.join(words[: min(group, 3)])}"
+        chosen = (*words, "--udid", udid) if udid else words
+        try:
+            process = subprocess.Popen(
+                [*self._command, *chosen], env=self._environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, text=True, encoding="utf-8", errors="replace", start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise UsageError(f"{self._command[0]} can't be started: {error.strerror}") from error
+        try:
+            stdout, stderr = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            raise DeviceTimeoutError(f"{what} didn't end in {timeout_s:g} s", serial=udid) from None
+        finally:
+            if process.poll() is None:
+                kill_group(process.pid)
+                process.communicate()
+        logged = _COLOURS.sub("", stderr)
+        if process.returncode != 0 or _ERROR.search(logged):
+            raise _error(what, f"{logged}\n{stdout}", udid)
+        return _COLOURS.sub("", stdout)
+
+
+def _seen(udid: str, told: Mapping[str, str]) -> Seen:
+    product = told.get("ProductType", "")
+    return Seen(address=udid, serial=udid, state="device", model=product, codename=product, usable=True)
+
+
+def _error(what: str, text: str, udid: str) -> DeviceError:
+    """Return the error that a failed command's words mean."""
+    errors = [line[match.end() :] for line in text.splitlines() if (match := _ERROR.match(line))]
+    said = errors or [line.strip() for line in text.splitlines() if line.strip()][-3:]
+    told = " / ".join(said)[-300:] or "no reason given"
+    if _ABSENT.search(text):
+        return FileAbsentError(f"{what}: {told}", serial=udid)
+    for cause in _CAUSES:
+        if cause.words.search("\n".join(errors) or text):
+            # In the text, for a device that is given up is told of by that alone.
+            return cause.error(f"{cause.text} ({told}): {cause.hint}", serial=udid)
+    return DeviceCommandError(f"{what} failed: {told}", serial=udid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Console:
-    """What an app printed while it was followed."""
+class IPhoneHome:
+    """Where this computer keeps what it must know of iPhones."""
 
-    text: str
-    #: The app's process on the phone, None when the program didn't say.
-    pid: int | None
-    #: False when the time was over first.
-    is_over: bool
+    #: What is to be undone on phones.
+    journal: UndoJournal
+    #: What an app's folder held before, and which .ipa was installed.
+    folder: Path
 
 
-class CabledIPhone:
+class IPhoneDevice:
     """One iPhone; every operation is a process that ends before the call returns."""
 
     def __init__(
-        self, command: Sequence[str], *, udid: str, environ: Mapping[str, str], clock: Clock | None = None
+        self,
+        usbmux: Usbmux,
+        udid: str,
+        told: Mapping[str, str],
+        *,
+        app: str,
+        home: IPhoneHome,
+        profile: DeviceProfile | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        """``command`` starts pymobiledevice3; with an empty ``udid`` the program takes the one phone that there is."""
-        self._command = tuple(command)
-        self._udid = udid
-        self._environ = child_environment(environ, NO_COLOR="1", PYTHONUNBUFFERED="1")
-        self._clock = clock or SystemClock()
+        """``told`` is what the list says of it; ``app`` the bundle identifier of the benchmark app on it."""
+        if not _BUNDLE.fullmatch(app):
+            raise UsageError(f"BENCHFARM_IPHONE_APP: {app!r} is no bundle identifier")
+        self._usbmux, self._serial, self._told, self._app = usbmux, Serial(udid), told, app
+        self._home, self._profile, self._clock = home, profile, clock or SystemClock()
+        self._facts: DeviceFacts | None = None
+        #: Begins the names of this object's result files; no other file of the app has it.
+        self._mark = f"benchfarm-{secrets.token_hex(4)}"
+        self._placed: set[str] = set()
+        self._is_folder_kept = False
+        self._was_mounted = False
 
-    def install(self, package: Path) -> None:
-        """Install an app; raises DeviceCommandError, DeviceTimeoutError."""
-        self._must(("apps", "install"), str(package))
+    @property
+    def serial(self) -> Serial:
+        """Its UDID."""
+        return self._serial
 
-    def push(self, bundle_id: str, local: Path, remote: str) -> None:
-        """Put a file into an app's Documents; raises DeviceCommandError, DeviceTimeoutError."""
-        self._must(("apps", "push"), "--documents", bundle_id, str(local), remote)
+    @property
+    def kind(self) -> DeviceKind:
+        """An iPhone."""
+        return DeviceKind.IOS
 
-    def end(self, pid: int) -> None:
-        """End an app's process; raises DeviceCommandError, DeviceTimeoutError."""
-        self._must(("developer", "dvt", "kill"), str(pid))
+    @property
+    def work_folder(self) -> str:
+        """The app's own folder, the only one."""
+        return "Documents"
 
-    def follow(self, bundle_id: str, *, timeout_s: float, quiet_s: float, is_last: Callable[[str], bool]) -> Console:
-        """Start an app and return its console's text.
+    @property
+    def app(self) -> str:
+        """The bundle identifier of the benchmark app on it."""
+        return self._app
 
-        It is over when nothing came for ``quiet_s`` after a line of which ``is_last`` says that it ends a run, or when
-        the program ends by itself. Raises DeviceCommandError when that was a failure.
+    @property
+    def clock(self) -> Clock:
+        """What its deadlines go by."""
+        return self._clock
+
+    def facts(self) -> DeviceFacts:
+        """See Device.facts; its owner's name for it isn't kept."""
+        if self._facts is None:
+            app = self.package(self._app)
+            profile, product = self._profile, self._told.get("ProductType", "")
+            known = {"app": self._app, "app.version": app.version_name, "app.sha256": app.sha256} if app else {}
+            clusters, first = [], 0
+            for cores in profile.cluster_cores if profile is not None else ():
+                clusters.append(CpuCluster(cpus=tuple(range(first, first + cores)), min_khz=None, max_khz=None))
+                first += cores
+            self._facts = DeviceFacts(
+                serial=self._serial,
+                kind=DeviceKind.IOS,
+                is_virtual=self._told.get(_VIRTUAL) == "True",
+                manufacturer="Apple",
+                model=profile.title if profile is not None else product,
+                codename=product,
+                os_version=self._told.get("ProductVersion", ""),
+                fingerprint=self._told.get("BuildVersion", ""),
+                soc=profile.soc if profile is not None else "",
+                abis=("ios-arm64",),
+                clusters=tuple(clusters),
+                gpu="Metal",
+                profile=profile.name if profile is not None else "",
+                properties={**self._told, **known},
+            )
+        return self._facts
+
+    def state(self) -> DeviceState:
+        """See Device.state: the battery is all that it tells; its thermal state stays unknown."""
+        try:
+            told = self._json("diagnostics", "battery", "single")
+        except (DeviceCommandError, DeviceTimeoutError):
+            told = None
+        told = told if isinstance(told, dict) else {}
+
+        def number(name: str, least: int, most: int) -> int | None:
+            value = told.get(name)
+            return value if isinstance(value, int) and least <= value <= most else None
+
+        centi_c, current_ma = number("Temperature", -4000, 12000), number("InstantAmperage", -20000, 20000)
+        plugged = told.get("ExternalConnected")
+        return DeviceState(
+            at=self._clock.now(),
+            battery_percent=number("CurrentCapacity", 0, 100),
+            battery_heat_c=centi_c / 100 if centi_c is not None else None,
+            battery_current_ua=current_ma * 1000 if current_ma is not None else None,
+            plugged={True: "usb", False: "none"}.get(plugged, "") if isinstance(plugged, bool) else "",
+        )
+
+    def wait_until_ready(self, *, timeout_s: float) -> None:
+        """See Device.wait_until_ready; raises LinkLostError when it isn't listed in time."""
+        deadline = Deadline(timeout_s, self._clock)
+        while True:
+            if any(seen.serial == self._serial for seen, _ in self._usbmux.seen()):
+                return
+            if deadline.expired:
+                raise LinkLostError("isn't attached", serial=self._serial, hint="look at its cable")
+            self._clock.wait(min(_LOOK_S, deadline.remaining_s), threading.Event())
+
+    def shell(self, command: str, *, timeout_s: float = 30.0, stdin: bytes = b"") -> ShellResult:
+        """Run the journal's words, a command ``apps`` of pymobiledevice3: an iPhone has no shell."""
+        del stdin
+        words = shlex.split(command)
+        if words[:1] != ["apps"]:
+            self._refuse("has no shell")
+        try:
+            text = self._run(*words, timeout_s=max(timeout_s, _ASK_TIMEOUT_S))
+        except FileAbsentError:
+            return ShellResult(exit_code=0, stdout=b"", stderr=b"")
+        except (DeviceCommandError, DeviceStorageError, InstallError) as error:
+            return ShellResult(exit_code=1, stdout=b"", stderr=str(error).encode())
+        return ShellResult(exit_code=0, stdout=text.encode(), stderr=b"")
+
+    def run_detached(
+        self,
+        command: str,
+        *,
+        run_id: RunId,
+        timeout_s: float,
+        files: Sequence[str] = (),
+        cancelled: threading.Event | None = None,
+    ) -> ProcessResult:
+        """See Device.run_detached: start the app with flags, and wait for ``benchmark.done``.
+
+        ``command`` is its bundle identifier and the flags. Standard output is what it wrote to ``benchmark.log``;
+        ``benchmark.done`` comes with the files, where it was written. Without it the exit code is None.
         """
-        words = self._words(("developer", "dvt", "launch"), "--stream", bundle_id)
-        process = self._start(words)
-        lines: queue.Queue[str | None] = queue.Queue()
-        threading.Thread(target=_read_lines, args=(process, lines), daemon=True).start()
+        app, stop = shlex.split(command)[0], cancelled or threading.Event()
+        deadline, begun_at, begun_s = Deadline(timeout_s, self._clock), self._clock.now(), self._clock.monotonic_s()
+        results = [name for name in files if f"{self.run_folder(run_id)}.{name}" in command]
+        self._clear(app, [f"{self.run_folder(run_id)}.{name}" for name in results])
+        pid = self._launch(command)
+        done: bytes | None = None
         try:
-            texts, pid, is_over = self._collect(lines, Deadline(timeout_s, self._clock), quiet_s, is_last)
-            if process.poll() is not None and process.returncode != 0:
-                raise DeviceCommandError(f"{_PROGRAM} launch failed: {_end_of(texts)}", serial=self._udid, hint=_HINT)
+            done = self._wait(app, pid, deadline, stop)
         finally:
-            _stop(process)
-        return Console(text="".join(f"{text}\n" for text in _app_lines(texts)), pid=pid, is_over=is_over)
+            if done is None:
+                # Whatever ends the wait, nothing may go on heating the phone.
+                with contextlib.suppress(DeviceError):
+                    self._run("developer", "dvt", "kill", str(pid))
+        timed_out = done is None and deadline.expired and not stop.is_set()
+        self._clock.wait(_REST_S, stop)
+        told = {name: self._pull(app, f"{self.run_folder(run_id)}.{name}") for name in results}
+        told[DONE_FILE] = done
+        if done is None and not timed_out and not stop.is_set():
+            told[CRASHES_FILE] = self._crashes(begun_at)
+        code = done.strip() if done is not None else b""
+        return ProcessResult(
+            exit_code=int(code) if _EXIT_CODE.fullmatch(code) else None,
+            stdout=self._pull(app, LOG) or b"",
+            stderr=b"",
+            timed_out=timed_out,
+            duration_s=self._clock.monotonic_s() - begun_s,
+            files={name: data for name, data in told.items() if data is not None},
+        )
 
-    def _collect(
-        self, lines: queue.Queue[str | None], deadline: Deadline, quiet_s: float, is_last: Callable[[str], bool]
-    ) -> tuple[list[str], int | None, bool]:
-        texts: list[str] = []
-        pid: int | None = None
-        size_bytes, quiet = 0, Deadline(float("inf"), self._clock)
-        while not deadline.expired and size_bytes < _MOST_BYTES:
-            try:
-                line = lines.get(timeout=_LOOK_S)
-            except queue.Empty:
-                if quiet.expired:
-                    return texts, pid, True
-                continue
-            if line is None:
-                return texts, pid, True
-            size_bytes += len(line)
-            if launched := _LAUNCHED.fullmatch(line):
-                pid = int(launched[1])
-                continue
-            texts.append(line)
-            if is_last(line) or quiet.seconds < float("inf"):
-                quiet = Deadline(quiet_s, self._clock)
-        return texts, pid, False
+    def run_folder(self, run_id: RunId) -> str:
+        """Return what the names of a run's files begin with, before a dot: nothing makes folders in Documents."""
+        del run_id
+        return self._mark
 
-    def _must(self, group: Sequence[str], *arguments: str) -> None:
-        words = self._words(group, *arguments)
-        process = self._start(words)
+    def discard_run(self, run_id: RunId) -> None:
+        """See Device.discard_run: the next run clears what this one left, the journal the last one's."""
+
+    def kill_strays(self) -> Sequence[str]:
+        """See Device.kill_strays: a launch ends the app that still runs."""
+        return ()
+
+    def place(
+        self, source: Path, *, kind: str, sha256: str, name: str, executable: bool = False, set_sha256: str = ""
+    ) -> PlacedFile:
+        """See Device.place: put a file into the app's Documents, under a name that tells its content."""
+        del executable, set_sha256
+        remote = f"benchfarm-{sha256[:16]}-{name}"
+        if remote in self._placed:
+            return PlacedFile(path=remote, sha256=sha256, pushed_bytes=0)
         try:
-            printed, _ = process.communicate(timeout=_FILE_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            raise DeviceTimeoutError(f"{_PROGRAM} {' '.join(group)} didn't end", serial=self._udid) from None
-        finally:
-            _stop(process)
-        if process.returncode != 0:
-            said = _end_of(_COLOURS.sub("", printed).splitlines())
-            raise DeviceCommandError(f"{_PROGRAM} {' '.join(group)} failed: {said}", serial=self._udid, hint=_HINT)
-
-    def _words(self, group: Sequence[str], *arguments: str) -> list[str]:
-        udid = ["--udid", self._udid] if self._udid else []
-        return [*self._command, *group, *udid, *arguments]
-
-    def _start(self, words: Sequence[str]) -> subprocess.Popen[str]:
-        try:
-            return subprocess.Popen(
-                words, env=self._environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                text=True, encoding="utf-8", errors="replace", start_new_session=True,
-            )  # fmt: skip
+            size = source.stat().st_size
+            with source.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
-            raise UsageError(f"{words[0]} can't be started: {error.strerror}") from error
+            raise UsageError(f"{source} can't be read: {error.strerror}") from error
+        if found != sha256:
+            raise TransferError(f"{source} was changed meanwhile", serial=self._serial)
+        self._note(self._app, f"{kind} {name}", remote)
+        self._run("apps", "push", "--documents", self._app, str(source), _path(remote), timeout_s=_FILE_TIMEOUT_S)
+        self._placed.add(remote)
+        return PlacedFile(path=remote, sha256=sha256, pushed_bytes=size)
 
+    def read_file(self, path: str, *, package: str = "", limit_bytes: int = _MOST_BYTES) -> bytes | None:
+        """See Device.read_file: of an app's Documents."""
+        return self._pull(package or self._app, path, limit_bytes=limit_bytes)
 
-_HINT: Final = (
-    "is the phone plugged in, unlocked, trusted and in developer mode? 'pymobiledevice3 usbmux list' shows it"
-)
+    def install(self, apk: Path, *, sha256: str, package: str) -> int:
+        """See Device.install, of an ``.ipa`` that is signed for this phone."""
+        known = self.package(package)
+        self._app = package
+        if known is not None and known.sha256 == sha256:
+            return 0
+        self._placed.clear()
+        self._run("apps", "install", str(apk), timeout_s=_FILE_TIMEOUT_S)
+        installed = self._entry(package)
+        if installed is None:
+            raise InstallError(f"{apk.name} was taken, but the phone has no app {package}", serial=self._serial)
+        make_private(self._home.folder)
+        write_file(self._kept(package, "ipa"), json.dumps({"sha256": sha256, "path": str(installed.get("Path"))}))
+        return apk.stat().st_size
 
+    def package(self, package: str) -> PackageInfo | None:
+        """See Device.package; ``sha256`` is the .ipa's that was installed from here, else of this very installation."""
+        entry = self._entry(package)
+        if entry is None:
+            return None
+        text = {name: str(entry.get(name, "")) for name in ("CFBundleShortVersionString", "CFBundleVersion", "Path")}
+        version = f"{text['CFBundleShortVersionString']} ({text['CFBundleVersion']})"
+        sha256 = content_key({"package": package, **text})
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            kept = json.loads(self._kept(package, "ipa").read_text("utf-8"))
+            # Every installation has a folder of its own: this is still what was put there.
+            if text["Path"] and kept["path"] == text["Path"]:
+                sha256 = str(kept["sha256"])
+        return PackageInfo(package=package, version_code=None, version_name=version, path=text["Path"], sha256=sha256)
 
-def _read_lines(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
-    if process.stdout is not None:
-        for line in process.stdout:
-            lines.put(_COLOURS.sub("", line.rstrip("\r\n")))
-    process.wait()
-    lines.put(None)
+    def follow_log(self, *, buffers: Sequence[str] = ("main", "crash")) -> AbstractContextManager[Iterator[bytes]]:
+        """Not possible; raises UsageError."""
+        self._refuse(f"has no logcat ({', '.join(buffers)})")
 
+    @property
+    def hub(self) -> str:
+        """See Device.hub."""
+        return ""
 
-def _app_lines(texts: Sequence[str]) -> list[str]:
-    """Return the app's own lines as it printed them."""
-    kept = []
-    for text in texts:
-        prefix = _PREFIX.match(text)
-        if prefix is not None:
-            kept.append(text[prefix.end() :])
-        elif not _OWN.match(text):
-            kept.append(text)
-    return kept
+    def measuring(self, *, cancelled: threading.Event | None = None) -> AbstractContextManager[None]:
+        """See Device.measuring."""
+        del cancelled
+        return contextlib.nullcontext()
 
+    def close(self) -> None:
+        """See Device.close: nothing is held."""
 
-def _end_of(texts: Sequence[str]) -> str:
-    said = [text.strip() for text in texts if text.strip()]
-    return " / ".join(said[-3:])[-400:] or "no reason given"
+    def try_file(self, local: Path) -> bool:
+        """Put a file into the app's folder, read it back and remove it; whether it was whole. Raises DeviceError."""
+        name = f"{self._mark}.check"
+        self._note(self._app, "a check's file", name)
+        self._run("apps", "push", "--documents", self._app, str(local), _path(name))
+        is_whole = self._pull(self._app, name) == local.read_bytes()
+        self._run("apps", "rm", "--documents", self._app, _path(name))
+        self._home.journal.keep(
+            self._serial,
+            [change for change in self._home.journal.pending(self._serial) if not change.undo.endswith(name)],
+        )
+        return is_whole
 
+    def ask(self, *words: str) -> object:
+        """Return what a command prints as JSON; raises DeviceError kinds."""
+        return self._json(*words)
 
-def _stop(process: subprocess.Popen[str]) -> None:
-    """End the program with all that it started; what it told the phone to do ends with it or goes on."""
-    for number in (signal.SIGINT, signal.SIGKILL):
-        if process.poll() is not None:
-            break
+    # The app's folder -------------------------------------------------------------------------------------------------
+
+    def _note(self, app: str, what: str, remote: str) -> None:
+        """Write down that a file of the app's folder is ours, before it is put there; raises HostStorageError."""
+        undo = shlex.join(["apps", "rm", "--documents", app, _path(remote)])
+        change = Change(what=f"{what} in the app's folder", undo=undo)
+        if change not in self._home.journal.pending(self._serial):
+            self._home.journal.add(self._serial, change)
+
+    def _clear(self, app: str, results: Sequence[str]) -> None:
+        """Remove what an earlier run left, so that nothing can be taken for this one's; raises DeviceError kinds.
+
+        What was there before ours is kept here and put back at the end.
+        """
+        if not self._is_folder_kept:
+            for name in (LOG, DONE_FILE):
+                self._keep_before(app, name)
+            for name in results:
+                self._note(app, name, name)
+            self._is_folder_kept = True
+        for name in (DONE_FILE, LOG, *results):
+            with contextlib.suppress(FileAbsentError):
+                self._run("apps", "rm", "--documents", app, _path(name))
+
+    def _keep_before(self, app: str, name: str) -> None:
+        undo = shlex.join(["apps", "rm", "--documents", app, _path(name)])
+        if any(change.undo == undo for change in self._home.journal.pending(self._serial)):
+            # A process that crashed kept what was there; this is its own.
+            return
+        before = self._pull(app, name)
+        if before is not None:
+            kept = self._kept(app, name)
+            make_private(self._home.folder)
+            kept.write_bytes(before)
+            put = shlex.join(["apps", "push", "--documents", app, str(kept), _path(name)])
+            self._home.journal.add(self._serial, Change(what=f"{name} as it was before", undo=put))
+        self._note(app, name, name)
+
+    def _pull(self, app: str, name: str, *, limit_bytes: int = _MOST_BYTES) -> bytes | None:
+        """Return a file of the app's folder, None when there is none; raises DeviceError kinds."""
+        with tempfile.TemporaryDirectory(prefix="benchfarm-") as folder:
+            local = Path(folder) / "file"
+            try:
+                self._run("apps", "pull", "--documents", app, _path(name), str(local), timeout_s=_FILE_TIMEOUT_S)
+            except FileAbsentError:
+                return None
+            if not local.is_file():
+                return None
+            if local.stat().st_size > limit_bytes:
+                raise DeviceCommandError(f"{name} is larger than {limit_bytes} bytes", serial=self._serial)
+            return local.read_bytes()
+
+    # A run ------------------------------------------------------------------------------------------------------------
+
+    def _launch(self, command: str) -> int:
+        """Start the app, mounting the developer image first where that is missing; return its process number."""
         try:
-            os.killpg(process.pid, number)
-        except ProcessLookupError:
-            break
+            told = self._run("developer", "dvt", "launch", command)
+        except DeviceUnusableError as error:
+            if _NO_SERVICE not in str(error) or self._was_mounted:
+                raise
+            self._was_mounted = True
+            with contextlib.suppress(DeviceError):
+                self._run("mounter", "auto-mount", timeout_s=_FILE_TIMEOUT_S)
+            told = self._run("developer", "dvt", "launch", command)
+        launched = _LAUNCHED.search(told)
+        if launched is None:
+            raise DeviceCommandError(f"the app wasn't started: {told.strip()[:200]!r}", serial=self._serial)
+        return int(launched[1])
+
+    def _wait(self, app: str, pid: int, deadline: Deadline, stop: threading.Event) -> bytes | None:
+        """Return what ``benchmark.done`` holds; None: cancelled, out of time, or the app ended without it."""
+        for look in range(1, 1_000_000):
+            if self._clock.wait(min(_LOOK_S, deadline.remaining_s), stop):
+                return None
+            if (done := self._pull(app, DONE_FILE)) is not None:
+                return done
+            if deadline.expired:
+                return None
+            if (look == 2 or look % _ALIVE_LOOKS == 0) and self._is_gone(pid):
+                return self._pull(app, DONE_FILE)
+        return None
+
+    def _is_gone(self, pid: int) -> bool:
         try:
-            process.wait(timeout=_STOP_S)
-        except subprocess.TimeoutExpired:
-            continue
+            return self._json("developer", "dvt", "is-running-pid", str(pid)) is False
+        except (DeviceCommandError, DeviceTimeoutError):
+            return False
+
+    def _crashes(self, since: datetime) -> bytes | None:
+        """Return the names of the system's reports since a moment, a line each; None when there are none to be had."""
+        with contextlib.suppress(DeviceError, OSError), tempfile.TemporaryDirectory(prefix="benchfarm-") as folder:
+            self._run("crash", "pull", "--match", r".*\.ips", folder, timeout_s=_FILE_TIMEOUT_S)
+            names = [
+                path.name
+                for path in sorted(Path(folder).rglob("*.ips"))
+                if path.is_file() and not path.is_symlink() and _is_since(path, since)
+            ]
+            return "".join(f"{name}\n" for name in names).encode()[:_MOST_CRASHES_BYTES] or None
+        return None
+
+    # The program ------------------------------------------------------------------------------------------------------
+
+    def _entry(self, package: str) -> Mapping[str, object] | None:
+        told = self._json("apps", "query", package)
+        entry = told.get(package) if isinstance(told, dict) else None
+        return entry if isinstance(entry, dict) else None
+
+    def _kept(self, app: str, name: str) -> Path:
+        return self._home.folder / f"{uuid.uuid5(uuid.NAMESPACE_URL, f'{self._serial} {app}')}.{name}"
+
+    def _run(self, *words: str, timeout_s: float = _ASK_TIMEOUT_S) -> str:
+        return self._usbmux.run(*words, udid=self._serial, timeout_s=timeout_s)
+
+    def _json(self, *words: str) -> object:
+        return self._usbmux.json(*words, udid=self._serial)
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise UsageError(f"the iPhone {self._serial} {what}")
+
+
+def _path(name: str) -> str:
+    """Return where a file of an app's Documents is, for commands with ``--documents``."""
+    return f"/Documents/{name}"
+
+
+def _is_since(path: Path, moment: datetime) -> bool:
+    """Whether a report of the phone's system, whose first line is JSON, is of this moment or later."""
+    try:
+        with path.open("rb") as file:
+            told = json.loads(file.readline(1 << 16))["timestamp"]
+        at = datetime.strptime(told, "%Y-%m-%d %H:%M:%S.%f %z")
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    # The clocks of phone and computer differ a little.
+    return at >= moment - timedelta(seconds=5)

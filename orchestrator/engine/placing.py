@@ -9,6 +9,7 @@ from pathlib import Path
 
 from orchestrator.engine.events import FilePlaced
 from orchestrator.engine.workload import Services, Workload
+from orchestrator.errors import InstallError
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs import program
 from orchestrator.records.contention import load_text
@@ -59,9 +60,11 @@ class Placer:
             if model.path is not None and (model.is_language_model or is_foreign(model.path))
             else ".tflite"
         )
+        # First, for an iPhone's files lie in its app's folder.
+        program_path = self._put_program(case.tool, build, set_sha256)
         placed = Placed(
             model_path=self._put(model.name + suffix, model.path, model.sha256, kind="models"),
-            program_path=self._put_program(case.tool, build, set_sha256),
+            program_path=program_path,
             file_paths={
                 name: self._put(name, Path(hosts[sha256]), sha256, kind="programs", set_sha256=set_sha256)
                 for name, sha256 in case.files
@@ -84,7 +87,14 @@ class Placer:
     def _put_program(self, tool: ToolName, build: Build, set_sha256: str) -> str:
         if program(tool).installed is not None and self._device.kind is DeviceKind.HOST:
             return str(build.path)
-        if tool.is_app:
+        if build.package and build.path is None:
+            found = self._device.package(build.package)
+            if found is None or found.sha256 != build.sha256:
+                what = "another installation of it is" if found else "it isn't"
+                hint = "begin a new campaign, or name its file"
+                raise InstallError(f"{build.name}: {what} on the phone now", serial=self._device.serial, hint=hint)
+            return ""
+        if tool.is_app or build.package:
             assert build.path is not None
             path = build.path
             self._timed(build.name, lambda: self._device.install(path, sha256=build.sha256, package=build.package))

@@ -258,7 +258,6 @@ PROGRAM = Program(
     name=ToolName.IOS_APP,
     tool=IosAppTool,
     kinds=frozenset({DeviceKind.IOS}),
-    usual_on=DeviceKind.IOS,
     family=FlagFamily.IOS_APP,
     title="TFLite iOS benchmark app",
 )

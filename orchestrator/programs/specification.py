@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from orchestrator.delegates import delegates_of
 from orchestrator.delegates.specification import Delegate, FlagFamily
 from orchestrator.ports import Tool
-from orchestrator.records.device import DeviceKind
+from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.run import ToolReport
 from orchestrator.records.workload import Build, DelegateName, ToolName
 
@@ -75,7 +75,9 @@ class Program:
     shares_file_name: bool = False
     #: Finds the build where a package of this computer brings the program, or a plan names it; raises ArtifactError.
     installed: Callable[[str], Build] | None = None
-    #: What an app that somebody else starts is called.
+    #: Finds the app that a device is measured with, on it or as the file that a plan names; raises ArtifactError.
+    on_device: Callable[[DeviceFacts, str], Build] | None = None
+    #: What an app is called where its file isn't known.
     title: str = ""
     #: How its results are read.
     results: Results | None = None

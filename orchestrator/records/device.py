@@ -96,6 +96,12 @@ class DeviceFacts:
         return f"{name}{' (imported)' if self.is_imported else ''}{' (virtual)' if self.is_virtual else ''}"
 
     @property
+    def system(self) -> str:
+        """Its system and version, as people say them; a computer's tells the name itself."""
+        name = {DeviceKind.ANDROID: "Android ", DeviceKind.IOS: "iOS "}.get(self.kind, "")
+        return f"{name}{self.os_version}" if self.os_version else ""
+
+    @property
     def names(self) -> tuple[str, ...]:
         """All that a person may call the device."""
         return str(self.serial), self.profile, self.model, self.codename, self.title
@@ -104,7 +110,7 @@ class DeviceFacts:
     def versions(self) -> dict[str, str]:
         """What an update changes, and the figures with it: name -> value, of those that are known."""
         named = {
-            "Android": self.os_version,
+            "iOS" if self.kind is DeviceKind.IOS else "Android": self.os_version,
             "system image": self.fingerprint,
             "security patch": self.security_patch,
             "GPU driver": self.gpu_driver,

@@ -15,6 +15,11 @@ from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.records.workload import Case, Pass
 
+#: What an iPhone's app writes when a run has ended, with its exit code.
+DONE_FILE: Final = "benchmark.done"
+#: Attachment: the names of the reports that an iPhone's system wrote while an app's run ended early.
+CRASHES_FILE: Final = "crashes"
+
 
 class Outcome(enum.StrEnum):
     """How an invocation ended."""

@@ -49,7 +49,9 @@ class ToolName(enum.StrEnum):
     LITERT_NATIVE = "litert-native"
     #: LiteRT-LM's ``litert_lm_advanced_main`` on a phone, its command ``litert-lm benchmark`` on this computer.
     LITERT_LM = "litert-lm"
-    #: The iOS benchmark app, which a person starts: its cases are exported and its results imported.
+    #: LiteRT's benchmark app on an iPhone, started over the cable.
+    LITERT_IOS = "litert-ios"
+    #: TensorFlow's iOS app, which a person starts: its cases are exported and its results imported.
     IOS_APP = "ios-app"
     #: The Firebase game-loop app; its results are imported.
     FIREBASE = "firebase"
@@ -174,7 +176,7 @@ class Build:
     abi: str
     #: What the program says about itself, or its source; empty when unknown.
     version: str = ""
-    #: The Android package of an APK; empty for a binary.
+    #: The Android package of an APK, the bundle identifier of an iPhone's app; empty for a binary.
     package: str = ""
     #: True for stand-ins that only a virtual phone can run.
     is_virtual: bool = False

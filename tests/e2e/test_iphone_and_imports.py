@@ -45,11 +45,3 @@ def test_a_text_of_another_case_ends_with_one_clear_error(cli: Cli, tmp_path: Pa
     assert done.exit_code == 2
     assert "Num threads: [1]" in done.stderr
     assert cli("campaigns", "--json").ok().json == []
-
-
-def test_running_a_plan_for_iphones_only_says_how_they_are_measured(cli: Cli, tmp_path: Path, model: Path) -> None:
-    plan = tmp_path / "plan.yaml"
-    plan.write_text(f"models: [{json.dumps(str(model))}]\ndevices: {{profiles: iphone-xs}}\n")
-    done = cli("run", plan)
-    assert done.exit_code == 3
-    assert "benchfarm ios export" in done.stderr

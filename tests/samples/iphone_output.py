@@ -1,4 +1,4 @@
-"""What the iOS benchmark app prints and shows for given parameters, in the words of its sources."""
+"""What the iOS benchmark apps print and show for given parameters, in the words of their sources."""
 
 from collections.abc import Mapping
 
@@ -63,3 +63,37 @@ def view(*, runs: int = 250, mean_ms: float = 4.0, warmup_runs: int = 125) -> st
         )
 
     return f"Startup latency: 23.5 ms\n\nInference:\n{block(runs)}\nWarmup:\n{block(warmup_runs)}"
+
+
+def litert_log(flags: Mapping[str, str], *, mean_us: float, delegate_lines: str, only_stderr: bool = False) -> str:
+    """Return the log of LiteRT's app for its flags; its first version mirrored standard error alone."""
+    count = max(int(flags["num_runs"]), round(float(flags["min_secs"]) * 1e6 / mean_us))
+    stats = (
+        f"first={mean_us:.0f} curr={mean_us:.0f} min={mean_us - 90:.0f} max={mean_us + 90:.0f} avg={mean_us:g} std=40"
+    )
+    stdout = (
+        "INFO: STARTING!\n"
+        f"INFO: Min num runs: [{flags['num_runs']}]\n"
+        f"INFO: Num threads: [{flags['num_threads']}]\n"
+        f"INFO: Min warmup runs: [{flags['warmup_runs']}]\n"
+        "INFO: Initialized session in 23.5ms.\n"
+        f"{_PHASE.format(runs=1, least_s=0.5)}"
+        f"INFO: count={round(0.5e6 / mean_us)} {stats} p5=3990 median=4000 p95=4010\n\n"
+        f"{_PHASE.format(runs=flags['num_runs'], least_s=flags['min_secs'])}"
+        f"INFO: count={count} {stats} p5=3990 median={mean_us:.0f} p95=4010\n\n"
+    )
+    at = "INFO: [benchmark_litert_model.h"
+    banner = (
+        f"{at}:89] \n========== BENCHMARK RESULTS ==========\n{at}:94] Model initialization: 23.50 ms\n"
+        f"{at}:95] Warmup (first):       5.10 ms\n{at}:97] Warmup (avg):         {mean_us / 1e3:.2f} ms (125 runs)\n"
+        f"{at}:99] Inference (avg):      {mean_us / 1e3:.2f} ms ({count} runs)\n"
+        f"{at}:103] Inference (min):      {(mean_us - 90) / 1e3:.2f} ms\n"
+        f"{at}:105] Inference (max):      {(mean_us + 90) / 1e3:.2f} ms\n{at}:107] Inference (std):      0.04\n"
+        f"{at}:115] Throughput:           140.00 MB/s\n{at}:124] \nMemory Usage:\n"
+        f"{at}:125] Init footprint:       8.00 MB\n{at}:127] Overall footprint:    12.00 MB\n"
+        f"{at}:132] Peak memory usage not available. (peak_mem_mb <= 0)\n"
+        f"{at}:138] ======================================\n\n"
+        f"{at}:177] Saving benchmark result to: {flags['result_file_path']}\n"
+        f"{at}:181] Saved benchmark result to: {flags['result_file_path']}\n"
+    )
+    return ("" if only_stderr else stdout) + delegate_lines + banner

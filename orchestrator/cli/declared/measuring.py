@@ -85,7 +85,7 @@ class BenchOptions(OnPhones, PerProcess):
     out: HtmlOut = None
     tool: Annotated[
         list[str] | None,
-        typer.Option("--tool", help="native, apk, litert, perf-options, litert-native, litert-lm (a,b)."),
+        typer.Option("--tool", help="native, apk, litert, perf-options, litert-native, litert-lm, litert-ios (a,b)."),
     ] = None
     flag: Annotated[
         list[str] | None, typer.Option("--flag", help="Flag of the program, name=value. Repeat for several.")

@@ -135,6 +135,8 @@ def inference_mean(transcript: Transcript, inference: LatencySummary | None) -> 
 
 #: The log prints six significant digits; two roundings of one figure may differ by this much.
 _LOG_TOLERANCE: Final = 1.5e-5
+#: LiteRT's banner has hundredths of a millisecond.
+_BANNER_TOLERANCE_US: Final = 5.01
 
 
 def contradictions(
@@ -178,6 +180,8 @@ def compare_with_proto(
     """Return what the result proto says differently from the log."""
     proto = result.inference
     assert proto is not None
+    # Without statistics the log's figures are those of LiteRT's banner.
+    rounded_us = 0.01 if transcript.stats else _BANNER_TOLERANCE_US
     pairs: list[tuple[str, float | None, float | None, float]] = [
         ("mean inference (us)", mean, proto.mean_us, _LOG_TOLERANCE),
         ("init (us)", transcript.timings.get("init"), result.init_us, 1e-6),
@@ -193,5 +197,5 @@ def compare_with_proto(
     return [
         f"{name}: the log says {log:.12g}, the result proto {other:.12g}"
         for name, log, other, tolerance in pairs
-        if log is not None and other is not None and not math.isclose(log, other, rel_tol=tolerance, abs_tol=0.01)
+        if log is not None and other is not None and not math.isclose(log, other, rel_tol=tolerance, abs_tol=rounded_us)
     ]

@@ -78,6 +78,9 @@ def build_report(
         if not has_result_line(transcript) and not transcript.failures.ended_badly:
             inference, mean = result.inference, result.inference.mean_us
             is_log_cut = not transcript.is_empty
+        elif inference is not None and mean is not None and not transcript.stats:
+            # The banner's figures are rounded, the file's aren't.
+            inference, mean = result.inference, result.inference.mean_us
     is_complete = has_result_line(transcript) or (result is not None and inference is not None and mean is not None)
     failure = _find_failure(transcript, ending, system, inference, mean, is_complete=is_complete)
     outcome = "ok" if failure is None else failure.outcome
