@@ -75,6 +75,10 @@ _LAUNCHED: Final = re.compile(r"^Process launched with pid (\d{1,9})\s*$", re.AS
 _ERROR: Final = re.compile(r"^.*\[\d{1,9}\] ERROR ", re.ASCII | re.MULTILINE)
 _COLOURS: Final = re.compile(r"\x1b\[[\d;]*m", re.ASCII)
 _EXIT_CODE: Final = re.compile(rb"\d{1,3}")
+_UDID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}", re.ASCII)
+_SOUND: Final = re.compile(r"[ -~]{1,200}", re.ASCII)
+#: What is kept of a list's entry; its owner's name for the phone isn't.
+_TOLD: Final = ("ProductType", "ProductVersion", "BuildVersion", "ConnectionType", "DeviceClass")
 _BUNDLE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,200}", re.ASCII)
 _ABSENT: Final = re.compile(r"not found during afc|ObjectNotFound|OBJECT_NOT_FOUND", re.IGNORECASE)
 _NO_SERVICE: Final = "Failed to start service"
@@ -173,16 +177,13 @@ class Usbmux:
             return []
         found: dict[str, Mapping[str, str]] = {}
         for item in listed if isinstance(listed, list) else []:
-            if not isinstance(item, dict) or not isinstance(item.get("UniqueDeviceID"), str):
+            udid = item.get("UniqueDeviceID") if isinstance(item, dict) else None
+            if not isinstance(udid, str) or not _UDID.fullmatch(udid):
                 continue
-            told = {
-                name: str(item[name])
-                for name in ("ProductType", "ProductVersion", "BuildVersion", "ConnectionType", "DeviceClass", _VIRTUAL)
-                if isinstance(item.get(name), str | bool)
-            }
-            if item["UniqueDeviceID"] not in found or told.get("ConnectionType") == "USB":
-                found[item["UniqueDeviceID"]] = told
-        return [(_seen(udid, told), told) for udid, told in sorted(found.items()) if udid.isprintable()]
+            told = {name: _plain(item.get(name)) for name in (*_TOLD, _VIRTUAL)}
+            if udid not in found or told["ConnectionType"] == "USB":
+                found[udid] = told
+        return [(_seen(udid, told), told) for udid, told in sorted(found.items())]
 
     def json(self, *words: str, udid: str = "") -> object:
         """Return what a command prints as JSON; raises DeviceError kinds."""
@@ -221,6 +222,12 @@ class Usbmux:
         if process.returncode != 0 or _ERROR.search(logged):
             raise _error(what, f"{logged}\n{stdout}", udid)
         return _COLOURS.sub("", stdout)
+
+
+def _plain(value: object) -> str:
+    """Return what a phone says as a text that any store and terminal takes; empty for anything else."""
+    text = str(value) if isinstance(value, str | bool) else ""
+    return text if _SOUND.fullmatch(text) else ""
 
 
 def _seen(udid: str, told: Mapping[str, str]) -> Seen:
@@ -275,7 +282,8 @@ class IPhoneDevice:
         #: Begins the names of this object's result files; no other file of the app has it.
         self._mark = f"benchfarm-{secrets.token_hex(4)}"
         self._placed: set[str] = set()
-        self._is_folder_kept = False
+        #: The apps of which it is known what their folders held before.
+        self._known_folders: set[str] = set()
         self._was_mounted = False
 
     @property
@@ -308,7 +316,7 @@ class IPhoneDevice:
         if self._facts is None:
             app = self.package(self._app)
             profile, product = self._profile, self._told.get("ProductType", "")
-            known = {"app": self._app, "app.version": app.version_name, "app.sha256": app.sha256} if app else {}
+            known = {"app": self._app} | ({"app.version": app.version_name, "app.sha256": app.sha256} if app else {})
             clusters, first = [], 0
             for cores in profile.cluster_cores if profile is not None else ():
                 clusters.append(CpuCluster(cpus=tuple(range(first, first + cores)), min_khz=None, max_khz=None))
@@ -341,7 +349,11 @@ class IPhoneDevice:
 
         def number(name: str, least: int, most: int) -> int | None:
             value = told.get(name)
-            return value if isinstance(value, int) and least <= value <= most else None
+            if not isinstance(value, int) or isinstance(value, bool):
+                return None
+            # A current that flows out may be told as its 64 bits without a sign.
+            value -= 1 << 64 if value >= 1 << 63 else 0
+            return value if least <= value <= most else None
 
         centi_c, current_ma = number("Temperature", -4000, 12000), number("InstantAmperage", -20000, 20000)
         plugged = told.get("ExternalConnected")
@@ -369,6 +381,9 @@ class IPhoneDevice:
         words = shlex.split(command)
         if words[:1] != ["apps"]:
             self._refuse("has no shell")
+        # Something is put back: what was placed, and what the folder held, is to be looked at anew.
+        self._placed.clear()
+        self._known_folders.clear()
         try:
             text = self._run(*words, timeout_s=max(timeout_s, _ASK_TIMEOUT_S))
         except FileAbsentError:
@@ -469,7 +484,7 @@ class IPhoneDevice:
         if installed is None:
             raise InstallError(f"{apk.name} was taken, but the phone has no app {package}", serial=self._serial)
         make_private(self._home.folder)
-        write_file(self._kept(package, "ipa"), json.dumps({"sha256": sha256, "path": str(installed.get("Path"))}))
+        write_file(self._kept(package, "ipa"), json.dumps({"sha256": sha256, "path": _plain(installed.get("Path"))}))
         return apk.stat().st_size
 
     def package(self, package: str) -> PackageInfo | None:
@@ -477,7 +492,7 @@ class IPhoneDevice:
         entry = self._entry(package)
         if entry is None:
             return None
-        text = {name: str(entry.get(name, "")) for name in ("CFBundleShortVersionString", "CFBundleVersion", "Path")}
+        text = {name: _plain(entry.get(name)) for name in ("CFBundleShortVersionString", "CFBundleVersion", "Path")}
         version = f"{text['CFBundleShortVersionString']} ({text['CFBundleVersion']})"
         sha256 = content_key({"package": package, **text})
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
@@ -535,12 +550,12 @@ class IPhoneDevice:
 
         What was there before ours is kept here and put back at the end.
         """
-        if not self._is_folder_kept:
+        if app not in self._known_folders:
             for name in (LOG, DONE_FILE):
                 self._keep_before(app, name)
             for name in results:
                 self._note(app, name, name)
-            self._is_folder_kept = True
+            self._known_folders.add(app)
         for name in (DONE_FILE, LOG, *results):
             with contextlib.suppress(FileAbsentError):
                 self._run("apps", "rm", "--documents", app, _path(name))
@@ -617,7 +632,7 @@ class IPhoneDevice:
             names = [
                 path.name
                 for path in sorted(Path(folder).rglob("*.ips"))
-                if path.is_file() and not path.is_symlink() and _is_since(path, since)
+                if _SOUND.fullmatch(path.name) and path.is_file() and not path.is_symlink() and _is_since(path, since)
             ]
             return "".join(f"{name}\n" for name in names).encode()[:_MOST_CRASHES_BYTES] or None
         return None

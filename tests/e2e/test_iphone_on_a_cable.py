@@ -187,7 +187,7 @@ def test_an_ipa_is_installed_once_and_known_by_its_content(cabled: Cabled, model
     assert builds == {hashlib.sha256(package.read_bytes()).hexdigest()}
     assert sum(call[:2] == ["apps", "install"] for call in calls(cabled.phone)) == 1
     package.write_bytes(b"no app")
-    assert "is no .ipa" in bench(cabled, model, "-s", UDID, "--build", f"litert-ios={package}").ended_with(2).said
+    assert "is no .ipa" in bench(cabled, model, "-s", UDID, "--build", f"litert-ios={package}").ended_with(4).said
 
 
 def test_without_the_app_the_next_step_is_told(cabled: Cabled, model: Path) -> None:
