@@ -200,7 +200,9 @@ def prepare(
     """
     expansion, builds = expansion_of(farm, plan, devices, models, named)
     if not expansion.cases:
-        reasons = dict.fromkeys(f"{skip.serial}: {skip.reason}" for skip in expansion.skipped)
+        reasons = dict.fromkeys(f"{skip.serial}: {skip.reason}" for skip in expansion.skipped) or [
+            "none of the plan's programs runs on these devices with a delegate that they have"
+        ]
         raise UsageError("nothing can be measured:\n  " + "\n  ".join(map(one_line, reasons)))
     expansion = nights.in_time(farm, plan, expansion, sentinel=wants_sentinel(plan, expansion))
     sentinels, used = _sentinels(farm, plan, expansion, devices, reference)

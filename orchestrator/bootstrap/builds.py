@@ -59,7 +59,7 @@ class BuildChoice:
             return self._brought[tool]
         if tool in IMPORTED_TOOLS:
             return NoBuild(reason_code="tool-not-on-device", reason=f"benchfarm doesn't start '{tool}'")
-        if facts.is_virtual and not named and (tool.is_app or own.file_name):
+        if facts.is_virtual and facts.kind in own.kinds and not named and (tool.is_app or own.file_name):
             return stand_in_build(self._stand_ins, tool, facts.abis[0])
         if tool.is_declared and not named:
             # Nothing but a path says which file is this program: the kept builds are benchfarm's own programs.

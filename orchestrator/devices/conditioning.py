@@ -325,6 +325,8 @@ class LadderConditioner:
         return restored
 
     def _phones_own(self, device: Device) -> str:
+        if device.kind is not DeviceKind.ANDROID:
+            return ""
         return device.shell(f"cat {quote(device.work_folder)}/{_UNDO_FILE} 2>/dev/null").text
 
     def _keep_snapshot(self, device: Device, known: Mapping[str, str] | None = None) -> None:

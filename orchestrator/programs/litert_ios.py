@@ -18,15 +18,15 @@ from typing import Final
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.ports import Device, InvocationRequest
-from orchestrator.programs.flags.arguments import RESULT_FILE, RUNTIME_INFO_FILE, format_flags
+from orchestrator.programs.flags.arguments import format_flags
 from orchestrator.programs.foreign_app import foreign_build
-from orchestrator.programs.litert_native import litert_flags
+from orchestrator.programs.litert_native import files_written, litert_flags
 from orchestrator.programs.running.collected import read_collected, run_and_collect
 from orchestrator.programs.specification import Program
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha
 from orchestrator.records.run import CRASHES_FILE, DONE_FILE, RawOutput, ToolReport
-from orchestrator.records.workload import Build, Case, Pass, ToolName
+from orchestrator.records.workload import Build, Case, ToolName
 
 #: An Info.plist that is larger than this isn't one.
 _MOST_PLIST_BYTES: Final = 4 << 20
@@ -46,7 +46,7 @@ class LitertIosTool:
             (name, value.replace(f"{folder}/", f"{folder}.", 1)) for name, value in litert_flags(request, folder=folder)
         ]
         command = shlex.join([request.build.package, *format_flags(flags)])
-        files = (RESULT_FILE, RUNTIME_INFO_FILE) if request.run_pass is Pass.TIMING else (RESULT_FILE,)
+        files = files_written(request.run_pass)
         return run_and_collect(device, request, command, files=files, cancelled=cancelled)
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:

@@ -45,7 +45,7 @@ class LitertNativeTool:
             device,
             request,
             command_line(request, format_flags(flags)),
-            files=_files_written(request.run_pass),
+            files=files_written(request.run_pass),
             cancelled=cancelled,
         )
 
@@ -101,17 +101,20 @@ def _npu_folders(request: InvocationRequest) -> dict[str, str]:
 
 def _pass_flags(run_pass: Pass, folder: str) -> dict[str, str]:
     match run_pass:
-        case Pass.TIMING:
+        case Pass.TIMING | Pass.COLD:
             return {"model_runtime_info_output_file": f"{folder}/{RUNTIME_INFO_FILE}"}
         case Pass.MEMORY:
             return {"report_peak_memory_footprint": "true"}
-        case _:
+        case Pass.PROFILE:
             # With the GPU it also lowers the GPU's priority; a latency never comes from this pass.
             return {"use_profiler": "true"}
+        case _:
+            return {}
 
 
-def _files_written(run_pass: Pass) -> tuple[str, ...]:
-    return (RESULT_FILE, RUNTIME_INFO_FILE) if run_pass is Pass.TIMING else (RESULT_FILE,)
+def files_written(run_pass: Pass) -> tuple[str, ...]:
+    """Return the names of the files that a pass leaves in its folder."""
+    return (RESULT_FILE, RUNTIME_INFO_FILE) if run_pass in (Pass.TIMING, Pass.COLD) else (RESULT_FILE,)
 
 
 PROGRAM = Program(
