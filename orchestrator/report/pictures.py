@@ -60,6 +60,7 @@ def chart_specs(cache_folder: Path | None = None) -> tuple[ChartSpec, ...]:
     return tuple(ChartSpec(**{**fields, "needs": tuple(fields["needs"])}) for fields in json.loads(kept))
 
 
+@cache
 def _made() -> str:
     # Takes half a second, which a report that finds them kept does without.
     from orchestrator.report.charts import make_charts

@@ -109,7 +109,9 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
     folds = _data_folds(grids, sets, charts)
     places = {row.key: place for place, row in enumerate(data.results)}
     names = short_names((row.configuration, row.case) for row in data.results)
-    environment = _environment(cache_folder)
+    environment = _environment()
+    if cache_folder is not None and environment.bytecode_cache is None:
+        environment.bytecode_cache = _KeptTemplates(str(cache_folder / "templates"))
     matrix = environment.get_template("matrix.html.j2")
     blocks = list(_matrix_blocks(matrix, data, folds, names, places=places, is_laid_out=is_laid_out))
     evidence = iter(case_evidence(data.results, decimals))
@@ -257,9 +259,8 @@ class _KeptTemplates(jinja2.FileSystemBytecodeCache):
 
 
 @cache
-def _environment(cache_folder: Path | None = None) -> jinja2.Environment:
+def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
-        bytecode_cache=None if cache_folder is None else _KeptTemplates(str(cache_folder / "templates")),
         loader=jinja2.FileSystemLoader(data_folder("reports") / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,

@@ -12,7 +12,7 @@ import pytest
 from orchestrator.records.workload import DelegateName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.published import load_published
-from orchestrator.report.render import _environment, render_html
+from orchestrator.report.render import _environment, _KeptTemplates, render_html
 from orchestrator.resources import data_folder
 from tests.samples.sample_lab import (
     HOSTILE_NAMES,
@@ -302,13 +302,14 @@ def contrast(first, second):
 
 
 def test_compiled_templates_are_kept_and_one_that_is_damaged_or_cannot_be_kept_is_passed_over(tmp_path):
-    # Environments as processes of their own would make them.
-    environment = _environment.__wrapped__
     line = SimpleNamespace(model="m", device="d", rule="r", text="take <two>", source="s", evidence=[])
     advice = SimpleNamespace(lines=[line], judged=1, cases=1, is_virtual=False)
 
     def page(folder):
-        return environment(folder).get_template("advice.html.j2").render(advice=advice)
+        # As a process of its own would make it.
+        environment = _environment.__wrapped__()
+        environment.bytecode_cache = folder and _KeptTemplates(str(folder / "templates"))
+        return environment.get_template("advice.html.j2").render(advice=advice)
 
     whole = page(None)
     assert "take &lt;two&gt;" in whole
