@@ -129,7 +129,7 @@ class _Batch:
 
 def is_session(path: Path) -> bool:
     """Whether a path is one that is imported here: a folder, or a file of the leaderboard's lines."""
-    if path.is_dir():
+    if path.is_dir() or path.suffix == ".jsonl":
         return True
     try:
         with path.open("rb") as file:
@@ -155,6 +155,7 @@ def import_sessions(farm: Farm, request: SessionRequest, out: Path | None) -> li
         if not batch.runs:
             told = "".join(f"\n  {one_line(fault)}" for fault in batch.refused[:_MOST_FAULTS])
             hint = "a session's folder has jobs cpu-DEVICE or gpu-DEVICE with results.pb or metrics.pb in them"
+            hint = hint if path.is_dir() else "the leaderboard's files have a JSON object with row_id in each line"
             raise UsageError(f"{path}: nothing to import{told}", hint=hint)
         batches.append((batch, origin))
     done = []
@@ -316,6 +317,9 @@ class _Job:
                 raise OutputParseError(f"{called} is a link, and isn't followed")
             if file.is_file():
                 found[name] = read_source(file)
+        console = self.folder / "console.log"
+        if STDOUT not in found and console.is_file() and not console.is_symlink():
+            found[STDOUT] = read_source(console)
         return found
 
 
@@ -352,6 +356,9 @@ def _below(path: Path) -> list[Path]:
 def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
     """Add a job; raises OutputParseError for one that lacks what shows its worth."""
     said = _said(job)
+    if job.device_id and said.device_id not in {"", job.device_id}:
+        # What is said of the session's one device isn't said of another.
+        said = replace(said, device_id="", device="", system="", platform="android")
     provenance = files.get(PROVENANCE, b"")[: 1 << 20].decode("utf-8", "replace")
     flags = {
         **dict(_FLAG.findall(_line_of(provenance, "args") or _line_of(provenance, "binary_args"))),

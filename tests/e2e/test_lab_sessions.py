@@ -174,6 +174,8 @@ def test_signs_of_heat_in_summaries_are_told(cli: Cli, tmp_path: Path) -> None:
         (json.dumps(tokens_row("cpu", HOT[:1])), "iterations: 1, of which 1 warm up: none is left"),
         (json.dumps(tokens_row("cpu", HOT, conditions={})), "conditions.prefill_tokens: isn't told"),
         (json.dumps(tokens_row("cpu", HOT, iterations=["x"])), "iterations: is ['x'], not a list"),
+        ("{" + "\x00" * 50, "isn't JSON"),
+        ("[]", "is no JSON object"),
     ],
 )
 def test_a_hostile_line_gives_one_clear_error_and_nothing_is_stored(
@@ -295,11 +297,16 @@ def test_own_results_leave_as_the_leaderboards_lines(lab: Lab, cli: Cli, tmp_pat
     job.mkdir(parents=True)
     lab.cli("export", "-f", "proto", "-o", tmp_path / "protos").ok()
     (job / "results.pb").write_bytes(min((tmp_path / "protos").iterdir()).read_bytes())
+    # The session's file is of another device than the job: the job's own name counts.
+    (job.parent / "session.json").write_text(
+        json.dumps({"runner": "app", "platform": "ios", "device_id": "iphone16pro-18-3", "device": "iPhone 16 Pro"})
+    )
     assert "name its file with --model" in cli("import", job.parent).ended_with(2).stderr
     (read,) = cli("import", job.parent, "--model", model, "--json").ok().json["runs"]
     assert round(read["report"]["inference"]["median_us"], 1) in {
         round(line["latency_ms"]["median"] * 1e3, 1) for line in rows
     }
+    assert read["case"]["serial"] == "caiman-35@app"
     assert (read["case"]["model_name"], codes(read) - {"few-runs"}) == (model.stem, {"delegate-unknown"})
     # The same lines of a real phone are read as what they were.
     write(out, *(line | {"status": "measured"} for line in rows))
