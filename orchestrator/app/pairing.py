@@ -266,8 +266,9 @@ def _sides(request: AbRequest) -> tuple[Side, Side]:
         raise UsageError("the builds are the sides; leave --build out")
     if before.kind != "model" and not request.options.get("models"):
         raise UsageError("no model is named", hint="give one with -m FILE.tflite; it may be given again")
-    if any(tool.is_session for tool in ToolName if tool in _tools(request)):
-        raise UsageError("perf-options measures many cases in one process, which can't be paired", hint="--tool native")
+    if shared := next((tool for tool in ToolName if tool.is_session and tool in _tools(request)), None):
+        hint = "--tool native, or measure twice and compare the campaigns: benchfarm compare BEFORE AFTER"
+        raise UsageError(f"{shared} measures many cases in one process, which can't be paired", hint=hint)
     return before, after
 
 
