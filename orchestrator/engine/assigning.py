@@ -89,17 +89,11 @@ class Assigner:
         self, devices: Sequence[Present] = (), *, idle: Sequence[Serial] = (), arrival: Arrival | None = None
     ) -> None:
         """Ask the rule, and store its answer before it holds."""
-        terms, work = self.campaign.terms, dict[Serial, tuple[Invocation, ...]]()
-        for serial, items in _by_serial(self.campaign.invocations).items():
-            work[serial] = tuple(items)
-        before = Assignment(work=work, shards=terms.shards, replaced=terms.stand_ins)
-        settled = self._stored | {key_of(item) for item in self._running.values()}
-        now = assign(before, devices, settled, idle=idle)
-        amended = replace(
-            self.campaign,
-            invocations=tuple(item for items in now.work.values() for item in items),
-            terms=replace(terms, shards=now.shards, stand_ins=now.replaced),
-        )
+        terms = self.campaign.terms
+        before = Assignment(invocations=self.campaign.invocations, shards=terms.shards, replaced=terms.stand_ins)
+        now = assign(before, devices, self._settled(), idle=idle)
+        terms = replace(terms, shards=now.shards, stand_ins=now.replaced)
+        amended = replace(self.campaign, invocations=now.invocations, terms=terms)
         if arrival is not None:
             amended = arrival.added_to(amended, is_sharing=bool(now.group_of(arrival.facts.serial)))
         if amended != self.campaign:
@@ -115,16 +109,15 @@ class Assigner:
     def _group(self, serial: Serial) -> tuple[Serial, ...]:
         return Assignment(shards=self.campaign.terms.shards).group_of(serial)
 
+    def _settled(self) -> set[RunKey]:
+        return self._stored | {key_of(item) for item in self._running.values()}
+
     def _shared(self) -> dict[Serial, list[Invocation]]:
-        taken = self._stored | {key_of(item) for item in self._running.values()}
-        return _by_serial(item for item in self.campaign.invocations if item.case.shard and key_of(item) not in taken)
-
-
-def _by_serial(items: Iterable[Invocation]) -> dict[Serial, list[Invocation]]:
-    found: dict[Serial, list[Invocation]] = {}
-    for item in items:
-        found.setdefault(item.case.serial, []).append(item)
-    return found
+        settled, found = self._settled(), dict[Serial, list[Invocation]]()
+        for item in self.campaign.invocations:
+            if item.case.shard and key_of(item) not in settled:
+                found.setdefault(item.case.serial, []).append(item)
+        return found
 
 
 def _keys(runs: Iterable[RunRecord]) -> set[RunKey]:

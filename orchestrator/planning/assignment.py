@@ -22,14 +22,22 @@ RunKey = tuple[CaseKey, Pass, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """Who measures what. Each invocation of a shared case stands at one of the equal phones."""
+    """Who measures what: each invocation names its device."""
 
-    #: Each device's invocations in their order, also those that are stored.
-    work: Mapping[Serial, tuple[Invocation, ...]] = field(default_factory=dict)
+    #: Each device's in their order, also those that are stored.
+    invocations: tuple[Invocation, ...] = ()
     #: Equal phones that share their cases.
     shards: tuple[Shard, ...] = ()
     #: Lost devices, with the spare devices that took their places.
     replaced: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def work(self) -> dict[Serial, tuple[Invocation, ...]]:
+        """Each device's invocations."""
+        found: dict[Serial, list[Invocation]] = defaultdict(list)
+        for item in self.invocations:
+            found[item.case.serial].append(item)
+        return {serial: tuple(items) for serial, items in found.items()}
 
     def group_of(self, serial: Serial) -> tuple[Serial, ...]:
         """Return the phones that share their cases with one, itself included; empty for one that shares none."""
@@ -74,8 +82,7 @@ def assign(
         now = _joined(now, device, devices)
     for device in devices:
         if device.instead_of is not None:
-            replaced = {**now.replaced, device.instead_of: device.facts.serial}
-            now = _without_lost(replace(now, replaced=replaced), device.instead_of, settled)
+            now = _without_lost(now, device.instead_of, device.facts.serial, settled)
     for serial in idle:
         now = _taken_over(now, serial, settled)
     return now
@@ -118,65 +125,63 @@ def _equality_of(facts: DeviceFacts) -> tuple[str, ...]:
 
 def _shared_out(now: Assignment, devices: Sequence[Present]) -> Assignment:
     """Give each invocation that equal phones bring to one of those that bring it."""
-    work = dict(now.work)
+    having_work = {item.case.serial for item in now.invocations}
     brought = {device.facts.serial: device.invocations for device in devices}
     for shard in now.shards:
-        if any(now.work.get(serial) for serial in shard.serials):
+        if having_work & set(shard.serials):
             continue
+        items = [item for serial in shard.serials for item in brought.get(serial, ())]
         having: dict[tuple[str, Pass, int], list[Serial]] = defaultdict(list)
-        for serial in shard.serials:
-            for item in brought.get(serial, ()):
-                having[share_key(item)].append(serial)
+        for item in items:
+            having[share_key(item)].append(item.case.serial)
         place = {case_key: number for number, case_key in enumerate(sorted({key[0] for key in having}))}
         owner = {key: serials[(place[key[0]] + key[2]) % len(serials)] for key, serials in having.items()}
-        for serial in shard.serials:
-            work[serial] = tuple(
-                replace(item, case=replace(item.case, shard=shard.title))
-                for item in brought.get(serial, ())
-                if owner[share_key(item)] == serial
-            )
-    return replace(now, work=work)
+        shared = (
+            replace(item, case=replace(item.case, shard=shard.title))
+            for item in items
+            if owner[share_key(item)] == item.case.serial
+        )
+        now = replace(now, invocations=(*now.invocations, *shared))
+    return now
 
 
 def _joined(now: Assignment, device: Present, devices: Sequence[Present]) -> Assignment:
     serial, equality = device.facts.serial, _equality_of(device.facts)
-    if now.group_of(serial):
+    if not device.invocations or now.group_of(serial):
         return now
-    if device.invocations and equality:
-        twins = {other.facts.serial for other in devices if _equality_of(other.facts) == equality}
-        for shard in now.shards:
-            if twins & set(shard.serials):
-                larger = replace(shard, serials=(*shard.serials, serial))
-                return replace(now, shards=tuple(larger if item is shard else item for item in now.shards))
-    own = now.work.get(serial, ())
-    known = {key_of(item) for item in own}
+    twins = {other.facts.serial for other in devices if equality and _equality_of(other.facts) == equality}
+    for shard in now.shards:
+        if twins & set(shard.serials):
+            larger = replace(shard, serials=(*shard.serials, serial))
+            return replace(now, shards=tuple(larger if item is shard else item for item in now.shards))
+    known = {key_of(item) for item in now.invocations}
     new = (item for item in device.invocations if key_of(item) not in known)
-    return replace(now, work={**now.work, serial: (*own, *new)})
+    return replace(now, invocations=(*now.invocations, *new))
 
 
-def _without_lost(now: Assignment, lost: Serial, settled: Collection[RunKey]) -> Assignment:
+def _without_lost(now: Assignment, lost: Serial, spare: Serial, settled: Collection[RunKey]) -> Assignment:
     """Take away what a lost device has open; what it shared only when none of its group is left."""
-    group = now.group_of(lost)
-    is_over = all(serial in now.replaced for serial in group)
+    replaced, group = {**now.replaced, lost: spare}, now.group_of(lost)
+    is_over = all(serial in replaced for serial in group)
 
     def is_gone(item: Invocation) -> bool:
         is_ours = is_over and item.case.serial in group if item.case.shard else item.case.serial == lost
         return is_ours and key_of(item) not in settled
 
-    work = {serial: tuple(item for item in items if not is_gone(item)) for serial, items in now.work.items()}
-    return replace(now, work=work)
+    return replace(now, replaced=replaced, invocations=tuple(item for item in now.invocations if not is_gone(item)))
 
 
 def _taken_over(now: Assignment, serial: Serial, settled: Collection[RunKey]) -> Assignment:
-    left = {
-        other: [item for item in now.work.get(other, ()) if item.case.shard and key_of(item) not in settled]
-        for other in now.group_of(serial)
-    }
+    left: dict[Serial, list[Invocation]] = {other: [] for other in now.group_of(serial)}
+    for item in now.invocations:
+        if item.case.shard and item.case.serial in left and key_of(item) not in settled:
+            left[item.case.serial].append(item)
     source = max(left, key=lambda other: (len(left[other]), other), default=serial)
-    if left.get(serial) or not left.get(source):
+    if not left or left[serial]:
         return now
-    taken = left[source][-((len(left[source]) + 1) // 2) :]
-    gone = {key_of(item) for item in taken}
-    moved = tuple(replace(item, case=replace(item.case, serial=serial)) for item in taken)
-    kept = tuple(item for item in now.work[source] if key_of(item) not in gone)
-    return replace(now, work={**now.work, source: kept, serial: (*now.work.get(serial, ()), *moved)})
+    taken = {key_of(item) for item in left[source][len(left[source]) // 2 :]}
+    moved = (
+        replace(item, case=replace(item.case, serial=serial)) if key_of(item) in taken else item
+        for item in now.invocations
+    )
+    return replace(now, invocations=tuple(moved))

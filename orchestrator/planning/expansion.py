@@ -160,7 +160,8 @@ def expand(
     shards = equal_phones(devices) if plan.sharding is Sharding.EQUAL_PHONES else ()
     present = [Present(facts=facts, invocations=queues[facts.serial]) for facts in devices]
     work = assign(Assignment(shards=shards), present).work
-    return Expansion(invocations=work, skipped=tuple(dict.fromkeys(skipped)), shards=shards)
+    invocations = {facts.serial: work.get(facts.serial, ()) for facts in devices}
+    return Expansion(invocations=invocations, skipped=tuple(dict.fromkeys(skipped)), shards=shards)
 
 
 def _without_pass(cases: Mapping[CaseKey, Case], queue: Sequence[Invocation]) -> list[SkippedCase]:
