@@ -27,7 +27,7 @@ from typing import Any
 import psycopg
 from private_postgresql import private_server
 
-from orchestrator.queueing.gauges import Gauges
+from orchestrator.queueing.gauges import read_numbers
 from orchestrator.queueing.messages import PhoneJob, queue_of
 from orchestrator.queueing.queue import Announced, FarmQueue
 from orchestrator.records.identity import Serial
@@ -155,7 +155,7 @@ def measure(url: str, *, hosts: int, phones: int, ended: int) -> None:
                 first.jobs(), first.phones(), first.hosts()
         with spent(f"metrics with {ended} ended jobs", 5):
             for _ in range(5):
-                Gauges(first).read()
+                read_numbers(first)
 
 
 def fill(url: str, serials: list[str], count: int) -> None:

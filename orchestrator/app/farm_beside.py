@@ -12,7 +12,7 @@ from orchestrator.records.history import Yield
 from orchestrator.records.identity import CampaignId
 
 if TYPE_CHECKING:
-    from orchestrator.queueing.owners import Owner
+    from orchestrator.queueing.overview import Owner
     from orchestrator.queueing.queue import FarmQueue
 
 
@@ -32,11 +32,7 @@ def owners_of(settings: Settings, campaign_ids: Sequence[CampaignId]) -> Mapping
     """Return the jobs that some campaigns belong to; campaigns of no job aside. Raises StoreError."""
     with ExitStack() as stack:
         queue = queue_beside(settings, stack) if campaign_ids else None
-        if queue is None:
-            return {}
-        from orchestrator.queueing.owners import read_owners
-
-        return read_owners(queue, campaign_ids)
+        return queue.owners(campaign_ids) if queue is not None else {}
 
 
 def shortcomings(store: Store, jobs: Iterable[Mapping[str, Any]]) -> dict[str, Yield]:

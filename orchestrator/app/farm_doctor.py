@@ -14,7 +14,7 @@ from orchestrator.app.farm_phones import away_text, of_several
 from orchestrator.bootstrap import Farm
 from orchestrator.ports import Store
 from orchestrator.queueing.absence import HOST_SILENT_S
-from orchestrator.queueing.gauges import Gauges, QueueNumbers
+from orchestrator.queueing.gauges import QueueNumbers, read_numbers
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.units import format_duration
 
@@ -29,7 +29,7 @@ _CLOCK_MOST_S: Final = 30.0
 def of_farm(farm: Farm) -> list[Finding]:
     """Return what the checks of the farm found; raises StoreError when its queue can't be asked."""
     with FarmQueue(farm.settings.store) as queue:
-        numbers = Gauges(queue).read()
+        numbers = read_numbers(queue)
         checks: Sequence[tuple[str, Callable[[], Iterable[Finding]]]] = (
             ("queue", lambda: _queue(numbers, queue.jobs(), queue.failures(within_s=_FAILED_S))),
             ("results", lambda: _results(farm.store, queue.jobs())),

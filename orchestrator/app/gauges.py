@@ -174,10 +174,10 @@ class Numbers:
         ]
 
     def _of_queue(self) -> list[Family]:
-        from orchestrator.queueing.gauges import Gauges
+        from orchestrator.queueing.gauges import read_numbers
 
         assert self._queue is not None, "asked for only when there is one"
-        numbers = Gauges(self._queue).read()
+        numbers = read_numbers(self._queue)
         states: dict[str, str] = {}
         for phone in numbers.phones:
             states[phone["serial"]] = min(phone["state"], states.get(phone["serial"], "unusable"), key=_ORDER.index)

@@ -28,49 +28,39 @@ class QueueNumbers:
     schedules: list[dict[str, Any]]
 
 
-class Gauges:
-    """What a farm's numbers are."""
-
-    def __init__(self, database: QueueDatabase) -> None:
-        self._database = database
-
-    @told
-    def read(self) -> QueueNumbers:
-        """Return the numbers."""
-        rows = self._database.rows
-        lag = rows(
-            f"WITH free AS (SELECT p.serial{PHONES} WHERE {PHONE_STATE} = 'free')"  # noqa: S608 - ours
-            " SELECT coalesce(max(extract(epoch FROM now() - greatest(e.at, coalesce(j.scheduled_at, e.at)))), 0)"
-            "::float AS lag_s FROM procrastinate_jobs j JOIN farm_jobs f ON f.job_id = j.id"
-            " CROSS JOIN LATERAL (SELECT max(at) AS at FROM procrastinate_events WHERE job_id = j.id) e"
-            " WHERE j.status = 'todo' AND coalesce(j.scheduled_at, now()) <= now()"
-            " AND f.serial IN (SELECT serial FROM free)"
-        )
-        return QueueNumbers(
-            jobs=rows(
-                f"SELECT {JOB_STATE} AS state,"  # noqa: S608 - ours
-                " j.priority, count(*) AS jobs FROM procrastinate_jobs j JOIN farm_jobs f ON f.job_id = j.id"
-                " GROUP BY 1, 2 ORDER BY 1, 2"
-            ),
-            lag_s=lag[0]["lag_s"],
-            phones=rows(
-                f"SELECT p.serial, p.host, p.unusable, {PHONE_STATE} AS state{PHONES} ORDER BY p.serial, p.host"
-            ),
-            seen=rows(
-                "SELECT serial, max(seen_at) AS seen_at FROM (SELECT serial, seen_at FROM farm_sightings UNION ALL"
-                " SELECT p.serial, h.seen_at FROM farm_phones p JOIN farm_hosts h ON h.name = p.host) s"
-                " GROUP BY serial ORDER BY serial"
-            ),
-            hosts=rows(
-                "SELECT name, extract(epoch FROM now() - seen_at)::float AS silent_s FROM farm_hosts ORDER BY name"
-            ),
-            schedules=rows(
-                "SELECT s.name, s.paused, s.next_at, t.submitted_at, (SELECT count(*) FROM farm_ticks m"
-                " WHERE NOT s.paused AND m.schedule = s.name AND m.outcome <> 'submitted'"
-                " AND m.tick_at > greatest(t.submitted_at, s.went_on_at, '-infinity')"
-                " AND m.tick_at < s.next_at) AS missed"
-                " FROM farm_schedules s"
-                " CROSS JOIN LATERAL (SELECT max(tick_at) AS submitted_at FROM farm_ticks"
-                "  WHERE schedule = s.name AND outcome = 'submitted') t ORDER BY s.name"
-            ),
-        )
+@told
+def read_numbers(database: QueueDatabase) -> QueueNumbers:
+    """Return the numbers. Raises StoreError."""
+    rows = database.rows
+    lag = rows(
+        f"WITH free AS (SELECT p.serial{PHONES} WHERE {PHONE_STATE} = 'free')"  # noqa: S608 - ours
+        " SELECT coalesce(max(extract(epoch FROM now() - greatest(e.at, coalesce(j.scheduled_at, e.at)))), 0)"
+        "::float AS lag_s FROM procrastinate_jobs j JOIN farm_jobs f ON f.job_id = j.id"
+        " CROSS JOIN LATERAL (SELECT max(at) AS at FROM procrastinate_events WHERE job_id = j.id) e"
+        " WHERE j.status = 'todo' AND coalesce(j.scheduled_at, now()) <= now()"
+        " AND f.serial IN (SELECT serial FROM free)"
+    )
+    return QueueNumbers(
+        jobs=rows(
+            f"SELECT {JOB_STATE} AS state,"  # noqa: S608 - ours
+            " j.priority, count(*) AS jobs FROM procrastinate_jobs j JOIN farm_jobs f ON f.job_id = j.id"
+            " GROUP BY 1, 2 ORDER BY 1, 2"
+        ),
+        lag_s=lag[0]["lag_s"],
+        phones=rows(f"SELECT p.serial, p.host, p.unusable, {PHONE_STATE} AS state{PHONES} ORDER BY p.serial, p.host"),
+        seen=rows(
+            "SELECT serial, max(seen_at) AS seen_at FROM (SELECT serial, seen_at FROM farm_sightings UNION ALL"
+            " SELECT p.serial, h.seen_at FROM farm_phones p JOIN farm_hosts h ON h.name = p.host) s"
+            " GROUP BY serial ORDER BY serial"
+        ),
+        hosts=rows("SELECT name, extract(epoch FROM now() - seen_at)::float AS silent_s FROM farm_hosts ORDER BY name"),
+        schedules=rows(
+            "SELECT s.name, s.paused, s.next_at, t.submitted_at, (SELECT count(*) FROM farm_ticks m"
+            " WHERE NOT s.paused AND m.schedule = s.name AND m.outcome <> 'submitted'"
+            " AND m.tick_at > greatest(t.submitted_at, s.went_on_at, '-infinity')"
+            " AND m.tick_at < s.next_at) AS missed"
+            " FROM farm_schedules s"
+            " CROSS JOIN LATERAL (SELECT max(tick_at) AS submitted_at FROM farm_ticks"
+            "  WHERE schedule = s.name AND outcome = 'submitted') t ORDER BY s.name"
+        ),
+    )

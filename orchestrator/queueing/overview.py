@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import psycopg
@@ -10,6 +12,7 @@ from orchestrator.errors import UsageError
 from orchestrator.queueing.absence import HOST_SILENT_S
 from orchestrator.queueing.database import QueueDatabase, told
 from orchestrator.queueing.messages import IN_QUARANTINE
+from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.units import format_duration
 
 #: What has become of a job (``j``, ``f`` what the farm keeps of it), as people are told.
@@ -46,6 +49,16 @@ _OPEN_AND_NEWEST: Final = (
 
 #: What was seen longer ago was taken away on purpose, as likely as not.
 _AWAY_DAYS: Final = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """A campaign's job."""
+
+    submission: str
+    serial: Serial
+    #: It waits or runs: a worker resumes the campaign, and nobody else.
+    is_open: bool
 
 
 class Overview(QueueDatabase):
@@ -137,6 +150,16 @@ class Overview(QueueDatabase):
         """
         which = "f.submission = %s" if submission else _OPEN_AND_NEWEST
         return self.rows(f"{_JOBS} WHERE {which} ORDER BY f.job_id", *([submission] if submission else []))
+
+    @told
+    def owners(self, campaign_ids: Sequence[CampaignId]) -> dict[CampaignId, Owner]:
+        """Return the jobs that some campaigns belong to; campaigns of no job aside."""
+        rows = self.rows(
+            "SELECT f.campaign_id, f.submission, f.serial, j.status IN ('todo', 'doing') AS is_open"
+            " FROM farm_jobs f JOIN procrastinate_jobs j ON j.id = f.job_id WHERE f.campaign_id = ANY(%s)",
+            list(campaign_ids),
+        )
+        return {row.pop("campaign_id"): Owner(**row) for row in rows}
 
     @told
     def failures(self, *, within_s: float) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from orchestrator.cli import devices, doctor, farm, serving
 from orchestrator.config.farm_documents import dump
 from orchestrator.devices.journal import Change
 from orchestrator.errors import NoDeviceError, PlanError, UsageError
-from orchestrator.queueing.gauges import Gauges
+from orchestrator.queueing.gauges import read_numbers
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import Announced, FarmQueue
 from orchestrator.queueing.schedule import Cron, Schedule, Schedules
@@ -92,7 +92,7 @@ def test_numbers_tell_of_jobs_phones_and_how_long_a_free_phones_job_waits(queue:
     assert 590 < float(numbers["benchfarm_queue_lag_seconds"]) < 700
     # Without the free phone nothing waits that could run.
     queue.hold("phone:B", "pause")
-    assert Gauges(queue).read().lag_s == 0
+    assert read_numbers(queue).lag_s == 0
 
 
 def test_a_workers_numbers_are_of_its_host_alone(queue: FarmQueue, settings: Settings) -> None:
@@ -137,7 +137,7 @@ def states(settings: Settings, *, silent: str = "") -> dict[tuple[str, str], str
         heard(queue, but=silent)
         result = farm.status(settings, "")
         rows = result.data["phones"]  # type: ignore[index]
-        assert [row["state"] for row in rows] == [row["state"] for row in Gauges(queue).read().phones]
+        assert [row["state"] for row in rows] == [row["state"] for row in read_numbers(queue).phones]
     told = {}
     for row in rows:
         line = next(line for line in result.text.splitlines() if line.startswith(f"{row['serial']} "))
@@ -301,7 +301,7 @@ def test_a_schedule_that_rests_or_was_removed_is_no_problem(queue: FarmQueue, se
     assert "1 times since" in told("problem")[0]
     schedules.pause("n", paused=True)
     assert (told("problem"), told("warning")) == ([], ["n is paused"])
-    assert [row["missed"] for row in Gauges(queue).read().schedules] == [0]
+    assert [row["missed"] for row in read_numbers(queue).schedules] == [0]
     schedules.remove("n")
     schedules.put(nightly, [], replace=False)
     assert (told("problem"), told("ok")) == ([], ["1, all in time"])
