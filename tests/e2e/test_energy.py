@@ -82,6 +82,18 @@ def test_a_part_without_a_rail_and_a_phone_without_meters_have_no_figure(lab: La
     assert old["inference"]["median_us"] > 0
 
 
+def test_a_recording_that_cant_begin_costs_the_energy_and_nothing_else(lab: Lab, model: Path) -> None:
+    words = ("-d", "xnnpack", "-t", "1", "-n", "1")
+    energies(lab, RAILS, model, *words)  # which meters it has is known from here on
+    lab.shell(lab.serials[RAILS], "setprop persist.traced.enable 0")
+    try:
+        (report,) = energies(lab, RAILS, model, *words)
+    finally:
+        lab.shell(lab.serials[RAILS], "setprop persist.traced.enable 1")
+    assert "starting perfetto failed" in report["extra"]["energy_missing"]
+    assert report["inference"]["median_us"] > 0
+
+
 def test_cases_are_measured_a_b_b_a_and_told_in_table_export_and_advice(lab: Lab, model: Path) -> None:
     made = bench(lab, RAILS, model, "-d", "xnnpack", "-t", "1,2", "-n", "2", "--pass", "timing,energy,memory")
     order = [run["case"]["threads"] for run in made["runs"] if run["run_pass"] == "energy"]

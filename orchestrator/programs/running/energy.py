@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from orchestrator.delegates import DELEGATES
-from orchestrator.errors import DeviceCommandError, DeviceError, OutputParseError
+from orchestrator.errors import DeviceCommandError, DeviceError, HostStorageError, OutputParseError
 from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.programs.grammar.protos import decode_message
 from orchestrator.programs.running.beside import Enclosing
@@ -130,7 +130,7 @@ class EnergyMeter:
             raw = self._run_between(tool, device, longer, meters, cancelled)
         figure = energy_of(tool.parse(raw, request.case), raw, request.case)
         if isinstance(figure, EnergyFigure) and figure.gauge is not None and figure.gauge != meters.gauge:
-            self._book.save(replace(meters, gauge=figure.gauge))
+            self._keep(replace(meters, gauge=figure.gauge))
         return raw
 
     def _run_between(
@@ -146,12 +146,15 @@ class EnergyMeter:
         recorder = self._recorder(device, request, duration_s=request.timeout_s)
         why, data = "", b""
         try:
-            recorder.begin()
+            # The run is whole without a recording.
+            try:
+                recorder.begin()
+            except DeviceCommandError as error:
+                why = str(error)
             raw = tool.run(between.as_device, request, cancelled=cancelled)
             try:
-                data = recorder.end()
+                data = recorder.end() if not why else b""
             except DeviceCommandError as error:
-                # The run is whole without it.
                 why = str(error)
         finally:
             # Out of reach: the journal tells whoever comes next.
@@ -180,8 +183,13 @@ class EnergyMeter:
             source=source,
             rails=tuple(sorted(power.rails)),
         )
-        self._book.save(meters)
+        self._keep(meters)
         return meters
+
+    def _keep(self, meters: PowerMeters) -> None:
+        # What isn't kept is found out again; the run is worth more.
+        with contextlib.suppress(HostStorageError):
+            self._book.save(meters)
 
     def _recorder(self, device: Device, request: InvocationRequest, *, duration_s: float) -> PerfettoRecorder:
         return PerfettoRecorder(
