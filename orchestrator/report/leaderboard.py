@@ -77,7 +77,7 @@ def _line(
         "platform": platform,
         "device_id": device_id,
         "device": facts.title if facts is not None else "",
-        "os": f"{'Android ' if platform == 'android' else ''}{facts.os_version}{api}" if facts is not None else "",
+        "os": f"{facts.system}{api}" if facts is not None else "",
         "accelerator": accelerator,
         "delegate": name,
         "nodes_delegated": delegate.delegated_nodes,
