@@ -117,6 +117,9 @@ def next_step(winner: Winner, path: str) -> str:
     model, where = shlex.quote(path), f"-s {shlex.quote(row.device.serial)}"
     if program(row.case.tool).usual_on is None:
         where += f" --tool {row.case.tool}"
+    if row.case.is_per_token:
+        # A process gives two figures of a language model: neither pairs nor a search nor outputs are compared.
+        return f"to know them more closely: benchfarm bench {model} {where} --precision 1%"
     if rival is not None and rival.case.tool is row.case.tool:
         ours, theirs = row.case, rival.case
         if ours.delegate is not theirs.delegate:
