@@ -88,7 +88,7 @@ def test_libraries_of_another_release_are_refused(library, tmp_path):
 
 def test_library_that_wants_what_the_runtime_has_not_is_of_another_release(library, tmp_path):
     folder = litert_folder(tmp_path / "f", dispatch=("LiteRtCreate", "LiteRtNew", "LiteRtNewer"))
-    with pytest.raises(ArtifactError, match=r"Qualcomm\.so wants LiteRtNew and 1 more, which none of the files"):
+    with pytest.raises(ArtifactError, match=r"Qualcomm\.so needs LiteRtNew and 1 more, which none of the files"):
         library.add(folder / "benchmark_model", name="benchmark_litert_model")
 
 

@@ -84,7 +84,7 @@ def test_plan_names_a_model_of_the_data_folder_and_is_held_to_its_content(folder
     assert identify(load_plan(plans / "p.yaml", home=home))[0].sha256 == model.sha256
     (plans / "copy.tflite").write_bytes(MODEL.read_bytes())
     add_to_manifest(plans / "models.yaml", [entry("texture", "e" * 64, plans / "copy.tflite")])
-    with pytest.raises(ModelError, match="the plan wants " + "e" * 64):
+    with pytest.raises(ModelError, match="the plan requires " + "e" * 64):
         identify(load_plan(plans / "p.yaml", home=home))
 
 
