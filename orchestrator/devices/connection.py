@@ -6,6 +6,7 @@ import contextlib
 import re
 import select
 import socket
+import struct
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Final
@@ -290,15 +291,26 @@ def _option(address: ServerAddress) -> str:
     return f"-L {address.spec}" if address.path else f"-P {address.port}"
 
 
+def _seconds_and_micros(seconds: float) -> tuple[int, int]:
+    micros = max(1, round(seconds * 1e6))
+    return micros // 1_000_000, micros % 1_000_000
+
+
 def _connect(address: ServerAddress, timeout_s: float) -> socket.socket:
     if address.path:
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        link.settimeout(timeout_s)
+        # Where many connect at once, the server's queue is full for a moment: only a socket that blocks waits for room
+        # in it (unix(7)), at most this long.
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", *_seconds_and_micros(timeout_s)))
         try:
             link.connect(address.path)
+        except BlockingIOError as error:
+            link.close()
+            raise TimeoutError(f"its queue of connections stayed full for {timeout_s:.1f} s") from error
         except BaseException:
             link.close()
             raise
+        link.settimeout(timeout_s)
         return link
     link = socket.create_connection((address.host, address.port), timeout=timeout_s)
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
