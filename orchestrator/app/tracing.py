@@ -114,7 +114,9 @@ def _traced(store: Store, run: RunRecord, folder: Path, *, has_summary: bool) ->
     path, summary, fault = None, None, ""
     if names:
         # Nothing that a phone or a model is called can lead out of the folder.
-        path = folder / f"{_safe(run.case.serial)}-{_safe(run.case.model_name)}-{run.run_id[:8]}.{_kind(names[0])}"
+        path = (
+            folder / f"{safe_name(run.case.serial)}-{safe_name(run.case.model_name)}-{run.run_id[:8]}.{_kind(names[0])}"
+        )
         write_file(path, attachments[names[0]])
         if has_summary:
             try:
@@ -148,7 +150,8 @@ def _missing(serial: str, reason: str) -> TracedRun:
     )
 
 
-def _safe(name: str) -> str:
+def safe_name(name: str) -> str:
+    """Return a name with which nothing leads out of a folder."""
     kept = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "_" for letter in name)
     return kept.lstrip(".-")[:60] or "unnamed"
 

@@ -126,15 +126,15 @@ class Adapters:
             def __missing__(tools, name: ToolName) -> Tool:  # noqa: N805 - two objects
                 if not name.is_declared:
                     raise KeyError(name)
-                tools[name] = in_all_passes(program(name).tool(), self._hold, metering)
+                tools[name] = in_all_passes(program(name).tool(), self.hold, metering)
                 return tools[name]
 
         return Tools(
-            (own.name, own.tool() if own.name in IMPORTED_TOOLS else in_all_passes(own.tool(), self._hold, metering))
+            (own.name, own.tool() if own.name in IMPORTED_TOOLS else in_all_passes(own.tool(), self.hold, metering))
             for own in programs()
         )
 
-    def _hold(self, device: Device, what: str, undo: str, command: str) -> None:
+    def hold(self, device: Device, what: str, undo: str, command: str) -> None:
         """Make a change on a device after it has been journalled."""
         from orchestrator.devices.journal import Change
 

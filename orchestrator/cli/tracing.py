@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import select
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from orchestrator.app import tracing
+from orchestrator.app import tracing, tracing_app
 from orchestrator.app.tracing import TracedRun, TraceRequest
+from orchestrator.app.tracing_app import AppTraceRequest, TracedApp
 from orchestrator.bootstrap import Settings
 from orchestrator.cli import measuring
 from orchestrator.cli.download_progress import farm_telling
 from orchestrator.cli.result import CommandResult, table
+from orchestrator.cli.terminal import say
 from orchestrator.programs.running.trace import TraceSummary
+from orchestrator.programs.running.trace_app import AppSummary, Part
 from orchestrator.records.run import Outcome
 from orchestrator.report.escapes import one_line
 
@@ -35,6 +40,103 @@ def trace(settings: Settings, request: TraceRequest, out: Path | None) -> Comman
         data={"campaign_id": campaign.campaign_id, "traces": traced},
         exit_code=0 if is_whole else 1,
     )
+
+
+def trace_app(settings: Settings, request: AppTraceRequest, out: Path | None) -> CommandResult:
+    """Record an app of the user's; raises UsageError kinds before anything is changed."""
+    until_enter = _UntilEnter() if settings.may_ask and sys.stdin.isatty() else None
+    with farm_telling(settings) as farm:
+        traced = tracing_app.record_app(farm, request, out or settings.data_folder / "traces", until_enter)
+    return CommandResult(text="\n".join(_app_lines(traced)), data=traced, exit_code=1 if traced.faults else 0)
+
+
+class _UntilEnter:
+    """Waits for a line on standard input, or its end."""
+
+    def __init__(self) -> None:
+        self._has_asked = False
+
+    def __call__(self, seconds: float) -> bool:
+        if not self._has_asked:
+            self._has_asked = True
+            say("use the app now; Enter ends the recording", err=True)
+        if not select.select([sys.stdin], [], [], seconds)[0]:
+            return False
+        sys.stdin.readline()
+        return True
+
+
+def _app_lines(traced: TracedApp) -> Iterator[str]:
+    label = " (virtual)" if traced.is_virtual else ""
+    yield one_line(f"{traced.serial}{label}: {traced.package} {traced.version}".rstrip())
+    yield one_line(f"{traced.file} ({traced.size_bytes} bytes); open it at https://ui.perfetto.dev")
+    yield from (one_line(fault) for fault in traced.faults)
+    summary = traced.summary
+    if summary is None or not summary.has_slices:
+        return
+    yield from _incomplete(summary)
+    if summary.inferences:
+        yield (
+            f"{summary.inferences} inferences, {summary.total_us / 1000:.3f} ms in all: median "
+            f"{_ms(summary.median_us)}, {_ms(summary.least_us)} to {_ms(summary.most_us)}"
+        )
+    else:
+        yield "no whole inference was recorded; operators' slices outside one:"
+    if rows := _parts(summary.operators or summary.outside):
+        yield table(("operator", "slices", "per inference", "own ms", "share"), rows, right=(1, 2, 3, 4))
+    if summary.inferences:
+        yield f"outside all operators: {_ms(summary.between_us)} ({summary.between_us / summary.total_us:.1%})"
+    yield from _handovers(summary)
+    threads = ", ".join(f"{item.thread} ({item.inferences} inferences)" for item in summary.threads)
+    yield f"threads: {threads}"
+    yield "tracing costs time: these are shares, no result"
+
+
+def _ms(time_us: float | None) -> str:
+    return "-" if time_us is None else f"{time_us / 1000:.3f} ms"
+
+
+def _parts(parts: Sequence[Part]) -> list[tuple[str, ...]]:
+    return [
+        (
+            one_line(part.name),
+            str(part.count),
+            "-" if part.per_inference is None else f"{part.per_inference:g}",
+            f"{part.total_us / 1000:.3f}",
+            "-" if part.share is None else f"{part.share:.1%}",
+        )
+        for part in parts[:_ROWS]
+    ]
+
+
+def _handovers(summary: AppSummary) -> Iterator[str]:
+    """Yield what is told of delegates and copies."""
+    gaps = summary.delegate_gaps
+    for part in summary.delegates:
+        yield one_line(f"delegate {part.name}: {part.count} slices, {_ms(part.total_us)}")
+    if gaps.count:
+        names = f" ({', '.join(gaps.operators)})" if gaps.operators else ""
+        yield one_line(
+            f"between delegates' slices: {gaps.count} gaps, {_ms(gaps.total_us)}, of it {_ms(gaps.operators_us)} in "
+            f"operators on the CPU{names}"
+        )
+    for part in summary.copies:
+        yield one_line(
+            f"copy {part.name} [{part.direction or 'direction unknown'}]: {part.count}, {_ms(part.total_us)}"
+        )
+    if not summary.copies:
+        yield "copies: no slice tells of one; TensorFlow Lite marks none itself"
+
+
+def _incomplete(summary: AppSummary | TraceSummary) -> Iterator[str]:
+    if summary.lost_events:
+        yield f"incomplete: the phone lost {summary.lost_events} events; a shorter run makes a smaller trace"
+    for gap in summary.gaps:
+        yield one_line(f"incomplete: {gap}")
+    if summary.unmatched:
+        yield f"{summary.unmatched} slices lack their begin or end and are left out"
+    if summary.foreign_slices:
+        yield f"{summary.foreign_slices} slices of other processes are left out"
 
 
 def _text(run: TracedRun) -> str:
@@ -78,11 +180,4 @@ def _notes(summary: TraceSummary) -> Iterator[str]:
         yield "no operator wrote a slice: the program's runtime wasn't built for it, or the phone let it write none"
     else:
         yield one_line(f"process {summary.process} {summary.process_name}")
-    if summary.lost_events:
-        yield f"incomplete: the phone lost {summary.lost_events} events; fewer --num-runs make a smaller trace"
-    for gap in summary.gaps:
-        yield one_line(f"incomplete: {gap}")
-    if summary.unmatched:
-        yield f"{summary.unmatched} slices lack their begin or end and are left out"
-    if summary.foreign_slices:
-        yield f"{summary.foreign_slices} slices of other processes are left out"
+    yield from _incomplete(summary)

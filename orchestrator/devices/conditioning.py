@@ -102,6 +102,14 @@ class LadderConditioner:
             cancelled=cancelled,
         )  # fmt: skip
 
+    def take(self, device: Device, *, on_wait: _Tell | None = None) -> None:
+        """Take a phone as it is, changes that a crash left undone put back; `restore` gives it back.
+
+        Raises DeviceError kinds.
+        """
+        self._clean(device, on_wait or _nobody, None)
+        self._undo_all(device)
+
     def resolved(self, quiet: Quiet, facts: DeviceFacts) -> Quiet:
         """Return a plan's wishes with what tuning found for the phone where they say nothing."""
         found = self._tuned(facts) if self._tuned is not None else {}

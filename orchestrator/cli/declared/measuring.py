@@ -288,7 +288,15 @@ def _tune(options: TuneOptions) -> Deed:
 class TraceOptions:
     """What 'trace' reads."""
 
-    model: Annotated[Path, typer.Argument(help="Model file (.tflite).")]
+    context: typer.Context
+    model: Annotated[Path | None, typer.Argument(help="Model file (.tflite); none with --app.")] = None
+    app: Annotated[str, typer.Option("--app", help="Package of an app of yours, traced while it is used.")] = ""
+    activity: Annotated[str, typer.Option("--activity", help="With --app: the activity to start (.Main).")] = ""
+    during: Annotated[str, typer.Option("--during", help="With --app: record while this command runs here.")] = ""
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", min=0.1, max=600, help="With --app: record so long, not until Enter.")
+    ] = None
+    restart: Annotated[bool, typer.Option("--restart", help="With --app: end the running app first.")] = False
     device: Devices = None
     delegate: Annotated[str, typer.Option("--delegate", "-d", help="cpu, xnnpack, gpu, nnapi, hexagon ...")] = BUILTIN
     threads: Annotated[int, typer.Option("--threads", "-t", min=1, help="Number of threads.")] = 1
@@ -302,15 +310,33 @@ class TraceOptions:
 
 @command(app, "trace")
 def _trace(options: TraceOptions) -> Deed:
-    """Record a trace of one run, with the time of each operator.
+    """Record a trace of one run, or of your own app.
 
     Example: benchfarm trace model.tflite --delegate gpu
 
-    The trace opens in the Perfetto UI.
+    Example: benchfarm trace --app com.example.camera --activity .MainActivity --seconds 20
+
+    The trace opens in the Perfetto UI; what each operator took is summed up.
     """
     from orchestrator.app.tracing import TraceRequest
+    from orchestrator.app.tracing_app import AppTraceRequest
     from orchestrator.cli import tracing
 
+    if options.app:
+        refuse(options.context, {"model", "delegate", "threads", "tool", "build", "num_runs", "timeout"}, "with --app")
+        wanted = AppTraceRequest(
+            package=options.app,
+            serials=tuple(options.device or ()),
+            activity=options.activity,
+            during=options.during,
+            seconds=options.seconds,
+            restart=options.restart,
+            has_summary=options.summary,
+        )
+        return lambda settings: tracing.trace_app(settings, wanted, options.out)
+    refuse(options.context, {"activity", "during", "seconds", "restart"}, "without --app")
+    if options.model is None:
+        raise UsageError("nothing to trace", hint="name a model file, or an app with --app")
     request = TraceRequest(
         model=options.model,
         serials=tuple(options.device or ()),

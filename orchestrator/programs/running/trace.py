@@ -59,11 +59,30 @@ class TraceSummary:
         return not self.lost_events and not self.gaps
 
 
-@dataclass(slots=True)
-class _Open:
+@dataclass(slots=True, eq=False)
+class Slice:
+    """A thread's slice, in the trace's nanoseconds."""
+
     name: str
+    process: int
+    thread: int
     begun_ns: int
+    #: The slice around it.
+    outer: Slice | None = None
+    ended_ns: int = 0
+    #: Operators' time inside.
     inner_ns: int = 0
+
+    @property
+    def duration_ns(self) -> int:
+        """From begin to end."""
+        return self.ended_ns - self.begun_ns
+
+    @property
+    def operator(self) -> str:
+        """The operator that it is a slice of; empty when it is of none."""
+        match = _OPERATOR.fullmatch(self.name)
+        return match["name"] if match else ""
 
 
 @dataclass(slots=True)
@@ -80,7 +99,9 @@ class _Walk:
     #: Process -> operator's full name -> sums.
     sums: dict[int, dict[str, _Sums]] = field(default_factory=dict)
     unmatched: dict[int, int] = field(default_factory=dict)
-    _stacks: dict[int, tuple[int, list[_Open]]] = field(default_factory=dict)
+    #: All that have both halves, in the order of their ends.
+    slices: list[Slice] = field(default_factory=list)
+    _stacks: dict[int, tuple[int, list[Slice]]] = field(default_factory=dict)
 
     def take(self, mark: Mark) -> None:
         process, stack = self._stacks.setdefault(mark.thread, (mark.process, []))
@@ -90,13 +111,15 @@ class _Walk:
                 self._abandon(process, stack)
                 stack = []
                 self._stacks[mark.thread] = (mark.process, stack)
-            stack.append(_Open(mark.name, mark.at_ns))
+            stack.append(Slice(mark.name, mark.process, mark.thread, mark.at_ns, stack[-1] if stack else None))
             return
         if not stack:
             self.unmatched[process] = self.unmatched.get(process, 0) + 1
             return
         ended = stack.pop()
-        duration_ns = mark.at_ns - ended.begun_ns
+        ended.ended_ns = mark.at_ns
+        self.slices.append(ended)
+        duration_ns = ended.duration_ns
         is_operator = _OPERATOR.fullmatch(ended.name) is not None
         if stack:
             # Time in a slice that is no operator's own stays with the operator around it.
@@ -111,7 +134,7 @@ class _Walk:
         for process, stack in self._stacks.values():
             self._abandon(process, stack)
 
-    def _abandon(self, process: int, stack: list[_Open]) -> None:
+    def _abandon(self, process: int, stack: list[Slice]) -> None:
         left = sum(_OPERATOR.fullmatch(item.name) is not None for item in stack)
         self.unmatched[process] = self.unmatched.get(process, 0) + left
 
@@ -122,10 +145,7 @@ def summarise(recording: Recording, *, command: str = "") -> TraceSummary:
     The benchmark is the process that ``command`` names; where none does, the one with most operator slices. Events come
     core by core and are sorted by time first; those of one moment keep the order in which they were read.
     """
-    walk = _Walk()
-    for mark in sorted(recording.marks, key=lambda mark: mark.at_ns):
-        walk.take(mark)
-    walk.finish()
+    walk = _walked(recording)
     counts = {process: sum(item.count for item in sums.values()) for process, sums in walk.sums.items()}
     named = {process for process in counts if _is_named(recording.processes.get(process, ""), command)}
     chosen = max(named or counts, key=lambda process: (counts[process], -process), default=None)
@@ -140,6 +160,20 @@ def summarise(recording: Recording, *, command: str = "") -> TraceSummary:
         gaps=recording.gaps,
         foreign_slices=sum(count for process, count in counts.items() if process != chosen),
     )
+
+
+def _walked(recording: Recording) -> _Walk:
+    walk = _Walk()
+    for mark in sorted(recording.marks, key=lambda mark: mark.at_ns):
+        walk.take(mark)
+    walk.finish()
+    return walk
+
+
+def slices_of(recording: Recording) -> tuple[list[Slice], dict[int, int]]:
+    """Return all slices in the order of their ends, and for each process how many operators' lack a half."""
+    walk = _walked(recording)
+    return walk.slices, walk.unmatched
 
 
 def _is_named(process_name: str, command: str) -> bool:

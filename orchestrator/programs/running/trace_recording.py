@@ -11,7 +11,7 @@ import shlex
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from orchestrator.errors import DeviceCommandError, DeviceError, UsageError
 from orchestrator.ports import Device, InvocationRequest, Tool
@@ -37,6 +37,7 @@ _LIMIT_BYTES: Final = 256 << 20
 _START_S: Final = 5
 _STOP_S: Final = 30
 
+_Result = TypeVar("_Result")
 #: Makes a change on a device after it has written down what it is and how it is undone: (device, what, undo, command).
 Hold = Callable[[Device, str, str, str], None]
 
@@ -76,17 +77,33 @@ class TraceRecording:
         """Run one invocation, traced; raises DeviceError kinds, UsageError for a computer."""
         if device.kind is not DeviceKind.ANDROID:
             raise UsageError(f"{device.serial}: traces are recorded on Android phones only")
-        recorder = recorder_for(device, request, self._hold)
-        with self._operators_traced(device):
+        wanted = request.build.package or request.program_path
+        raw, trace = self.around(
+            RecordingJob(
+                device=device,
+                hold=self._hold,
+                token=f"benchfarm-{request.run_id}",
+                sdk=request.facts.sdk or 0,
+                apps=apps_to_trace(wanted, request.facts.sdk or 0),
+                limit_s=request.timeout_s,
+            ),
+            lambda: tool.run(device, request, cancelled=cancelled),
+        )
+        return replace(raw, attachments=(*raw.attachments, trace))
+
+    def around(self, job: RecordingJob, work: Callable[[], _Result]) -> tuple[_Result, Attachment]:
+        """Return what ``work`` returned, and the trace of the time that it took; raises DeviceError kinds."""
+        recorder = recorder_for(job)
+        with self._operators_traced(job.device):
             try:
                 recorder.begin()
-                raw = tool.run(device, request, cancelled=cancelled)
+                result = work()
                 data = recorder.end()
             finally:
                 # Out of reach: the journal tells whoever comes next.
                 with contextlib.suppress(DeviceError):
                     recorder.discard()
-        return replace(raw, attachments=(*raw.attachments, Attachment(name=recorder.file_name, data=data)))
+        return result, Attachment(name=recorder.file_name, data=data)
 
     @contextlib.contextmanager
     def _operators_traced(self, device: Device) -> Iterator[None]:
@@ -119,29 +136,20 @@ def _set(name: str, value: str) -> str:
     return f"setprop {name} {shlex.quote(value)}"
 
 
-def recorder_for(device: Device, request: InvocationRequest, hold: Hold) -> Recorder:
+def recorder_for(job: RecordingJob) -> Recorder:
     """Return the phone's tracer; raises DeviceCommandError when it has none."""
-    names = set(device.shell(call("tracers")).text.split())
-    apps = _apps(request)
-    job = RecordingJob(
-        device=device,
-        hold=hold,
-        token=f"benchfarm-{request.run_id}",
-        config=perfetto_config(apps, round(request.timeout_s * 1000)),
-        sdk=request.facts.sdk or 0,
-        apps=apps,
-    )
+    names = set(job.device.shell(call("tracers")).text.split())
     if "perfetto" in names:
-        return PerfettoRecorder(job)
+        config = perfetto_config(job.apps, round(job.limit_s * 1000))
+        return PerfettoRecorder(replace(job, config=config))
     if "atrace" in names:
         return AtraceRecorder(job)
-    raise DeviceCommandError("the phone has neither perfetto nor atrace", serial=device.serial)
+    raise DeviceCommandError("the phone has neither perfetto nor atrace", serial=job.device.serial)
 
 
-def _apps(request: InvocationRequest) -> tuple[str, ...]:
-    """Return the command lines whose slices are wanted: of an app its package, of a program its path."""
-    name = request.build.package or request.program_path
-    return (name, "*") if (request.facts.sdk or 0) >= _WILDCARD_SDK else (name,)
+def apps_to_trace(name: str, sdk: int) -> tuple[str, ...]:
+    """Return the command lines whose slices are wanted, beside that of an app (its package) or program (its path)."""
+    return (name, "*") if sdk >= _WILDCARD_SDK else (name,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,9 +159,11 @@ class RecordingJob:
     device: Device
     hold: Hold
     token: str
-    #: A TraceConfig as text.
-    config: str
     sdk: int
+    #: A TraceConfig as text.
+    config: str = ""
+    #: The most that is recorded, in the phone's seconds; perfetto ends by itself then.
+    limit_s: float = 0.0
     #: Whose slices are wanted.
     apps: tuple[str, ...] = ()
 

@@ -140,9 +140,11 @@ def dump_package(call: Invocation, name: str) -> int:
         call.out.line(f"Unable to find package: {name}" if name else "")
         return 0
     info = found.info
+    flags = "DEBUGGABLE HAS_CODE" if info.debuggable else "HAS_CODE"
     call.out.line(
         f"Packages:\n  Package [{name}]:\n    userId={found.uid}\n    codePath={found.code_path}\n"
         f"    primaryCpuAbi={found.primary_abi or 'null'}\n"
-        f"    versionCode={info.version_code} minSdk={info.min_sdk} targetSdk=31\n    versionName={info.version_name}"
+        f"    versionCode={info.version_code} minSdk={info.min_sdk} targetSdk=31\n    versionName={info.version_name}\n"
+        f"    flags=[ {flags} ALLOW_CLEAR_USER_DATA ALLOW_BACKUP ]\n    privateFlags=[ ALLOW_AUDIO_PLAYBACK_CAPTURE ]"
     )
     return 0

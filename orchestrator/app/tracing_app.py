@@ -1,0 +1,345 @@
+"""The trace of somebody's own app while it is used: TensorFlow Lite's slices, from any app that may be traced."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import secrets
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from orchestrator.app.tracing import safe_name
+from orchestrator.bootstrap import Farm
+from orchestrator.engine.events import Notice
+from orchestrator.errors import BenchfarmError, DeviceCommandError, OutputParseError, UsageError
+from orchestrator.files import check_writable, write_file
+from orchestrator.ports import Device
+from orchestrator.programs.running.trace import read_recording
+from orchestrator.programs.running.trace_app import AppSummary, summarise_app
+from orchestrator.programs.running.trace_recording import RecordingJob, TraceRecording, apps_to_trace
+from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.plan import DeviceSelection
+
+_PACKAGE: Final = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+", re.ASCII)
+_ACTIVITY: Final = re.compile(r"\.?[A-Za-z_][\w$]*(\.[A-Za-z_][\w$]*)*", re.ASCII)
+#: Nothing is recorded for longer: the trace would be too large.
+LONGEST_S: Final = 600.0
+#: How often the phone is asked for the app meanwhile, which also renews that it is ours.
+_LOOK_S: Final = 10.0
+#: From this API level on every app's slices are written.
+_ALL_APPS_SDK: Final = 31
+#: What the package manager says of an app whose slices are written before that.
+_TRACEABLE: Final = frozenset({"DEBUGGABLE", "PROFILEABLE_BY_SHELL"})
+_RESTART: Final = "--restart ends it first, so that its models are loaded anew"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppTraceRequest:
+    """Which app is traced, and what happens meanwhile."""
+
+    package: str
+    serials: tuple[str, ...]
+    #: What is started; empty when the user or ``during`` starts it.
+    activity: str
+    #: A command on this computer, during which is recorded; empty for none.
+    during: str
+    #: How long is recorded; None until ``during`` has ended or Enter is pressed.
+    seconds: float | None
+    #: Whether a running app is ended first.
+    restart: bool
+    has_summary: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedApp:
+    """What was recorded of an app."""
+
+    serial: str
+    is_virtual: bool
+    package: str
+    version: str
+    file: Path
+    size_bytes: int
+    #: None when it wasn't read.
+    summary: AppSummary | None
+    #: What is wrong, each with what to do; empty when all is well.
+    faults: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Seen:
+    """The app's processes that were seen while it was recorded."""
+
+    pids: set[int] = field(default_factory=set)
+    #: Those that ran before.
+    before: frozenset[int] = frozenset()
+    #: The exit code of ``during``; None when there was none, or it was ended because its time was over.
+    exit_code: int | None = None
+    is_cut: bool = False
+
+
+def record_app(
+    farm: Farm, request: AppTraceRequest, folder: Path, until_enter: Callable[[float], bool] | None
+) -> TracedApp:
+    """Record an app on one phone.
+
+    ``until_enter(seconds)`` waits so long at most and tells whether Enter was pressed; None where nobody can press it.
+    Raises UsageError kinds before anything is changed, DeviceError kinds; the phone is put back whatever happens.
+    """
+    _check(request, folder)
+    if until_enter is None and not request.during and request.seconds is None:
+        raise UsageError("nobody can press Enter here", hint="name --seconds, or a command with --during")
+    device, facts = _phone(farm, request)
+    tell = _teller(farm, facts)
+    version = _installed(device, facts, request.package)
+    seen = _Seen()
+    with farm.lease.acquire(facts.serial):
+        farm.conditioner.take(device, on_wait=tell)
+        try:
+            job = RecordingJob(
+                device=device,
+                hold=farm.hold,
+                token=f"benchfarm-{secrets.token_hex(6)}",
+                sdk=facts.sdk or 0,
+                apps=apps_to_trace(request.package, facts.sdk or 0),
+                limit_s=LONGEST_S + 60.0,
+            )
+            if request.restart:
+                device.shell(f"am force-stop {shlex.quote(request.package)}")
+            seen.before = frozenset(_pids(device, request.package))
+            _, trace = TraceRecording(farm.hold).around(
+                job, lambda: _use(device, request, seen, _over(farm, request, facts, until_enter), tell)
+            )
+        finally:
+            _give_back(farm, device, tell)
+    kind = trace.name.rpartition(".")[2]
+    path = folder / f"{safe_name(facts.serial)}-{safe_name(request.package)}-{job.token[-12:]}.{kind}"
+    write_file(path, trace.data)
+    summary, faults = None, []
+    if request.has_summary:
+        try:
+            summary = summarise_app(read_recording(trace.name, trace.data), request.package, seen.pids)
+        except OutputParseError as error:
+            faults.append(f"the trace can't be read: {error}")
+    faults += _faults(request, facts, seen, summary)
+    return TracedApp(
+        serial=facts.serial,
+        is_virtual=facts.is_virtual,
+        package=request.package,
+        version=version,
+        file=path,
+        size_bytes=len(trace.data),
+        summary=summary,
+        faults=tuple(faults),
+    )
+
+
+def _check(request: AppTraceRequest, folder: Path) -> None:
+    """Raise UsageError for what can't be meant."""
+    if not _PACKAGE.fullmatch(request.package):
+        raise UsageError(
+            f"--app {request.package!r} isn't the name of an Android package",
+            hint="such as com.example.camera; 'adb shell pm list packages -3' lists those of installed apps",
+        )
+    if request.activity and not _ACTIVITY.fullmatch(request.activity):
+        raise UsageError(
+            f"--activity {request.activity!r} isn't the name of an activity", hint="such as .MainActivity, no package/"
+        )
+    if request.during and request.seconds is not None:
+        raise UsageError("--during and --seconds can't be used together", hint="a command says itself when it ends")
+    if request.during and not _words(request.during):
+        raise UsageError("--during names no command")
+    if request.has_summary:
+        from orchestrator.programs.running.trace_perfetto import require_perfetto
+
+        require_perfetto()
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is no folder", hint="--out names the folder for the trace files")
+    check_writable(folder / "trace")
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"--during {command!r}: {error}") from error
+
+
+def _phone(farm: Farm, request: AppTraceRequest) -> tuple[Device, DeviceFacts]:
+    found = farm.open_devices(DeviceSelection(serials=request.serials)).devices
+    if len(found) != 1:
+        serials = ", ".join(facts.serial for _, facts in found)
+        raise UsageError(f"an app is traced on one phone, these fit: {serials}", hint="choose one with -s")
+    ((device, facts),) = found
+    if facts.kind is not DeviceKind.ANDROID:
+        raise UsageError(f"{facts.serial}: apps are traced on Android phones only")
+    return device, facts
+
+
+def _installed(device: Device, facts: DeviceFacts, package: str) -> str:
+    """Return the installed version; raises UsageError when it isn't there or doesn't let itself be traced."""
+    found = device.package(package)
+    if found is None:
+        raise UsageError(
+            f"{package} isn't installed on {facts.serial}",
+            hint="install it, or look for its name with 'adb shell pm list packages'",
+        )
+    may_all = (facts.sdk or 0) >= _ALL_APPS_SDK or facts.properties.get("ro.debuggable") == "1"
+    if not may_all and found.flags and not _TRACEABLE & found.flags:
+        raise UsageError(
+            f"{package} on {facts.serial} is neither debuggable nor profileable: before Android 12 such an app's "
+            "slices aren't written",
+            hint='install a debug build, or one whose <application> holds <profileable android:shell="true"/>',
+        )
+    return found.version_name
+
+
+def _pids(device: Device, package: str) -> set[int]:
+    told = device.shell(f"pidof {shlex.quote(package)}").text
+    return {int(word) for word in told.split() if word.isascii() and word.isdecimal() and len(word) < 10}
+
+
+def _use(
+    device: Device,
+    request: AppTraceRequest,
+    seen: _Seen,
+    over: contextlib.AbstractContextManager[Callable[[float], bool]],
+    tell: Callable[[str], None],
+) -> None:
+    """Start what is to be started, and wait until it is over; the app's processes are looked for meanwhile."""
+    if request.activity:
+        component = shlex.quote(f"{request.package}/{request.activity}")
+        result = device.shell(f"am start -W -n {component}", timeout_s=90.0)
+        said = (result.stdout + result.stderr).decode("utf-8", "replace")
+        wrong = [line for line in said.splitlines() if line.startswith(("Error", "java.lang.", "Exception"))]
+        if result.exit_code != 0 or wrong:
+            raise DeviceCommandError(
+                f"{request.package}/{request.activity} can't be started: {' '.join(wrong) or said.strip()[-300:]}",
+                serial=device.serial,
+                hint=f"'adb shell cmd package resolve-activity --brief {request.package}' names the first activity",
+            )
+    end_s = time.monotonic() + LONGEST_S
+    with over as is_over:
+        tell(f"{request.package} is being recorded")
+        seen.pids |= _pids(device, request.package)
+        while not is_over(min(_LOOK_S, max(0.0, end_s - time.monotonic()))):
+            seen.pids |= _pids(device, request.package)
+            if time.monotonic() >= end_s:
+                seen.is_cut = True
+                return
+        seen.pids |= _pids(device, request.package)
+        seen.exit_code = getattr(is_over, "exit_code", None)
+
+
+@contextlib.contextmanager
+def _over(
+    farm: Farm, request: AppTraceRequest, facts: DeviceFacts, until_enter: Callable[[float], bool] | None
+) -> Iterator[Callable[[float], bool]]:
+    """Give what waits so many seconds at most and tells whether the user's scenario is over."""
+    if request.during:
+        command = _Command(_words(request.during), _environ(farm, facts))
+        try:
+            yield command
+        finally:
+            command.end()
+    elif request.seconds is not None:
+        yield _Timer(min(request.seconds, LONGEST_S))
+    else:
+        assert until_enter is not None, "it was asked for"
+        yield until_enter
+
+
+class _Timer:
+    """A time that passes."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end_s = time.monotonic() + seconds
+
+    def __call__(self, seconds: float) -> bool:
+        time.sleep(max(0.0, min(seconds, self._end_s - time.monotonic())))
+        return time.monotonic() >= self._end_s
+
+
+class _Command:
+    """The user's command; what it prints goes to standard error, beside our own words."""
+
+    def __init__(self, words: list[str], environ: dict[str, str]) -> None:
+        self.exit_code: int | None = None
+        try:
+            self._process = subprocess.Popen(
+                words, env=environ, stdin=subprocess.DEVNULL, stdout=sys.stderr, stderr=sys.stderr
+            )
+        except (OSError, ValueError) as error:
+            raise UsageError(f"--during: {words[0]} can't be run: {error}") from error
+
+    def __call__(self, seconds: float) -> bool:
+        try:
+            self.exit_code = self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def end(self) -> None:
+        """End it if it still runs."""
+        if self._process.poll() is not None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _environ(farm: Farm, facts: DeviceFacts) -> dict[str, str]:
+    """Return what makes plain ``adb`` in the command reach this phone."""
+    attached = farm.pick(facts.serial, farm.attached(serials=[facts.serial]))
+    address = getattr(attached.server, "address", None)
+    reach = {} if address is None else {"ADB_SERVER_SOCKET": str(address)}
+    return {**farm.settings.environ, **reach, "ANDROID_SERIAL": attached.seen.address}
+
+
+def _give_back(farm: Farm, device: Device, tell: Callable[[str], None]) -> None:
+    """Put the phone back; what can't be undone now stays in the journal and is named, and hides no other fault."""
+    try:
+        farm.conditioner.restore(device, on_note=tell)
+    except BenchfarmError as error:
+        tell(f"could not be restored ({error}); 'benchfarm device restore {device.serial}' tries again")
+
+
+def _faults(request: AppTraceRequest, facts: DeviceFacts, seen: _Seen, summary: AppSummary | None) -> Iterator[str]:
+    """Yield what went wrong, each with the next step."""
+    if seen.exit_code:
+        yield f"the command of --during ended with exit code {seen.exit_code}: look at what it printed"
+    if seen.is_cut:
+        yield f"recording was ended after {LONGEST_S:.0f} s; trace a shorter scenario"
+    if summary is None or summary.has_slices:
+        return
+    if not seen.pids and not seen.before:
+        yield f"{request.package} didn't run meanwhile: name its --activity, or start it while it is recorded"
+    elif seen.before & seen.pids:
+        yield (
+            f"no operator wrote a slice: {request.package} ran before, and a model that was loaded then writes none; "
+            + _RESTART
+        )
+    else:
+        yield (
+            "no operator wrote a slice: either no model was run meanwhile, or the app's runtime can't write any "
+            "(before TensorFlow Lite 2.4), or the app has set a profiler of its own; run a model while it is recorded"
+        )
+    if summary.lost_events or summary.gaps:
+        yield "the phone lost events, slices may be among them: trace a shorter scenario"
+
+
+def _teller(farm: Farm, facts: DeviceFacts) -> Callable[[str], None]:
+    def say(text: str) -> None:
+        keys = {"serial": str(facts.serial)}
+        farm.observer.on_event(Notice(event="device-note", text=f"{facts.serial}: {text}", keys=keys))
+
+    return say

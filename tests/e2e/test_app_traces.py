@@ -1,0 +1,175 @@
+"""``benchfarm trace --app`` over a real adb server: an app that isn't ours, on a phone with perfetto and an old one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from benchfarm_lab.samples import benchmark_apk
+from tests.e2e.conftest import Lab
+from tests.samples.faulty_lab import phones_of, server_of
+
+PACKAGE = "com.example.benchmark"
+ACTIVITY = "com.example.benchmark.BenchmarkModelActivity"
+PROPERTY = "debug.tflite.trace"
+
+
+def adb(lab: Lab, serial: str, *words: object) -> None:
+    """Run the plain adb command for a phone."""
+    server = server_of(lab)
+    address = next(phone["address"] for phone in phones_of(lab) if phone["serial"] == serial)
+    command = [server["binary"], "-L", server["address"], "-s", address, *map(str, words)]
+    subprocess.run(command, check=True, timeout=60, capture_output=True, env={**os.environ, "HOME": str(lab.cli.home)})
+
+
+def install(lab: Lab, serial: str, folder: Path, *, debuggable: bool) -> None:
+    path = folder / f"app-{debuggable}.apk"
+    path.write_bytes(
+        benchmark_apk(
+            package=PACKAGE,
+            activity=".BenchmarkModelActivity",
+            abis=("arm64-v8a", "armeabi-v7a"),
+            debuggable=debuggable,
+        )
+    )
+    adb(lab, serial, "install", "-r", path)
+
+
+@pytest.fixture(scope="module")
+def app_lab(lab_of: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    lab = lab_of("pixel-4", "moto-e5-play")
+    for serial in lab.serials:
+        install(lab, serial, tmp_path_factory.mktemp("apk"), debuggable=True)
+    return lab
+
+
+@pytest.fixture
+def lab(app_lab: Lab) -> Iterator[Lab]:
+    yield app_lab
+    app_lab.tidy()
+
+
+def as_before(lab: Lab, serial: str) -> None:
+    told = lab.shell(
+        serial, f"getprop {PROPERTY}; pidof perfetto; ls /data/misc/perfetto-traces; getprop debug.atrace.app_0"
+    )
+    assert [line for line in told.split() if not line.startswith("/data/")] in ([], ["0"])
+
+
+def using(flags: str = "") -> str:
+    """Return the phone's command that starts the app with a model."""
+    arguments = f"--graph=/data/local/tmp/m.tflite --num_runs=7 --min_secs=0.1 {flags}"
+    return f'am start -n {PACKAGE}/{ACTIVITY} --es args "{arguments}"'
+
+
+def scenario(lab: Lab, flags: str = "--use_xnnpack=false") -> str:
+    """Return a command that uses the app and ends when the app does, by an adb that is told the phone by nobody."""
+    start = f"{using(flags)}; while pidof {PACKAGE} >/dev/null; do sleep 0.2; done"
+    return f"{server_of(lab)['binary']} shell '{start}'"
+
+
+@pytest.mark.parametrize("phone", [0, 1], ids=["perfetto", "atrace"])
+def test_an_app_of_ones_own_is_traced_while_a_command_uses_it(
+    lab: Lab, model: Path, tmp_path: Path, phone: int
+) -> None:
+    serial = lab.serials[phone]
+    adb(lab, serial, "push", model, "/data/local/tmp/m.tflite")
+    lab.shell(serial, f"setprop {PROPERTY} 0")
+    words = ("trace", "--app", PACKAGE, "-s", serial, "--during", scenario(lab), "--out", tmp_path)
+    found = lab.cli(*words, "--json").ok().json
+    summary = found["summary"]
+    assert Path(found["file"]).stat().st_size == found["size_bytes"]
+    assert PACKAGE in Path(found["file"]).name
+    assert summary["inferences"] >= 7
+    operators = {item["name"]: item for item in summary["operators"]}
+    assert operators["CONV_2D"]["per_inference"] == operators["CONV_2D"]["count"] / summary["inferences"]
+    times = sum(item["total_us"] for item in summary["operators"]) + summary["between_us"]
+    assert times == pytest.approx(summary["total_us"], rel=1e-3)
+    assert [item["inferences"] for item in summary["threads"]] == [summary["inferences"]]
+    assert (summary["unmatched"], found["faults"]) == (0, [])
+    assert lab.shell(serial, f"getprop {PROPERTY}") == "0"
+    as_before(lab, serial)
+
+
+def test_the_text_says_what_the_inferences_are_made_of(lab: Lab, model: Path, tmp_path: Path) -> None:
+    serial = lab.serials[0]
+    adb(lab, serial, "push", model, "/data/local/tmp/m.tflite")
+    done = lab.cli("trace", "--app", PACKAGE, "-s", serial, "--during", scenario(lab, ""), "--out", tmp_path).ok()
+    for words in (
+        "(virtual): com.example.benchmark",
+        "inferences, ",
+        "delegate TfLiteXNNPackDelegate: ",
+        "per inference",
+        "threads: ",
+        "copies: ",
+    ):
+        assert words in done.stdout, done.stdout
+
+
+def test_an_app_that_writes_no_slices_is_told_with_the_next_step(lab: Lab, tmp_path: Path) -> None:
+    serial = lab.serials[0]
+    words = ("trace", "--app", PACKAGE, "-s", serial, "--out", tmp_path)
+    done = lab.cli(*words, "--seconds", 0.3)
+    assert (done.exit_code, "didn't run meanwhile: name its --activity" in done.stdout) == (1, True)
+    failed = lab.cli(*words, "--during", "false", "--json")
+    assert failed.exit_code == 1
+    assert "exit code 1" in failed.json["faults"][0]
+    refused = lab.cli(*words, "--seconds", 1, "--activity", ".Nowhere")
+    assert (refused.exit_code, "can't be started" in refused.stderr) == (3, True)
+    as_before(lab, serial)
+
+
+def test_what_cannot_be_traced_is_refused_before_anything_is_changed(lab: Lab, model: Path, tmp_path: Path) -> None:
+    old = lab.serials[1]
+    install(lab, old, tmp_path, debuggable=False)
+    try:
+        done = lab.cli("trace", "--app", PACKAGE, "-s", old, "--seconds", 1)
+    finally:
+        install(lab, old, tmp_path, debuggable=True)
+    assert (done.exit_code, "neither debuggable nor profileable" in done.stderr) == (2, True)
+    for words, text in (
+        (("--app", "com.example.none", "--seconds", 1), "isn't installed"),
+        (("--app", "x; reboot", "--seconds", 1), "isn't the name of an Android package"),
+        (("--app", PACKAGE, "--activity", ".A$(id)", "--seconds", 1), "isn't the name of an activity"),
+        (("--app", PACKAGE), "nobody can press Enter"),
+        (("--app", PACKAGE, "--seconds", 1, "--during", "true"), "can't be used together"),
+        (("--app", PACKAGE, "--threads", 2), "means nothing with --app"),
+        ((model, "--seconds", 1), "means nothing without --app"),
+        ((), "nothing to trace"),
+    ):
+        done = lab.cli("trace", *words, "-s", lab.serials[0])
+        assert (done.exit_code, text in done.stderr) == (2, True), done.stderr
+    as_before(lab, old)
+
+
+def test_an_app_that_runs_is_left_running_unless_a_restart_is_wanted(lab: Lab, model: Path, tmp_path: Path) -> None:
+    serial = lab.serials[0]
+    adb(lab, serial, "push", model, "/data/local/tmp/m.tflite")
+    lab.fault(serial, "program-hang")
+    lab.shell(serial, using())
+    pid = lab.shell(serial, f"pidof {PACKAGE}")
+    words = ("trace", "--app", PACKAGE, "-s", serial, "--out", tmp_path, "--seconds", 0.3)
+    done = lab.cli(*words)
+    assert (done.exit_code, "ran before" in done.stdout, "--restart ends it" in done.stdout) == (1, True, True)
+    assert lab.shell(serial, f"pidof {PACKAGE}") == pid
+    lab.cli(*words, "--restart")
+    assert lab.shell(serial, f"pidof {PACKAGE}") == ""
+    as_before(lab, serial)
+
+
+def test_after_kill_9_restore_puts_the_phone_back(lab: Lab) -> None:
+    serial = lab.serials[0]
+    process = lab.cli.start("trace", "--app", PACKAGE, "-s", serial, "--seconds", 500)
+    assert process.stderr is not None
+    assert any("is being recorded" in line for line in process.stderr)
+    assert lab.shell(serial, f"getprop {PROPERTY}") == "1"
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    restored = lab.cli("restore", serial, "--json").ok().json["restored"][serial]
+    assert {"a trace being recorded", f"operators being traced ({PROPERTY})"} <= set(restored)
+    as_before(lab, serial)
