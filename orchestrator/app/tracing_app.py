@@ -16,6 +16,7 @@ from typing import Final
 
 from orchestrator.app.tracing import safe_name
 from orchestrator.bootstrap import Farm
+from orchestrator.child_environment import child_environment
 from orchestrator.engine.events import Notice
 from orchestrator.errors import BenchfarmError, DeviceCommandError, OutputParseError, UsageError
 from orchestrator.files import check_writable, write_file
@@ -302,7 +303,7 @@ def _environ(farm: Farm, facts: DeviceFacts) -> dict[str, str]:
     attached = farm.pick(facts.serial, farm.attached(serials=[facts.serial]))
     address = getattr(attached.server, "address", None)
     reach = {} if address is None else {"ADB_SERVER_SOCKET": str(address)}
-    return {**farm.settings.environ, **reach, "ANDROID_SERIAL": attached.seen.address}
+    return child_environment(farm.settings.environ, **reach, ANDROID_SERIAL=attached.seen.address)
 
 
 def _give_back(farm: Farm, device: Device, tell: Callable[[str], None]) -> None:

@@ -13,8 +13,8 @@ from orchestrator.app.tracing_app import AppTraceRequest, TracedApp
 from orchestrator.bootstrap import Settings
 from orchestrator.cli import measuring
 from orchestrator.cli.download_progress import farm_telling
+from orchestrator.cli.progress import tell
 from orchestrator.cli.result import CommandResult, table
-from orchestrator.cli.terminal import say
 from orchestrator.programs.running.trace import TraceSummary
 from orchestrator.programs.running.trace_app import AppSummary, Part
 from orchestrator.records.run import Outcome
@@ -44,7 +44,7 @@ def trace(settings: Settings, request: TraceRequest, out: Path | None) -> Comman
 
 def trace_app(settings: Settings, request: AppTraceRequest, out: Path | None) -> CommandResult:
     """Record an app of the user's; raises UsageError kinds before anything is changed."""
-    until_enter = _UntilEnter() if settings.may_ask and sys.stdin.isatty() else None
+    until_enter = _UntilEnter(settings.log_format) if sys.stdin.isatty() else None
     with farm_telling(settings) as farm:
         traced = tracing_app.record_app(farm, request, out or settings.data_folder / "traces", until_enter)
     return CommandResult(text="\n".join(_app_lines(traced)), data=traced, exit_code=1 if traced.faults else 0)
@@ -53,13 +53,14 @@ def trace_app(settings: Settings, request: AppTraceRequest, out: Path | None) ->
 class _UntilEnter:
     """Waits for a line on standard input, or its end."""
 
-    def __init__(self) -> None:
+    def __init__(self, log_format: str) -> None:
+        self._log_format = log_format
         self._has_asked = False
 
     def __call__(self, seconds: float) -> bool:
         if not self._has_asked:
             self._has_asked = True
-            say("use the app now; Enter ends the recording", err=True)
+            tell(self._log_format, "recording", "use the app now; Enter ends the recording")
         if not select.select([sys.stdin], [], [], seconds)[0]:
             return False
         sys.stdin.readline()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pty
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -109,6 +112,26 @@ def test_the_text_says_what_the_inferences_are_made_of(lab: Lab, model: Path, tm
         "copies: ",
     ):
         assert words in done.stdout, done.stdout
+
+
+def test_enter_ends_the_recording(lab: Lab, model: Path, tmp_path: Path) -> None:
+    serial = lab.serials[0]
+    adb(lab, serial, "push", model, "/data/local/tmp/m.tflite")
+    terminal, end = pty.openpty()
+    words = ("trace", "--app", PACKAGE, "-s", serial, "--out", tmp_path, "--json")
+    process = replace(lab.cli, is_cold=True).process(words, {}, stdin=end)
+    try:
+        assert process.stderr is not None
+        assert any("Enter ends the recording" in line for line in process.stderr)
+        lab.shell(serial, f"{using()}; while pidof {PACKAGE} >/dev/null; do sleep 0.2; done")
+        os.write(terminal, b"\n")
+        stdout, _ = process.communicate(timeout=120)
+    finally:
+        process.kill()
+        os.close(terminal)
+        os.close(end)
+    assert process.returncode == 0
+    assert json.loads(stdout)["summary"]["inferences"] >= 7
 
 
 def test_an_app_that_writes_no_slices_is_told_with_the_next_step(lab: Lab, tmp_path: Path) -> None:
