@@ -83,6 +83,7 @@ ERROR_STEPS: Final[Mapping[str, str]] = {
     "device-busy": "Wait for the other benchfarm process, or choose another phone.",
     "device-changed": "Look whether the phone rebooted or another one is on this cable, then measure again.",
     "device-command": "The reason names the command: try it by 'adb shell' on this phone.",
+    "file-absent": "Look whether the app is still installed ('benchfarm device check -s UDID'), then resume.",
     "transfer": "Resume; if it happens often, change the cable.",
     "device-storage": "Free some space on the phone, or lower the blob budget.",
     "install": "The reason has the package manager's own code; 'adb install' of the same file tells more.",

@@ -51,8 +51,11 @@ NOT_RUN = {
     "benchfarm model build": "minutes of TensorFlow: tests/unit/models/test_building.py",
     "benchfarm build add libhexagon": "needs Hexagon's libraries: tests/e2e/test_builds.py",
     "benchfarm ios import": "needs an iPhone's texts: tests/e2e/test_iphone_and_imports.py",
-    "benchfarm ios run": "needs an iPhone: tests/e2e/test_iphone_on_a_cable.py",
     "benchfarm import benchmark_result": "needs an app's results: tests/e2e/test_iphone_and_imports.py",
+    "benchfarm import ~/.cache": "needs another lab's results: tests/e2e/test_lab_sessions.py",
+    "benchfarm import measurements.jsonl": "needs another lab's results: tests/e2e/test_lab_sessions.py",
+    "benchfarm bench model.tflite -s 00008150": "needs an iPhone: tests/e2e/test_iphone_on_a_cable.py",
+    "benchfarm device check -s 00008150": "needs an iPhone: tests/e2e/test_iphone_on_a_cable.py",
     "benchfarm import report.json": "needs an app's results: tests/e2e/test_iphone_and_imports.py",
     "benchfarm compare --by device": "needs an iPhone's results: tests/e2e/test_iphone_and_imports.py",
     "benchfarm model inspect qwen3": "a bundle of a gigabyte",
@@ -117,7 +120,6 @@ class Reader:
     def paste(self, line: str) -> None:
         if line in self.done or any(line.startswith(start) for start in NOT_RUN):
             return
-        self.done.add(line)
         words = shlex.split(line)
         assert words.pop(0) == "benchfarm", f"{line}: neither run nor listed in NOT_RUN"
         environ: dict[str, Any] = {"BENCHFARM_STORE": self.database} if words[0] == "farm" else {}
@@ -127,10 +129,12 @@ class Reader:
             words += [] if option in words or "--campaign" in words else [option, value]
         if words[0] == "serve" or words[:2] == ["farm", "worker"]:
             self.serve(words, environ)
+            self.done.add(line)
             return
         done: Done = self.lab.cli(*words, **environ)
         allowed = {0, 1} if words[0] in ANSWERS else {0}
         assert done.exit_code in allowed, f"$ {line}\n{done.exit_code}: {done.said}"
+        self.done.add(line)
 
     def serve(self, words: list[str], environ: dict[str, Any]) -> None:
         """Start what serves. Pages are there once it says so; a worker's phones have to be, for what follows."""

@@ -16,6 +16,9 @@ needs_wild = pytest.mark.skipif(
 needs_fresh = pytest.mark.skipif(
     not FRESH.is_dir(), reason="the outputs collected later, ../shared/logs/fresh, aren't here"
 )
+needs_other_programs = pytest.mark.skipif(
+    not OTHER_PROGRAMS.is_dir(), reason="the outputs of other runtimes' programs, ../shared/logs/programs, aren't here"
+)
 needs_guide = pytest.mark.skipif(
     not GUIDE.exists(), reason=f"the published guide, ../shared/seeds/{GUIDE.name}, isn't here"
 )

@@ -13,13 +13,16 @@ from orchestrator.config.declared_programs import every_declared, load_declared
 from orchestrator.config.patterns import Pattern
 from orchestrator.errors import OutputParseError, PlanError
 from orchestrator.programs.grammar.output import parse_file, parse_text, to_public
-from tests.samples.beside import OTHER_PROGRAMS
+from tests.samples.beside import OTHER_PROGRAMS, needs_other_programs
+from tests.samples.places import DATA
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from orchestrator.records.run import ToolReport
 
+#: As the program printed it, with a model of random weights.
+LLAMA_BENCH = DATA / "declared" / "llama_bench"
 MD = """\
 | model        |     size | params | backend | ngl | threads | fa |          test |           t/s |
 | ------------ | -------: | -----: | ------- | --: | ------: | -: | ------------: | ------------: |
@@ -81,13 +84,25 @@ def only(text: str) -> ToolReport:
 
 
 @pytest.mark.parametrize(
+    ("form", "wanted"),
+    [
+        ("md", {"pp64": 1e6 / 145.28, "tg16": 1e6 / 20409.36}),
+        ("csv", {"pp64": 19203.621 / 64, "tg16": 9913.639 / 16}),
+        ("json", {"pp64": 481.08 / 64, "tg16": 5855.046 / 16}),
+        ("jsonl", {"pp64": 481.147 / 64, "tg16": 557.918 / 16}),
+        ("sql", {"pp64": 462.205 / 64, "tg16": 517.905 / 16}),
+    ],
+)
+def test_a_real_output_of_llama_bench_gives_the_figures_that_are_printed_in_it(
+    form: str, wanted: dict[str, float]
+) -> None:
+    assert_figures(LLAMA_BENCH / f"debian_sid_0.7.0_host_{form}.txt", wanted)
+
+
+@needs_other_programs
+@pytest.mark.parametrize(
     ("file", "wanted"),
     [
-        ("llama_bench/debian_sid_0.7.0_host_md.txt", {"pp64": 1e6 / 145.28, "tg16": 1e6 / 20409.36}),
-        ("llama_bench/debian_sid_0.7.0_host_csv.txt", {"pp64": 19203.621 / 64, "tg16": 9913.639 / 16}),
-        ("llama_bench/debian_sid_0.7.0_host_json.txt", {"pp64": 481.08 / 64, "tg16": 5855.046 / 16}),
-        ("llama_bench/debian_sid_0.7.0_host_jsonl.txt", {"pp64": 481.147 / 64, "tg16": 557.918 / 16}),
-        ("llama_bench/debian_sid_0.7.0_host_sql.txt", {"pp64": 462.205 / 64, "tg16": 517.905 / 16}),
         ("executorch/etvk_llama_android_vulkan.txt", {"prefill": 164e3 / 14, "decode": 1025e3 / 54}),
         ("executorch/voxtral_runner_stats.txt", {"prefill": 5054e3 / 388, "decode": 11167e3 / 99}),
         ("onnxruntime/android_vivo_x300_sme2_armlp.txt", {"": 98961.997}),
@@ -96,11 +111,16 @@ def only(text: str) -> ToolReport:
     ],
 )
 def test_a_real_output_gives_the_figures_that_are_printed_in_it(file: str, wanted: dict[str, float]) -> None:
-    reports = parse_file(OTHER_PROGRAMS / file)
+    assert_figures(OTHER_PROGRAMS / file, wanted)
+
+
+def assert_figures(path: Path, wanted: dict[str, float]) -> None:
+    reports = parse_file(path)
     assert {report.label: report.inference_mean_us for report in reports} == pytest.approx(wanted, rel=1e-5)
     assert {report.outcome for report in reports} == {"ok"}
 
 
+@needs_other_programs
 def test_real_tables_of_many_models_give_a_report_for_each_row() -> None:
     path = OTHER_PROGRAMS / "ncnn" / "benchncnn_phones.txt"
     reports = parse_file(path)
@@ -114,7 +134,7 @@ def test_real_tables_of_many_models_give_a_report_for_each_row() -> None:
 
 
 def test_a_missing_model_is_a_failure_though_a_table_was_begun() -> None:
-    report = only((OTHER_PROGRAMS / "llama_bench" / "debian_sid_missing_model.txt").read_text())
+    report = only((LLAMA_BENCH / "debian_sid_missing_model.txt").read_text())
     assert (report.outcome, report.failure_code, report.inference) == ("failed", "model-not-found", None)
 
 
