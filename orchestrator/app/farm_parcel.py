@@ -27,6 +27,7 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
 from orchestrator.records.parcel import Content, FlagFile, Parcel, Twin
 from orchestrator.records.plan import Plan
+from orchestrator.records.tokens import model_ending
 from orchestrator.records.workload import Build, Companion, Model
 
 #: Gets a file's name and sha256, gives this host's copy.
@@ -210,7 +211,10 @@ def unpack(farm: Farm, contents: Contents, plan: Plan, parcel: Parcel, folder: P
     def fetch(name: str, sha256: str) -> Path:
         return contents.fetch(sha256, name, put_in=parcel.place)
 
-    models = [replace(model, path=fetch(f"{model.sha256}.tflite", str(model.sha256))) for model in plan.models]
+    models = [
+        replace(model, path=fetch(f"{model.sha256}{model_ending(model.path)}", str(model.sha256)))
+        for model in plan.models
+    ]
     named = {item.value: _named(item, fetch) for item in parcel.flag_files}
     farm.builds.bring(
         [_with_files(build, fetch) for build in parcel.builds],

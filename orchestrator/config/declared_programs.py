@@ -21,7 +21,7 @@ from orchestrator.errors import PlanError, UsageError, nearest
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.tokens import FOREIGN, PHASES
 from orchestrator.records.workload import DECLARED, DelegateName, ToolName
-from orchestrator.resources import look_for_programs_in, program_places
+from orchestrator.resources import data_folder, look_for_programs_in, program_places
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_.-]{0,39}")
 _FIELD: Final = re.compile(r"[A-Za-z_][\w /.]{0,40}")
@@ -293,6 +293,12 @@ def _files() -> dict[str, Path]:
 def declared_names() -> list[str]:
     """Return the names of all declared programs; reads no file."""
     return sorted(_files())
+
+
+def own_file(tool: ToolName) -> Path | None:
+    """Return the user's own file that declares a tool; None for a tool that came with benchfarm."""
+    path = _files().get(str(tool)) if tool.is_declared else None
+    return path if path is not None and path.parent != data_folder("programs") else None
 
 
 def declared(name: str) -> ProgramSection:

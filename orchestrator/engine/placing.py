@@ -16,7 +16,7 @@ from orchestrator.records.contention import load_text
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import RunId, content_key
 from orchestrator.records.parity import ParityInput, PlacedInput
-from orchestrator.records.tokens import is_foreign
+from orchestrator.records.tokens import model_ending
 from orchestrator.records.workload import Build, Case, Pass, ToolName
 
 
@@ -55,15 +55,10 @@ class Placer:
         # What must lie together is known by all of its contents.
         set_sha256 = content_key([build.sha256, *case.files]) if case.files else ""
         hosts = self._workload.campaign.terms.files
-        suffix = (
-            model.path.suffix
-            if model.path is not None and (model.is_language_model or is_foreign(model.path))
-            else ".tflite"
-        )
         # First, for an iPhone's files lie in its app's folder.
         program_path = self._put_program(case.tool, build, set_sha256)
         placed = Placed(
-            model_path=self._put(model.name + suffix, model.path, model.sha256, kind="models"),
+            model_path=self._put(model.name + model_ending(model.path), model.path, model.sha256, kind="models"),
             program_path=program_path,
             file_paths={
                 name: self._put(name, Path(hosts[sha256]), sha256, kind="programs", set_sha256=set_sha256)

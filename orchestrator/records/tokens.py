@@ -42,6 +42,11 @@ def is_foreign(path: Path | None) -> bool:
     return path is not None and path.suffix in FOREIGN
 
 
+def model_ending(path: Path | None) -> str:
+    """Return how a model's file is to end wherever it lies, by which its program is chosen; one of the known kinds."""
+    return path.suffix if path is not None and (is_language_model(path) or is_foreign(path)) else ".tflite"
+
+
 def worded(flags: Mapping[str, str]) -> str:
     """Return a case's flags as people say them: ``decode 256 after 1024, context 1280, per token``."""
     prompt, answer = flags.get("prefill_tokens", "?"), flags.get("decode_tokens", "?")

@@ -102,6 +102,42 @@ def test_everything_that_a_plan_names_reaches_the_hosts(
         assert len(runs) - len(measured) >= 2
 
 
+def test_models_that_are_not_tflite_keep_their_ending_and_a_program_of_ones_own_is_refused(
+    farm: FarmOfHosts, tmp_path: Path, name: str
+) -> None:
+    from tests.e2e.test_declared_programs import OWN
+    from tests.e2e.test_language_models import TINY
+
+    gguf, words, plan = tmp_path / "little.gguf", tmp_path / "words.txt", tmp_path / "plan.yaml"
+    gguf.write_bytes(b"GGUF" + name.encode() + bytes(60_000))
+    words.write_text("words")
+
+    def written(*models: Path, extra: str = "") -> Path:
+        plan.write_text(
+            f"models: {json.dumps([str(model) for model in models])}\n"
+            f"matrix: {{delegates: [auto], threads: 1{extra}}}\n"
+            f"devices: {{serials: ['{farm.one.serial}']}}\ninvocations: 1\nsentinel: false\n"
+        )
+        return plan
+
+    farm.until_announced(farm.one)
+    farm.one("farm", "submit", written(TINY, gguf), "--name", name)
+    (job,) = farm.until_ended(name)
+    assert job["status"] == "done", job
+    runs = farm.two("runs", job["campaign_id"])
+    assert {(run["case"]["model_name"], run["case"]["tool"]) for run in runs} == {
+        ("tiny", "litert-lm"), ("little", "declared:llama-bench")
+    }  # fmt: skip
+    assert {run["outcome"] for run in runs} == {"completed"}
+    # The phones' hosts have no such file: they would fail at night.
+    own = tmp_path / "counting.yaml"
+    own.write_text(OWN)
+    sent = ("farm", "submit", written(words, extra=f", tools: ['{own}']"), "--name", f"{name}-own")
+    refused = farm.one.cli(*sent, **farm.one.environ()).ended_with(2)
+    assert f"'counting' is declared in {own}, which the phones' hosts don't have" in refused.said
+    assert "run it on the phones' own host with 'benchfarm run'" in refused.said
+
+
 def test_a_killed_hosts_job_is_ended_by_another_host_that_reaches_the_phone(
     farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
 ) -> None:
