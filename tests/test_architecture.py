@@ -14,13 +14,13 @@ PACKAGE = REPO / "orchestrator"
 #: The virtual phones, a distribution of its own that knows nothing of benchfarm.
 LAB = REPO / "lab" / "src" / "benchfarm_lab"
 #: Lines of Python in it, at most; what it needn't do is in docs/reference/virtual-phones.md.
-LAB_LINES = 21_500
+LAB_LINES = 19_700
 #: The only modules of benchfarm that know of the lab.
 LAB_DOORS = {"bootstrap/virtual_lab.py"}
 
 #: Lines of Python in the product and in its command line, at most; they only go down.
-PRODUCT_LINES = 90_000
-CLI_LINES = 9_000
+PRODUCT_LINES = 84_600
+CLI_LINES = 8_350
 #: Where the command line still calls a function of what lies below ``app``, or opens a queue. It only gets shorter.
 DECIDING = {
     "builds", "comparing", "devices", "farm", "flags", "models", "parsing",
