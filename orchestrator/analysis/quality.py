@@ -88,6 +88,7 @@ CODES: Final = {
     "foreign-load": "something else kept the processor busy",
     "more-threads-than-big-cores": "threads shared the big cores or ran on small ones",
     "warm-cold-start": "a start that was to be cold used a cache",
+    "start-unknown": "the start may have been warm: the GPU's shaders stay in the iPhone app's folder",
     "cache-not-used": "a start that was to be warm found no cache, or didn't use it",
     "screen-off": "the screen went off during the run",
     "foreground-changed": "another app came to the screen during the run",
@@ -219,6 +220,8 @@ def _report_findings(report: ToolReport, case: Case, run_pass: Pass, facts: Devi
         yield _finding("more-threads-than-big-cores", Severity.INFO, f"{case.threads} threads, {big} big cores")
     if run_pass is Pass.COLD:
         yield from start_findings(report)
+        if facts.kind is DeviceKind.IOS and not case.delegate.is_cpu:
+            yield _finding("start-unknown", Severity.WARNING)
     if run_pass is Pass.PARITY:
         yield from parity_findings(report)
     if run_pass is Pass.TIMING and report.inference is not None:

@@ -60,6 +60,7 @@ _BY_FINDING: Final[Mapping[str, str]] = {
     "foreign-load": "End what else runs on this phone or computer ('top' shows it), then measure again.",
     "more-threads-than-big-cores": "Ask for no more threads than there are big cores.",
     "warm-cold-start": "Remove the named cache, or the flag that names another one; then measure again.",
+    "start-unknown": "Install the app anew for a start without its shaders; take these figures for warm starts.",
     "cache-not-used": "Look at the first load's output: a driver or delegate that keeps no cache has no warm start.",
     "battery-low": "Charge the phone above 15 %, then measure again.",
     "wrong-outputs": "Don't use this configuration: it computes something else. Try one without half precision.",
