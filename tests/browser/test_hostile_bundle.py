@@ -126,7 +126,10 @@ def visited(page: Any) -> int:
     page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
     for place in page.locator("[data-grid], [data-chart], [data-matrix]").all():
         place.scroll_into_view_if_needed()
-    page.wait_for_function("!document.querySelector('[data-grid]:not(.drawn)')")
+    # What is drawn above one moves it out of sight again.
+    page.wait_for_function(
+        "() => { const it = document.querySelector('[data-grid]:not(.drawn)'); it?.scrollIntoView(); return !it; }"
+    )
     links = page.locator("a.open[href^='#c-']")
     keys = dict.fromkeys(links.evaluate_all("links => links.map(link => link.getAttribute('href'))"))
     for key in list(keys)[:12]:
