@@ -3,7 +3,8 @@
 BenchfarmError
 |- UsageError                exit 2   what the user gave can't be used (flag, file, name); nothing was started
 |  |- PlanError              exit 2   a plan, profile or build file has faults (all of them are listed)
-|  |  `- NewerPlanError      exit 2   a plan from another host asks for something that only a newer benchfarm knows
+|  |  |- NewerPlanError      exit 2   a plan from another host asks for something that only a newer benchfarm knows
+|  |  `- ProgramInUseError   exit 2   another job on this host needs a program as another file declares it
 |  |- ModelError             exit 2   a model file is missing, truncated or no TFLite flatbuffer
 |  |- OutputParseError       exit 2   text that isn't the output of a benchmark program
 |  `- StoreMissingError      exit 2   a store was named to be read, and there is none
@@ -80,6 +81,10 @@ class PlanError(UsageError):
 
 class NewerPlanError(PlanError):
     """The plan was made by a newer benchfarm; install that one on this host too."""
+
+
+class ProgramInUseError(PlanError):
+    """Another job on this host needs a program of this name as another file declares it; that passes."""
 
 
 class ModelError(UsageError):

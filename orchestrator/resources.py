@@ -22,6 +22,12 @@ def look_for_programs_in(place: Path) -> None:
     _programs.insert(0, place)
 
 
+def forget_programs_in(place: Path) -> None:
+    """Know a file or folder of declared programs no more."""
+    if place in _programs:
+        _programs.remove(place)
+
+
 def program_places() -> tuple[Path, ...]:
     """Return the files and folders of declared programs, in the order in which they count."""
     return (*_programs, data_folder("programs"))

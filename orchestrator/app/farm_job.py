@@ -14,6 +14,7 @@ from orchestrator.app.farm_parcel import Unpacked, unpack
 from orchestrator.app.measuring import equipment, turns_of
 from orchestrator.app.reopening import reopen
 from orchestrator.bootstrap import Farm, Settings
+from orchestrator.config.declared_programs import lent
 from orchestrator.config.farm_documents import read_facts, read_parcel, read_plan
 from orchestrator.config.profiles import KeptInventory
 from orchestrator.devices.discovery import KnownPhones
@@ -28,6 +29,7 @@ from orchestrator.errors import (
     HostStorageError,
     InterruptedByUserError,
     NewerPlanError,
+    ProgramInUseError,
     StoreError,
 )
 from orchestrator.ports import Device, Observer, Store
@@ -46,6 +48,8 @@ from orchestrator.report.escapes import one_line
 _PASSING: Final = (DeviceError, StoreError, HostStorageError, ArtifactError)
 #: So often it is tried whether this host has the benchfarm by now that a job needs.
 _UPDATED_S: Final = 600.0
+#: And whether a job is over that declares a program otherwise.
+_IN_USE_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,12 +111,16 @@ def _run_job(
             observer=shared.observer() if shared.observer is not None else None,
         ) as farm:
             farm.cancelled = cancelled
-            unpacked = unpack(farm, contents, plan, parcel, inputs_folder(settings))
-            return _go_on(farm, job, unpacked, host, claimed.facts)
+            # First, for a model's ending may be one that only its program's file tells of.
+            with lent([contents.fetch(item.sha256, item.name, put_in=parcel.place) for item in parcel.programs]):
+                unpacked = unpack(farm, contents, plan, parcel, inputs_folder(settings))
+                return _go_on(farm, job, unpacked, host, claimed.facts)
     except InterruptedByUserError:
         return Ended(status="aborted", note="stopped")
     except _PASSING as error:
         return Ended(status="again", note=_noted(error), is_phone=isinstance(error, DeviceError))
+    except ProgramInUseError as error:
+        return Ended(status="later", note=_noted(error), wait_s=_IN_USE_S)
     except NewerPlanError as error:
         return Ended(status="later", note=_noted(error), wait_s=_UPDATED_S)
     except BenchfarmError as error:

@@ -17,13 +17,14 @@ from orchestrator import __version__
 from orchestrator.app.beginning import reference_model
 from orchestrator.app.host_files import NamedFile, host_files
 from orchestrator.bootstrap import Farm
+from orchestrator.config.declared_programs import file_of
 from orchestrator.config.farm_documents import dump
 from orchestrator.errors import HostStorageError, PlanError
 from orchestrator.files import make_private
-from orchestrator.planning import HostFiles, NoBuild
+from orchestrator.planning import HostFiles, NoBuild, tools_for
 from orchestrator.queueing.contents import CACHED_S, Contents
 from orchestrator.queueing.messages import PhoneJob
-from orchestrator.records.device import DeviceFacts
+from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.parcel import Content, FlagFile, Parcel, Twin
 from orchestrator.records.plan import Plan
@@ -69,11 +70,19 @@ def pack(farm: Farm, plan: Plan, phones: Sequence[DeviceFacts], place: str) -> P
         paths.update(item.paths)
     inputs = _inputs(plan, paths)
     reference = _reference(plan, paths)
+    programs = _programs(plan, paths)
     flag_files = tuple(
         FlagFile(value=value, files=tuple(Content(name=name, sha256=sha256) for name, sha256 in item.placed.files))
         for value, item in named.items()
     )
-    bare = Parcel(flag_files=flag_files, parity_inputs=inputs, reference=reference, place=place, benchfarm=__version__)
+    bare = Parcel(
+        flag_files=flag_files,
+        parity_inputs=inputs,
+        programs=programs,
+        reference=reference,
+        place=place,
+        benchfarm=__version__,
+    )
     found = farm.builds.of(plan, phones)
     parcels: dict[Serial, Parcel] = {}
     missing: dict[Serial, list[str]] = {}
@@ -181,6 +190,16 @@ def _is_input_of(model: str, name: str) -> bool:
     """Whether a file is named ``<model>.<number>.bin``."""
     prefix, number = name.removesuffix(".bin").rpartition(".")[::2]
     return prefix == model and number.isdecimal()
+
+
+def _programs(plan: Plan, paths: dict[str, Path]) -> tuple[Content, ...]:
+    """Return the files that declare the plan's programs: another host, or a later version, has others."""
+    found = []
+    for file in {file_of(tool): None for tool in tools_for(plan, DeviceKind.ANDROID) if tool.is_declared}:
+        sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
+        found.append(Content(name=file.name, sha256=sha256))
+        paths[sha256] = file
+    return tuple(found)
 
 
 def _reference(plan: Plan, paths: dict[str, Path]) -> Content | None:

@@ -15,15 +15,12 @@ from orchestrator.app.farm_parcel import by_phone_and_kind, jobs_for, keep_all, 
 from orchestrator.app.farm_phones import away_meant, check_names, choose_phones
 from orchestrator.app.farm_worker import contents_of
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.config.declared_programs import own_file
 from orchestrator.config.farm_documents import dump
 from orchestrator.config.plan import load_plan
 from orchestrator.engine.night import bounded
 from orchestrator.errors import PlanError, UsageError
-from orchestrator.planning import tools_for
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import FarmQueue
-from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection, Plan, PlanModel, Sharding
 from orchestrator.records.tokens import model_ending
@@ -109,11 +106,6 @@ def check_travels(plan: Plan) -> None:
     reasons = ["it measures on this computer too"] if plan.devices.host else []
     if plan.sharding is not Sharding.NONE:
         reasons.append("equal phones are to share a case, and a farm's phones may be at different hosts")
-    reasons += [
-        f"'{tool}' is declared in {file}, which the phones' hosts don't have"
-        for tool in tools_for(plan, DeviceKind.ANDROID)
-        if (file := own_file(tool)) is not None
-    ]
     if reasons:
         raise PlanError(
             f"each of the farm's jobs is one phone's: {'; '.join(reasons)}",

@@ -26,7 +26,9 @@ from orchestrator.artifacts.releases import Release, ReleaseFile, ReleaseHistory
 from orchestrator.artifacts.shelf import KnownFiles, Shelf, sha256_of
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.errors import ArtifactError
+from orchestrator.programs import program as program_of
 from orchestrator.programs import usual_tool
+from orchestrator.programs.declared import libraries_beside
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha
@@ -63,16 +65,25 @@ class BuildLibrary:
         self._declared = Declarations(self.specs)
         self._files = KnownFiles()
 
-    def add(self, path: Path, *, name: str = "", libraries: Sequence[Path] = (), release: str = "") -> Build:
+    def add(
+        self,
+        path: Path,
+        *,
+        name: str = "",
+        libraries: Sequence[Path] = (),
+        release: str = "",
+        tool: ToolName | None = None,
+    ) -> Build:
         """Take a copy of a program and its libraries into the cache, after a look inside, and put it in use.
 
-        Libraries that are declared and lie in the program's folder are taken too.
+        Libraries that are declared and lie in the program's folder are taken too; a link is taken as its file.
 
         Args:
             path: A benchmark program or an APK; or a library, for the program of that name that is in use.
             name: A declared build's name, or one of the user's own; told by the file's name when empty.
             libraries: Further files to lie beside it on a phone.
             release: Which release the files are of, when the user knows.
+            tool: Which program it is; told by its name when None.
 
         Raises:
             ArtifactError: it can't be read, is no program, isn't what is declared under its name, or the files don't
@@ -84,23 +95,42 @@ class BuildLibrary:
                 f"{name!r} can't be the name of a build",
                 hint="give one of letters, digits, dots, dashes and underscores with --name",
             )
+        if tool is not None:
+            name = name or str(tool) * tool.is_declared
+            if other := next((s.tool for s in self.specs if s.name == name and s.tool is not tool), None):
+                problem = f"{name!r} is declared as a build of {other}, not of {tool}"
+                raise ArtifactError(problem, hint="give another --name")
+            if not (tool.is_app or program_of(tool).file_name):
+                raise ArtifactError(f"{tool} isn't started by benchfarm from a file: there is nothing to keep")
         if _is_shared_library(path):
-            return self._add_libraries([path, *libraries], name, release)
+            return self._add_libraries([path, *libraries], name, release, tool)
         facts = inspect_program(path)
-        name = name or self._declared.name_for(path, facts)
+        if tool is not None and facts.is_apk != tool.is_app:
+            raise ArtifactError(f"{str(path)!r} is {'an' if facts.is_apk else 'no'} APK, which isn't what {tool} needs")
+        name = name or self._declared.name_for(path, facts, tool)
         if not _NAME.fullmatch(name):
             raise ArtifactError(f"{name!r} can't be the name of a build", hint="give another one with --name")
         groups = {item.name: item.group for item in self._declared.libraries(name)}
         given = {file.name: file for file in libraries}
         beside = {item: path.parent / item for item in groups if (path.parent / item).is_file()}
+        if tool is not None and tool.is_declared:
+            beside |= libraries_beside(tool, path)
         arrivals = [
             Arrival(path=file, name=item, group=groups.get(item, ""), tag=release)
             for item, file in sorted((beside | given).items())
         ]
-        return self._built(self.register(name, Arrival(path=path, tag=release), arrivals, tag=release))
+        return self._built(self.register(name, Arrival(path=path, tag=release), arrivals, tag=release, tool=tool))
 
     def register(
-        self, name: str, program: Arrival, libraries: Sequence[Arrival], *, tag: str, abi: str = "", pin: bool = True
+        self,
+        name: str,
+        program: Arrival,
+        libraries: Sequence[Arrival],
+        *,
+        tag: str,
+        abi: str = "",
+        pin: bool = True,
+        tool: ToolName | None = None,
     ) -> Release:
         """Keep a program with the libraries that came with it as one release.
 
@@ -111,6 +141,7 @@ class BuildLibrary:
             tag: Which release it is; empty when unknown.
             abi: The ABI that it was fetched for; those that it is built for when empty.
             pin: Whether it is to be used from now on; the first one of a name always is.
+            tool: Which program it is; told by its name when None.
 
         Raises:
             ArtifactError: it isn't what is declared, or the files don't belong together; nothing is kept.
@@ -132,7 +163,7 @@ class BuildLibrary:
         path = self._shelf.keep(
             program.path,
             name=_file_name(program.path, facts, spec if abi else None),
-            label=_label(self._build(name, facts, sha256, program.path), now),
+            label=_label(self._build(name, facts, sha256, program.path, tool=tool), now),
             sha256=sha256,
         )
         files = [_kept(program, path, sha256)]
@@ -150,7 +181,7 @@ class BuildLibrary:
         assert build is not None, "it has just been kept"
         return dataclasses.replace(build, companions=self._companions(release))
 
-    def _add_libraries(self, paths: Sequence[Path], name: str, tag: str) -> Build:
+    def _add_libraries(self, paths: Sequence[Path], name: str, tag: str, tool: ToolName | None) -> Build:
         """Add libraries to those releases of a program that are in use for their ABI; return the last of them."""
         if not name:
             raise ArtifactError(
@@ -170,7 +201,9 @@ class BuildLibrary:
             there = {file.name: self.arrival(file) for file in release.libraries}
             program = self.arrival(release.program, is_program=True)
             arrivals = [arrival for _, arrival in sorted((there | given).items())]
-            added = self._built(self.register(name, program, arrivals, tag=release.tag, abi=abi))
+            kept = self._read(release.program.sha256)
+            own = tool or (kept.tool if kept is not None else None)
+            added = self._built(self.register(name, program, arrivals, tag=release.tag, abi=abi, tool=own))
         if added is None:
             wanted = f" for {' and '.join(sorted(abis))}" if abis else ""
             raise ArtifactError(
@@ -236,6 +269,12 @@ class BuildLibrary:
         contents = {(companion.name, companion.sha256) for companion in build.companions}
         same = [r for r in known if {(file.name, file.sha256) for file in r.libraries} == contents]
         return next(reversed(same or known), None)
+
+    def has(self, tool: ToolName, facts: DeviceFacts, named: str = "") -> bool:
+        """Whether a program for a tool, of a name when one is given, is kept that a device may run."""
+        names = frozenset[str]().union(*(abi_names(abi, facts.kind) for abi in facts.abis))
+        kept = self._named(named) if named else self.list()
+        return any(build.tool is tool and not build.is_virtual and fits(build.abi, names) for build in kept)
 
     def resolve(self, tool: ToolName, abi: str, *, name_or_path: str = "", kind: DeviceKind | None = None) -> Build:
         """Return the program to use for a tool on a device's ABI, with its libraries.

@@ -76,6 +76,9 @@ def inspect_program(path: Path) -> ProgramFacts:
             activities=found.activities, is_stand_in=found.is_stand_in,
             debuggable=found.debuggable, signers=found.signers,
         )  # fmt: skip
+    if head[:2] == b"#!":
+        hint = "take the program that it starts; on this computer a declared program may be one: --build NAME=PATH"
+        raise ArtifactError(f"{str(path)!r} is a script, not an ELF program: it has no ABI to look at", hint=hint)
     raise ArtifactError(
         f"{str(path)!r} is neither an ELF program nor an APK",
         hint="was a web page downloaded instead of the file?" if head.lstrip()[:1] == b"<" else "",

@@ -48,7 +48,8 @@ class BuildChoice:
 
     def _build_of(self, named: str, facts: DeviceFacts, tool: ToolName) -> Build | NoBuild:
         own = program(tool)
-        if own.installed is not None and facts.kind is DeviceKind.HOST and facts.kind in own.kinds:
+        is_kept = tool.is_declared and "/" not in named and self._library.has(tool, facts, named)
+        if own.installed is not None and facts.kind is DeviceKind.HOST and facts.kind in own.kinds and not is_kept:
             return _installed(own.installed, named)
         if tool.is_declared and not own.file_name:
             return NoBuild(reason_code="tool-not-on-device", reason=f"'{tool}' is declared without a program")
@@ -61,13 +62,12 @@ class BuildChoice:
             return NoBuild(reason_code="tool-not-on-device", reason=f"benchfarm doesn't start '{tool}'")
         if facts.is_virtual and facts.kind in own.kinds and not named and (tool.is_app or own.file_name):
             return stand_in_build(self._stand_ins, tool, facts.abis[0])
-        if tool.is_declared and not named:
-            # Nothing but a path says which file is this program: the kept builds are benchfarm's own programs.
-            reason = f"no program is named for '{tool}' (--build {tool}=PATH/{own.file_name})"
-            return NoBuild(reason_code=NO_BUILD, reason=reason)
+        if tool.is_declared and not named and not is_kept:
+            how = f"benchfarm build add PATH/{own.file_name} --tool {tool}, or --build {tool}=PATH/{own.file_name}"
+            return NoBuild(reason_code=NO_BUILD, reason=f"no program is here for '{tool}' ({how})")
         try:
             build = self._library.resolve_for(facts, tool, name_or_path=named)
-            return with_libraries(build) if tool.is_declared else build
+            return with_libraries(build) if tool.is_declared and not is_kept else build
         except ArtifactError as error:
             if named:
                 raise

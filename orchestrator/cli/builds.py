@@ -13,7 +13,7 @@ from orchestrator.cli.download_progress import downloads_on_stderr
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import ArtifactError, BenchfarmError, UsageError
 from orchestrator.records.build_spec import BuildSpec
-from orchestrator.records.workload import Build, ToolName
+from orchestrator.records.workload import Build
 from orchestrator.report.escapes import one_line
 from orchestrator.units import format_bytes
 
@@ -125,13 +125,18 @@ def fetch(settings: Settings, request: FetchRequest) -> CommandResult:
     return CommandResult(text="\n".join(lines), data=data, exit_code=_PROGRAM_PROBLEM if missing else 0)
 
 
-def add(settings: Settings, file: Path, name: str, libraries: Sequence[Path] = (), release: str = "") -> CommandResult:
+def add(
+    settings: Settings, file: Path, name: str, libraries: Sequence[Path] = (), release: str = "", tool: str = ""
+) -> CommandResult:
     """Validate a program and its libraries and add them to the cache; raises ArtifactError for any other file."""
     from orchestrator.artifacts.program import check_shows_benchmark
+    from orchestrator.config.declared_programs import tool_named
 
-    check_shows_benchmark(file)
+    wanted = tool_named(tool) if tool else None
+    if wanted is None or not wanted.is_declared:
+        check_shows_benchmark(file)
     with Farm(settings) as farm:
-        build = farm.library.add(file, name=name, libraries=libraries, release=release)
+        build = farm.library.add(file, name=name, libraries=libraries, release=release, tool=wanted)
     is_shown = _shows_benchmark(build)
     lines = _build_lines(build) + _doubted(build, is_shown=is_shown)
     return CommandResult(text="\n".join(lines), data=dataclasses.asdict(build) | {"shows_benchmark": is_shown})
@@ -157,15 +162,6 @@ def pin(settings: Settings, wanted: str) -> CommandResult:
     return CommandResult(text=one_line(text), data={"in_use": release, "release_id": release.release_id})
 
 
-def _tool(word: str) -> ToolName:
-    from orchestrator.config.declared_programs import tool_word
-
-    try:
-        return ToolName(str(tool_word(word)))
-    except ValueError as error:
-        raise UsageError(f"{word!r} isn't a tool", hint=str(error)) from None
-
-
 def which(settings: Settings, tool: str, abi: str, name: str) -> CommandResult:
     """Say which program a tool would be used from, and where it comes from.
 
@@ -174,9 +170,10 @@ def which(settings: Settings, tool: str, abi: str, name: str) -> CommandResult:
         ArtifactError: there is none; the message says how to get it.
     """
     from orchestrator.artifacts.program import inspect_program
+    from orchestrator.config.declared_programs import tool_named
 
     with Farm(settings) as farm:
-        build = farm.library.resolve(_tool(tool), abi, name_or_path=name)
+        build = farm.library.resolve(tool_named(tool), abi, name_or_path=name)
         release = farm.library.release_of(build, abi)
         specs = farm.library.specs
     assert build.path is not None, "what is resolved has a file"
@@ -294,7 +291,7 @@ def _shows_benchmark(build: Build) -> bool:
     """Whether nothing speaks against a build being a benchmark program; an APK is known by its package."""
     from orchestrator.artifacts.program import shows_benchmark
 
-    if build.is_virtual or build.tool.is_app or build.path is None:
+    if build.is_virtual or build.tool.is_app or build.tool.is_declared or build.path is None:
         return True
     return shows_benchmark(build.path)
 

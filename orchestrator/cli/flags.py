@@ -9,6 +9,7 @@ from typing import Final
 
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.result import CommandResult, table
+from orchestrator.config.declared_programs import declared, declared_names, tool_named
 from orchestrator.engine.flag_check import ask_for_flags, learn_flags
 from orchestrator.errors import ArtifactError, OutputParseError, UsageError
 from orchestrator.planning import NoBuild
@@ -43,9 +44,11 @@ def explain(settings: Settings, name: str, *, build: str, tool: str, serial: str
     """
     from orchestrator.records.build_spec import OWNED_FLAGS
 
-    wanted = _tool(tool)
     with Farm(settings) as farm:
-        source = _source(farm, wanted, build, serial)
+        if name in declared_names() and name not in list(ToolName):
+            name, tool = "", name
+        wanted = _tool(tool)
+        source = _declared(wanted) if wanted.is_declared else _source(farm, wanted, build, serial)
     bare = name.removeprefix("--").partition("=")[0]
     if bare and bare not in source.schema.flags:
         nearest = source.schema.nearest(bare)
@@ -66,10 +69,27 @@ def explain(settings: Settings, name: str, *, build: str, tool: str, serial: str
 
 def _tool(name: str) -> ToolName:
     with_flags = [tool for tool in ToolName if program(tool).has_flags]
-    if name in with_flags:
-        return ToolName(name)
-    problem = "takes none of a plan's flags" if name in list(ToolName) else "is no tool"
-    raise UsageError(f"{name!r} {problem}", hint=f"tools with flags are {', '.join(with_flags)}")
+    wanted = tool_named(name)
+    if wanted in with_flags or wanted.is_declared:
+        return wanted
+    hint = f"tools with flags are {', '.join([*with_flags, *declared_names()])}"
+    raise UsageError(f"{name!r} takes none of a plan's flags", hint=hint)
+
+
+def _declared(tool: ToolName) -> _Source:
+    """Return the parameters of a declared program, in the order of its file."""
+    section = declared(str(tool))
+    specs = [
+        FlagSpec(
+            name=name,
+            kind=own.type,
+            default="(required)" if own.default is None else own.default,
+            meaning=f"{own.meaning}: {own.kind}" if own.meaning else own.kind,
+            choices=own.values,
+        )
+        for name, own in section.parameters.items()
+    ]
+    return _Source(schema=FlagSchema(flags={spec.name: spec for spec in specs}), build=None, title=section.title)
 
 
 def _source(farm: Farm, tool: ToolName, named: str, serial: str) -> _Source:

@@ -7,7 +7,10 @@ expressions that are searched for in a bounded time. docs/reference/declared-pro
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -17,11 +20,11 @@ from orchestrator.config.faults import Faults, Section, checked
 from orchestrator.config.fields import AnyText, OneOrMany, Text, unique
 from orchestrator.config.patterns import Pattern
 from orchestrator.config.yaml_file import read_yaml
-from orchestrator.errors import PlanError, UsageError, nearest
+from orchestrator.errors import PlanError, ProgramInUseError, UsageError, nearest
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.tokens import FOREIGN, PHASES
 from orchestrator.records.workload import DECLARED, DelegateName, ToolName
-from orchestrator.resources import data_folder, look_for_programs_in, program_places
+from orchestrator.resources import forget_programs_in, look_for_programs_in, program_places
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_.-]{0,39}")
 _FIELD: Final = re.compile(r"[A-Za-z_][\w /.]{0,40}")
@@ -54,6 +57,8 @@ FileName = Annotated[Text, _matching(_FILE, "a file name here; it is one in the 
 class ParameterSection(Section):
     """One value of a command line, and what it may be."""
 
+    #: What it is, for people.
+    meaning: AnyText = ""
     type: Literal["int", "float", "word", "choice"]
     default: AnyText | None = None
     min: float | None = None
@@ -72,16 +77,23 @@ class ParameterSection(Section):
         """Return what is wrong with a value; empty for one that fits."""
         match self.type:
             case "choice":
-                return "" if value in self.values else f"must be one of {', '.join(self.values)}, not {value!r}"
+                return "" if value in self.values else f"must be {self.kind}, not {value!r}"
             case "word":
                 return "" if _WORD.fullmatch(value) else f"can't be {value!r}"
         number = re.fullmatch(r"-?\d{1,15}" if self.type == "int" else r"-?\d{1,15}(\.\d{1,15})?", value, re.ASCII)
         low, high = self.min, self.max
         if number and (low is None or float(value) >= low) and (high is None or float(value) <= high):
             return ""
-        bounds = "" if low is None else f" from {low:g}"
-        bounds += "" if high is None else f" up to {high:g}"
-        return f"must be a {'whole ' if self.type == 'int' else ''}number{bounds}, not {value!r}"
+        return f"must be {self.kind}, not {value!r}"
+
+    @property
+    def kind(self) -> str:
+        """What it may be, in words."""
+        if self.type not in {"int", "float"}:
+            return "a word" if self.type == "word" else f"one of {', '.join(self.values)}"
+        bounds = "" if self.min is None else f" from {self.min:.15g}"
+        bounds += "" if self.max is None else f" up to {self.max:.15g}"
+        return f"a {'whole ' if self.type == 'int' else ''}number{bounds}"
 
 
 class VariantSection(Section):
@@ -295,10 +307,40 @@ def declared_names() -> list[str]:
     return sorted(_files())
 
 
-def own_file(tool: ToolName) -> Path | None:
-    """Return the user's own file that declares a tool; None for a tool that came with benchfarm."""
-    path = _files().get(str(tool)) if tool.is_declared else None
-    return path if path is not None and path.parent != data_folder("programs") else None
+def file_of(tool: ToolName) -> Path:
+    """Return the file that declares a tool, which is read; raises UsageError and PlanError as declared()."""
+    declared(str(tool))
+    return _files()[str(tool)]
+
+
+#: Files that jobs brought -> how many jobs need them now.
+_lent: Counter[Path] = Counter()
+_lending: Final = threading.Lock()
+
+
+@contextmanager
+def lent(files: Sequence[Path]) -> Iterator[None]:
+    """Let these files declare their programs meanwhile, before any others of their names.
+
+    Raises ProgramInUseError where another job needs one as another file declares it, PlanError for a faulty one.
+    """
+    with _lending:
+        for path in files:
+            if any(other.stem == path.stem and other != path for other in _lent):
+                raise ProgramInUseError(f"another job's plan declares {path.stem} otherwise")
+        for path in files:
+            _lent[path] += 1
+            look_for_programs_in(path)
+    try:
+        for path in files:
+            declared(path.stem)
+        yield
+    finally:
+        with _lending:
+            _lent.subtract(files)
+            for path in [path for path, jobs in _lent.items() if jobs <= 0]:
+                del _lent[path]
+                forget_programs_in(path)
 
 
 def declared(name: str) -> ProgramSection:
@@ -352,6 +394,15 @@ def tool_word(word: object) -> object:
     known = [*ToolName, *declared_names()]
     hint = nearest(word, known)
     raise ValueError(f"{word!r} isn't one of {', '.join(known)}" + (f"; {hint}" if hint else ""))
+
+
+def tool_named(word: str) -> ToolName:
+    """Return the tool that a command names; raises UsageError for one that isn't known."""
+    try:
+        found = tool_word(word)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    return found if isinstance(found, ToolName) else ToolName(word)
 
 
 #: A tool as a file or a command names it: one of benchfarm's own, a declared program or its file.

@@ -31,6 +31,11 @@ def programs() -> tuple[Program, ...]:
     return tuple(map(program, ToolName))
 
 
+def is_usual(tool: ToolName) -> bool:
+    """Whether a program is one that devices are measured with where nobody names one; a declared one never is."""
+    return not tool.is_declared and program(tool).usual_on is not None
+
+
 @functools.cache
 def usual_tool(kind: DeviceKind) -> ToolName:
     """Return what a kind of device is measured with where a plan names no program."""

@@ -208,19 +208,23 @@ def installed_build(section: ProgramSection, named: str) -> Build:
     return Build(name=section.program, tool=section.tool, sha256=BuildSha(digest), abi=platform.machine(), path=path)
 
 
-def with_libraries(build: Build) -> Build:
-    """Return a declared program with the libraries that its file wants beside it, from its folder."""
+def libraries_beside(tool: ToolName, path: Path) -> dict[str, Path]:
+    """Return the libraries that a declared program's file wants beside it, from the folder of the program, by name."""
     from orchestrator.config.declared_programs import declared
 
+    found = [each for glob in declared(str(tool)).beside for each in path.parent.glob(glob)]
+    return {each.name: each for each in sorted(found) if each.is_file()}
+
+
+def with_libraries(build: Build) -> Build:
+    """Return a declared program with the libraries that its file wants beside it, from its folder."""
     if build.path is None or build.companions or build.is_virtual:
         return build
-    found = {path.name: path for glob in declared(str(build.tool)).beside for path in build.path.parent.glob(glob)}
     return replace(
         build,
         companions=tuple(
             Companion(name=name, sha256=hashlib.sha256(path.read_bytes()).hexdigest(), path=path)
-            for name, path in sorted(found.items())
-            if path.is_file()
+            for name, path in libraries_beside(build.tool, build.path).items()
         ),
     )
 

@@ -42,6 +42,8 @@ class Parcel:
     twins: tuple[Twin, ...] = ()
     flag_files: tuple[FlagFile, ...] = ()
     parity_inputs: tuple[Content, ...] = ()
+    #: The files that declare the plan's programs of other runtimes, each named as its program.
+    programs: tuple[Content, ...] = ()
     #: The model of the reference workload; None when the plan doesn't want it.
     reference: Content | None = None
     #: Where its contents were put, for people: empty for the farm's database.
@@ -56,5 +58,5 @@ class Parcel:
         found = [Content(name=build.path.name, sha256=build.sha256) for build in builds if build.path is not None]
         found += [Content(name=item.name, sha256=item.sha256) for build in builds for item in build.companions]
         found += [file for item in self.flag_files for file in item.files]
-        found += [*self.parity_inputs, *([self.reference] if self.reference is not None else [])]
+        found += [*self.parity_inputs, *self.programs, *([self.reference] if self.reference is not None else [])]
         return tuple({item.sha256: item for item in found}.values())

@@ -15,7 +15,7 @@ from typing import Final
 from orchestrator.analysis.case_result import CaseResult, CaseStatus
 from orchestrator.delegates import DELEGATES
 from orchestrator.errors import UsageError
-from orchestrator.programs import program
+from orchestrator.programs import is_usual
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
@@ -355,7 +355,7 @@ def _departure(case: Case) -> tuple[bool, ...]:
     """Return how far a case is from what people call its configuration: the least is the plainest."""
     return (
         bool(case.flags),
-        program(case.tool).usual_on is None,
+        not is_usual(case.tool),
         case.mode is not None,
         case.affinity != _PLAIN_AFFINITY,
     )
@@ -388,7 +388,7 @@ def _notes(item: MeasuredCase, column: Column) -> Iterable[str]:
         yield _thread_words(case.threads)
     if case.flags and not case.is_per_token:
         yield f"with {' '.join(f'{name}={value}' for name, value in case.flags)}"
-    if program(case.tool).usual_on is None:
+    if not is_usual(case.tool):
         yield f"measured by {case.tool.value}"
     if case.affinity != _PLAIN_AFFINITY:
         yield f"on the cores {case.affinity}"

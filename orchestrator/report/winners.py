@@ -9,7 +9,7 @@ from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.compare import Ratio, best_of, speed_up
-from orchestrator.programs import program
+from orchestrator.programs import is_usual
 from orchestrator.records.night import THREADS_UNUSED
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.verdict import Severity
@@ -115,7 +115,7 @@ def next_step(winner: Winner, path: str) -> str:
     """Return what to try next, as a command for this model's file."""
     row, rival = winner.row, next(iter(winner.tied), None)
     model, where = shlex.quote(path), f"-s {shlex.quote(row.device.serial)}"
-    if program(row.case.tool).usual_on is None:
+    if not is_usual(row.case.tool):
         where += f" --tool {row.case.tool}"
     if row.case.is_per_token:
         # A process gives two figures of a language model: neither pairs nor a search nor outputs are compared.

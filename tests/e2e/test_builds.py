@@ -110,7 +110,7 @@ def test_one_failure_among_several_has_its_line_and_the_others_are_fetched(decla
         (("fetch", "prog", "--abi", "mips"), 2, "prog isn't declared for 'mips'"),
         (("fetch", "prog", "--mirror", "nowhere"), 2, "can't be a mirror"),
         (("pin", "prog@12"), 4, "no release 'prog@12' is on this computer"),
-        (("which", "natif"), 2, "'natif' isn't a tool"),
+        (("which", "natif"), 2, "'natif' isn't one of"),
         (("which", "native"), 4, "no build of native for arm64-v8a is on this computer"),
     ],
 )

@@ -136,6 +136,43 @@ def test_a_file_of_ones_own_measures_on_this_computer(cli: Cli, counting: tuple[
     cli("results", "reparse").ok()
 
 
+ECHO = OWN.replace("counting.sh", "echo").replace('["{model}", "{word}"]', '["counted {n} in 50.0 ms"]').replace(
+    "{word: {type: word, default: fine}}", "{n: {type: int, min: 1, default: 4, meaning: what is counted}}"
+)  # fmt: skip
+
+
+def test_a_program_is_kept_by_content_and_used_without_being_named_again(cli: Cli, tmp_path: Path) -> None:
+    (cli.home / "programs").mkdir(parents=True)
+    declaration = cli.home / "programs" / "counting.yaml"
+    declaration.write_text(ECHO)
+    script, program, model = tmp_path / "counting.sh", tmp_path / "echo", tmp_path / "model.txt"
+    script.write_text("#!/bin/sh\n")
+    model.write_text("words")
+    shutil.copy("/bin/echo", program)
+    words = ("bench", model, "-s", "host", "-t", "1", "-n", "1", "--tool", "counting", "--json")
+    said = cli("build", "add", script, "--tool", "counting").ended_with(4).said
+    assert "is a script, not an ELF program: it has no ABI to look at" in said
+    assert "isn't started by benchfarm" in cli("build", "add", program, "--tool", "llama_main").ended_with(4).said
+    kept = cli("build", "add", program, "--tool", "counting", "--json").ok().json
+    assert (kept["name"], kept["tool"], kept["abi"].partition("-")[0]) == ("counting", "declared:counting", "linux")
+    program.unlink()
+    run = runs_of(cli(*words))[0]
+    assert (run["outcome"], run["report"]["inference_mean_us"]) == ("completed", 12_500)
+    assert run["case"]["build_sha256"] == kept["sha256"]
+    found = cli("build", "which", "counting", "--abi", kept["abi"], "--json").ok().json
+    assert (found["build"]["sha256"], found["shows_benchmark"]) == (kept["sha256"], True)
+    # Its parameters are listed with their meaning and bounds.
+    (flag,) = cli("flags", "counting", "--json").ok().json["flags"]
+    assert (flag["name"], flag["type"], flag["default"]) == ("n", "int", "4")
+    assert flag["meaning"] == "what is counted: a whole number from 1"
+    # What was measured stays readable when nobody declares the program any more.
+    declaration.unlink()
+    (row,) = cli("report", "--format", "json").ok().json["results"]
+    assert row["tool"] == "declared:counting"
+    for form in ("text", "markdown", "html"):
+        cli("report", "--format", form, "--out", tmp_path / form).ok()
+
+
 def llama_bench() -> Path | None:
     """Return the real llama-bench, from Debian's packages in a folder of their own."""
     if (found := shutil.which("llama-bench")) is not None:

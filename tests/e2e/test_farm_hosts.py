@@ -16,6 +16,7 @@ import pytest
 
 from benchfarm_lab.samples import benchmark_elf
 from orchestrator.queueing.schedule import Schedules
+from orchestrator.resources import data_folder
 from orchestrator.store.opening import open_store
 from tests.samples.farm_hosts import Database, FarmOfHosts, changes, private_database, running_farm, stored
 
@@ -102,10 +103,9 @@ def test_everything_that_a_plan_names_reaches_the_hosts(
         assert len(runs) - len(measured) >= 2
 
 
-def test_models_that_are_not_tflite_keep_their_ending_and_a_program_of_ones_own_is_refused(
+def test_models_that_are_not_tflite_keep_their_ending_and_a_program_of_ones_own_goes_along(
     farm: FarmOfHosts, tmp_path: Path, name: str
 ) -> None:
-    from tests.e2e.test_declared_programs import OWN
     from tests.e2e.test_language_models import TINY
 
     gguf, words, plan = tmp_path / "little.gguf", tmp_path / "words.txt", tmp_path / "plan.yaml"
@@ -129,13 +129,25 @@ def test_models_that_are_not_tflite_keep_their_ending_and_a_program_of_ones_own_
         ("tiny", "litert-lm"), ("little", "declared:llama-bench")
     }  # fmt: skip
     assert {run["outcome"] for run in runs} == {"completed"}
-    # The phones' hosts have no such file: they would fail at night.
-    own = tmp_path / "counting.yaml"
-    own.write_text(OWN)
-    sent = ("farm", "submit", written(words, extra=f", tools: ['{own}']"), "--name", f"{name}-own")
-    refused = farm.one.cli(*sent, **farm.one.environ()).ended_with(2)
-    assert f"'counting' is declared in {own}, which the phones' hosts don't have" in refused.said
-    assert "run it on the phones' own host with 'benchfarm run'" in refused.said
+    # Two submissions declare a program of one name in two ways, and no host has either.
+    words.write_bytes(gguf.read_bytes())
+    own, shipped = tmp_path / "my-bench.yaml", (data_folder("programs") / "llama-bench.yaml").read_text()
+    for number, tokens in enumerate(("16", "24")):
+        text = shipped.replace("name: llama-bench", "name: my-bench").replace("models: [.gguf]", "models: [.txt]")
+        own.write_text(text.replace("default: 512, meaning: tokens of the prompt", f"default: {tokens}"))
+        plan = written(words, extra=f", tools: ['{own}'], flags: [{{answer_tokens: '4', repetitions: '2'}}]")
+        farm.one("farm", "submit", plan, "--name", f"{name}-{number}")
+    own.unlink()
+    for number, tokens in enumerate(("16", "24")):
+        (job,) = farm.until_ended(f"{name}-{number}")
+        assert job["status"] == "done", job
+        runs = farm.two("runs", job["campaign_id"])
+        assert {(run["case"]["tool"], run["outcome"]) for run in runs} == {("declared:my-bench", "completed")}
+        assert {dict(run["case"]["flags"])["prompt_tokens"] for run in runs} == {tokens}
+        counts = {dict(run["case"]["flags"])["figure"]: run["report"]["inference"]["count"] for run in runs}
+        assert counts == {"prefill": 2 * int(tokens), "decode": 8}
+        # Who has neither file reads what was measured.
+        assert len(json.loads(farm.two.text("report", job["campaign_id"], "--format", "json"))["results"]) == 2
 
 
 def test_a_killed_hosts_job_is_ended_by_another_host_that_reaches_the_phone(

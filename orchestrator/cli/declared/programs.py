@@ -15,9 +15,11 @@ build_app = group("build", "List, download and choose the benchmark programs.")
 
 @command(app, "flags")
 def _flags(
-    flag_name: Annotated[str, typer.Argument(metavar="NAME", help="Flag to explain (default: list all).")] = "",
+    flag_name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Flag, or declared program (default: list all).")
+    ] = "",
     tool: Annotated[
-        str, typer.Option("--tool", help="Program: native, apk, perf-options, litert-native, litert-lm or ios-app.")
+        str, typer.Option("--tool", help="Program: native, apk, perf-options, litert-lm, llama-bench ...")
     ] = USUAL_TOOL,
     build: Annotated[str, typer.Option("--build", help="Name, sha256 or path of one program.")] = "",
     device: Annotated[
@@ -77,6 +79,7 @@ def _builds_fetch(
 def _builds_add(
     file: Annotated[Path, typer.Argument(help="A benchmark_model binary, an APK, or a library for one.")],
     build_name: Annotated[str, typer.Option("--name", help="Name of the build.")] = "",
+    tool: Annotated[str, typer.Option("--tool", help="Which program it is (default: by its name).")] = "",
     library: Annotated[
         list[Path] | None, typer.Option("--with", help="Library to install beside it. Repeat for several.")
     ] = None,
@@ -88,7 +91,7 @@ def _builds_add(
     """
     from orchestrator.cli import builds
 
-    return lambda settings: builds.add(settings, file, build_name, tuple(library or ()), release)
+    return lambda settings: builds.add(settings, file, build_name, tuple(library or ()), release, tool)
 
 
 @command(build_app, "make")

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator.config.declared_programs import every_declared, load_declared
+from orchestrator.config.declared_programs import declared, every_declared, lent, load_declared
 from orchestrator.config.patterns import Pattern
-from orchestrator.errors import OutputParseError, PlanError
+from orchestrator.errors import OutputParseError, PlanError, ProgramInUseError, UsageError
 from orchestrator.programs.grammar.output import parse_file, parse_text, to_public
+from orchestrator.resources import data_folder
 from tests.samples.beside import OTHER_PROGRAMS, needs_other_programs
 from tests.samples.places import DATA
 
@@ -288,3 +289,22 @@ def test_an_expression_that_would_take_for_ever_is_an_error_after_a_second() -> 
     with pytest.raises(OutputParseError, match="took more than"):
         slow.find("a" * 5000 + "c")
     assert time.process_time() - began < 30
+
+
+def test_what_a_job_declares_counts_while_it_runs_and_another_job_waits_that_declares_it_otherwise(
+    tmp_path: Path,
+) -> None:
+    text = (data_folder("programs") / "llama-bench.yaml").read_text().replace("name: llama-bench", "name: of-a-job")
+    one, other = tmp_path / "1" / "of-a-job.yaml", tmp_path / "2" / "of-a-job.yaml"
+    for path, title in ((one, "first"), (other, "second")):
+        path.parent.mkdir()
+        path.write_text(text.replace("llama.cpp's llama-bench", title))
+    with lent([one]), lent([one]):
+        assert declared("of-a-job").title == "first"
+        with pytest.raises(ProgramInUseError, match="another job's plan declares of-a-job otherwise"), lent([other]):
+            pass
+        assert declared("of-a-job").title == "first"
+    with lent([other]):
+        assert declared("of-a-job").title == "second"
+    with pytest.raises(UsageError, match="no program is declared as 'of-a-job' here"):
+        declared("of-a-job")
