@@ -90,8 +90,15 @@ def _put_back(
             device = farm.host() if attached is None else farm.open_phone(attached)[0]
             undone = list(farm.conditioner.restore(device, on_note=notes.append, take=take))
     except DeviceError as error:
+        undone = farm.powered_on.get(Serial(name), [])
+        if undone and Serial(name) not in farm.conditioner.unrestored():
+            return PutBack(
+                name=name,
+                restored={Serial(name): undone},
+                notes=[*notes, f"not looked at: {str(error).removeprefix(f'{name}: ')}"],
+            )
         return PutBack(name=name, error=error, notes=notes)
-    return PutBack(name=name, restored={serial: undone}, notes=notes)
+    return PutBack(name=name, restored={serial: farm.powered_on.get(serial, []) + undone}, notes=notes)
 
 
 def all_at_once(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:

@@ -117,7 +117,7 @@ class Adapters:
 
         metering = Metering(
             meters=MeterBook(self.settings.data_folder / "meters"),
-            power=HubPower(search_path=self.settings.environ.get("PATH")),
+            power=HubPower(journal=self.conditioner.journal, search_path=self.settings.environ.get("PATH")),
         )
 
         class Tools(dict[ToolName, "Tool"]):
@@ -201,6 +201,7 @@ class Adapters:
     def conditioner(self) -> LadderConditioner:
         """Brings phones into a fit state and back."""
         from orchestrator.devices.conditioning import LadderConditioner
+        from orchestrator.devices.hub_power import Uhubctl
         from orchestrator.programs.apk import PACKAGE
 
         def zone_limits(facts: DeviceFacts) -> Mapping[str, float]:
@@ -213,6 +214,7 @@ class Adapters:
             stray_apps=(PACKAGE,),
             tuned=lambda facts: self.experiments.options(facts.serial, facts.fingerprint),
             clock=self.clock,
+            uhubctl=Uhubctl(search_path=self.settings.environ.get("PATH")),
         )
 
     @cached_property

@@ -18,6 +18,7 @@ from orchestrator.bootstrap.builds import BuildChoice
 from orchestrator.bootstrap.settings import Settings
 from orchestrator.errors import (
     AdbUnavailableError,
+    DeviceBusyError,
     DeviceError,
     DeviceUnusableError,
     NoDeviceError,
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
 #: How long a virtual phone may take to let its server in.
 _JOIN_TIMEOUT_S: Final = 3.0
+#: How long a phone may take to be listed once its port has power.
+_BACK_S: Final = 15.0
+_BACK_POLL_S: Final = 0.3
 
 
 class Farm(Adapters):
@@ -80,6 +84,8 @@ class Farm(Adapters):
         self.pushes = PushLimits()
         #: What is to be done before devices and store are closed.
         self.at_exit = contextlib.ExitStack()
+        #: Changes on this computer that were undone before phones were looked for, by serial number.
+        self.powered_on: dict[Serial, list[str]] = {}
         self._opened: list[Device] = []
 
     def __enter__(self) -> Self:
@@ -173,8 +179,37 @@ class Farm(Adapters):
         """Return all phones of all servers, usable or not; one phone seen by two servers is usable through one.
 
         When every one of ``serials`` is a virtual phone, no server for real phones is looked for. Without
-        ``start_server`` none is started. Raises AdbUnavailableError.
+        ``start_server`` none is started, and nothing is changed; else hubs' ports that a killed process left without
+        power are on first. Raises AdbUnavailableError.
         """
+        back = self._power_on() if start_server else set()
+        found = self._attached(serials, start_server=start_server)
+        deadline = self.clock.monotonic_s() + _BACK_S
+        while not back <= {item.seen.serial for item in found} and self.clock.monotonic_s() < deadline:
+            if self.clock.wait(_BACK_POLL_S, self.cancelled):
+                break
+            found = self._attached(serials, start_server=start_server)
+        return found
+
+    def _power_on(self) -> set[str]:
+        """Power on what processes that are gone left off, and return whose ports they were."""
+        from orchestrator.engine.events import DeviceNote
+
+        back = set[str]()
+        journal = self.conditioner.journal
+        for serial in journal.serials():
+            # Whoever holds a phone has its port off on purpose.
+            if not journal.ports_off(serial):
+                continue
+            with contextlib.suppress(DeviceBusyError), self.lease.acquire(serial):
+                undone, why = self.conditioner.power_on(serial)
+                self.powered_on[serial] = [*self.powered_on.get(serial, ()), *undone]
+                back |= {serial} if undone else set()
+                for text in [f"restored: {what}" for what in undone] + ([why] if why else []):
+                    self.observer.on_event(DeviceNote(serial=serial, text=text, is_problem=True))
+        return back
+
+    def _attached(self, serials: Sequence[str], *, start_server: bool) -> list[Attached]:
         from orchestrator.devices.discovery import judge_twins, list_devices
 
         servers = [server for server in (self.lab_server(),) if server is not None]

@@ -18,6 +18,7 @@ from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.audit import SNAPSHOT_COMMANDS, Difference, differences, parse_snapshot
 from orchestrator.devices.fitness import FitWait, danger, unfit_reasons
 from orchestrator.devices.heartbeat import LEASE_S
+from orchestrator.devices.hub_power import Uhubctl, port_of
 from orchestrator.devices.journal import Change, UndoJournal, format_changes, parse_changes
 from orchestrator.devices.owner_note import FREE_MIN_BYTES, Claims, OwnerNote, Standing, check_free, must
 from orchestrator.devices.quiet_steps import SCREEN_OFF, SCREEN_ON, QuietStep, is_network_serial, screen_undo, steps_for
@@ -55,6 +56,7 @@ class LadderConditioner:
         tuned: TunedOptions | None = None,
         lease_s: float = LEASE_S,
         clock: Clock | None = None,
+        uhubctl: Uhubctl | None = None,
     ) -> None:
         """``journal_folder`` is on this computer and outlives the process; ``stray_apps`` are stopped.
 
@@ -65,6 +67,7 @@ class LadderConditioner:
         self._stray_apps = tuple(stray_apps)
         self._tuned = tuned
         self._clock = clock or SystemClock()
+        self._uhubctl = uhubctl or Uhubctl()
         self._claims = Claims(OwnerNote(journal_folder), clock=self._clock, lease_s=lease_s)
         #: Devices made quiet by this process, how and in which boot. Each is touched by the thread with its lease.
         self._quiet: dict[Serial, tuple[Quiet, str]] = {}
@@ -120,10 +123,25 @@ class LadderConditioner:
         """Return the devices on which a change is still to be undone."""
         return self.journal.serials()
 
+    def power_on(self, serial: Serial) -> tuple[list[str], str]:
+        """Power those hubs' ports on again that a device's measurement left off, which needs no device.
+
+        Returns what was undone, and why the rest couldn't be (empty when nothing is left). Raises HostStorageError.
+        """
+        undone: list[str] = []
+        for change in self.journal.ports_off(serial):
+            if not self._uhubctl.does(change.port, "on"):
+                hub, _, number = change.port.partition(" ")
+                why = "failed" if self._uhubctl.is_there else "isn't installed here"
+                return undone, f"{change.what}: 'uhubctl -l {hub} -p {number} -a on' {why}"
+            self.journal.forget(serial, change)
+            undone.append(change.what)
+        return undone, ""
+
     def pending(self, device: Device) -> Sequence[str]:
         """Return what is still to be undone on a phone, by this journal or by the phone's own file."""
         changes = self.journal.pending(device.serial)
-        changes += [change for change in parse_changes(self._phones_own(device)) if change not in changes]
+        changes += [change for change in self._phones_own(device) if change not in changes]
         return [change.what for change in changes]
 
     def restore(self, device: Device, *, on_note: _Tell | None = None, take: bool = False) -> Sequence[str]:
@@ -258,7 +276,7 @@ class LadderConditioner:
         if not fresh:
             return
         self.journal.add(device.serial, *fresh)
-        text = format_changes([*pending, *fresh])
+        text = format_changes([change for change in [*pending, *fresh] if not change.port])
         script = (
             f"cd {quote(device.work_folder)} && printf %s {quote(text)} >{_UNDO_FILE}.tmp && sync && "
             f"mv {_UNDO_FILE}.tmp {_UNDO_FILE}"
@@ -306,15 +324,20 @@ class LadderConditioner:
     def _undo_all(self, device: Device) -> list[str]:
         """Undo what this computer's journal or the phone's own file tells, newest first."""
         self._quiet.pop(device.serial, None)
-        left = self.journal.pending(device.serial)
+        restored, why = self.power_on(device.serial)
+        off = self.journal.ports_off(device.serial)
+        if isinstance(device, AdbDevice) and [change.port for change in off] == [" ".join(port_of(device) or ())]:
+            # It is there, on that very port: somebody powered it on.
+            off, why = [], ""
+        left = [change for change in self.journal.pending(device.serial) if not change.port]
         if device.kind is DeviceKind.ANDROID:
-            elsewhere = parse_changes(self._phones_own(device))
+            elsewhere = self._phones_own(device)
             # Another computer's changes were made first, where both tell of some.
             left = [change for change in elsewhere if change not in left] + left
             if elsewhere:
-                self.journal.keep(device.serial, left)
-        restored: list[str] = []
-        failed: list[str] = []
+                self.journal.keep(device.serial, [*left, *off])
+        is_touched = bool(left)
+        failed = [why] if why else []
         for change in reversed(left.copy()):
             result = device.shell(change.undo)
             if result.exit_code != 0:
@@ -323,19 +346,21 @@ class LadderConditioner:
             restored.append(change.what)
             left.remove(change)
             if left:
-                self.journal.keep(device.serial, left)
+                self.journal.keep(device.serial, [*left, *off])
         if failed:
             raise DeviceCommandError("; ".join(failed), serial=device.serial)
-        if restored and device.kind is DeviceKind.ANDROID:
+        if is_touched and device.kind is DeviceKind.ANDROID:
             # The phone's file goes first: as long as either is there, whoever comes next undoes once more.
             must(device, f"rm -f {quote(device.work_folder)}/{_UNDO_FILE}")
         self.journal.keep(device.serial, ())
         return restored
 
-    def _phones_own(self, device: Device) -> str:
+    def _phones_own(self, device: Device) -> list[Change]:
+        """Return what a phone's own file tells; a phone can't have anything done on this computer."""
         if device.kind is not DeviceKind.ANDROID:
-            return ""
-        return device.shell(f"cat {quote(device.work_folder)}/{_UNDO_FILE} 2>/dev/null").text
+            return []
+        told = parse_changes(device.shell(f"cat {quote(device.work_folder)}/{_UNDO_FILE} 2>/dev/null").text)
+        return [change for change in told if not change.port]
 
     def _keep_snapshot(self, device: Device, known: Mapping[str, str] | None = None) -> None:
         """Keep what the phone is before its first change, with what is known to have been otherwise."""

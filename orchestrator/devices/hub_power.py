@@ -1,58 +1,68 @@
-"""A USB hub's port without power for a while, so that a phone runs on its battery; its link is away meanwhile."""
+"""USB hubs' ports, switched by ``uhubctl``: for a phone that hangs, and for one that is to run on its battery."""
 
 from __future__ import annotations
 
 import contextlib
-import os
+import re
 import shutil
-import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.child_environment import child_environment
 from orchestrator.devices.adb import AdbDevice
-from orchestrator.devices.recovery import port_of
+from orchestrator.devices.discovery import parse_devices
+from orchestrator.devices.journal import Change, UndoJournal
+from orchestrator.errors import DeviceError
 from orchestrator.ports import Device
 
-#: A process of its own, in a session of its own: it powers the port on again whatever becomes of this one.
+#: A process of its own: it powers the port on at its time, and at once when benchfarm closes its input or is gone.
 _SCRIPT: Final = """
-power() { "$1" -l "$2" -p "$3" -a "$4" >/dev/null 2>&1 </dev/null; }
-hub=$1 at=$2 port=$3
-s=
-trap 'power "$hub" "$at" "$port" on' EXIT
-trap '[ -z "$s" ] || kill $s; exit 1' TERM INT HUP
-sleep "$4" & s=$!; wait $s
-power "$hub" "$at" "$port" off
-sleep "$5" & s=$!; wait $s
+import select, subprocess, sys
+*command, after_s, lasts_s = sys.argv[1:]
+def power(action):
+    return subprocess.call([*command, action], stdin=subprocess.DEVNULL, timeout=60)
+def is_over(seconds):
+    return bool(select.select([0], [], [], float(seconds))[0])
+if not is_over(after_s):
+    try:
+        power("off")
+        is_over(lasts_s)
+    finally:
+        sys.exit(power("on"))
 """
-#: Until the process that is told to end has powered the port on.
-_ON_S: Final = 60.0
+#: What uhubctl may take; the process beside us may have to wait for two of them.
+_SWITCH_S: Final = 60.0
 
 
 class HubPower:
     """Switches ports by ``uhubctl``, where that is installed and the hub can."""
 
-    def __init__(self, *, search_path: str | None = None) -> None:
-        """``search_path`` is where ``uhubctl`` is looked for ($PATH's form); None is this process's."""
-        self._uhubctl = shutil.which("uhubctl", path=search_path)
+    def __init__(self, *, journal: UndoJournal, search_path: str | None = None) -> None:
+        """``journal`` keeps which ports are off; ``search_path`` is as :class:`Uhubctl` takes it."""
+        self._journal = journal
+        self._uhubctl = Uhubctl(search_path=search_path)
 
     def can_switch(self, device: Device) -> bool:
         """Whether a device's port is known, and there is a program that can power it off."""
-        return self._uhubctl is not None and isinstance(device, AdbDevice) and port_of(device) is not None
+        return self._uhubctl.is_there and isinstance(device, AdbDevice) and port_of(device) is not None
 
     @contextlib.contextmanager
     def off(self, device: Device, *, after_s: float, lasts_s: float) -> Iterator[None]:
         """Power a device's port off for a span that begins after a while, and on again at the end in any case.
 
-        Also when this process is killed meanwhile. Only for a device that :meth:`can_switch` is true of.
+        When this process is killed it is on again at once, and when all are killed, or this computer loses its power,
+        by whoever comes next: it is journalled before. Only for a device that :meth:`can_switch` is true of. Raises
+        HostStorageError (nothing is switched then).
         """
         port = port_of(device) if isinstance(device, AdbDevice) else None
         assert port is not None
-        assert self._uhubctl is not None
+        change = Change(what=f"USB port {port[1]} of hub {port[0]} powered off", port=" ".join(port))
+        self._journal.add(device.serial, change)
         process = subprocess.Popen(
-            ["sh", "-c", _SCRIPT, "sh", self._uhubctl, *port, f"{after_s:g}", f"{lasts_s:g}"],
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-ISc", _SCRIPT, *self._uhubctl.command(port), f"{after_s:g}", f"{lasts_s:g}"],
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
@@ -61,7 +71,75 @@ class HubPower:
         try:
             yield
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_ON_S)
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                is_on = process.wait(2 * _SWITCH_S) == 0
+            except subprocess.TimeoutExpired:
+                process.kill()
+                is_on = False
+            # Else it stays in the journal, and is tried again when the phone is restored.
+            if is_on or self._uhubctl.does(change.port, "on"):
+                self._journal.forget(device.serial, change)
+
+
+class Uhubctl:
+    """The program ``uhubctl``."""
+
+    def __init__(self, *, search_path: str | None = None) -> None:
+        """``search_path`` is where it is looked for ($PATH's form); None is this process's."""
+        self._path = shutil.which("uhubctl", path=search_path)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it is installed."""
+        return self._path is not None
+
+    def command(self, port: tuple[str, str]) -> list[str]:
+        """Return its command line for a hub's port, but for the action's name; it must be there."""
+        assert self._path is not None
+        return [self._path, "-l", port[0], "-p", port[1], "-a"]
+
+    def does(self, port: str, action: str) -> bool:
+        """Switch a port (``1-4 2`` is port 2 of hub 1-4; ``on``, ``off``, ``cycle``); False when that can't be done."""
+        found = re.fullmatch(r"(\d+(?:-\d+(?:\.\d+)*)?) (\d+)", port)
+        if self._path is None or found is None:
+            return False
+        command = [*self.command((found[1], found[2])), action]
+        try:
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                timeout=_SWITCH_S,
+                check=False,
+                env=child_environment(),
+                stdin=subprocess.DEVNULL,
+            )
+            return done.returncode == 0
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+
+
+def port_of(device: AdbDevice) -> tuple[str, str] | None:
+    """Return where a phone is plugged in as uhubctl names it, None when that isn't known."""
+    try:
+        listed = parse_devices(device.server.device_list())
+    except DeviceError:
+        return None
+    paths = {item.address: item.usb for item in listed}
+    # One that has dropped off its bus isn't listed: where it was plugged in is known, unless another is there now.
+    remembered = "" if device.usb_path in paths.values() else device.usb_path
+    return usb_port(paths.get(device.transport) or remembered)
+
+
+def usb_port(path: str) -> tuple[str, str] | None:
+    """Return a USB path's hub and port as uhubctl names them (``1-4.2`` is port 2 of hub 1-4); None for no path."""
+    found = re.fullmatch(r"(?:usb:)?(\d+-\d+(?:\.\d+)*)", path)
+    if found is None:
+        return None
+    hub, dot, number = found[1].rpartition(".")
+    if dot:
+        return hub, number
+    # A port of the root hub.
+    hub, _, number = found[1].partition("-")
+    return hub, number

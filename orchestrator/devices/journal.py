@@ -22,15 +22,20 @@ from orchestrator.records.identity import Serial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One change: what it is, and the shell command that puts back what was before."""
+    """One change: what it is, and the shell command that puts back what was before.
+
+    With ``port`` it was made on this computer instead: a hub's port (``1-4 2`` is port 2 of hub 1-4) is without power.
+    """
 
     what: str
-    undo: str
+    undo: str = ""
+    port: str = ""
 
 
 def format_changes(changes: Sequence[Change]) -> str:
     """Return changes as text, a line of JSON for each."""
-    return "".join(json.dumps(asdict(change)) + "\n" for change in changes)
+    rows = ({key: value for key, value in asdict(change).items() if value} for change in changes)
+    return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 def parse_changes(text: str) -> list[Change]:
@@ -39,8 +44,10 @@ def parse_changes(text: str) -> list[Change]:
     for line in text.splitlines():
         try:
             fields = json.loads(line)
-            changes.append(Change(what=str(fields["what"]), undo=str(fields["undo"])))
-        except (ValueError, KeyError, TypeError):
+            undo, port = str(fields.get("undo", "")), str(fields.get("port", ""))
+            if undo or port:
+                changes.append(Change(what=str(fields["what"]), undo=undo, port=port))
+        except (ValueError, KeyError, TypeError, AttributeError):
             continue
     return changes
 
@@ -73,6 +80,14 @@ class UndoJournal:
             self._store(self._path(serial), format_changes(changes), serial)
         else:
             self._remove(self._path(serial), serial)
+
+    def forget(self, serial: Serial, undone: Change) -> None:
+        """Keep all but this one."""
+        self.keep(serial, [change for change in self.pending(serial) if change != undone])
+
+    def ports_off(self, serial: Serial) -> list[Change]:
+        """Return the hubs' ports that are without power because of a device."""
+        return [change for change in self.pending(serial) if change.port]
 
     def serials(self) -> list[Serial]:
         """Return the devices on which something is still to be undone."""

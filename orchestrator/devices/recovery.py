@@ -5,17 +5,13 @@ Our own adb server is started again by every attempt to connect when it has died
 
 from __future__ import annotations
 
-import re
-import shutil
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from orchestrator.child_environment import child_environment
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.devices.adb import AdbDevice
-from orchestrator.devices.discovery import parse_devices
+from orchestrator.devices.hub_power import Uhubctl, port_of, usb_port
 from orchestrator.errors import DeviceError
 from orchestrator.ports import Device
 
@@ -26,7 +22,6 @@ _BOOT_S: Final = 120.0
 _SHORTEST_PAUSE_S: Final = 0.5
 #: A TCP phone isn't announced by its server, it has to be connected: so often at the least.
 _LONGEST_PAUSE_S: Final = 10.0
-_CYCLE_S: Final = 60.0
 
 
 class LadderRescuer:
@@ -40,7 +35,7 @@ class LadderRescuer:
         ``answer_s``: how long a phone may take to answer after each rung but a boot.
         """
         self._answer_s = answer_s
-        self._uhubctl = shutil.which("uhubctl", path=search_path)
+        self._uhubctl = Uhubctl(search_path=search_path)
         self._clock = clock or SystemClock()
 
     def rescue(
@@ -71,14 +66,18 @@ class LadderRescuer:
     def cycle_port(self, usb_path: str) -> bool:
         """Power the port of a USB path off and on; False when that can't be done. A hub may switch all of its ports."""
         port = usb_port(usb_path)
-        return port is not None and self._uhubctl is not None and self._cycles(port)
+        return port is not None and self._uhubctl.does(" ".join(port), "cycle")
 
     def _rungs(self, device: AdbDevice, *, may_reboot: bool) -> Iterator[tuple[str, Callable[[], bool], float]]:
         """Yield what may help, each asked for when those before it didn't."""
         yield "is reconnected", lambda: _reconnects(device, self._answer_s), self._answer_s
-        port = port_of(device) if self._uhubctl is not None else None
+        port = port_of(device) if self._uhubctl.is_there else None
         if port is not None:
-            yield "its USB port is powered off and on", lambda: self._cycles(port), self._answer_s
+            yield (
+                "its USB port is powered off and on",
+                lambda: self._uhubctl.does(" ".join(port), "cycle"),
+                self._answer_s,
+            )
         if may_reboot:
             yield "is rebooted", lambda: _reboots(device), _BOOT_S
 
@@ -88,42 +87,6 @@ class LadderRescuer:
         except DeviceError:
             return False
         return True
-
-    def _cycles(self, port: tuple[str, str]) -> bool:
-        """Switch a hub's port off and on; False when that can't be done."""
-        assert self._uhubctl is not None
-        hub, number = port
-        command = [self._uhubctl, "-l", hub, "-p", number, "-a", "cycle"]
-        try:
-            done = subprocess.run(command, capture_output=True, timeout=_CYCLE_S, check=False, env=child_environment())
-            return done.returncode == 0
-        except (OSError, subprocess.TimeoutExpired):
-            return False
-
-
-def port_of(device: AdbDevice) -> tuple[str, str] | None:
-    """Return where a phone is plugged in as uhubctl names it, None when that isn't known."""
-    try:
-        listed = parse_devices(device.server.device_list())
-    except DeviceError:
-        return None
-    paths = {item.address: item.usb for item in listed}
-    # One that has dropped off its bus isn't listed: where it was plugged in is known, unless another is there now.
-    remembered = "" if device.usb_path in paths.values() else device.usb_path
-    return usb_port(paths.get(device.transport) or remembered)
-
-
-def usb_port(path: str) -> tuple[str, str] | None:
-    """Return a USB path's hub and port as uhubctl names them (``1-4.2`` is port 2 of hub 1-4); None for no path."""
-    found = re.fullmatch(r"(?:usb:)?(\d+-\d+(?:\.\d+)*)", path)
-    if found is None:
-        return None
-    hub, dot, number = found[1].rpartition(".")
-    if dot:
-        return hub, number
-    # A port of the root hub.
-    hub, _, number = found[1].partition("-")
-    return hub, number
 
 
 def _reconnects(device: AdbDevice, timeout_s: float) -> bool:
