@@ -326,7 +326,11 @@ class LadderConditioner:
         self._quiet.pop(device.serial, None)
         restored, why = self.power_on(device.serial)
         off = self.journal.ports_off(device.serial)
-        if isinstance(device, AdbDevice) and [change.port for change in off] == [" ".join(port_of(device) or ())]:
+        if (
+            off
+            and isinstance(device, AdbDevice)
+            and [change.port for change in off] == [" ".join(port_of(device) or ())]
+        ):
             # It is there, on that very port: somebody powered it on.
             off, why = [], ""
         left = [change for change in self.journal.pending(device.serial) if not change.port]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.records.device import HOST_SERIAL
-from orchestrator.records.workload import IMPORTED_TOOLS
+from orchestrator.records.verdict import Quality
+from orchestrator.records.workload import IMPORTED_TOOLS, Pass
 from orchestrator.report.data import CampaignRow, Contest, DeviceRow, Headline, ResultRow, SkipRow, Totals, Winner
 from orchestrator.report.glance import grouped_winners, kind_title, unclean_reason
 from orchestrator.report.labels import ShortNames, short_names
@@ -201,7 +202,19 @@ def _warnings(results: Sequence[ResultRow], names: ShortNames) -> tuple[str, ...
     if len(ordered) > _MOST_WARNINGS:
         hidden = len(ordered) - _MOST_WARNINGS
         warnings.append(f"{_counted(hidden, 'more kind')} of trouble: see the findings.")
-    return (*warnings, *_mixed_modes(results))
+    return (*warnings, *_pass_warnings(results, names), *_mixed_modes(results))
+
+
+def _pass_warnings(results: Sequence[ResultRow], names: ShortNames) -> Iterator[str]:
+    """Yield what can't be trusted of the passes with figures of their own: a case's latency may be clean beside it."""
+    for run_pass in (Pass.ENERGY, Pass.COLD, Pass.CONTENTION):
+        rows = [
+            row
+            for row in results
+            if any(item.run_pass is run_pass and item.quality is Quality.SUSPECT for item in row.invocations)
+        ]
+        if rows:
+            yield _warning(f"suspect in the pass {run_pass}", rows, names)
 
 
 def _mixed_modes(results: Sequence[ResultRow]) -> tuple[str, ...]:

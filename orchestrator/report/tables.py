@@ -40,6 +40,8 @@ WIDTH: Final = 80
 #: Phones that are listed one after the other; more are lines of a matrix, and so are several where there is room.
 _MOST_LISTED: Final = 3
 _WIDE: Final = 120
+#: Half an interval of this share and more only says that there were too few runs.
+_MOST_TOLD: Final = 1.0
 _INTERVAL: Final = "\N{PLUS-MINUS SIGN}95 %"
 _MARKS: Final = {BestMark.BEST: "*", BestMark.TIED: "=", BestMark.NONE: " "}
 #: Where the figures begin, and the width of the word for where the operators ran.
@@ -273,13 +275,16 @@ def least_energy(rows: Sequence[ResultRow]) -> EnergyRow | None:
 
 
 def _half(mean: Mean) -> str:
-    return NOTHING if mean.half_width is None else f"±{format_percent(mean.half_width / mean.value)}"
+    share = None if mean.half_width is None else mean.half_width / mean.value
+    return NOTHING if share is None else "too few" if share > _MOST_TOLD else f"±{format_percent(share)}"
 
 
 def _times(ratio: Mean | None) -> str:
     if ratio is None:
         return NOTHING
-    return f"{ratio.value:.3f}x" + (f" ±{format_percent(ratio.half_width)}" if ratio.half_width is not None else "")
+    if ratio.half_width is None or ratio.half_width > _MOST_TOLD:
+        return f"{ratio.value:.3f}x too few runs"
+    return f"{ratio.value:.3f}x ±{format_percent(ratio.half_width)}"
 
 
 def _load_lines(rows: Sequence[ResultRow]) -> list[str]:

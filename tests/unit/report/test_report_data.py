@@ -14,6 +14,7 @@ from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.records.workload import DelegateName, Pass, ToolName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import BestMark
+from orchestrator.report.energy import load_rows
 from orchestrator.report.exports import to_markdown
 from orchestrator.report.render import render_html
 from orchestrator.report.tables import flat_record, render_text_table
@@ -195,6 +196,28 @@ def test_headline_says_what_not_to_trust():
     assert "fell back to CPU" in warnings
     assert "suspect (throttled)" in warnings
     assert "rejected (rebooted)" in warnings
+
+
+def test_headline_says_what_not_to_trust_of_passes_with_figures_of_their_own():
+    clean = series(case(), 1_000)
+    blocks = [run(case(), 0, 1_000, run_pass=Pass.ENERGY, quality=Quality.SUSPECT), run(case(), 1, run_pass=Pass.COLD)]
+    assert data_of(*clean).headline.warnings == ()
+    (warning,) = data_of(*clean, *blocks).headline.warnings
+    assert warning.startswith("1 case suspect in the pass energy: ")
+
+
+def test_an_interval_of_a_factor_that_says_nothing_is_told_in_words():
+    def beside(number, load, latency_us):
+        record = run(case(), number, latency_us, run_pass=Pass.CONTENTION)
+        return replace(record, report=replace(record.report, extra={"load": load, "load_cores": 1.0}))
+
+    wild = [beside(0, "none", 1_000), beside(1, "cpu=1", 1_100), beside(2, "none", 1_000), beside(3, "cpu=1", 2_900)]
+    steady = [beside(4 + n, load, 1_000 * (1 + (n % 2)) + n) for n, load in enumerate(("none", "cpu=1") * 2)]
+    data = data_of(*series(case(), 1_000), *wild, *steady)
+    rows = [replace(row, loads=load_rows(runs, {str(CAMPAIGN): 2})) for row in data.results for runs in (wild, steady)]
+    lines = [line for line in render_text_table(replace(data, results=tuple(rows))).splitlines() if "cpu=1" in line]
+    assert ["x too few runs" in line for line in lines] == [True, False]
+    assert not any(">1000 %" in line for line in lines)
 
 
 def test_a_suspect_figure_is_explained_by_what_was_noticed_about_its_own_invocations():
