@@ -15,6 +15,8 @@ PACKAGE = REPO / "orchestrator"
 LAB = REPO / "lab" / "src" / "benchfarm_lab"
 #: Lines of Python in it, at most; what it needn't do is in docs/reference/virtual-phones.md.
 LAB_LINES = 19_700
+#: Lines of Python in the tests of both, at most: what another test proves from outside needs none inside.
+TEST_LINES = 54_300
 #: The only modules of benchfarm that know of the lab.
 LAB_DOORS = {"bootstrap/virtual_lab.py"}
 
@@ -173,6 +175,11 @@ def test_the_lab_and_benchfarm_know_each_other_by_one_door() -> None:
 
 def test_the_lab_keeps_to_its_size() -> None:
     assert sum(len(path.read_text("utf-8").splitlines()) for path in lab_modules()) <= LAB_LINES
+
+
+def test_the_tests_keep_to_their_size() -> None:
+    found = [path for folder in ("tests", "lab/tests") for path in (REPO / folder).rglob("*.py")]
+    assert sum(len(path.read_text("utf-8").splitlines()) for path in found) <= TEST_LINES
 
 
 def test_the_product_keeps_to_its_size() -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import threading
 
 import pytest
 
 from benchfarm_lab.samples import HEXAGON_LIBRARIES
-from benchfarm_lab.time import ScaledTime
 
 SHORT = ("--num_runs=20", "--min_secs=0", "--warmup_min_secs=0.05")
 
@@ -35,45 +33,11 @@ def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(bench_phon
     assert texts[0] != texts[2]
 
 
-@pytest.mark.parametrize(
-    ("fault", "expected"),
-    [
-        (("delegate-missing", "subject=gpu"), "ERROR: TfLiteGpuDelegate Prepare: delegate is not initialized"),
-        (("delegate-failing", "subject=gpu"), "ERROR: Restored original execution plan after delegate application"),
-    ],
-)  # fmt: skip
-def test_a_gpu_that_fails_ends_the_run_and_doesnt_fall_back(phone, fault, expected):
-    phone.fault(*fault)
-    run = phone.run("--graph=tiny_cnn_float.tflite", "--use_gpu=true", *SHORT)
-    assert run.exit_code == 1
-    assert expected in run.stderr
-    assert run.stderr.endswith("ERROR: Failed to apply GPU delegate.\nERROR: Benchmarking failed.\n")
-    assert "count=" not in run.text
-
-
-def test_a_missing_nnapi_falls_back_to_the_cpu_with_exit_0(phone):
-    phone.fault("delegate-missing", "subject=nnapi")
-    run = phone.run("--graph=tiny_cnn_float.tflite", "--use_nnapi=true", *SHORT)
-    assert run.exit_code == 0
-    assert "WARN: NNAPI acceleration is unsupported on this platform." in run.stdout
-    assert "Explicitly applied" not in run.stdout
-
-
 def test_a_delegate_can_be_made_to_take_only_a_part(phone):
     phone.fault("delegate-partial", "subject=gpu", "share=0.5")
     run = phone.run("--graph=tiny_cnn_float.tflite", "--use_gpu=true", *SHORT)
     assert "partially executed by the delegate w/ 1 delegate kernels." in run.stdout
     assert "Replacing 2 out of 4 node(s) with delegate (TfLiteGpuDelegateV2)" in run.stderr
-
-
-def test_nnapi_lists_accelerators_and_refuses_an_unknown_one(phone):
-    good = phone.run("--graph=tiny_cnn_float.tflite", "--use_nnapi=true", "--nnapi_accelerator_name=qti-gpu", *SHORT)
-    assert "INFO: NNAPI accelerators available: [qti-default,qti-dsp,qti-gpu,nnapi-reference]" in good.stdout
-    assert "INFO: Explicitly applied NNAPI delegate, and the model graph will be completely executed" in good.stdout
-    assert "(TfLiteNnapiDelegate)" in good.stderr
-    bad = phone.run("--graph=tiny_cnn_float.tflite", "--use_nnapi=true", "--nnapi_accelerator_name=none", *SHORT)
-    assert bad.exit_code == 1
-    assert "ERROR: Failed to apply NNAPI delegate." in bad.stderr
 
 
 def test_a_phone_whose_nnapi_compiler_fails_says_so(bench_phone, models):
@@ -128,16 +92,6 @@ def test_a_build_without_gpu_runs_on_the_cpu_and_only_the_warning_tells(phone):
     assert "WARN: Unconsumed cmdline flags: --use_gpu=true" in run.stdout
 
 
-def test_flex_build_takes_tensorflow_operators_and_always_exits_0(phone, models):
-    phone.put("flex.tflite", models.BY_NAME["softplus_flex.bin"]())
-    run = phone.run("--graph=flex.tflite", *SHORT, program="benchmark_model_plus_flex")
-    assert "Replacing 1 out of 1 node(s) with delegate (TfLiteFlexDelegate) node" in run.stderr
-    assert run.exit_code == 0
-    failed = phone.run("--graph=/nope", program="benchmark_model_plus_flex")
-    assert failed.stderr.endswith("ERROR: Benchmarking failed.\n")
-    assert failed.exit_code == 0
-
-
 def test_heat_slows_a_run_down(bench_phone, models, networks):
     del networks
     phone = bench_phone()
@@ -152,45 +106,6 @@ def test_heat_slows_a_run_down(bench_phone, models, networks):
 def test_small_cores_are_slower_than_big_ones(phone):
     flags = ("--graph=mobilenet_v1_0.25_128_static_uint8io.tflite", "--use_xnnpack=false", *SHORT)
     assert measured_us(phone.run(*flags, affinity=0x0F)) > 2 * measured_us(phone.run(*flags, affinity=0xF0))
-
-
-def test_a_killed_program_ends_at_once_with_its_signal(bench_phone, models):
-    phone = bench_phone(time=ScaledTime())
-    phone.put("m.tflite", models.BY_NAME["tiny_cnn_float.tflite"]())
-    killed, ended = threading.Event(), []
-    runner = threading.Thread(
-        target=lambda: ended.append(phone.run("--graph=m.tflite", "--min_secs=600", "--max_secs=600", killed=killed))
-    )
-    runner.start()
-    killed.set()
-    runner.join(timeout=60)
-    assert ended
-    assert ended[0].exit_code == 137
-    assert "Inference timings" not in ended[0].text
-
-
-@pytest.mark.parametrize(("kind", "code"), [("segv", 139), ("low-memory", 137)])
-@pytest.mark.parametrize("moment", ["init", "warmup", "run", "results"])
-def test_a_program_dies_at_the_moment_that_a_fault_names(phone, kind, code, moment):
-    phone.fault(kind, f"moment={moment}")
-    run = phone.run("--graph=tiny_cnn_float.tflite", *SHORT)
-    assert run.exit_code == code
-    assert run.text.count("count=") == {"init": 0, "warmup": 0, "run": 1, "results": 2}[moment]
-    assert phone.run("--graph=tiny_cnn_float.tflite", *SHORT).exit_code == 0
-
-
-def test_runs_take_their_time_in_phone_time(phone):
-    before_s = phone.time.uptime_s()
-    run = phone.run("--graph=tiny_cnn_float.tflite", "--min_secs=20", "--warmup_min_secs=10")
-    took_s = phone.time.uptime_s() - before_s
-    assert took_s >= 30
-    count = [int(n) for n in re.findall(r"count=(\d+)", run.text)]
-    assert count[1] > count[0] > 100
-
-
-def test_max_secs_bounds_what_num_runs_asks_for(phone):
-    run = phone.run("--graph=tiny_cnn_float.tflite", "--num_runs=2000000000", "--max_secs=2", "--min_secs=0")
-    assert run.exit_code == 0
 
 
 # The app --------------------------------------------------------------------------------------------------------------
@@ -216,16 +131,6 @@ def test_the_app_speaks_through_the_log_without_prefixes(phone):
     assert any(text.startswith("Inference timings in us:") for *_, text in lines)
 
 
-def test_the_app_logs_failure_as_errors_and_says_no_more(phone):
-    assert phone.run(extras={"--args": "--graph=/nope.tflite"}).exit_code == 0
-    assert log_lines(phone)[-1] == ("E", "tflite", "Failed to load model /nope.tflite")
-
-
-def test_the_app_crashes_without_its_extra(phone):
-    assert phone.run(extras={"other": "x"}).exit_code == 1
-    assert any(tag == "AndroidRuntime" and "NullPointerException" in text for _, tag, text in log_lines(phone))
-
-
 # Performance options --------------------------------------------------------------------------------------------------
 
 PERFORMANCE = {"program": "benchmark_model_performance_options"}
@@ -241,17 +146,6 @@ def test_performance_options_end_with_a_summary_sorted_by_average(phone):
     )
     averages = [float((re.search(r"avg=(\S+)", line) or re.search(r"curr=(\d+)", line))[1]) for line in summary]
     assert averages == sorted(averages)
-    assert run.exit_code == 0
-
-
-def test_performance_options_stop_at_the_first_failure_without_summary_and_exit_0(phone):
-    phone.fault("delegate-failing", "subject=gpu")
-    run = phone.run(
-        "--graph=tiny_cnn_float.tflite", "--perf_options_list=gpu", "--random_shuffle_benchmark_runs=false", *SHORT,
-        **PERFORMANCE,
-    )  # fmt: skip
-    assert run.stderr.endswith("ERROR: Error while running a single-option run: 1\n")
-    assert "Summary" not in run.stdout
     assert run.exit_code == 0
 
 
@@ -284,27 +178,9 @@ def test_litert_program_prints_its_banner_on_stderr(phone):
     assert len(re.findall(r"^INFO: count=", run.stdout, re.M)) == 2
 
 
-@pytest.mark.parametrize(
-    ("backend", "name"),
-    [("", "LITERT_CL"), ("webgpu", "LITERT_CL"), ("gl", "LITERT_OPENGL"), ("opengl", "LITERT_OPENGL")],
-)
-def test_litert_program_names_its_gpu_delegate_after_the_backend_and_says_no_more(phone, backend, name):
-    run = phone.run("--graph=tiny_cnn_float.tflite", "--use_gpu=true", f"--gpu_backend={backend}", *SHORT,
-                    program="benchmark_litert_model")  # fmt: skip
-    assert f"Replacing 4 out of 4 node(s) with delegate ({name}) node, yielding 1 partitions" in run.stderr
-    assert not re.search(r"Explicitly applied|delegate created|-based API|GPU delegate kernels|Loaded model", run.text)
-    assert "INFO: [benchmark_litert_model.cc:305] Loading model from: tiny_cnn_float.tflite" in run.stderr
-
-
 def test_litert_program_takes_opengl_where_there_is_no_opencl(bench_phone, models):
     phone = bench_phone("moto-e5-play")
     phone.put("tiny_cnn_float.tflite", models.BY_NAME["tiny_cnn_float.tflite"]())
     run = phone.run("--graph=tiny_cnn_float.tflite", "--use_gpu=true", *SHORT, program="benchmark_litert_model")
     assert "OpenCL not supported on this platform. Using OpenGL instead." in run.stderr
     assert "with delegate (LITERT_OPENGL)" in run.stderr
-
-
-def test_litert_program_refuses_full_delegation_with_the_cpu(phone):
-    run = phone.run("--graph=tiny_cnn_float.tflite", "--require_full_delegation=true", program="benchmark_litert_model")
-    assert run.exit_code == 134
-    assert "incompatible" in run.stderr

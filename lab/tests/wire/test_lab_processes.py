@@ -2,18 +2,13 @@
 
 import os
 import signal
-from contextlib import closing
 
 import pytest
 
-from benchfarm_lab.control import PhoneDesk
 from benchfarm_lab.errors import DeviceError, UsageError
-from benchfarm_lab.farm import open_lab
 from benchfarm_lab.lab import lab_request, read_lab, start_lab, stop_lab
-from benchfarm_lab.lab_settings import LabSettings
-from benchfarm_lab.share import Share
 from benchfarm_lab.spec import PhoneSpec
-from benchfarm_lab.spread import SpreadLab, processes_for
+from benchfarm_lab.spread import processes_for
 from tests.conftest import process_is_gone
 
 SERIALS = ["A", "B", "C", "D", "E"]
@@ -68,18 +63,6 @@ def test_phones_of_all_processes_answer_as_one_lab(running, state_dir, adb_serve
     assert told["lost"] == []
 
 
-def test_every_process_takes_faults_by_serial_number_or_address(running, state_dir, listed):
-    for phone in running.phones:
-        for named, moment in ((phone.serial, "push"), (phone.address, "pull")):
-            fault = {"kind": "cut", "moment": moment}
-            lab_request(state_dir, {"request": "fault", "serial": named, "fault": fault})
-    told = {phone["serial"]: [fault["moment"] for fault in phone["faults"]] for phone in listed()["phones"]}
-    assert told == {serial: ["push", "pull"] for serial in SERIALS}
-    for serial in SERIALS:
-        assert len(lab_request(state_dir, {"request": "clear", "serial": serial})["cleared"]) == 2
-    assert not any(phone["faults"] for phone in listed()["phones"])
-
-
 def test_phones_come_and_go_in_every_process(running, state_dir, listed, add):
     for serial in ("A", "B", "C"):
         lab_request(state_dir, {"request": "remove", "serial": serial})
@@ -90,12 +73,6 @@ def test_phones_come_and_go_in_every_process(running, state_dir, listed, add):
         lab_request(state_dir, {"request": "remove", "serial": "A"})
 
 
-@pytest.mark.parametrize("serial", SERIALS)
-def test_serial_number_can_be_used_once_in_all_processes(running, add, serial):
-    with pytest.raises(UsageError, match=f"there is a virtual phone {serial} already"):
-        add(serial)
-
-
 def test_wrong_phone_is_refused_by_every_process(running, add, listed):
     for number in range(4):
         with pytest.raises(DeviceError, match=str(running.phones[0].port)):
@@ -104,18 +81,6 @@ def test_wrong_phone_is_refused_by_every_process(running, add, listed):
             add("Y", profile="nokia-3310")
         add(f"Z{number}")
     assert len(listed()["phones"]) == 9
-
-
-def test_lab_whose_phones_cannot_be_says_why_once(state_dir, adb_server):
-    specs = [PhoneSpec(profile=name, serial=name.upper()) for name in ("pixel-3", "nokia-3310", "pixel-4")]
-    with pytest.raises(UsageError, match="nokia-3310"):
-        start_lab(state_dir, specs, adb_keys=[adb_server.public_key], processes=3)
-    assert (state_dir / "lab.log").read_text().count("nokia-3310") == 1
-
-
-def test_lab_that_is_stopped_leaves_no_process(running, state_dir, all_end):
-    assert stop_lab(state_dir) is True
-    all_end()
 
 
 def test_killed_leader_takes_all_processes_with_it(running, state_dir, adb_server, wait_until, all_end):
@@ -169,84 +134,6 @@ def test_process_that_hangs_is_told_and_ended_with_the_lab(running, state_dir, l
     assert f"process {running.pids[2]} of the virtual lab didn't answer" in told["lost"][0]["reason"]
     assert stop_lab(state_dir) is True
     all_end()
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [{"request": "remove", "serial": "E"}, {"request": "add", "phone": {"profile": "pixel-4", "serial": "N"}}],
-)
-def test_process_that_hangs_over_a_change_is_ended_so_that_no_phone_is_half_there(
-    running, state_dir, listed, add, request_
-):  # fmt: skip
-    # It has the fewest phones then, so it gets the next one.
-    for serial in ("E", "B") if request_["request"] == "add" else ():
-        lab_request(state_dir, {"request": "remove", "serial": serial})
-    left = [phone["serial"] for phone in listed()["phones"] if phone["serial"] in "BE"]
-    os.kill(running.pids[1], signal.SIGSTOP)
-    hung = f"process {running.pids[1]} of the virtual lab hung and was ended"
-    with pytest.raises(DeviceError, match=hung):
-        lab_request(state_dir, request_)
-    assert process_is_gone(running.pids[1])
-    told = listed()
-    assert [phone["serial"] for phone in told["phones"]] == ["A", "C", "D"]
-    assert [(part["serials"], part["reason"]) for part in told["lost"]] == ([(left, hung)] if left else [])
-    for serial in (*left, "N"):
-        add(serial)
-        lab_request(state_dir, {"request": "remove", "serial": serial})
-    assert len(read_lab(state_dir).pids) == 3
-
-
-def test_process_that_does_not_start_takes_those_with_it_that_were_started_beside_it(tmp_path):
-    settings = LabSettings(state_dir=tmp_path, adb_keys=[])
-    started = []
-
-    def start_share(on_end):
-        with (tmp_path / "lock").open("w") as lock:
-            started.append(Share(settings, lock=lock.fileno(), on_end=on_end))
-        if len(started) == 1:
-            os.kill(started[0].pid, signal.SIGKILL)
-        return started[-1]
-
-    def add(serial):
-        return spread.ask({"request": "add", "phone": {"profile": "pixel-3", "serial": serial}})
-
-    with (
-        open_lab(settings) as lab,
-        closing(SpreadLab(PhoneDesk(lab), start_share, processes=3, stop=lambda: None)) as spread,
-    ):
-        with pytest.raises(DeviceError, match="didn't start"):
-            spread.add_all([PhoneSpec(profile="pixel-3", serial=serial) for serial in "ABC"])
-        assert spread.pids == [os.getpid()]
-        assert all(process_is_gone(share.pid) for share in started)
-        for serial in "ABC":
-            add(serial)
-        assert len(spread.pids) == 3
-        assert sorted(phone["serial"] for phone in spread.ask({"request": "list"})["phones"]) == ["A", "B", "C"]
-
-
-def test_what_hangs_after_the_leader_was_killed_is_ended(running, state_dir, all_end):
-    os.kill(running.pids[2], signal.SIGSTOP)
-    os.kill(running.pid, signal.SIGKILL)
-    with pytest.raises(UsageError, match="running here already"):
-        start_lab(state_dir, [], adb_keys=[])
-    assert stop_lab(state_dir, timeout_s=2.0) is True
-    all_end()
-
-
-def test_idle_lab_of_several_processes_ends_once_nobody_is_connected(state_dir, adb_server, wait_until):
-    specs = [PhoneSpec(profile="pixel-3", serial=serial) for serial in ("A", "B")]
-    lab = start_lab(state_dir, specs, adb_keys=[adb_server.public_key], processes=2, idle_s=3.0)
-    wait_until(lambda: all(process_is_gone(pid) for pid in lab.pids), "the lab has ended")
-
-
-def test_lab_that_grows_takes_more_processes(state_dir, adb_server, add):
-    specs = [PhoneSpec(profile="pixel-3", serial="P0")]
-    lab = start_lab(state_dir, specs, adb_keys=[adb_server.public_key])
-    assert lab.pids == (lab.pid,)
-    phones = next(phones for phones in range(1, 100) if processes_for(phones, cores=os.cpu_count() or 1) > 1)
-    for number in range(1, phones):
-        add(f"P{number}")
-    assert len(read_lab(state_dir).pids) == 2
 
 
 def test_few_phones_are_one_process_and_many_are_not_one_each():

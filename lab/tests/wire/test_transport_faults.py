@@ -11,17 +11,6 @@ from benchfarm_lab.faults import FAULT_NOTES, MOMENTS, Fault, FaultKind, FaultTa
 from tests.samples.places import REPO
 
 TMP = "/data/local/tmp"
-BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
-
-
-def test_cut_ends_what_runs_and_the_server_can_connect_again(link):
-    sleeping = link.popen("shell", "echo begun; sleep 1000")
-    assert sleeping.stdout.readline() == b"begun\n"
-    link.phone.faults.add(parse_fault("cut"))
-    sleeping.communicate(timeout=60)
-    link.server.run("disconnect", link.phone.address)
-    link.connect()
-    assert link.shell("echo back") == "back\n"
 
 
 def test_cut_after_bytes_down_lets_exactly_that_much_through(link, wait_until):
@@ -29,29 +18,6 @@ def test_cut_after_bytes_down_lets_exactly_that_much_through(link, wait_until):
     output = link.adb("exec-out", "head -c 5000000 /dev/zero").stdout
     assert 0 < len(output) < 1_000_000
     assert link.phone.faults.waiting() == []
-
-
-def test_cut_in_mid_push_fails_the_push_and_leaves_no_file(link, tmp_path, wait_until):
-    (tmp_path / "f").write_bytes(bytes(10_000_000))
-    link.phone.faults.add(parse_fault("cut", ["moment=push", "bytes=4000000"]))
-    assert link.adb("push", tmp_path / "f", f"{TMP}/f").returncode != 0
-    link.server.run("disconnect", link.phone.address)
-    link.connect()
-    wait_until(lambda: link.shell(f"ls {TMP}").split() == [], "the partial file is removed")
-
-
-def test_cut_in_mid_pull_fails_the_pull(link, tmp_path):
-    link.shell(f"head -c 10000000 /dev/zero > {TMP}/f")
-    link.phone.faults.add(parse_fault("cut", ["moment=pull", "bytes=4000000"]))
-    assert link.adb("pull", f"{TMP}/f", tmp_path / "f").returncode != 0
-
-
-def test_cut_at_opening_a_shell_fails_that_shell_only(link, tmp_path):
-    link.phone.faults.add(parse_fault("cut", ["moment=open:shell"]))
-    assert b"in" not in link.adb("shell", "echo in").stdout
-    link.server.run("disconnect", link.phone.address)
-    link.connect()
-    assert link.shell("echo in") == "in\n"
 
 
 def test_cut_connections_leave_no_thread_and_no_file_behind(link, tmp_path, wait_until):
@@ -78,61 +44,6 @@ def test_cut_connections_leave_no_thread_and_no_file_behind(link, tmp_path, wait
     )
 
 
-def test_hung_phone_stays_a_device_and_answers_again_afterwards(link, wait_until):
-    fault = link.phone.faults.add(parse_fault("hang"))
-    asking = link.popen("shell", "echo late")
-    assert link.state == "device"
-    assert asking.poll() is None
-    link.phone.faults.remove(fault.fault_id)
-    assert asking.communicate(timeout=60)[0] == b"late\n"
-
-
-def test_hang_with_a_length_ends_by_itself(link):
-    link.phone.faults.add(parse_fault("hang", ["seconds=0.2"]))
-    assert link.shell("echo late") == "late\n"
-    assert link.phone.faults.waiting() == []
-
-
-def test_hung_phone_accepts_a_connection_and_says_nothing(make_link, wait_until):
-    link = make_link(connect=False)
-    link.phone.faults.add(parse_fault("hang"))
-    connecting = link.server.popen("connect", link.phone.address)
-    try:
-        wait_until(lambda: link.state != "", "the server has tried")
-        assert link.state != "device"
-    finally:
-        link.phone.faults.clear()
-        connecting.communicate(timeout=60)
-
-
-def test_slow_link_still_brings_every_byte(link, tmp_path):
-    link.phone.faults.add(parse_fault("slow", ["bytes_per_s=3000000"]))
-    content = bytes(range(256)) * 4000
-    (tmp_path / "f").write_bytes(content)
-    assert link.adb("push", tmp_path / "f", f"{TMP}/f").returncode == 0
-    assert link.adb("pull", f"{TMP}/f", tmp_path / "g").returncode == 0
-    assert (tmp_path / "g").read_bytes() == content
-
-
-def test_reboot_at_a_moment_ends_the_push_and_the_phone_comes_back(link, tmp_path, wait_until):
-    before = link.shell(BOOT_ID)
-    (tmp_path / "f").write_bytes(bytes(3_000_000))
-    link.phone.faults.add(parse_fault("reboot", ["moment=push", "bytes=1000000", "seconds=1"]))
-    assert link.adb("push", tmp_path / "f", f"{TMP}/f").returncode != 0
-    wait_until(lambda: link.phone.listening, "back from reboot")
-    link.server.run("disconnect", link.phone.address)
-    link.connect()
-    assert link.shell(BOOT_ID) != before
-
-
-def test_output_cut_off_ends_a_shell_without_exit_code(link):
-    link.phone.faults.add(parse_fault("output-cut", ["moment=shell", "bytes=10"]))
-    result = link.adb("shell", "echo 0123456789abcdef; exit 3")
-    assert result.stdout == b"0123456789"
-    assert result.returncode != 3
-    assert link.shell("echo whole") == "whole\n"
-
-
 @pytest.mark.parametrize("moment", ["push", "pull"])
 def test_one_bit_turned_over_goes_unnoticed_by_adb(link, tmp_path, moment):
     (tmp_path / "f").write_bytes(bytes(200_000))
@@ -142,42 +53,12 @@ def test_one_bit_turned_over_goes_unnoticed_by_adb(link, tmp_path, moment):
     assert (tmp_path / "g").read_bytes() == bytes(100_000) + b"\x01" + bytes(99_999)
 
 
-def test_full_phone_fails_a_push_with_its_reason(link, tmp_path):
-    (tmp_path / "f").write_bytes(bytes(2_000_000))
-    fault = link.phone.faults.add(parse_fault("no-space", ["bytes=500000", "subject=/data/*"]))
-    result = link.adb("push", tmp_path / "f", f"{TMP}/f")
-    assert result.returncode == 1
-    assert b"No space left on device" in result.stdout + result.stderr
-    link.phone.faults.remove(fault.fault_id)
-    assert link.adb("push", tmp_path / "f", f"{TMP}/f").returncode == 0
-
-
-def test_denied_path_fails_a_push_and_no_other(link, tmp_path):
-    (tmp_path / "f").write_bytes(b"x")
-    link.phone.faults.add(parse_fault("permission-denied", [f"subject={TMP}/locked*"]))
-    result = link.adb("push", tmp_path / "f", f"{TMP}/locked.bin")
-    assert result.returncode == 1
-    assert b"Permission denied" in result.stdout + result.stderr
-    assert link.adb("push", tmp_path / "f", f"{TMP}/open.bin").returncode == 0
-
-
 def test_clock_jump_moves_the_wall_clock_and_not_the_uptime(make_link):
     link = make_link(time_factor=1.0)
     wall_s, uptime_s = link.phone.time.wall_s(), link.phone.time.uptime_s()
     link.phone.faults.add(parse_fault("clock-jump", ["seconds=-86400"]))
     assert link.phone.time.wall_s() - wall_s < -80_000
     assert 0 <= link.phone.time.uptime_s() - uptime_s < 80_000
-
-
-def test_server_that_is_killed_finds_the_phone_again(server, make_lab, tmp_path):
-    phone = make_lab(server).add("pixel-3")
-    server.connect(phone.address)
-    server.stop()
-    server.start()
-    assert phone.address not in server.states()
-    server.connect(phone.address)
-    assert server.run("-s", phone.address, "shell", "echo back").stdout == b"back\n"
-    server.run("disconnect", phone.address)
 
 
 # The table

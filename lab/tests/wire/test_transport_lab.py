@@ -1,19 +1,16 @@
 """Labs: many phones in one process, and a process of their own that is started, asked and stopped."""
 
-import fcntl
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-import threading
 
 import pytest
 
-from benchfarm_lab.errors import DeviceError, UsageError
+from benchfarm_lab.errors import UsageError
 from benchfarm_lab.lab import lab_request, read_lab, start_lab, stop_lab
-from benchfarm_lab.lab_settings import LOCK_FILE
 from benchfarm_lab.spec import PhoneSpec
 from tests.conftest import process_is_gone
 from tests.samples.places import REPO
@@ -57,20 +54,6 @@ def test_phones_come_and_go_while_the_lab_runs(running, state_dir):
     assert [phone.serial for phone in read_lab(state_dir).phones] == ["TWO", "THREE"]
 
 
-def test_fault_reaches_a_phone_of_the_lab_and_can_be_cleared(running, state_dir, adb_server, wait_until):
-    phone = running.phones[0]
-    asked = {"kind": "unauthorized"}
-    fault = lab_request(state_dir, {"request": "fault", "serial": phone.serial, "fault": asked})["fault"]
-    adb_server.connect(phone.address, "unauthorized")
-    listed = lab_request(state_dir, {"request": "list"})["phones"]
-    assert listed[0]["faults"] == [fault]
-    assert listed[1]["faults"] == []
-    cleared = lab_request(state_dir, {"request": "clear", "serial": phone.serial})["cleared"]
-    assert cleared == [fault]
-    wait_until(lambda: adb_server.states().get(phone.address) == "device", "device")
-    adb_server.run("disconnect", phone.address)
-
-
 @pytest.mark.parametrize(
     ("request_", "word"),
     [
@@ -100,22 +83,10 @@ def test_request_without_the_token_is_refused(running):
     assert not process_is_gone(running.pid)
 
 
-def test_port_that_is_taken_is_told(running, state_dir):
-    taken = {"profile": "pixel-3", "serial": "X", "port": running.phones[0].port}
-    with pytest.raises(DeviceError, match=str(running.phones[0].port)):
-        lab_request(state_dir, {"request": "add", "phone": taken})
-
-
 def test_second_lab_in_a_folder_is_refused(running, state_dir, adb_server):
     with pytest.raises(UsageError, match="already"):
         start_lab(state_dir, [PhoneSpec(profile="pixel-3", serial="X")], adb_keys=[adb_server.public_key])
     assert read_lab(state_dir).pid == running.pid
-
-
-def test_lab_that_hangs_is_ended_by_its_pid(running, state_dir, wait_until):
-    os.kill(running.pid, signal.SIGSTOP)
-    assert stop_lab(state_dir, timeout_s=1.0) is True
-    wait_until(lambda: process_is_gone(running.pid), "its process has ended")
 
 
 def test_lab_that_was_killed_is_not_running(running, state_dir, wait_until):
@@ -131,13 +102,6 @@ def test_lab_that_was_killed_is_not_running(running, state_dir, wait_until):
     with pytest.raises(UsageError, match="no virtual lab"):
         lab_request(state_dir, {"request": "list"})
     assert stop_lab(state_dir) is False
-
-
-def test_folder_that_somebody_else_looks_at_too_has_no_lab(state_dir):
-    state_dir.mkdir()
-    with (state_dir / LOCK_FILE).open("w") as looked_at:
-        fcntl.flock(looked_at, fcntl.LOCK_SH)
-        assert stop_lab(state_dir) is False
 
 
 def test_lab_that_cannot_start_says_why(state_dir, tmp_path, adb_server):
@@ -164,34 +128,3 @@ def test_lab_ends_with_the_process_that_started_it(state_dir, adb_server, wait_u
 def test_idle_lab_ends_by_itself(state_dir, adb_server, wait_until):
     info = start_lab(state_dir, [], adb_keys=[adb_server.public_key], idle_s=3.0)
     wait_until(lambda: process_is_gone(info.pid), "the lab has ended")
-
-
-def test_serial_number_can_be_used_once(lab):
-    lab.add("pixel-3", serial="SAME")
-    with pytest.raises(UsageError, match="SAME"):
-        lab.add("pixel-3", serial="SAME")
-
-
-def test_removed_phone_frees_its_port(lab):
-    phone = lab.add("pixel-3", serial="A")
-    lab.remove("A")
-    assert lab.add("pixel-3", serial="B", port=phone.port).port == phone.port
-
-
-def test_hundred_phones_answer_at_once(lab, adb_server):
-    phones = [lab.add("pixel-3" if number % 2 else "pixel-4") for number in range(100)]
-    outputs = {}
-
-    def ask(phone):
-        adb_server.run("connect", phone.address)
-        adb_server.run("-s", phone.address, "wait-for-device")
-        outputs[phone.serial] = adb_server.run("-s", phone.address, "shell", "getprop ro.serialno").stdout
-
-    threads = [threading.Thread(target=lambda part=part: [ask(phone) for phone in part]) for part in
-               (phones[n::4] for n in range(4))]  # fmt: skip
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert outputs == {phone.serial: f"{phone.serial}\n".encode() for phone in phones}
-    adb_server.run("disconnect")

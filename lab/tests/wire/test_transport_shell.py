@@ -1,50 +1,6 @@
 """shell, exec and their streams, by the plain adb command."""
 
-import hashlib
 import threading
-
-PAYLOAD = bytes(range(256)) * 12_000
-
-
-def test_server_lists_the_phone_with_product_model_and_device(link):
-    line = next(
-        line for line in link.server.run("devices", "-l").stdout.decode().splitlines() if link.phone.address in line
-    )
-    assert " device " in line
-    assert "product:blueline" in line
-    assert "model:Pixel_3" in line
-
-
-def test_shell_keeps_stdout_stderr_and_the_exit_code_apart(link):
-    result = link.adb("shell", "echo out; echo err >&2; exit 7")
-    assert (result.stdout, result.stderr, result.returncode) == (b"out\n", b"err\n", 7)
-
-
-def test_shell_hands_stdin_on_and_tells_its_end(link):
-    result = link.adb("shell", "-T", "cat", stdin=PAYLOAD)
-    assert result.stdout == PAYLOAD
-
-
-def test_shell_output_of_many_megabytes_arrives_whole(link):
-    result = link.adb("shell", "head -c 20000000 /dev/zero")
-    assert len(result.stdout) == 20_000_000
-    assert result.returncode == 0
-
-
-def test_exec_out_changes_no_byte(link):
-    link.adb("shell", "-T", "cat > /data/local/tmp/bytes", stdin=PAYLOAD)
-    result = link.adb("exec-out", "cat /data/local/tmp/bytes")
-    assert hashlib.sha256(result.stdout).digest() == hashlib.sha256(PAYLOAD).digest()
-
-
-def test_shell_without_protocol_merges_stderr_and_loses_the_exit_code(link):
-    result = link.adb("shell", "-x", "echo out; echo err >&2; exit 7")
-    assert result.stdout == b"out\nerr\n"
-    assert result.returncode == 0
-
-
-def test_shell_in_a_terminal_ends_lines_with_cr_lf(link):
-    assert link.adb("shell", "-tt", "echo typed").stdout == b"typed\r\n"
 
 
 def test_several_streams_run_at_once_without_mixing(link):
@@ -84,12 +40,6 @@ def test_features_are_those_that_are_served(link):
     features = link.adb("features").stdout.decode().split()
     assert {"shell_v2", "cmd"} <= set(features)
     assert not {"delayed_ack", "stat_v2", "abb"} & set(features)
-
-
-def test_shell_without_a_command_says_that_there_is_nothing_to_type_in(link):
-    result = link.adb("shell", stdin=b"echo typed\n")
-    assert b"adb shell COMMAND" in result.stdout + result.stderr
-    assert b"typed" not in result.stdout
 
 
 def test_unknown_service_is_closed_and_the_phone_goes_on(link):

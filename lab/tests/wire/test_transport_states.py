@@ -6,11 +6,9 @@ import os
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from benchfarm_lab.auth import load_public_keys, parse_public_key
+from benchfarm_lab.auth import load_public_keys
 from benchfarm_lab.errors import UsageError
 from benchfarm_lab.faults import parse_fault
-
-BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 
 
 @pytest.fixture(scope="module")
@@ -30,21 +28,6 @@ def test_server_whose_key_is_not_allowed_stays_unauthorized(server, make_lab, fo
     server.run("disconnect", phone.address)
 
 
-def test_phone_without_allowed_keys_lets_nobody_in(server, make_lab):
-    phone = make_lab().add("pixel-3")
-    server.connect(phone.address, "unauthorized")
-    server.run("disconnect", phone.address)
-
-
-def test_unauthorized_on_request_ends_when_someone_allows_it(make_link, wait_until):
-    link = make_link(connect=False)
-    fault = link.phone.faults.add(parse_fault("unauthorized"))
-    link.connect("unauthorized")
-    link.phone.faults.remove(fault.fault_id)
-    wait_until(lambda: link.state == "device", "device")
-    assert link.shell("echo in") == "in\n"
-
-
 def test_unauthorized_in_mid_session_closes_the_connection(link):
     sleeping = link.popen("shell", "echo begun; sleep 1000")
     assert sleeping.stdout.readline() == b"begun\n"
@@ -53,32 +36,6 @@ def test_unauthorized_in_mid_session_closes_the_connection(link):
     link.server.run("disconnect", link.phone.address)
     link.connect("unauthorized")
     assert link.phone.online_count == 0
-
-
-def test_reboot_brings_a_new_boot_id_on_the_same_port(link, wait_until):
-    before, address = link.shell(BOOT_ID), link.phone.address
-    assert link.adb("reboot").returncode == 0
-    wait_until(lambda: link.phone.listening and link.phone.userland.boot_id != before.strip(), "back from reboot")
-    link.server.run("disconnect", address)
-    link.connect()
-    assert link.phone.address == address
-    assert link.shell(BOOT_ID) != before
-
-
-def test_wait_for_device_returns_when_the_phone_is_back(make_link, wait_until):
-    link = make_link(connect=False)
-    waiting = link.popen("wait-for-device")
-    link.connect()
-    assert waiting.wait(60) == 0
-    waiting.communicate()
-
-
-def test_reboot_ends_what_runs(link):
-    sleeping = link.popen("shell", "echo begun; sleep 1000; echo never")
-    assert sleeping.stdout.readline() == b"begun\n"
-    link.phone.reboot()
-    output, _ = sleeping.communicate(timeout=60)
-    assert b"never" not in output
 
 
 def test_rebooted_phone_answers_before_its_system_is_up(make_link, wait_until):
@@ -99,8 +56,3 @@ def test_allowed_key_that_is_none_is_refused_with_the_files_name(tmp_path):
             load_public_keys([path])
     with pytest.raises(UsageError, match="missing"):
         load_public_keys([tmp_path / "missing"])
-
-
-def test_public_key_is_read_as_it_was_written(encode_public_key):
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    assert parse_public_key(encode_public_key(key)).public_numbers() == key.public_key().public_numbers()

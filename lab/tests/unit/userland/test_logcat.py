@@ -54,25 +54,6 @@ def test_buffers_are_merged_by_time_with_a_divider_each(phone):
     assert len(shown(phone, "-d -b crash -b events")) == 4
 
 
-def test_clear_empties_only_the_buffers_named(phone):
-    log(phone, "one")
-    log(phone, "two", buffer="crash")
-    assert phone.run("logcat -c")[0] == 0
-    assert phone.out("logcat -d") == ""
-    log(phone, "three", buffer="crash")
-    assert phone.run("logcat -b main -c")[0] == 0
-    assert "three" in phone.out("logcat -d")
-
-
-def test_start_can_be_a_count_or_a_time(phone):
-    log(phone, "before")
-    phone.time.jump(200)
-    later = phone.out("date '+%m-%d %H:%M:%S.000'").strip()
-    log(phone, "after")
-    assert shown(phone, f"-d -T '{later}'")[1:] == ["after"]
-    assert shown(phone, "-t 1")[1:] == ["after"]
-
-
 @pytest.mark.parametrize("arguments", ["", "-T 1"])
 def test_following_goes_on_until_the_client_hangs_up(phone, arguments):
     log(phone, "old")
@@ -90,19 +71,6 @@ def test_ring_forgets_the_oldest(phone):
     lines = shown(phone)[1:]
     assert lines[-1].startswith("0799")
     assert 200 < len(lines) < 300
-
-
-@pytest.mark.parametrize(("arguments", "word"), [("-b nope", "buffer"), ("-v brief", "-v"), ("-T garbage", "time")])
-def test_wrong_argument_is_refused(phone, arguments, word):
-    status, out, err = phone.run(f"logcat -d {arguments}")
-    assert status == 1
-    assert not out
-    assert word in err
-
-
-def test_log_command_writes_a_line(phone):
-    phone.run("log -t mark -p w begin run 7")
-    assert re.search(r"W mark +: begin run 7\n", phone.out("logcat -d"))
 
 
 def test_garbage_fault_comes_between_the_lines(phone):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
@@ -18,13 +17,6 @@ def install(phone, apk: bytes, options: str = "") -> tuple[int, str]:
     phone.put(APK, apk)
     status, out, _ = phone.run(f"pm install {options} {APK}")
     return status, out
-
-
-def test_pushed_apk_is_installed_and_listed(phone):
-    assert install(phone, make_apk(), "-r -d -g") == (0, "Success\n")
-    path = phone.out(f"pm path {APP}").strip().removeprefix("package:")
-    assert phone.out(f"sha256sum <{path}") == phone.out(f"sha256sum <{APK}")
-    assert "versionCode=1 minSdk=23" in phone.out(f"dumpsys package {APP}")
 
 
 def test_streamed_install_takes_exactly_the_bytes_announced(phone):
@@ -54,32 +46,6 @@ def test_install_is_refused_with_the_phones_own_code(phone, apk, options, code):
     assert "vmdl" not in "".join(phone.userland.files.list("/data/app", uid=0))
 
 
-def test_downgrade_is_allowed_for_a_debuggable_app(phone):
-    install(phone, make_apk(version_code=5))
-    assert install(phone, make_apk(version_code=4), "-d")[1] == "Success\n"
-
-
-def test_full_phone_refuses_an_install(phone):
-    phone.put(APK, make_apk())
-    phone.userland.system.storage.fill(free_bytes=10_000)
-    assert "INSTALL_FAILED_INSUFFICIENT_STORAGE" in phone.out(f"pm install {APK}")
-
-
-def test_missing_apk_file_is_said(phone):
-    status, _, err = phone.run("pm install /data/local/tmp/none.apk")
-    assert status == 1
-    assert "No such file or directory" in err
-
-
-def test_uninstall_removes_the_data(phone):
-    install(phone, make_apk())
-    phone.run(f"run-as {APP} sh -c 'echo x > files/r.pb'")
-    assert phone.out(f"run-as {APP} cat files/r.pb") == "x\n"
-    assert phone.out(f"pm uninstall {APP}") == "Success\n"
-    assert phone.run(f"pm uninstall {APP}")[0] == 1
-    assert phone.run(f"pm path {APP}") == (1, "", "")
-
-
 def test_run_as_is_the_apps_user_in_the_apps_folder(phone):
     install(phone, make_apk())
     assert phone.out(f"run-as {APP} sh -c 'pwd; id -u'") == f"/data/data/{APP}\n10147\n"
@@ -87,15 +53,6 @@ def test_run_as_is_the_apps_user_in_the_apps_folder(phone):
     assert phone.run("run-as nope ls")[2] == "run-as: unknown package: nope\n"
     install(phone, make_apk("org.example.release", debuggable=False))
     assert phone.run("run-as org.example.release ls")[2] == "run-as: package not debuggable: org.example.release\n"
-
-
-def test_apps_are_found_again_in_an_old_folder(phone):
-    from lab.tests.unit.userland.userland_phone import TestPhone
-
-    install(phone, make_apk())
-    again = TestPhone(phone.folder)
-    assert again.out(f"pm path {APP}") == phone.out(f"pm path {APP}") != ""
-    again.userland.close()
 
 
 AWKWARD = [
@@ -125,14 +82,6 @@ def test_string_extra_arrives_as_the_shell_quoted_it(phone, text):
     assert re.search(rf"Activity: {APP}/.MainActivity\nTotalTime: \d+\nWaitTime: \d+\nComplete\n", out)
 
 
-@pytest.mark.parametrize("component", ["org.nope/.A", f"{APP}/.Other"])
-def test_missing_activity_is_an_error_of_type_3(phone, component):
-    install(phone, make_apk())
-    package, _, name = component.partition("/")
-    _, _, err = phone.run(f"am start -n {component}")
-    assert err == f"Error type 3\nError: Activity class {{{package}/{package}{name}}} does not exist.\n"
-
-
 def test_app_runs_on_top_as_its_own_user_and_is_stopped(phone):
     install(phone, make_apk())
     phone.shelf.activity_body = lambda process: int(process.killed.wait(600))
@@ -145,22 +94,6 @@ def test_app_runs_on_top_as_its_own_user_and_is_stopped(phone):
     log = phone.out("logcat -d -b all")
     assert f"Force stopping {APP}" in log
     assert f"Process {APP} (pid {pid}) has died" in log
-
-
-def test_program_in_an_app_knows_where_it_is(phone):
-    seen = []
-
-    def body(process):
-        seen.append((process.uid, process.group))
-        process.logs.log("I", "tflite", json.dumps({"pid": process.pid}), pid=process.pid, uid=process.uid)
-        return 0
-
-    install(phone, make_apk())
-    phone.shelf.activity_body = body
-    phone.run(f"am start -W -n {APP}/.MainActivity")
-    found = next(entry for entry in phone.userland.logs.wait(["main"], 0, lambda: bool(seen)) if entry.tag == "tflite")
-    assert seen == [(10147, "top-app")]
-    assert json.loads(found.message)["pid"] == found.pid
 
 
 def wait_gone(phone) -> None:
@@ -180,14 +113,3 @@ def test_crash_of_an_app_is_in_the_crash_buffer(phone):
     assert "F libc    : Fatal signal 11 (SIGSEGV), code 1 (SEGV_MAPERR)" in crash
     assert f">>> {APP} <<<" in crash
     assert "has died" in phone.out("logcat -d -b system")
-
-
-def test_starting_again_with_s_stops_the_first(phone):
-    install(phone, make_apk())
-    phone.shelf.activity_body = lambda process: int(process.killed.wait(600))
-    phone.run(f"am start -n {APP}/.MainActivity")
-    first = phone.out(f"pidof {APP}")
-    phone.run(f"am start -S -n {APP}/.MainActivity")
-    second = phone.out(f"pidof {APP}")
-    assert second.strip().isdigit()
-    assert first != second

@@ -43,27 +43,6 @@ def test_background_job_outlives_the_connection(phone):
     until(lambda: (phone.folder / "data/local/tmp/rc").exists())
 
 
-def test_job_that_holds_stdout_keeps_the_stream_open(phone):
-    call = phone.call("sleep 1000 & echo started")
-    call.out.wait_for(b"started\n")
-    until(lambda: phone.out("pidof sleep"))
-    assert call.thread.is_alive()
-    phone.run("kill $(pidof sleep)")
-    assert call.join() == 0
-
-
-@pytest.mark.parametrize(
-    "script",
-    ["sleep 99 >/dev/null 2>&1 </dev/null &", "(sleep 99; echo x) >/dev/null 2>&1 &", "{ sleep 99; } >/dev/null 2>&1 &",
-     "setsid sleep 99 >/dev/null 2>&1 &",
-     "sh -c 'exec >/dev/null 2>&1; sleep 99' &"],
-)  # fmt: skip
-def test_job_with_its_output_elsewhere_lets_the_stream_end(phone, script):
-    assert phone.call(script).join() == 0
-    until(lambda: "sleep" in phone.out("ps -A -o NAME"))
-    phone.run("kill -9 $(pidof sleep)")
-
-
 def test_hang_up_ends_a_simple_command(phone):
     call = phone.call("sleep 1000")
     until(lambda: phone.out("pidof sleep"))
@@ -100,24 +79,6 @@ def test_command_that_ignores_the_signal_survives_the_hang_up(phone):
     call.join()
 
 
-def test_pid_of_a_detached_run_kills_it(phone):
-    probe = put_probe(phone)
-    pid = phone.out(f"(trap '' HUP; exec {probe} hang) >{TMP}/out 2>&1 </dev/null & echo $!").strip()
-    until(lambda: (phone.folder / "data/local/tmp/out").read_bytes() == b"hanging\n")
-    assert phone.run(f"kill -0 {pid}")[0] == 0
-    assert phone.out(f"cat /proc/{pid}/cmdline") == f"{probe}\0hang\0"
-    phone.run(f"kill -9 {pid}")
-    until(lambda: phone.run(f"kill -0 {pid}")[0] == 1)
-
-
-@pytest.mark.parametrize(
-    ("script", "status"),
-    [("exit 0", 0), ("exit 7", 7), ("die 9", 137), ("die 11", 139), ("die 6", 134)],
-)
-def test_exit_code_of_a_program_is_its_own(phone, script, status):
-    assert phone.run(f"{put_probe(phone)} {script}")[0] == status
-
-
 def test_shell_says_by_which_signal_a_program_ended(phone):
     probe = put_probe(phone)
     status, out, err = phone.run(f"cd {TMP}; {probe} die 11; echo code $?")
@@ -132,25 +93,6 @@ def test_program_gets_its_place_affinity_and_environment(phone):
     assert facts == {
         "argv": ["./probe", "facts", "a b"], "cwd": TMP, "uid": 2000, "affinity": 0xF0, "group": "shell", "env": ".",
     }  # fmt: skip
-
-
-def test_streams_of_a_program_stay_apart(phone):
-    probe = put_probe(phone)
-    assert phone.run(probe)[1:] == ("", "a word on stderr\n")
-    assert phone.run(f"{probe} 2>&1 >/dev/null")[1:] == ("a word on stderr\n", "")
-
-
-def test_flood_ends_when_the_client_is_gone(phone):
-    call = phone.call(f"{put_probe(phone)} flood")
-    call.out.wait_for(b"xx")
-    call.hang_up()
-    call.join()
-    assert phone.run("pidof probe")[0] == 1
-
-
-def test_flood_into_a_pipe_ends_with_its_reader(phone):
-    assert phone.out(f"{put_probe(phone)} flood | head -c 3") == "xxx"
-    until(lambda: phone.run("pidof probe")[0] == 1)
 
 
 @pytest.mark.parametrize(
@@ -175,30 +117,6 @@ def test_missing_program_is_127(phone):
     assert phone.run("/data")[0] == 126
 
 
-def test_64_bit_program_isnt_there_for_a_32_bit_phone(make_phone):
-    phone = make_phone(props={"ro.product.cpu.abilist64": "", "ro.product.cpu.abilist": "armeabi-v7a,armeabi"})
-    status, _, err = phone.run(put_probe(phone))
-    assert status == 127
-    assert "No such file or directory" in err
-
-
-def test_shell_user_cant_kill_the_system(phone):
-    assert phone.run("kill 1003")[2].endswith("Operation not permitted\n")
-    assert "system_server" in phone.out("ps -A")
-
-
-def test_reader_of_the_clients_stdin_can_be_killed(phone):
-    call = phone.call("cat", Given(stays_open=True))
-    until(lambda: phone.out("pidof cat"))
-    phone.run("kill $(pidof cat)")
-    assert call.join() == 143
-
-
-def test_stdin_of_the_client_reaches_programs(phone):
-    assert phone.run("cat | cat", b"shout") == (0, "shout", "")
-    assert phone.run("read a; read b; echo $b-$a; cat", b"1\n2\nrest")[1] == "2-1\nrest"
-
-
 def test_trap_runs_when_a_signal_comes_from_outside(phone):
     call = phone.call("trap 'echo cleaning; exit 3' TERM; echo $$; while :; do sleep 0.02; done")
     call.out.wait_for(b"\n")
@@ -220,12 +138,6 @@ def test_reboot_ends_everything_and_gives_a_new_boot_id(phone):
     assert phone.out("cat /proc/sys/kernel/random/boot_id") != before
     assert phone.out("getprop debug.x") == "\n"
     assert "remembered" not in phone.out("logcat -d")
-
-
-def test_reboot_is_asked_of_the_phone(phone):
-    phone.run("reboot")
-    phone.run("setprop sys.powerctl reboot,bootloader")
-    assert phone.reboots == ["", "bootloader"]
 
 
 def test_sped_up_phone_sleeps_shorter(make_phone):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
 from benchfarm_lab.contract import TraceEvent
@@ -60,20 +59,6 @@ def test_perfetto_goes_on_in_the_background_and_writes_its_file_when_told_to_sto
     assert phone.out("getprop debug.atrace.app_number") == "0\n"
 
 
-def test_a_killed_perfetto_leaves_an_empty_file(phone):
-    pid = start(phone)
-    write_slice(phone)
-    stop(phone, pid, "KILL")
-    assert phone.out(f"cat {TRACE}") == ""
-
-
-def test_a_file_that_is_removed_while_perfetto_writes_stays_removed(phone):
-    pid = start(phone)
-    phone.run(f"rm {TRACE}")
-    stop(phone, pid)
-    assert phone.run(f"ls {TRACE}")[0] != 0
-
-
 def test_what_finds_no_room_is_lost_and_told(phone):
     pid = start(phone, START.replace("size_kb: 64", "size_kb: 1"))
     write_slice(phone, count=200)
@@ -84,22 +69,6 @@ def test_what_finds_no_room_is_lost_and_told(phone):
     assert len(prints(trace)) + lost == 400
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        (START.replace(TRACE, "/data/local/tmp/t"), "Permission denied"),
-        (START.replace("-c -", "-c /data/local/tmp/config"), "Permission denied"),
-        (START.replace(" } } }'", "'"), "TraceConfig is invalid"),
-        (START.replace("--txt ", ""), "TraceConfig is invalid"),
-        ("perfetto --txt -c -", "-o/--out"),
-    ],
-)
-def test_perfetto_refuses_what_the_real_one_refuses(phone, command, words):
-    status, _, err = phone.run(command)
-    assert status != 0
-    assert words in err
-
-
 def test_before_android_11_the_service_is_off_on_phones_of_other_makers(make_phone):
     phone = make_phone(props={"ro.build.version.sdk": "29", "ro.product.manufacturer": "samsung"})
     status, _, err = phone.run(START)
@@ -107,17 +76,3 @@ def test_before_android_11_the_service_is_off_on_phones_of_other_makers(make_pho
     assert "traced" in err
     phone.run("setprop persist.traced.enable 1")
     stop(phone, start(phone))
-
-
-def test_a_phone_before_android_9_has_atrace_only(make_phone):
-    phone = make_phone(props={"ro.build.version.sdk": "26"})
-    assert phone.out("for name in perfetto atrace; do command -v $name; done").split() == ["/system/bin/atrace"]
-    assert phone.run("perfetto")[0] == 127
-    phone.run("atrace --async_start -c -b 64 -a '*,/data/local/tmp/bench' sched freq")
-    write_slice(phone)
-    write_slice(phone, "/system/bin/other")
-    text = phone.out("atrace --async_stop")
-    assert text.startswith("TRACE:\n# tracer: nop\n")
-    marks = [line.rpartition("tracing_mark_write: ")[2] for line in text.splitlines() if "tracing_mark" in line]
-    assert marks == ["B|77|ADD@0/0", "E|77"]
-    assert "unknown tracing category" in phone.run("atrace --async_start nonsense")[2]
