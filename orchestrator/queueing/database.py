@@ -26,8 +26,8 @@ _WAIT_S: Final = 10.0
 #: A host that freezes inside a transaction loses it after so long, and its locks with it.
 _FROZEN: Final = "60s"
 #: The same where others want the rows at once, and how long is waited for one there: longer than a frozen host has it.
-_FROZEN_BRIEF: Final = "2s"
-_LOCKED_BRIEF: Final = "4s"
+_FROZEN_BRIEF: Final = "4s"
+_LOCKED_BRIEF: Final = "6s"
 _AWAY: Final = "look whether the database runs, and can be reached from here as --store or $BENCHFARM_STORE names it"
 _Given = ParamSpec("_Given")
 _Returned = TypeVar("_Returned")
@@ -123,7 +123,7 @@ class QueueDatabase:
 
     @contextmanager
     def brief(self) -> Iterator[psycopg.Connection[Any]]:
-        """Give a transaction for rows that others want too: statements only, nothing that takes time between them.
+        """Give a transaction for rows that others want too: nothing that takes seconds between its statements.
 
         Rows are locked in one order everywhere: a submission's, its jobs' by number, what the farm keeps of these.
         """

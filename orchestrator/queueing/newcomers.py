@@ -1,12 +1,12 @@
 """Phones that are announced after a submission, and spare ones for lost phones: each gets its job once.
 
-Every worker looks and chooses for itself, which takes time, with nothing locked. A change is made by one of them, in a
-brief transaction with the submission's row locked, and only when what was chosen from is still so.
+Every worker looks. One of them adds what is to be added, in a transaction with the submission's row locked: whom it
+chooses, it chooses there. A host that falls asleep over it loses the lock after some seconds, and nothing is added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from orchestrator.errors import BenchfarmError, StoreError
 from orchestrator.queueing.absence import GONE_S, NOTED_S, Lost, end_overdue, lost_phones, note_away, overdue
 from orchestrator.queueing.database import QueueDatabase, told
 from orchestrator.queueing.messages import PhoneJob
-from orchestrator.queueing.submissions import Submission, enqueue, lock_open, opening, read
+from orchestrator.queueing.submissions import Submission, enqueue, opening, take
 
 _PHONES: Final = (
     " FROM farm_phones p JOIN farm_hosts h ON h.name = p.host"
@@ -24,9 +24,7 @@ _PHONES: Final = (
 )
 #: Changes whenever another choice could be made among the phones.
 _SIGHT: Final = "SELECT p.serial, p.host, p.facts_md5, p.labels, p.unusable, s.silent_s > %s AS is_silent" + _PHONES
-#: By what is chosen, of the jobs that are there: each change of them is made under the submission's lock.
-_JOBS: Final = "SELECT serial, facts, stood_in_by FROM farm_jobs WHERE submission = %s ORDER BY job_id"
-#: So often a choice is made again because phones or jobs changed meanwhile.
+#: So often a choice is made again because phones came or went meanwhile.
 _CHOICES: Final = 3
 
 
@@ -46,58 +44,8 @@ class Added:
 #: submission means now, best first. Raises BenchfarmError.
 Choose = Callable[[Submission, Mapping[str, str], Sequence[Mapping[str, Any]]], Sequence[Added]]
 
-
-@dataclass(frozen=True, slots=True)
-class _Addition:
-    added: Added
-    #: In whose place it is; None: beside the others.
-    instead_of: Lost | None = None
-
-
-class _Choice:
-    """What is chosen for a submission, made on one state of its jobs and of the announced phones."""
-
-    def __init__(self, database: QueueDatabase, choose: Choose, submission: Submission) -> None:
-        self.submission = submission
-        self._choose = choose
-        with database.connection() as connection, connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
-            self._sight = _sight(connection)
-            self._jobs = cursor.execute(_JOBS.encode(), (submission.name,)).fetchall()
-            self._phones = cursor.execute(
-                ("SELECT p.serial, p.host, p.facts, p.labels, p.unusable, s.silent_s" + _PHONES).encode()
-            ).fetchall()
-        self._kept = {row["serial"]: row["facts"] for row in self._jobs if not row["stood_in_by"]}
-        self._had = {row["serial"] for row in self._jobs}
-        self.additions: list[_Addition] = []
-
-    def replace_lost(self, lost: Lost) -> None:
-        """Choose a spare phone for a lost one, if one fits."""
-        kept = {serial: facts for serial, facts in self._kept.items() if serial != lost.serial}
-        for added in self._chosen(kept)[:1]:
-            self._kept.pop(lost.serial, None)
-            self._take(_Addition(added, lost))
-
-    def join(self) -> None:
-        """Choose the phones that come beside the others."""
-        for added in self._chosen(self._kept):
-            self._take(_Addition(added))
-
-    def _chosen(self, kept: Mapping[str, str]) -> Sequence[Added]:
-        free = [row for row in self._phones if row["serial"] not in self._had]
-        return self._choose(self.submission, kept, free) if free else ()
-
-    def _take(self, addition: _Addition) -> None:
-        self.additions.append(addition)
-        serial = str(addition.added.job.serial)
-        self._kept[serial] = addition.added.facts
-        self._had.add(serial)
-
-    def still_holds(self, connection: psycopg.Connection[Any]) -> bool:
-        """Whether the jobs, and the phones that were chosen, are as they were; the submission's row is locked."""
-        chosen = {str(addition.added.job.serial) for addition in self.additions}
-        with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
-            jobs = cursor.execute(_JOBS.encode(), (self.submission.name,)).fetchall()
-        return jobs == self._jobs and _of(_sight(connection), chosen) == _of(self._sight, chosen)
+#: A phone to be added, and in whose place; None: beside the others.
+_Addition = tuple[Added, Lost | None]
 
 
 class Newcomers:
@@ -122,14 +70,19 @@ class Newcomers:
         for name, row in submissions.items():
             try:
                 lost = self._lost(name, is_noted=row["is_noted"]) if row["is_watched"] else []
-                if lost is not None and self._considered.get(name) != (sight, lost):
-                    lines += self._choose_for(name, sight, lost)
-            except psycopg.errors.LockNotAvailable:
-                # Whoever has it is at work on it; the next look comes soon.
+                if lost is None or self._considered.get(name) == (sight, lost):
+                    continue
+                added = self._add_to(name, is_watched=row["is_watched"])
+            except (psycopg.errors.LockNotAvailable, psycopg.errors.IdleInTransactionSessionTimeout):
+                # Others are at work on it, or were while this host slept; the next look comes soon.
                 continue
             except BenchfarmError as error:
                 # One submission that can't be read here mustn't hide the others.
                 lines.append(f"{name}: no phone can be added: {error}")
+                continue
+            if added is not None:
+                lines += added
+                self._considered[name] = (sight, lost)
         return lines
 
     def _end_overdue(self) -> list[str]:
@@ -150,36 +103,22 @@ class Newcomers:
                 if not lost_phones(connection, name):
                     return []
         with self._database.brief() as connection:
-            if not lock_open(connection, name, skip=True):
+            if take(connection, name, skip=True) is None:
                 return None
             note_away(connection, name)
             return lost_phones(connection, name)
 
-    def _choose_for(self, name: str, sight: object, lost: list[Lost]) -> list[str]:
-        with self._database.connection() as connection:
-            submission = read(connection, name)
-        if submission is None:
-            return []
-        choice = _Choice(self._database, self._choose, submission)
-        for item in lost:
-            choice.replace_lost(item)
-        if submission.joins:
-            choice.join()
-        lines = self._add_all(choice)
-        if lines is None:
-            return []
-        self._considered[name] = (sight, lost)
-        return lines
-
-    def _add_all(self, choice: _Choice) -> list[str] | None:
-        """Add what was chosen, all of it; None when something changed meanwhile or is at work: another look shows."""
-        if not choice.additions:
-            return []
-        name = choice.submission.name
+    def _add_to(self, name: str, *, is_watched: bool) -> list[str] | None:
+        """Add all that a submission means now; None when another process is at work on it, or it is over."""
         with self._database.brief() as connection:
-            if not lock_open(connection, name, skip=True) or not choice.still_holds(connection):
+            submission = take(connection, name, skip=True)
+            if submission is None:
                 return None
-            replaced = {addition.instead_of for addition in choice.additions} - {None}
+            wanted = lost_phones(connection, name) if is_watched else []
+            additions = self._chosen(connection, submission, wanted, joins=submission.joins)
+            if not additions:
+                return []
+            replaced = {lost for _, lost in additions} - {None}
             if replaced and not replaced <= set(lost_phones(connection, name, lock=True)):
                 return None
             # Kept from ending meanwhile: nothing is added to a submission whose every job has ended.
@@ -190,7 +129,7 @@ class Newcomers:
             ).fetchone()
             if held is None:
                 return None
-            return [self._add(connection, choice.submission, addition) for addition in choice.additions]
+            return [self._add(connection, submission, *addition) for addition in additions]
 
     @told
     def give_up(self, worker_id: int, job_id: int, note: str) -> tuple[bool, str]:
@@ -199,35 +138,17 @@ class Newcomers:
         Returns whether the worker held it (else nothing is changed), and a line for people, empty without a spare.
         Raises StoreError, nothing changed, when others have what is needed for it; to be asked again later.
         """
-        known = self._database.rows("SELECT submission, serial FROM farm_jobs WHERE job_id = %s", job_id)
-        if not known:
-            return False, ""
-        lost = Lost(job_id, known[0]["serial"], waits=False)
-        for _ in range(_CHOICES):
-            choice, trouble = self._instead_of(known[0]["submission"], lost)
-            ended = self._end(worker_id, lost, note, choice, trouble)
-            if ended is not None:
-                return ended
-        raise StoreError(f"job {job_id}: phones come and go while a spare one is chosen for {lost.serial}")
-
-    def _instead_of(self, name: str, lost: Lost) -> tuple[_Choice | None, str]:
-        """Choose a spare phone, None where none is ever chosen; and say why it can't be."""
-        with self._database.connection() as connection:
-            submission = read(connection, name)
-        if submission is None or not submission.replaces_lost:
-            return None, ""
-        choice = _Choice(self._database, self._choose, submission)
-        try:
-            choice.replace_lost(lost)
-        except BenchfarmError as error:
-            return choice, f"{name}: no phone takes the place of {lost.serial}: {error}"
-        return choice, ""
-
-    def _end(self, worker_id: int, lost: Lost, note: str, choice: _Choice | None, line: str) -> tuple[bool, str] | None:
-        """End a job, with the spare phone's queued; None, nothing done, when another choice is to be made."""
-        job_id = lost.job_id
+        line, additions = "", list[_Addition]()
         with self._database.brief() as connection:
-            is_open = choice is not None and lock_open(connection, choice.submission.name)
+            known = connection.execute("SELECT submission, serial FROM farm_jobs WHERE job_id = %s", (job_id,))
+            name, serial = known.fetchone() or ("", "")
+            submission = take(connection, name)
+            is_replaced = submission is not None and submission.replaces_lost
+            if submission is not None and is_replaced:
+                try:
+                    additions = self._chosen(connection, submission, [Lost(job_id, serial, waits=False)])
+                except BenchfarmError as error:
+                    line = f"{name}: no phone takes the place of {serial}: {error}"
             held = connection.execute(
                 "SELECT abort_requested FROM procrastinate_jobs WHERE id = %s AND worker_id = %s AND status = 'doing'"
                 " FOR UPDATE",
@@ -235,14 +156,12 @@ class Newcomers:
             ).fetchone()
             if held is None:
                 return False, ""
-            if choice is not None and is_open and not held[0]:
-                if not choice.still_holds(connection):
-                    return None
-                connection.execute("UPDATE farm_jobs SET is_lost = true WHERE job_id = %s", (job_id,))
-                for addition in choice.additions:
-                    line = self._add(connection, choice.submission, addition)
-            else:
+            if held[0]:
                 line = ""
+            elif submission is not None and is_replaced:
+                connection.execute("UPDATE farm_jobs SET is_lost = true WHERE job_id = %s", (job_id,))
+                for addition in additions:
+                    line = self._add(connection, submission, *addition)
             connection.execute("SELECT procrastinate_finish_job_v1(%s, 'failed', false)", (job_id,))
             connection.execute("UPDATE farm_jobs SET note = %s, tries = tries + 1 WHERE job_id = %s", (note, job_id))
         return True, line
@@ -263,9 +182,45 @@ class Newcomers:
         )
         return {row["submission"]: row for row in rows}
 
-    def _add(self, connection: psycopg.Connection[Any], submission: Submission, addition: _Addition) -> str:
+    def _chosen(
+        self,
+        connection: psycopg.Connection[Any],
+        submission: Submission,
+        wanted: Sequence[Lost],
+        *,
+        joins: bool = False,
+    ) -> list[_Addition]:
+        """Choose a spare phone for each lost one, where one fits, and those that come beside the others.
+
+        The submission's row is locked, so that its jobs stay as they are. Raises BenchfarmError.
+        """
+        jobs = connection.execute(
+            "SELECT serial, facts, stood_in_by FROM farm_jobs WHERE submission = %s", (submission.name,)
+        ).fetchall()
+        for _ in range(_CHOICES):
+            sight = _sight(connection)
+            with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+                phones = cursor.execute(
+                    ("SELECT p.serial, p.host, p.facts, p.labels, p.unusable, s.silent_s" + _PHONES).encode()
+                ).fetchall()
+            kept = {serial: facts for serial, facts, stood_in_by in jobs if not stood_in_by}
+            had = {serial for serial, *_ in jobs}
+            found: list[_Addition] = []
+            for lost in [*wanted, *([None] if joins else [])]:
+                free = [row for row in phones if row["serial"] not in had]
+                others = {serial: facts for serial, facts in kept.items() if lost is None or serial != lost.serial}
+                chosen = self._choose(submission, others, free) if free else ()
+                for added in chosen if lost is None else chosen[:1]:
+                    found.append((added, lost))
+                    kept = {**others, **{str(item.job.serial): item.facts for item, _ in found}}
+                    had.add(str(added.job.serial))
+            serials = {str(added.job.serial) for added, _ in found}
+            if [row for row in _sight(connection) if row[0] in serials] == [row for row in sight if row[0] in serials]:
+                return found
+        raise StoreError(f"{submission.name}: phones come and go while they are chosen")
+
+    def _add(self, connection: psycopg.Connection[Any], submission: Submission, added: Added, lost: Lost | None) -> str:
         """Queue a phone's job, and end that of the one in whose place it is; return a line for people."""
-        added, lost = addition.added, addition.instead_of
         number = enqueue(
             connection,
             added.job,
@@ -291,7 +246,3 @@ class Newcomers:
 
 def _sight(connection: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
     return connection.execute(_SIGHT.encode(), (GONE_S,)).fetchall()
-
-
-def _of(sight: Sequence[tuple[Any, ...]], serials: Set[str]) -> list[tuple[Any, ...]]:
-    return [row for row in sight if row[0] in serials]

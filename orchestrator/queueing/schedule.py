@@ -223,7 +223,7 @@ class Schedules:
         now = database_time(connection)
         due = _due(schedule.cron, next_at, now)
         if not due:
-            return self._mend(connection, schedule, next_at, now)
+            return []
         tried = self._tried(connection, schedule.name, due[0])
         lines = self._miss(connection, schedule, due[:-1], tried, host)
         newest = due[-1]
@@ -255,19 +255,6 @@ class Schedules:
         level = "info" if outcome == "submitted" else "error"
         return [*lines, Line(text, level=level, schedule=schedule.name)]
 
-    def _mend(
-        self, connection: psycopg.Connection[Any], schedule: Schedule, next_at: datetime, now: datetime
-    ) -> list[Line]:
-        """Put a schedule right whose next time is too far away: the database's clock was ahead for a while."""
-        following = schedule.cron.after(now)
-        while following and self._is_told(connection, schedule.name, following[0]):
-            following = schedule.cron.after(following[0])
-        if not following or following[0] >= next_at:
-            return []
-        connection.execute("UPDATE farm_schedules SET next_at = %s WHERE name = %s", (following[0], schedule.name))
-        text = f"schedule {schedule.name}: the database's clock was ahead; due again {following[0]:%Y-%m-%d %H:%M} UTC"
-        return [Line(text, level="warning", schedule=schedule.name)]
-
     def _miss(
         self,
         connection: psycopg.Connection[Any],
@@ -297,12 +284,6 @@ class Schedules:
                 (name, since),
             ).fetchall()
         )
-
-    def _is_told(self, connection: psycopg.Connection[Any], name: str, moment: datetime) -> bool:
-        row = connection.execute(
-            "SELECT 1 FROM farm_ticks WHERE schedule = %s AND tick_at = %s AND outcome = 'submitted'", (name, moment)
-        ).fetchone()
-        return row is not None
 
     def _tell(
         self,

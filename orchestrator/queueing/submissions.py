@@ -16,7 +16,9 @@ from orchestrator.queueing.messages import PhoneJob, queue_of
 
 _TASK: Final = "benchfarm.phone"
 _OPEN: Final = (
+    "SELECT submission AS name, plan, plan_name, parcels, labels, priority, joins, replaces_lost, opens_at, until"
     " FROM farm_submissions WHERE submission = %s AND NOT cancelled AND (until IS NULL OR until > clock_timestamp())"
+    " FOR UPDATE"
 )
 
 
@@ -67,21 +69,14 @@ def keep(connection: psycopg.Connection[Any], submission: Submission) -> None:
     )
 
 
-def read(connection: psycopg.Connection[Any], name: str) -> Submission | None:
-    """Return a submission that phones may be added to; None when it is over for them."""
+def take(connection: psycopg.Connection[Any], name: str, *, skip: bool = False) -> Submission | None:
+    """Return a submission that phones may be added to, locked for the transaction.
+
+    None when it is over for them; with ``skip`` also while another process has it.
+    """
     with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
-        row = cursor.execute(
-            "SELECT submission AS name, plan, plan_name, parcels, labels, priority, joins, replaces_lost, opens_at,"
-            f" until{_OPEN}".encode(),
-            (name,),
-        ).fetchone()
+        row = cursor.execute(_OPEN.encode() + (b" SKIP LOCKED" if skip else b""), (name,)).fetchone()
     return Submission(**row) if row is not None else None
-
-
-def lock_open(connection: psycopg.Connection[Any], name: str, *, skip: bool = False) -> bool:
-    """Lock a submission for the transaction; False when it is over, ``skip``: also when another process has it."""
-    query = f"SELECT 1{_OPEN} FOR UPDATE{' SKIP LOCKED' if skip else ''}"
-    return connection.execute(query.encode(), (name,)).fetchone() is not None
 
 
 def opening(connection: psycopg.Connection[Any], submission: Submission) -> datetime | None:

@@ -274,28 +274,6 @@ def test_what_went_wrong_before_a_pause_does_not_count_after_it_and_what_does_la
     assert counted() == (True, 2)
 
 
-def test_a_clock_that_was_ahead_neither_stops_a_schedule_nor_repeats_a_time(schedules: Schedules, url: str) -> None:
-    schedules.put(schedule(cron="0 * * * *"), [], replace=False)
-    submissions = Submissions()
-    with psycopg.connect(url) as connection:
-        # As left behind by a clock that was a year ahead and is right again.
-        connection.execute("UPDATE benchfarm_queue.farm_schedules SET next_at = now() + interval '1 year'")
-    (line,) = texts(schedules.make_due(submissions, host="one"))
-    assert "clock was ahead" in line
-    (row,) = schedules.listed()
-    assert row["next_at"] <= datetime.now(UTC) + timedelta(hours=1)
-    # Set back: the time that was submitted already is in the future again.
-    with psycopg.connect(url) as connection:
-        connection.execute(
-            "INSERT INTO benchfarm_queue.farm_ticks (schedule, tick_at, outcome) VALUES ('nightly', %s, 'submitted')",
-            (row["next_at"],),
-        )
-        connection.execute("UPDATE benchfarm_queue.farm_schedules SET next_at = now() + interval '1 year'")
-    schedules.make_due(submissions, host="one")
-    (again,) = schedules.listed()
-    assert again["next_at"] == row["next_at"] + timedelta(hours=1)
-
-
 def test_what_a_schedule_needs_is_not_cleaned_away(connect: Callable[[], FarmQueue], url: str, tmp_path: Path) -> None:
     import hashlib
 
