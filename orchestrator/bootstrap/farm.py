@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from orchestrator.devices.discovery import KnownPhones, Seen
     from orchestrator.devices.iphone import Usbmux
     from orchestrator.devices.server import AdbServer
-    from orchestrator.devices.traffic import HubTraffic
     from orchestrator.ports import Device, Observer, Store
 
 #: How long a virtual phone may take to let its server in.
@@ -115,11 +114,11 @@ class Farm(Adapters):
         return self.settings.state_folder / "boards"
 
     @property
-    def traffic(self) -> HubTraffic:
-        """Who may push and who may measure on this computer's hubs, among all homes; raises UsageError."""
-        from orchestrator.devices.traffic import HubTraffic, hub_folder
+    def hub_folder(self) -> Path:
+        """Where all homes of this computer take turns on hubs (`devices.traffic`); raises UsageError."""
+        from orchestrator.devices.traffic import hub_folder
 
-        return HubTraffic(hub_folder(self.settings.hubs, self.settings.state_folder / "hubs"))
+        return hub_folder(self.settings.hubs, self.settings.state_folder / "hubs")
 
     def lab_server(self) -> AdbServer | None:
         """The adb server of the virtual lab, None when no lab is up."""
@@ -423,9 +422,9 @@ class Farm(Adapters):
         self._opened.append(device)
         facts = facts or device.facts()
         lane = Lane(
+            self.hub_folder,
             self._hub_of(attached, facts),
             lambda: self.pushes,
-            traffic=self.traffic,
             cancelled=self.cancelled,
             on_note=lambda text: self.on_wait(facts.serial, text),
         )

@@ -11,8 +11,7 @@ process:
 
 A push has its turn before it waits for its places: it keeps its hub's measurements waiting for as long as other pushes
 take, and never the pushes of other hubs for as long as a measurement takes. Turns keep runs from being disturbed; they
-don't stop a campaign: who has waited for a quarter of an hour goes on without, and says so. The same holds for a folder
-that can't be written.
+don't stop a campaign: a folder that can't be written limits nothing.
 
 Turns are the computer's, and a home is not: two homes may measure on one hub. The folder is the user's own, in the
 computer's own file system, where nobody else can lay anything into it. Several users need one that is made for them.
@@ -29,30 +28,17 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import InterruptedByUserError, UsageError
 from orchestrator.records.plan import PushLimits
-from orchestrator.units import format_duration
 
-_MEASURES: Final = "measures"
-_PUSHES: Final = "pushes"
-_OTHER: Final = {_MEASURES: _PUSHES, _PUSHES: _MEASURES}
 #: How often a lock that somebody has is tried again.
 _POLL_S: Final = 0.05
 #: After so long a wait is reported.
 _REPORT_S: Final = 60.0
-#: Longer than any invocation but those of sustained runs: who has a turn for so long was stopped.
-_PATIENCE_S: Final = 900.0
-#: In place of a lock that can't be had.
-_UNLOCKED: Final = -1
 _FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-def _not_reported(text: str) -> None:
-    """Drop a note."""
 
 
 def hub_of(usb: str) -> str:
@@ -65,134 +51,97 @@ def hub_of(usb: str) -> str:
     return found[1] if found else ""
 
 
-@dataclass(slots=True, kw_only=True)
-class _Wait:
-    """The patience of one that waits for locks: one after the other, all in one span of time."""
-
-    hub: str
-    cancelled: threading.Event | None
-    on_note: Callable[[str], None]
-    report_s: float
-    patience_s: float
-    begun_s: float = field(default_factory=time.monotonic)
-    is_reported: bool = False
-
-    def until(self, try_lock: Callable[[], int | None]) -> int:
-        """Return the lock once it is free, none after too long; raises InterruptedByUserError when cancelled."""
-        while (lock := try_lock()) is None:
-            if self.cancelled is not None and self.cancelled.is_set():
-                raise InterruptedByUserError
-            waited_s = time.monotonic() - self.begun_s
-            if waited_s >= self.patience_s:
-                self.on_note(
-                    f"continues without its turn on hub {self.hub or 'of this computer'}: another process has kept it "
-                    f"for {format_duration(self.patience_s)}; 'benchfarm status' lists what runs"
-                )
-                return _UNLOCKED
-            if waited_s >= self.report_s and not self.is_reported:
-                self.is_reported = True
-                self.on_note(f"waits for its turn on hub {self.hub or 'of this computer'}: another phone has it")
-            time.sleep(_POLL_S) if self.cancelled is None else self.cancelled.wait(_POLL_S)
-        return lock
-
-
-class HubTraffic:
-    """Who may push and who may measure, among all that use the same folder."""
+class Lane:
+    """One phone's part of the traffic: when it may measure, and when a file may go to it."""
 
     def __init__(
-        self, folder: Path | None = None, *, report_s: float = _REPORT_S, patience_s: float = _PATIENCE_S
-    ) -> None:
-        """Without a folder nobody waits; ``report_s`` and ``patience_s``: seconds of waiting (see the module)."""
-        self._folder = folder
-        self._report_s = report_s
-        self._patience_s = patience_s
-
-    @contextlib.contextmanager
-    def measuring(
         self,
-        hub: str,
+        folder: Path | None = None,
+        hub: str = "",
+        limits: Callable[[], PushLimits] = PushLimits,
         *,
         cancelled: threading.Event | None = None,
-        on_note: Callable[[str], None] = _not_reported,
-    ) -> Generator[None]:
-        """Keep files off a hub while the context lasts; raises InterruptedByUserError when cancelled while waiting.
+        on_note: Callable[[str], None] = lambda _: None,
+        report_s: float = _REPORT_S,
+    ) -> None:
+        """Nothing is locked yet.
 
-        ``on_note`` hears that the turn is waited for, after a while, or wasn't had.
+        Args:
+            folder: of the locks; None: nobody waits.
+            hub: with whom the phone shares its way to the computer; empty when that isn't known.
+            limits: what the plan allows, at the moment.
+            cancelled: ends all waiting.
+            on_note: hears of turns that are waited for.
+            report_s: after so many seconds of waiting.
         """
+        self.hub = hub
+        self._folder = folder
+        self._limits = limits
+        self._cancelled = cancelled
+        self._on_note = on_note
+        self._report_s = report_s
+
+    @contextlib.contextmanager
+    def measuring(self, *, cancelled: threading.Event | None = None) -> Generator[None]:
+        """Keep files off the hub while the context lasts; raises InterruptedByUserError when cancelled meanwhile."""
         with contextlib.ExitStack() as held:
-            if hub:
-                self._take_turn(held, hub, _MEASURES, self._wait(hub, cancelled, on_note))
+            self._take_turn(held, "measures", "pushes", cancelled or self._cancelled)
             yield
 
     @contextlib.contextmanager
-    def pushing(
-        self,
-        hub: str,
-        limits: PushLimits,
-        *,
-        cancelled: threading.Event | None = None,
-        on_note: Callable[[str], None] = _not_reported,
-    ) -> Generator[None]:
+    def pushing(self) -> Generator[None]:
         """Send one file while the context lasts; waits for the hub's measurements, then for a place.
 
-        Raises InterruptedByUserError when cancelled while waiting. ``on_note``: see `measuring`.
+        Raises InterruptedByUserError when cancelled while waiting.
         """
-        wait = self._wait(hub, cancelled, on_note)
+        limits, hub = self._limits(), _file_of(self.hub)
         with contextlib.ExitStack() as held:
-            if hub and not limits.beside_measurements:
-                self._take_turn(held, hub, _PUSHES, wait)
-            if hub:
-                self._take_place(held, _file_of(hub), limits.per_hub, wait)
-            self._take_place(held, "host", limits.per_host, wait)
+            if not limits.beside_measurements:
+                self._take_turn(held, "pushes", "measures", self._cancelled)
+            for name, places in ((hub, limits.per_hub), ("host", limits.per_host)):
+                names = [f"{name}.push-{place}" for place in range(places)] if name else []
+                self._take(held, names, self._cancelled)
             yield
 
-    def _wait(self, hub: str, cancelled: threading.Event | None, on_note: Callable[[str], None]) -> _Wait:
-        return _Wait(
-            hub=hub, cancelled=cancelled, on_note=on_note, report_s=self._report_s, patience_s=self._patience_s
-        )
-
-    def _take_turn(self, held: contextlib.ExitStack, hub: str, kind: str, wait: _Wait) -> None:
-        name = _file_of(hub)
+    def _take_turn(self, held: contextlib.ExitStack, own: str, other: str, cancelled: threading.Event | None) -> None:
+        if not (hub := _file_of(self.hub)):
+            return
         with contextlib.ExitStack() as passing:
-            passing.callback(_close, wait.until(lambda: self._lock(f"{name}.gate", fcntl.LOCK_EX)))
-            passing.callback(_close, wait.until(lambda: self._lock(f"{name}.{_OTHER[kind]}", fcntl.LOCK_EX)))
+            self._take(passing, [f"{hub}.gate"], cancelled)
+            self._take(passing, [f"{hub}.{other}"], cancelled)
             # Only who has the gate takes this one for itself.
-            own = self._lock(f"{name}.{kind}", fcntl.LOCK_SH)
-            held.callback(_close, _UNLOCKED if own is None else own)
+            self._is_had(held, f"{hub}.{own}", fcntl.LOCK_SH)
 
-    def _take_place(self, held: contextlib.ExitStack, name: str, places: int, wait: _Wait) -> None:
-        def any_place() -> int | None:
-            tried = (self._lock(f"{name}.push-{place}", fcntl.LOCK_EX) for place in range(places))
-            return next((lock for lock in tried if lock is not None), None)
+    def _take(self, held: contextlib.ExitStack, names: list[str], cancelled: threading.Event | None) -> None:
+        """Wait for one of these locks, for oneself alone; raises InterruptedByUserError when cancelled."""
+        due_s = time.monotonic() + self._report_s
+        while names and not any(self._is_had(held, name, fcntl.LOCK_EX) for name in names):
+            if cancelled is not None and cancelled.is_set():
+                raise InterruptedByUserError
+            if time.monotonic() >= due_s:
+                due_s = float("inf")
+                self._on_note(f"waits for its turn on hub {self.hub or 'of this computer'}: another phone has it")
+            time.sleep(_POLL_S) if cancelled is None else cancelled.wait(_POLL_S)
 
-        held.callback(_close, wait.until(any_place))
-
-    def _lock(self, name: str, kind: int) -> int | None:
-        """Return a lock on a file, None when somebody has it."""
+    def _is_had(self, held: contextlib.ExitStack, name: str, kind: int) -> bool:
+        """Try to lock a file; False when somebody has it."""
         if self._folder is None:
-            return _UNLOCKED
+            return True
         try:
             lock = _open(self._folder / name)
         except OSError:
-            return _UNLOCKED
+            return True
         try:
             fcntl.flock(lock, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
+        except OSError as error:
             os.close(lock)
-            return None
-        except OSError:
-            os.close(lock)
-            return _UNLOCKED
-        return lock
+            return not isinstance(error, BlockingIOError)
+        held.callback(os.close, lock)
+        return True
 
 
 def _file_of(hub: str) -> str:
-    return hashlib.sha256(hub.encode()).hexdigest()[:24]
-
-
-def _close(lock: int) -> None:
-    if lock != _UNLOCKED:
-        os.close(lock)
+    return hashlib.sha256(hub.encode()).hexdigest()[:24] if hub else ""
 
 
 def _open(path: Path) -> int:
@@ -208,41 +157,6 @@ def _open(path: Path) -> int:
     if others := path.parent.stat().st_mode & 0o022:
         os.fchmod(made, 0o600 | others | others << 1)
     return made
-
-
-#: Of phones that are looked at and not measured.
-_TRAFFIC: Final = HubTraffic()
-
-
-class Lane:
-    """One phone's part of the traffic."""
-
-    def __init__(
-        self,
-        hub: str = "",
-        limits: Callable[[], PushLimits] = PushLimits,
-        *,
-        traffic: HubTraffic = _TRAFFIC,
-        cancelled: threading.Event | None = None,
-        on_note: Callable[[str], None] = _not_reported,
-    ) -> None:
-        """``hub`` is with whom the phone shares its way to the computer; empty when that isn't known.
-
-        ``on_note`` hears of turns that are waited for.
-        """
-        self.hub = hub
-        self._limits = limits
-        self._traffic = traffic
-        self._cancelled = cancelled
-        self._on_note = on_note
-
-    def pushing(self) -> contextlib.AbstractContextManager[None]:
-        """See HubTraffic.pushing."""
-        return self._traffic.pushing(self.hub, self._limits(), cancelled=self._cancelled, on_note=self._on_note)
-
-    def measuring(self, *, cancelled: threading.Event | None = None) -> contextlib.AbstractContextManager[None]:
-        """See HubTraffic.measuring."""
-        return self._traffic.measuring(self.hub, cancelled=cancelled or self._cancelled, on_note=self._on_note)
 
 
 #: Local on every computer, also where a home is on a network, and the same one in every session.

@@ -20,7 +20,7 @@ from benchfarm_lab.faults import parse_fault
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.server import AdbServer
-from orchestrator.devices.traffic import HubTraffic, Lane, hub_of
+from orchestrator.devices.traffic import Lane, hub_of
 from orchestrator.errors import InterruptedByUserError
 from orchestrator.ports import PlacedFile
 from orchestrator.records.plan import PushLimits
@@ -68,7 +68,6 @@ class Hubs:
     def __init__(self, lab: VirtualLab, server: AdbServer, source: Path) -> None:
         self.lab, self.server, self.source = lab, server, source
         self.folder = source.parent / "hubs"
-        self.traffic = HubTraffic(self.folder)
         self.limits = PushLimits()
         self.order: list[str] = []
         self.begun = threading.Event()
@@ -82,7 +81,7 @@ class Hubs:
 
         device = AdbDevice(self.server, address, progress=moved)
         hub = hub_of(device.facts().properties["ro.benchfarm.usb"])
-        device.take_lane(Lane(hub, lambda: self.limits, traffic=self.traffic, **more))
+        device.take_lane(Lane(self.folder, hub, lambda: self.limits, **more))
         return device
 
     def _plug(self, name: str, usb: str) -> str:
@@ -197,7 +196,7 @@ def test_files_of_two_processes_keep_to_the_computers_limit(hubs: Hubs) -> None:
     hubs.limits = PushLimits(per_host=1)
     mine = hubs.phone("A", "1-2.1")
     with hubs.process("B", "1-3.1") as other, ThreadPoolExecutor(1) as pool:
-        with hubs.traffic.pushing("", hubs.limits):
+        with Lane(hubs.folder, "", lambda: hubs.limits).pushing():
             other.tell("push")
             waiting = pool.submit(hubs.place, mine)
             with pytest.raises(TimeoutError):

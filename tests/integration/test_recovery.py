@@ -19,7 +19,7 @@ from orchestrator.devices.hub_power import usb_port
 from orchestrator.devices.quarantine import QuarantineFolder
 from orchestrator.devices.recovery import LadderRescuer
 from orchestrator.devices.server import AdbServer
-from orchestrator.devices.traffic import HubTraffic, Lane
+from orchestrator.devices.traffic import Lane
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import PushLimits
 from tests.samples.meanwhile import switch_on_at, when
@@ -154,10 +154,9 @@ def test_files_for_many_phones_are_on_their_way_a_few_at_a_time(
                 most[0] = max(most[0], len(on_their_way))
 
         opened = AdbDevice(server, phone.address, progress=moved)
-        opened.take_lane(Lane(traffic=traffic))
+        opened.take_lane(Lane(tmp_path / "hubs"))
         return opened
 
-    traffic = HubTraffic(tmp_path / "hubs")
     devices = [device(number) for number in range(2 * PushLimits().per_host)]
     with ThreadPoolExecutor(len(devices)) as pool:
         placed = list(pool.map(lambda one: one.place(source, kind="models", sha256=sha256, name="m"), devices))

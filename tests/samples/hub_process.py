@@ -9,13 +9,13 @@ from pathlib import Path
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.server import AdbServer
-from orchestrator.devices.traffic import HubTraffic, Lane
+from orchestrator.devices.traffic import Lane
 from orchestrator.records.plan import PushLimits
 
 
 def main(port: str, address: str, hub: str, folder: str, source: str) -> None:
     device = AdbDevice(AdbServer(ServerAddress(port=int(port))), address, progress=moved)
-    device.take_lane(Lane(hub, lambda: PushLimits(per_host=1), traffic=HubTraffic(Path(folder))))
+    device.take_lane(Lane(Path(folder), hub, lambda: PushLimits(per_host=1)))
     tell("ready")
     for line in sys.stdin:
         if line.strip() == "measure":

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.devices.traffic import HubTraffic, hub_folder
+from orchestrator.devices.traffic import Lane, hub_folder
 from orchestrator.errors import InterruptedByUserError, UsageError
-from orchestrator.records.plan import PushLimits
 
 
 @pytest.fixture
@@ -37,10 +36,11 @@ def test_the_phones_of_two_homes_take_turns(tmp_path: Path) -> None:
     homes = [Settings.from_environment(environ, home=tmp_path / name) for name in ("one", "two")]
     cancelled = threading.Event()
     cancelled.set()
-    with Farm(homes[0]) as one, Farm(homes[1]) as two, one.traffic.measuring("hub"):
-        with two.traffic.measuring("hub", cancelled=cancelled):
+    with Farm(homes[0]) as one, Farm(homes[1]) as two, Lane(one.hub_folder, "hub").measuring():
+        other = Lane(two.hub_folder, "hub", cancelled=cancelled)
+        with other.measuring():
             pass
-        with pytest.raises(InterruptedByUserError), two.traffic.pushing("hub", PushLimits(), cancelled=cancelled):
+        with pytest.raises(InterruptedByUserError), other.pushing():
             pass
 
 
@@ -68,14 +68,14 @@ def test_another_users_folder_is_not_used(tmp_path: Path) -> None:
 
 def test_a_link_in_the_place_of_a_lock_leads_nowhere(tmp_path: Path) -> None:
     folder, theirs = tmp_path / "hubs", tmp_path / "theirs"
-    traffic = HubTraffic(folder)
-    with traffic.measuring("hub"):
+    lane = Lane(folder, "hub")
+    with lane.measuring():
         pass
     theirs.write_text("what somebody wrote")
     for path in list(folder.iterdir()):
         path.unlink()
         path.symlink_to(theirs)
-    with traffic.measuring("hub"):
+    with lane.measuring():
         pass
     assert theirs.read_text() == "what somebody wrote"
 
@@ -87,7 +87,7 @@ def test_the_locks_are_open_to_those_to_whom_the_folder_is(
     folder = tmp_path / "hubs"
     folder.mkdir()
     folder.chmod(folder_mode)
-    with HubTraffic(folder).pushing("hub", PushLimits()):
+    with Lane(folder, "hub").pushing():
         assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {file_mode}
 
 

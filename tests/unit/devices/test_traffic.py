@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.devices.traffic import HubTraffic, hub_of
+from orchestrator.devices.traffic import Lane, hub_of
 from orchestrator.errors import InterruptedByUserError
 from orchestrator.records.plan import PushLimits
 
@@ -52,20 +52,20 @@ class Part:
 
 
 @pytest.fixture
-def traffic(tmp_path: Path) -> HubTraffic:
-    # A wait is reported at once. A lock on a file belongs to whoever opened it: threads are as processes.
-    return HubTraffic(tmp_path / "hubs", report_s=0.0)
+def folder(tmp_path: Path) -> Path:
+    # A lock on a file belongs to whoever opened it: threads are as processes.
+    return tmp_path / "hubs"
 
 
 @contextmanager
-def parts(traffic: HubTraffic) -> Iterator[Callable[..., Part]]:
+def parts(folder: Path) -> Iterator[Callable[..., Part]]:
     with ThreadPoolExecutor(32) as pool, ExitStack() as ends:
 
         def make(kind: str, hub: str, limits: PushLimits | None = None, **more: Any) -> Part:
             def enter(**notes: Any) -> AbstractContextManager[None]:
-                if kind == "measure":
-                    return traffic.measuring(hub, **more, **notes)
-                return traffic.pushing(hub, limits or PushLimits(), **more, **notes)
+                # A wait is reported at once.
+                lane = Lane(folder, hub, lambda: limits or PushLimits(), report_s=0.0, **more, **notes)
+                return lane.measuring() if kind == "measure" else lane.pushing()
 
             part = Part(pool, enter)
             ends.callback(part._leave.set)
@@ -85,8 +85,8 @@ def test_a_usb_path_tells_the_hub(usb: str, hub: str) -> None:
     assert hub_of(usb) == hub
 
 
-def test_a_push_waits_for_the_hubs_measurements_and_other_hubs_for_nothing(traffic: HubTraffic) -> None:
-    with parts(traffic) as part:
+def test_a_push_waits_for_the_hubs_measurements_and_other_hubs_for_nothing(folder: Path) -> None:
+    with parts(folder) as part:
         first, second = part("measure", "1-2").entered(), part("measure", "1-2").entered()
         push = part("push", "1-2")
         part("push", "1-3").entered()
@@ -97,8 +97,8 @@ def test_a_push_waits_for_the_hubs_measurements_and_other_hubs_for_nothing(traff
         push.entered()
 
 
-def test_who_comes_while_another_kind_waits_is_behind_it(traffic: HubTraffic) -> None:
-    with parts(traffic) as part:
+def test_who_comes_while_another_kind_waits_is_behind_it(folder: Path) -> None:
+    with parts(folder) as part:
         measurement = part("measure", "1-2").entered()
         push = part("push", "1-2")
         later = part("measure", "1-2")
@@ -110,9 +110,9 @@ def test_who_comes_while_another_kind_waits_is_behind_it(traffic: HubTraffic) ->
         later.entered()
 
 
-def test_pushes_keep_to_the_limits_of_hub_and_computer(traffic: HubTraffic) -> None:
+def test_pushes_keep_to_the_limits_of_hub_and_computer(folder: Path) -> None:
     limits = PushLimits(per_hub=2, per_host=3)
-    with parts(traffic) as part:
+    with parts(folder) as part:
         one, two = part("push", "1-2", limits).entered(), part("push", "1-2", limits).entered()
         three = part("push", "1-2", limits)
         part("push", "1-3", limits).entered()
@@ -125,9 +125,9 @@ def test_pushes_keep_to_the_limits_of_hub_and_computer(traffic: HubTraffic) -> N
         four.entered()
 
 
-def test_both_at_once_where_the_plan_allows_it(traffic: HubTraffic) -> None:
+def test_both_at_once_where_the_plan_allows_it(folder: Path) -> None:
     limits = PushLimits(per_hub=1, beside_measurements=True)
-    with parts(traffic) as part:
+    with parts(folder) as part:
         part("measure", "1-2").entered()
         push = part("push", "1-2", limits).entered()
         second = part("push", "1-2", limits)
@@ -137,9 +137,9 @@ def test_both_at_once_where_the_plan_allows_it(traffic: HubTraffic) -> None:
         second.entered()
 
 
-def test_who_is_cancelled_while_it_waits_holds_up_nobody(traffic: HubTraffic) -> None:
+def test_who_is_cancelled_while_it_waits_holds_up_nobody(folder: Path) -> None:
     cancelled = threading.Event()
-    with parts(traffic) as part:
+    with parts(folder) as part:
         part("measure", "1-2").entered()
         push = part("push", "1-2", cancelled=cancelled)
         cancelled.set()
@@ -148,12 +148,13 @@ def test_who_is_cancelled_while_it_waits_holds_up_nobody(traffic: HubTraffic) ->
         part("measure", "1-2").entered()
 
 
-def test_a_crowd_of_pushes_and_measurements_gets_through_and_keeps_to_turns_and_limits(traffic: HubTraffic) -> None:
+def test_a_crowd_of_pushes_and_measurements_gets_through_and_keeps_to_turns_and_limits(folder: Path) -> None:
     lock, now, worst = threading.Lock(), {"measure": 0, "push": 0}, [0]
 
     def go(kind: str, hub: str) -> None:
         limits = PushLimits(per_hub=2, per_host=3)
-        with traffic.measuring(hub) if kind == "measure" else traffic.pushing(hub, limits):
+        lane = Lane(folder, hub, lambda: limits)
+        with lane.measuring() if kind == "measure" else lane.pushing():
             with lock:
                 now[kind] += hub == "1-1"
                 worst[0] = max(worst[0], min(now.values()), now["push"] - 2)
@@ -174,32 +175,30 @@ def test_a_crowd_of_pushes_and_measurements_gets_through_and_keeps_to_turns_and_
 
 def test_a_folder_that_can_not_be_written_to_limits_nothing(tmp_path: Path) -> None:
     (tmp_path / "hubs").write_text("no folder")
-    with parts(HubTraffic(tmp_path / "hubs")) as part:
+    with parts(tmp_path / "hubs") as part:
         part("measure", "1-2").entered()
         part("push", "1-2").entered()
 
 
-def test_who_has_waited_too_long_for_a_process_that_was_stopped_goes_on_and_says_so(tmp_path: Path) -> None:
-    traffic = HubTraffic(tmp_path / "hubs", report_s=0.0, patience_s=0.3)
+def test_the_turn_of_a_process_that_was_killed_is_free(folder: Path) -> None:
     ready, told = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            with HubTraffic(tmp_path / "hubs").measuring("1-2"):
+            with Lane(folder, "1-2").measuring():
                 os.write(told, b"x")
                 signal.pause()
         finally:
             os._exit(0)
     try:
         assert os.read(ready, 1) == b"x"
-        os.kill(child, signal.SIGSTOP)
-        with parts(traffic) as part:
-            push = part("push", "1-2").entered()
-            assert "continues without its turn on hub 1-2" in push.notes[-1]
+        with parts(folder) as part:
+            push = part("push", "1-2")
+            assert push.notes == ["waits for its turn on hub 1-2: another phone has it"]
+            os.kill(child, signal.SIGKILL)
+            push.entered()
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         os.close(ready)
         os.close(told)
-    with parts(traffic) as part:
-        assert part("push", "1-2").entered().notes == []
