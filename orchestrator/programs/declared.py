@@ -82,13 +82,13 @@ class DeclaredTool:
 
     def _one(self, reports: list[ToolReport], raw: RawOutput, case: Case, errors: list[tuple[str, str]]) -> ToolReport:
         told = next((report for report in reports if report.outcome != "ok"), None)
+        killed = signal_failure(raw.exit_code)
         evidence = next((report.delegate for report in reports if report.delegate.actual), None)
         if raw.timed_out:
             failed = _failed("timed-out", f"no result after {raw.duration_s:.0f} s", case, outcome="truncated")
         elif errors:
-            failed = _failed(*errors[0], case)
+            failed = _failed(*errors[0], case, outcome=killed.outcome if killed is not None else "failed")
         elif raw.exit_code not in self._section.exit_ok and raw.exit_code is not None:
-            killed = signal_failure(raw.exit_code)
             failed = (
                 _failed(killed.code, killed.reason, case, outcome=killed.outcome)
                 if killed is not None

@@ -10,11 +10,14 @@ import csv
 import json
 import math
 import statistics
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.delegates import DELEGATES
+from orchestrator.errors import OutputParseError
+from orchestrator.programs.grammar.failures import system_failure
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
 from orchestrator.records.workload import DelegateName
 from orchestrator.units import US_PER_MS, US_PER_S
@@ -40,6 +43,10 @@ _UNITS: Final = {
 _MOST_JSON: Final = 4 << 20
 _MOST_RESULTS: Final = 100_000
 _MOST_VALUES: Final = 100_000
+#: CPU seconds of all lines together, at most: the shipped files take 0.04 ms for a line. So often it is looked.
+_MOST_S: Final = 10.0
+_MOST_S_OF_A_LINE: Final = 0.001
+_LOOK_EACH: Final = 64
 #: A percentile of fewer inferences is their maximum.
 _FEWEST_FOR_P95: Final = 20
 
@@ -73,9 +80,10 @@ class Found:
 class DeclaredReader:
     """Reads the lines of one declared program's output."""
 
-    def __init__(self, section: ProgramSection) -> None:
-        """Begin with no process."""
+    def __init__(self, section: ProgramSection, *, most_s: float = _MOST_S) -> None:
+        """Begin with no process; ``most_s``: CPU seconds of all lines, at most, beside what is usual."""
         self._section = section
+        self._lines, self._began_s, self._most_s = 0, time.thread_time(), most_s
         self._process = Process()
         self.processes = [self._process]
         self._part: Fields = {}
@@ -86,7 +94,18 @@ class DeclaredReader:
         self._ahead: dict[int, tuple[str, Mapping[str, str]]] = {}
 
     def feed(self, text: str, *, is_cut: bool = False) -> None:
-        """Take one line; ``is_cut``: it has no line end, so that its last figure may lack digits."""
+        """Take one line; ``is_cut``: it has no line end, so that its last figure may lack digits.
+
+        Raises OutputParseError where the expressions take too long, on one line or on all so far.
+        """
+        self._lines += 1
+        if self._lines % _LOOK_EACH == 0:
+            spent_s = time.thread_time() - self._began_s
+            if spent_s > self._most_s + _MOST_S_OF_A_LINE * self._lines:
+                raise OutputParseError(
+                    f"the expressions of {self._section.name} took {spent_s:.0f} s for {self._lines} lines",
+                    hint="write them without repeats inside repeats",
+                )
         if self._json is not None and self._more_json(text):
             return
         if self._takes_table(text, is_cut=is_cut):
@@ -99,6 +118,9 @@ class DeclaredReader:
                 self._process.is_begun = self._process.is_cut = True
                 return
             self._take(line.does, dict(found), line.code, text)
+            return
+        if (ended := system_failure(text)) is not None:
+            self._take("fail", {}, ended.code, text)
             return
         for number, rule in enumerate(self._section.ran_on):
             if rule.line is not None and (groups := rule.line.find(text)) is not None:
@@ -289,6 +311,10 @@ def _report(found: Found, section: ProgramSection, result: ResultSection, delega
     latency: dict[str, float | None] = {name: _first(fields, ways) for name, ways in result.latency.items()}
     samples = _samples(fields, result)
     count = next((int(number) for name in result.count if (number := _number(fields.get(name))) is not None), None)
+    printed = fields.get(result.samples.field) if result.samples is not None else None
+    disagreements: tuple[str, ...] = ()
+    if count is not None and isinstance(printed, list) and result.unit == "inference" and len(printed) != count:
+        disagreements = (f"{len(printed)} of {count} times were printed: lines are missing",)
     if samples:
         latency |= _of_samples(samples)
         if result.unit == "token":
@@ -310,6 +336,7 @@ def _report(found: Found, section: ProgramSection, result: ResultSection, delega
         inference=LatencySummary(count=count or 1, **{f"{name}_us": value for name, value in latency.items()}),
         peak_memory_mib=_first(fields, result.peak_memory),
         delegate=delegate,
+        disagreements=disagreements,
         extra=_extra(fields, section, result, samples),
     )
     if found.error is not None:

@@ -136,6 +136,8 @@ _SHELL_CRASHES: Final[tuple[tuple[str, int], ...]] = (
 )
 _SHELL_WORDS: Final = tuple(words for words, _ in _SHELL_CRASHES)
 _MOST_KNOWN_LINES: Final = 1000
+#: A longer line is nobody's last word.
+_LONGEST_OF_SYSTEM: Final = 1000
 _MOST_CRASHES: Final = 500
 _FATAL_SIGNAL: Final = re.compile(
     r"(Fatal signal (\d{1,2}) \(SIG\w+\), code -?\d+(?: \([^)]*\))?(?:, fault addr \S+)?)", re.ASCII
@@ -383,6 +385,14 @@ class SystemLog:
         # The log's first second may tell of the run before: the last process of that name is this run's.
         own += [crash for crash in named if crash.pid is None or crash.pid == named[-1].pid]
         return min(own, key=lambda c: order.index(c.code) if c.code in order else len(order), default=None)
+
+
+def system_failure(text: str) -> Failure | None:
+    """Return how a linker, a shell or the kernel ended a program, by one line; None for a line of the program's own."""
+    clues = FailureClues()
+    if len(text) > _LONGEST_OF_SYSTEM or not clues.feed(text) or clues.is_of_a_benchmark:
+        return None
+    return clues.text_failure()
 
 
 def signal_failure(exit_code: int | None) -> Failure | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,12 @@ import pytest
 from orchestrator.config.declared_programs import declared, every_declared, lent, load_declared
 from orchestrator.config.patterns import Pattern
 from orchestrator.errors import OutputParseError, PlanError, ProgramInUseError, UsageError
+from orchestrator.programs.declared import DeclaredTool
+from orchestrator.programs.grammar.declared import DeclaredReader
 from orchestrator.programs.grammar.output import parse_file, parse_text, to_public
+from orchestrator.records.identity import BuildSha, ModelSha, Serial
+from orchestrator.records.run import Attachment, RawOutput
+from orchestrator.records.workload import Case, DelegateName
 from orchestrator.resources import data_folder
 from tests.samples.beside import OTHER_PROGRAMS, needs_other_programs
 from tests.samples.places import DATA
@@ -20,6 +26,7 @@ from tests.samples.places import DATA
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from orchestrator.config.declared_programs import ProgramSection
     from orchestrator.records.run import ToolReport
 
 #: As the program printed it, with a model of random weights.
@@ -289,6 +296,98 @@ def test_an_expression_that_would_take_for_ever_is_an_error_after_a_second() -> 
     with pytest.raises(OutputParseError, match="took more than"):
         slow.find("a" * 5000 + "c")
     assert time.process_time() - began < 30
+
+
+def test_expressions_that_are_slow_on_every_line_end_the_reading_too(tmp_path: Path) -> None:
+    path = tmp_path / "slow.yaml"
+    path.write_text(SLOW)
+    reader = DeclaredReader(load_declared(path), most_s=0.5)
+
+    def read() -> None:
+        for _ in range(20_000):
+            reader.feed("a" * 18 + "c")
+
+    with pytest.raises(OutputParseError, match="the expressions of slow took"):
+        read()
+
+
+SLOW = """\
+name: slow
+title: Slow
+version: 1
+marks: [slow]
+lines:
+  - {does: row, regex: '^(?P<ms>(?:(?:a|aa)+b?)+)$'}
+results: [{latency: {mean: {field: ms, unit: ms}}}]
+"""
+
+
+def run_of(text: str, *, code: int | None = 0, stream: str = "stdout", is_late: bool = False) -> RawOutput:
+    return RawOutput(
+        command="", exit_code=code, timed_out=is_late, started_at=datetime(2026, 1, 1, tzinfo=UTC), duration_s=9.0,
+        attachments=(Attachment(name=stream, data=text.encode()),),
+    )  # fmt: skip
+
+
+def case_of(section: ProgramSection, figure: str) -> Case:
+    flags = {name: own.default or "[1]" for name, own in section.parameters.items()} | (
+        {"figure": figure} if figure else {}
+    )
+    return Case(
+        serial=Serial("P"), model_sha256=ModelSha("0" * 64), model_name="m", delegate=DelegateName.CPU, threads=4,
+        tool=section.tool, build_sha256=BuildSha("1" * 64), flags=tuple(sorted(flags.items())), affinity="all",
+    )  # fmt: skip
+
+
+STARTED: dict[str, tuple[str, str]] = {
+    "llama-bench": ("decode", JSONL + "\n"),
+    "executor_runner": ("", EXECUTOR),
+    "benchncnn": ("", NCNN.format(gpu=-1)),
+    "mnn-benchmark": ("", MNN.replace("Can't Find type=3 backend, use 0 instead\n", "")),
+    "onnxruntime_perf_test": ("", ORT.format(total=" total", form=": 0.0985 s")),
+}
+LINKER = 'CANNOT LINK EXECUTABLE "./x": library "libfoo.so" not found: needed by main executable\n'
+
+
+@pytest.mark.parametrize("name", STARTED)
+def test_however_a_program_ends_badly_its_run_has_no_figure(name: str) -> None:
+    figure, text = STARTED[name]
+    section = declared(name)
+    case, tool = case_of(section, figure), DeclaredTool(section)
+    assert tool.parse(run_of(text), case).outcome == "ok"
+    for told, wanted in (
+        (run_of(text, code=1), ("failed", "benchmark-failed")),
+        (run_of(text, code=134), ("crashed", "aborted")),
+        (run_of(text, code=137), ("truncated", "killed")),
+        (run_of(text, code=None, is_late=True), ("truncated", "timed-out")),
+        (run_of(text + text), ("failed", "benchmark-failed")),
+        (run_of(""), ("failed", "no-result")),
+        (run_of("", code=126), ("failed", "not-executable")),
+        (run_of(LINKER + text), ("failed", "missing-library")),
+        (run_of("not executable: 64-bit ELF file\n", code=1), ("failed", "wrong-abi")),
+        (run_of("x: error while loading shared libraries: liby.so\n", code=127), ("failed", "missing-library")),
+        # A wrapper may end well though what it started didn't.
+        (run_of(text + "Segmentation fault\n"), ("failed", "segfault")),
+        (run_of(text + "Segmentation fault\n", code=139), ("crashed", "segfault")),
+    ):
+        report = tool.parse(told, case)
+        assert ((report.outcome, report.failure_code), report.inference, report.inference_mean_us) == (
+            wanted,
+            None,
+            None,
+        )
+    # Cut off anywhere it has its figure or none, never another one.
+    whole = tool.parse(run_of(text), case).inference_mean_us
+    for end in range(0, len(text), 3):
+        assert tool.parse(run_of(text[:end]), case).inference_mean_us in {None, whole}
+    for odd in (text.replace("\n", "\r\n"), text.replace("\n", "\n\0\n"), "\x1b[0m\n" + text):
+        assert tool.parse(run_of(odd), case).inference_mean_us == whole
+
+
+def test_lines_that_a_log_lost_are_told() -> None:
+    report = only(EXECUTOR.replace("Iteration 3 of 4", "Iteration"))
+    assert report.disagreements == ("3 of 4 times were printed: lines are missing",)
+    assert only(EXECUTOR).disagreements == ()
 
 
 def test_what_a_job_declares_counts_while_it_runs_and_another_job_waits_that_declares_it_otherwise(
