@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from orchestrator.bootstrap import stand_in_build
+from orchestrator.bootstrap import fake_build
 from orchestrator.devices.address import parse_address
 from orchestrator.models.zoo import sample_models
 from orchestrator.records.workload import ToolName
@@ -73,7 +73,7 @@ def main() -> None:
         model = work / "model.tflite"
         sample = sample_models()[0].read_bytes()
         model.write_bytes(sample + bytes(MODEL_BYTES - len(sample)))
-        program = stand_in_build(work / "programs", ToolName.NATIVE, "arm64-v8a").path
+        program = fake_build(work / "programs", ToolName.NATIVE, "arm64-v8a").path
         assert program is not None
         benchfarm("lab", "up", PROFILE)
         try:

@@ -209,7 +209,8 @@ def compare(phones: int, *, invocations: int, seconds: float) -> None:
             path.write_text(
                 f"models: [{json.dumps(str(sample_models()[0]))}]\n"
                 "matrix: {delegates: [xnnpack], threads: [1, 2]}\ndevices: {where: virtual}\n"
-                f"settings: {{min_secs: {seconds}, warmup_min_secs: 0.5}}\ninvocations: {rounds}\nsentinel: false\n"
+                f"settings: {{min_secs: {seconds}, warmup_min_secs: 0.5}}\ninvocations: {rounds}\n"
+                "reference_check: false\n"
             )
             return path
 

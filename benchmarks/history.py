@@ -9,7 +9,7 @@ phones printed (``--samples``, a store with three runs of each case or more), pa
 the store itself against another run of the same series. To be done in minutes they are used again and again, and rows
 are inserted in bulk; campaigns, cases, plans and sheets are written by the store's own methods. Each series has a
 pattern of its own. No run has a finding, as the trusted runs of real phones. One step of 8 % in 60 series is built in.
-A store that is kept (``--keep``, ``--private-postgresql``) is gone on with where it ends, and measured again in
+A store that is kept (``--keep``, ``--private-postgresql``) is resumed where it ends, and measured again in
 seconds. Reading is measured against the same question in plain SQL, in turns.
 """
 
@@ -274,7 +274,7 @@ def questions(store: SqlStore, nights: int) -> Iterator[tuple[str, tuple[float, 
 
 
 def made_up(store: SqlStore) -> None:
-    """Make the newest night's sheet anew."""
+    """Make the newest night's sheet again."""
     with store._database.writing() as connection:
         newest = select(SHEETS.c.campaign_no).order_by(SHEETS.c.campaign_no.desc()).limit(1)
         connection.execute(delete(SHEETS).where(SHEETS.c.campaign_no == newest.scalar_subquery()))
@@ -350,9 +350,9 @@ def main() -> None:
         "--build-every", type=int, default=30, help="nights until the next build; 1 is a new one each night"
     )
     parser.add_argument("--samples", type=Path, help="a store that a campaign of virtual phones filled")
-    parser.add_argument("--keep", type=Path, help="SQLite file that is kept, and gone on with; a new one when left out")
+    parser.add_argument("--keep", type=Path, help="SQLite file that is kept, and resumed; a new one when left out")
     parser.add_argument("--postgresql", default="", help="URL of a database of its own")
-    parser.add_argument("--private-postgresql", type=Path, help="folder of a private server, kept and gone on with")
+    parser.add_argument("--private-postgresql", type=Path, help="folder of a private server, kept and resumed")
     parser.add_argument("--measure", action="store_true", help="measure what is there and build nothing")
     options = parser.parse_args()
     if not options.measure and options.samples is None:

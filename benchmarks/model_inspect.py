@@ -42,7 +42,7 @@ with contextlib.redirect_stdout(shown):
 ended = time.perf_counter()
 assert shown.getvalue().count("FULLY_CONNECTED") >= 25, shown.getvalue()
 """
-#: VmHWM begins anew with a program; the operating system's maxrss would be that of whoever started it.
+#: VmHWM restarts with a program; the operating system's maxrss would be that of whoever started it.
 TOLD = """
 high = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print("RESULT" + json.dumps({

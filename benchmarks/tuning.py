@@ -65,7 +65,7 @@ def full_product(home: Home, model: Path, serial: str, most: int, min_secs: floa
                 "devices": {"serials": [serial]},
                 "settings": {"min_secs": min_secs, "num_runs": 10},
                 "invocations": most,
-                "sentinel": False,
+                "reference_check": False,
                 "seed": seed,
             }
         )

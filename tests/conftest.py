@@ -38,7 +38,7 @@ AGAINST_SERVERS = (
 #: A module of tests that has one of these names starts processes: it is no part of ``make test-fast``.
 STARTS_PROCESSES = {"Cli", "c_compiler", "multiprocessing", "private_cluster", "subprocess"}
 
-# As where CI is set: what passed does so again, however slow this computer is. --hypothesis-profile=default draws anew.
+# As where CI is set: what passed does so again, however slow this computer is. --hypothesis-profile=default varies.
 settings.load_profile("ci")
 # What is compiled once isn't compiled again by each of a thousand processes, as some environments have it.
 sys.dont_write_bytecode = False

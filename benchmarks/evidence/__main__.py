@@ -1,7 +1,7 @@
 """Prove the statistics on series of known truth, and write docs/evidence.md with its charts.
 
 Run as ``make evidence``. Everything is drawn from noise.json with one seed, so that the same code writes the same
-pages. Ends with 1 when a stated bound is missed. ``--record`` takes the noise anew first.
+pages. Ends with 1 when a stated bound is missed. ``--record`` takes the noise again first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Record noise anew: fresh LiteRT processes on this computer, the litert tool through benchfarm, and virtual phones.
+"""Record noise again: fresh LiteRT processes on this computer, the litert tool through benchfarm, and virtual phones.
 
 Writes noise.json beside this file, all of it or the parts that are named (processes, tool, virtual); takes some
 minutes. Figures of virtual phones are marked virtual.

@@ -20,7 +20,7 @@ from orchestrator.records.workload import Pass
 from orchestrator.units import format_percent, format_slowdown
 
 #: A device is called moved wrongly once in a thousand times.
-SENTINEL_LEVEL: Final = 0.999
+REFERENCE_LEVEL: Final = 0.999
 #: Moves below this matter to nobody.
 MOVE_MIN: Final = 0.02
 #: The reference workload never repeats better than this, whatever few figures say.
@@ -32,7 +32,7 @@ HISTORY_MIN: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SentinelVerdict:
+class ReferenceVerdict:
     """What the reference workload says of the device."""
 
     #: True when the figure moved beyond noise; None when one side has no figure.
@@ -43,14 +43,14 @@ class SentinelVerdict:
     limit: float
 
 
-def sentinel_moved(
+def reference_moved(
     before: Sequence[float],
     after: Sequence[float],
     history: Sequence[float],
     *,
-    level: float = SENTINEL_LEVEL,
+    level: float = REFERENCE_LEVEL,
     least: float = MOVE_MIN,
-) -> SentinelVerdict:
+) -> ReferenceVerdict:
     """Return whether the reference workload's figure moved between ``before`` and ``after``.
 
     All are latencies in microseconds, one for each invocation; ``history`` are earlier figures of the same workload on
@@ -61,12 +61,12 @@ def sentinel_moved(
     is_known = len(logs_history) >= HISTORY_MIN
     noise = max(NOISE_MIN, _robust_std(logs_history)) if is_known else NOISE_ASSUMED
     if not logs_before or not logs_after:
-        return SentinelVerdict(moved=None, ratio=None, limit=least)
+        return ReferenceVerdict(moved=None, ratio=None, limit=least)
     degrees = len(logs_history) - 1 if is_known else HISTORY_MIN
     error = noise * math.sqrt(1 / len(logs_before) + 1 / len(logs_after))
     limit = max(math.log1p(least), t_quantile(0.5 + level / 2, degrees) * error)
     move = statistics.median(logs_after) - statistics.median(logs_before)
-    return SentinelVerdict(moved=abs(move) > limit, ratio=math.exp(move), limit=math.expm1(limit))
+    return ReferenceVerdict(moved=abs(move) > limit, ratio=math.exp(move), limit=math.expm1(limit))
 
 
 def _robust_std(logs: Sequence[float]) -> float:
@@ -98,7 +98,7 @@ def checks(runs: Sequence[RunRecord]) -> tuple[Check, ...]:
     """Return the checks among one device's runs of one campaign, in their order."""
     numbered: dict[int, list[RunRecord]] = {}
     for run in runs:
-        if run.run_pass is Pass.SENTINEL and run.outcome is not Outcome.UNFIT:
+        if run.run_pass is Pass.REFERENCE and run.outcome is not Outcome.UNFIT:
             numbered.setdefault(run.invocation // CHECK_INVOCATIONS, []).append(run)
     found = []
     for number, own in sorted(numbered.items()):
@@ -118,14 +118,14 @@ def checks(runs: Sequence[RunRecord]) -> tuple[Check, ...]:
 
 def baseline_of(runs: Sequence[RunRecord]) -> Check | None:
     """Return the check that a campaign's later ones are held against: the last one before any other run."""
-    others = [run.started_at for run in runs if run.run_pass is not Pass.SENTINEL and run.outcome is not Outcome.UNFIT]
+    others = [run.started_at for run in runs if run.run_pass is not Pass.REFERENCE and run.outcome is not Outcome.UNFIT]
     begun_at = min(others, default=None)
     usable = [check for check in checks(runs) if check.latencies_us]
     before = [check for check in usable if begun_at is None or check.ended_at <= begun_at]
     return before[-1] if before else next(iter(usable), None)
 
 
-def verdict_of(runs: Sequence[RunRecord], check: Check, history_us: Sequence[float]) -> SentinelVerdict:
+def verdict_of(runs: Sequence[RunRecord], check: Check, history_us: Sequence[float]) -> ReferenceVerdict:
     """Return what a check says against the campaign's baseline; the history tells the device's own noise.
 
     A check up to the baseline is held against the last figures of earlier campaigns. ``runs`` are one device's of one
@@ -133,8 +133,8 @@ def verdict_of(runs: Sequence[RunRecord], check: Check, history_us: Sequence[flo
     """
     baseline = baseline_of(runs)
     if baseline is None or check.number <= baseline.number:
-        return sentinel_moved(history_us[-USUAL_COUNT:], _figures(check, history_us), history_us)
-    return sentinel_moved(_figures(baseline, history_us), _figures(check, history_us), history_us)
+        return reference_moved(history_us[-USUAL_COUNT:], _figures(check, history_us), history_us)
+    return reference_moved(_figures(baseline, history_us), _figures(check, history_us), history_us)
 
 
 def history_of(runs: Iterable[RunRecord]) -> tuple[float, ...]:
@@ -144,7 +144,7 @@ def history_of(runs: Iterable[RunRecord]) -> tuple[float, ...]:
     """
     numbered: dict[tuple[CampaignId, int], list[float]] = {}
     for run in runs:
-        latency_us = measured_us(run) if run.run_pass is Pass.SENTINEL else None
+        latency_us = measured_us(run) if run.run_pass is Pass.REFERENCE else None
         if latency_us is not None:
             numbered.setdefault((run.campaign_id, run.invocation // CHECK_INVOCATIONS), []).append(latency_us)
     return tuple(statistics.median(figures) for figures in numbered.values())
@@ -158,7 +158,7 @@ def _figures(check: Check, history_us: Sequence[float]) -> tuple[float, ...]:
 
 
 def doubted(runs: Sequence[RunRecord], history_us: Sequence[float] = ()) -> dict[RunId, Finding]:
-    """Return the finding ``sentinel-moved`` for each run between a good check and a next one that moved.
+    """Return the finding ``reference-moved`` for each run between a good check and a next one that moved.
 
     ``runs`` are one device's of one campaign, ``history_us`` the reference workload's figures of earlier campaigns.
     """
@@ -177,9 +177,9 @@ def doubted(runs: Sequence[RunRecord], history_us: Sequence[float] = ()) -> dict
         if moved and not moved_before and good_at is not None and verdict.ratio is not None:
             change = format_slowdown(verdict.ratio)
             for run in runs:
-                if run.run_pass is not Pass.SENTINEL and good_at <= run.started_at < check.begun_at:
+                if run.run_pass is not Pass.REFERENCE and good_at <= run.started_at < check.begun_at:
                     result[run.run_id] = Finding(
-                        code="sentinel-moved",
+                        code="reference-moved",
                         severity=Severity.WARNING,
                         message="the reference workload's figure had moved when it was next run: the device changed",
                         evidence=f"{change}, more than {format_percent(verdict.limit)}",

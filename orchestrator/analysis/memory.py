@@ -14,7 +14,7 @@ simplest that remembers: a first-order autoregression, whose correlation rho bet
   invocations there are, the less.
 - The likelihood is that of the normal scores of the ranks (van der Waerden 1952): single slow invocations don't hide
   what the others remember, and the unit doesn't matter.
-- Cases of one device and campaign run in turns, in an order drawn anew for each round. What one of them remembers is
+- Cases of one device and campaign run in turns, in an order drawn afresh for each round. What one of them remembers is
   news of the others: their likelihoods are multiplied. One case in ten may still be unlike the others.
 
 rho is that between neighbours at the sample's usual gap. A longer gap (invocations left out, a pause, another night)

@@ -18,7 +18,7 @@ from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.stopping import Saved, decide, saved
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.identity import CaseKey, Serial
-from orchestrator.records.night import GIVEN_UP, OUT_OF_TIME, THREADS_UNUSED
+from orchestrator.records.night import ABANDONED, OUT_OF_TIME, THREADS_UNUSED
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import Case, Pass
@@ -50,7 +50,7 @@ class StopReason(enum.StrEnum):
     #: It would have got more if there had been time.
     BUDGET = "budget"
     #: Somebody gave up what was left of its campaign.
-    GIVEN_UP = "given-up"
+    ABANDONED = "abandoned"
     #: It has no figure of its own that more invocations could make more certain.
     FAILED = "failed"
     #: The plan says how many.
@@ -91,7 +91,7 @@ class CaseStanding:
                 return f"still {after}, the maximum of the plan"
             case StopReason.BUDGET:
                 return f"still {after}, the budget is spent"
-            case StopReason.GIVEN_UP:
+            case StopReason.ABANDONED:
                 return f"{after}, then its campaign was abandoned" if after else "its campaign was abandoned"
             case StopReason.FAILED:
                 return "no more after its failure"
@@ -305,8 +305,8 @@ def _reason(
         return StopReason.FIXED
     if runs[-1].reason_code == OUT_OF_TIME:
         return StopReason.BUDGET
-    if runs[-1].reason_code == GIVEN_UP:
-        return StopReason.GIVEN_UP
+    if runs[-1].reason_code == ABANDONED:
+        return StopReason.ABANDONED
     if runs[-1].outcome is Outcome.SKIPPED or is_hopeless([(run.outcome, run.reason_code) for run in runs]):
         return StopReason.FAILED
     return StopReason.OPEN

@@ -197,7 +197,7 @@ def mean_clock_share(run: RunRecord) -> float:
 
 
 def mean_khz(earlier: Ticks, later: Ticks) -> float | None:
-    """Return the mean clock between two readings of ``time_in_state``; None where no time passed or it began anew."""
+    """Return the mean clock between two readings of ``time_in_state``; None where no time passed or it restarted."""
     spent = {khz: ticks - earlier.get(khz, 0) for khz, ticks in later.items()}
     total = sum(spent.values())
     if total <= 0 or min(spent.values()) < 0:

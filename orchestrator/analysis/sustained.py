@@ -5,7 +5,7 @@ level by more than 5 % and more than noise explains, to the end but for short di
 the last quarter of the time.
 
 A curve can't go on where it was cut: the phone has cooled meanwhile. So each attempt has numbers of its own, and an
-attempt that was cut stays in the store beside the one that was begun anew.
+attempt that was cut stays in the store beside the one that was restarted.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from orchestrator.app.host_files import NamedFile
 from orchestrator.bootstrap import Farm
 from orchestrator.engine.flag_check import check_flags, learn_flags
 from orchestrator.errors import UsageError
-from orchestrator.planning import NO_BUILD, Expansion, NoBuild, expand, is_not_there, sentinel_case
+from orchestrator.planning import NO_BUILD, Expansion, NoBuild, expand, is_not_there, reference_case
 from orchestrator.ports import Device
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
@@ -52,7 +52,7 @@ def terms_of(plan: Plan, devices: Iterable[DeviceFacts], files: Mapping[str, str
 
 
 #: A plan that keeps its busiest device busy for so long is bracketed by the reference workload, unless it says else.
-SENTINEL_FROM_S = 600.0
+REFERENCE_FROM_S = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,8 +204,8 @@ def prepare(
             "none of the plan's programs runs on these devices with a delegate that they have"
         ]
         raise UsageError("nothing can be measured:\n  " + "\n  ".join(map(one_line, reasons)))
-    expansion = nights.in_time(farm, plan, expansion, sentinel=wants_sentinel(plan, expansion))
-    sentinels, used = _sentinels(farm, plan, expansion, devices, reference)
+    expansion = nights.in_time(farm, plan, expansion, reference_check=wants_reference_check(plan, expansion))
+    checks, used = _reference_checks(farm, plan, expansion, devices, reference)
     return Beginning(
         expansion=expansion,
         models=tuple({model.sha256: model for model in (*used, *models)}.values()),
@@ -214,17 +214,19 @@ def prepare(
         invocations=tuple(
             invocation
             for serial, queue in expansion.invocations.items()
-            for invocation in (*sentinels.get(serial, ()), *queue)
+            for invocation in (*checks.get(serial, ()), *queue)
         ),
     )
 
 
-def wants_sentinel(plan: Plan, expansion: Expansion) -> bool:
+def wants_reference_check(plan: Plan, expansion: Expansion) -> bool:
     """Whether the reference workload brackets a campaign: as the plan says, else when it costs little."""
-    return plan.sentinel if plan.sentinel is not None else expansion.estimate_s(plan)[0] >= SENTINEL_FROM_S
+    return (
+        plan.reference_check if plan.reference_check is not None else expansion.estimate_s(plan)[0] >= REFERENCE_FROM_S
+    )
 
 
-def _sentinels(
+def _reference_checks(
     farm: Farm,
     plan: Plan,
     expansion: Expansion,
@@ -232,15 +234,15 @@ def _sentinels(
     reference: Model | None,
 ) -> tuple[dict[Serial, tuple[Invocation, ...]], list[Model]]:
     """Return the reference workload of each device that has work, with its model; none where it isn't wanted."""
-    if not wants_sentinel(plan, expansion):
+    if not wants_reference_check(plan, expansion):
         return {}, []
     model = reference or reference_model()
     builds = farm.builds.of(plan, [facts for _, facts in devices])
     found: dict[Serial, tuple[Invocation, ...]] = {}
     for _, facts in devices:
-        case = sentinel_case(plan, facts, model, builds)
+        case = reference_case(plan, facts, model, builds)
         if case is not None and expansion.invocations.get(facts.serial):
-            found[facts.serial] = (Invocation(case=case, run_pass=Pass.SENTINEL, number=0),)
+            found[facts.serial] = (Invocation(case=case, run_pass=Pass.REFERENCE, number=0),)
     return found, [model] if found else []
 
 

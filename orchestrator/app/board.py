@@ -47,7 +47,7 @@ _PACE_RUNS: Final = 20
 class Standing(IntEnum):
     """How a phone stands; those that want somebody's attention come first."""
 
-    GIVEN_UP = 0
+    ABANDONED = 0
     AWAY = 1
     WORKING = 2
     WAITING = 3
@@ -65,7 +65,7 @@ class PhoneRow:
 
     serial: str
     standing: Standing
-    #: What it measures, waits for, or why it was given up.
+    #: What it measures, waits for, or why it was abandoned.
     doing: str
     stored: int
     #: At least so many invocations.
@@ -139,7 +139,7 @@ class Board:
                 self._keep(event)
             case DeviceFinished(serial=serial, left=left, reason=reason):
                 phone = self._phone(serial)
-                phone.standing = Standing.GIVEN_UP if left else Standing.DONE
+                phone.standing = Standing.ABANDONED if left else Standing.DONE
                 phone.left, phone.doing = left, reason
 
     def rows(self) -> list[PhoneRow]:
@@ -152,7 +152,7 @@ class Board:
         phone.stored += 1
         phone.doing = ""
         phone.so_far = difference_so_far(event.so_far) if event.so_far is not None else phone.so_far
-        if run.outcome is not Outcome.UNFIT and run.run_pass not in {Pass.SENTINEL, Pass.SUSTAINED}:
+        if run.outcome is not Outcome.UNFIT and run.run_pass not in {Pass.REFERENCE, Pass.SUSTAINED}:
             phone.left = max(0, phone.left - 1)
         state = run.state_after or run.state_before
         phone.heat_c = state.battery_heat_c if state is not None else phone.heat_c

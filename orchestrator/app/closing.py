@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from orchestrator.app.board import read_boards
 from orchestrator.app.farm_beside import owners_of
-from orchestrator.app.resuming import put_back_left
+from orchestrator.app.resuming import restore_left
 from orchestrator.app.running import runner_elsewhere, runner_here
 from orchestrator.app.stored import find_campaign
 from orchestrator.bootstrap import Farm, Settings
@@ -17,9 +17,9 @@ from orchestrator.records.identity import CampaignId
 
 
 def close(settings: Settings, words: Sequence[str]) -> list[tuple[Campaign, int]]:
-    """Give up what is left of some open campaigns, all or none of them; phones left changed are put back.
+    """Give up what is left of some open campaigns, all or none of them; phones left changed are restored.
 
-    ``words`` are their ids or the beginnings of these. Returns each with how many invocations are given up. Raises
+    ``words`` are their ids or the beginnings of these. Returns each with how many invocations are abandoned. Raises
     UsageError for a campaign that isn't open, or that somebody runs or will run.
     """
     with Farm(settings, makes_store=False) as farm:
@@ -27,7 +27,7 @@ def close(settings: Settings, words: Sequence[str]) -> list[tuple[Campaign, int]
         campaigns = list({item.campaign_id: item for item in chosen}.values())
         check_left_alone(farm, campaigns)
         closed = {item.campaign_id: close_campaign(item, farm.store, farm.tools, farm.clock) for item in campaigns}
-        put_back_left(farm, {item.case.serial for campaign in campaigns for item in campaign.invocations})
+        restore_left(farm, {item.case.serial for campaign in campaigns for item in campaign.invocations})
     return [(item, closed[item.campaign_id]) for item in campaigns]
 
 

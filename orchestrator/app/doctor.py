@@ -293,7 +293,7 @@ def _campaigns(farm: Farm) -> list[Finding]:
     for campaign in known_open:
         owner = owners.get(campaign.campaign_id)
         if owner is not None and owner.is_open:
-            # The farm's workers go on with it.
+            # The farm's workers resume it.
             continue
         if owner is None and campaign.status is CampaignStatus.RUNNING and (busy or farm.settings.store_file is None):
             # Another process of this host, or another host, may be at it.

@@ -126,7 +126,7 @@ def audit(farm: Farm, serial: str) -> Audited:
 
 @contextmanager
 def _bench(farm: Farm, serial: str, matrix: Matrix, *, wait_s: float, min_secs: float) -> Iterator[_Bench]:
-    """Open a phone and place nothing yet; whatever happens, it is put back as it was."""
+    """Open a phone and place nothing yet; whatever happens, it is restored as it was."""
     model_path = sample_models()[0]
     plan = Plan(
         name="experiments",

@@ -1,4 +1,4 @@
-"""Phones without a job: asked now and then whether they still answer, and connected anew when they don't."""
+"""Phones without a job: asked now and then whether they still answer, and reconnected when they don't."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class IdlePhones:
         elsewhere: Callable[[], Collection[str]],
         cycle_port: Callable[[str], bool],
     ) -> Mapping[str, str]:
-        """Connect those anew that hang, all at once and again and again; return who is away, with the reason.
+        """Reconnect those that hang, all at once and again and again; return who is away, with the reason.
 
         ``used`` are those that do a job or that any process of this host uses: they are left alone. ``elsewhere`` are
         those that other hosts can use: one of them that this host has no more is forgotten. ``cycle_port`` powers a
@@ -76,7 +76,7 @@ class IdlePhones:
         self._woken_at |= {item.seen.serial: now_s for item in due}
         if due:
             with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(due))) as pool:
-                list(pool.map(lambda item: self._connect_anew(item, used, cycle_port), due))
+                list(pool.map(lambda item: self._connect_again(item, used, cycle_port), due))
         return dict.fromkeys(self._away, _REASON)
 
     def _forget_moved(self, attached: Sequence[Attached], elsewhere: Callable[[], Collection[str]]) -> None:
@@ -86,7 +86,7 @@ class IdlePhones:
             del self._away[serial]
             self._say(f"{serial} is at another host now")
 
-    def _connect_anew(
+    def _connect_again(
         self, item: Attached, used: Callable[[], Collection[str]], cycle_port: Callable[[str], bool]
     ) -> None:
         name = item.seen.serial
@@ -94,7 +94,7 @@ class IdlePhones:
             return
         self._say(f"{name} has no job and doesn't answer; it is reconnected")
         try:
-            item.server.reconnect(item.seen.address, Deadline(_ANSWER_S), anew=True)
+            item.server.reconnect(item.seen.address, Deadline(_ANSWER_S), fresh=True)
             seen = look_at(item.server, item.seen.address)
         except BenchfarmError as error:
             self._say(f"{name} is still away: {error}")

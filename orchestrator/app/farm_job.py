@@ -1,4 +1,4 @@
-"""One job of the farm's queue: a plan on a phone of this host, gone on with where an earlier delivery ended."""
+"""One job of the farm's queue: a plan on a phone of this host, resumed where an earlier delivery ended."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Final
 
 from orchestrator.app import nights
 from orchestrator.app.beginning import begin, identify, named_paths, prepare
-from orchestrator.app.farm_parcel import Unpacked, unpack
+from orchestrator.app.farm_payload import Unpacked, unpack
 from orchestrator.app.measuring import equipment, turns_of
 from orchestrator.app.reopening import reopen
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.declared_programs import lent
-from orchestrator.config.farm_documents import read_facts, read_parcel, read_plan
+from orchestrator.config.farm_documents import read_facts, read_payload, read_plan
 from orchestrator.config.profiles import KeptInventory
 from orchestrator.devices.discovery import KnownPhones
 from orchestrator.engine.campaign import CampaignRunner
@@ -74,7 +74,7 @@ def run_job(
 ) -> Ended:
     """Do what is open of a job, with what it shares with others of its host; raises nothing.
 
-    A phone that this host couldn't put back is named in the note.
+    A phone that this host couldn't restore is named in the note.
     """
     ended = _run_job(settings, contents, claimed, host, cancelled, shared or Shared())
     if ended.status == "succeeded" or not _is_changed(settings, claimed.serial):
@@ -102,7 +102,7 @@ def _run_job(
 ) -> Ended:
     try:
         job = claimed.read()
-        plan, parcel = read_plan(job.plan), read_parcel(job.parcel)
+        plan, payload = read_plan(job.plan), read_payload(job.payload)
         with Farm(
             settings,
             known=shared.asked,
@@ -112,8 +112,8 @@ def _run_job(
         ) as farm:
             farm.cancelled = cancelled
             # First, for a model's ending may be one that only its program's file tells of.
-            with lent([contents.fetch(item.sha256, item.name, put_in=parcel.place) for item in parcel.programs]):
-                unpacked = unpack(farm, contents, plan, parcel, inputs_folder(settings))
+            with lent([contents.fetch(item.sha256, item.name, put_in=payload.place) for item in payload.programs]):
+                unpacked = unpack(farm, contents, plan, payload, inputs_folder(settings))
                 return _go_on(farm, job, unpacked, host, claimed.facts)
     except InterruptedByUserError:
         return Ended(status="aborted", note="stopped")
@@ -157,7 +157,7 @@ def _go_on(farm: Farm, job: PhoneJob, unpacked: Unpacked, host: str, meant: str)
     files = {**stored.terms.files, **beginning.files, **named_paths(unpacked.named)}
     inputs = str(plan.parity_inputs) if plan.parity_inputs is not None else ""
     ended = _run(farm, replace(stored, terms=replace(stored.terms, files=files, parity_inputs=inputs)))
-    return _put_back(farm, devices[0][0], ended) if ended.status == "succeeded" else ended
+    return _restore(farm, devices[0][0], ended) if ended.status == "succeeded" else ended
 
 
 def _check_same(facts: DeviceFacts, meant: str) -> None:
@@ -172,7 +172,7 @@ def _check_same(facts: DeviceFacts, meant: str) -> None:
         )
 
 
-def _put_back(farm: Farm, device: Device, ended: Ended) -> Ended:
+def _restore(farm: Farm, device: Device, ended: Ended) -> Ended:
     """Return how a job ended whose results are stored: it isn't over as long as its phone isn't as it was before.
 
     An earlier delivery may have died, or had no disk for its journal, between the last result and that.
@@ -195,7 +195,7 @@ def _run(farm: Farm, campaign: Campaign) -> Ended:
         if not campaign.invocations:
             return Ended(status="succeeded", note="there was no time for any of its cases")
         return _done(farm.store, campaign, "everything was stored already")
-    cases += [item.case for item in campaign.invocations if item.run_pass is Pass.SENTINEL]
+    cases += [item.case for item in campaign.invocations if item.run_pass is Pass.REFERENCE]
     models, builds, opened = reopen(farm, campaign, cases)
     services, workload = equipment(farm, campaign, models, builds, opened)
     result = CampaignRunner(services, turns_of(farm, services)).run(workload, opened.devices)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from orchestrator.app.farm_parcel import jobs_for
+from orchestrator.app.farm_payload import jobs_for
 from orchestrator.app.farm_phones import facts_and_labels, usable
 from orchestrator.config.farm_documents import dump, labels_of, read_facts, read_labels, read_plan
 from orchestrator.planning.selection import choose, misfit
@@ -24,7 +24,7 @@ from orchestrator.records.plan import DeviceSelection, Plan
 def kept_for_newcomers(
     name: str,
     plan: Plan,
-    parcels: Mapping[str, Mapping[str, Any]],
+    payloads: Mapping[str, Mapping[str, Any]],
     chosen: Sequence[DeviceFacts],
     *,
     inventory: Mapping[Serial, Labels],
@@ -36,7 +36,7 @@ def kept_for_newcomers(
     Args:
         name: Of the submission.
         plan: As it travels, with the devices that it means; it says when its time is over, and no window.
-        parcels: What it names, by phone and kind of phone (farm_parcel.by_phone_and_kind).
+        payloads: What it names, by phone and kind of phone (farm_payload.by_phone_and_kind).
         chosen: The phones that it was made for.
         inventory: What this computer says that phones are for.
         priority: Of all its jobs.
@@ -46,7 +46,7 @@ def kept_for_newcomers(
         name=name,
         plan=dump(plan),
         plan_name=plan.name,
-        parcels=json.dumps(parcels),
+        payloads=json.dumps(payloads),
         labels=json.dumps({serial: labels_of(item) for serial, item in inventory.items()}),
         priority=priority,
         joins=plan.devices.joins,
@@ -54,7 +54,7 @@ def kept_for_newcomers(
         opens_at=opens_at,
         until=plan.until,
         facts={facts.serial: dump(facts) for facts in chosen},
-        files=[sha256 for own in parcels.values() for sha256 in own["files"]],
+        files=[sha256 for own in payloads.values() for sha256 in own["files"]],
     )
 
 
@@ -68,7 +68,7 @@ def meant(
 
     Raises PlanError for what can't be read, StoreError.
     """
-    plan, parcels = read_plan(submission.plan), json.loads(submission.parcels)
+    plan, payloads = read_plan(submission.plan), json.loads(submission.payloads)
     announced, _ = usable(phones, ())
     inventory = {Serial(key): read_labels(json.dumps(value)) for key, value in json.loads(submission.labels).items()}
     facts, labels = facts_and_labels(announced, inventory)
@@ -84,7 +84,7 @@ def meant(
     choice = choose(counted, [*present, *fitting], {}, kept=[Serial(serial) for serial in kept])
     document = dump(replace(plan, until=submission.until, devices=DeviceSelection()))
     newcomers = [item for item in fitting if item.serial in choice.chosen]
-    jobs, files = jobs_for(newcomers, parcels, submission=submission.name, plan=document)
+    jobs, files = jobs_for(newcomers, payloads, submission=submission.name, plan=document)
     return [
         Added(job=job, facts=announced[job.serial]["facts"], files=files[job.serial])
         for job in jobs

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from orchestrator.app.farm_newcomers import kept_for_newcomers
-from orchestrator.app.farm_parcel import jobs_for
+from orchestrator.app.farm_payload import jobs_for
 from orchestrator.app.farm_phones import choose_phones
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.farm_documents import dump, read_plan
@@ -32,12 +32,12 @@ def submit_scheduled(farm: Farm, queue: FarmQueue, schedule: Schedule, submissio
     plan, opens_at = bounded(read_plan(schedule.plan), moment)
     chosen, left_out = choose_phones(farm, queue, plan.devices)
     document = dump(replace(plan, devices=type(plan.devices)()))
-    parcels: Mapping[str, dict[str, object]] = json.loads(schedule.parcels)
-    made, files = jobs_for(chosen, parcels, submission=submission, plan=document)
+    payloads: Mapping[str, dict[str, object]] = json.loads(schedule.payloads)
+    made, files = jobs_for(chosen, payloads, submission=submission, plan=document)
     kept = kept_for_newcomers(
         submission,
         plan,
-        parcels,
+        payloads,
         chosen,
         inventory=farm.inventory,
         priority=schedule.priority,

@@ -44,11 +44,11 @@ _STANDINGS: Final = {
     Standing.WORKING: "measuring",
     Standing.WAITING: "waiting",
     Standing.AWAY: "away",
-    Standing.GIVEN_UP: "given up",
+    Standing.ABANDONED: "abandoned",
 }
 #: Of one that several hosts have, the state that counts; and the order of the list of phones.
 _ORDER: Final = (
-    "measuring", "given up", "away", "quarantined", "unusable", "silent", "waiting", "held", "free", "idle",
+    "measuring", "abandoned", "away", "quarantined", "unusable", "silent", "waiting", "held", "free", "idle",
 )  # fmt: skip
 _JOB_ORDER: Final = ("runs", "waits", "failed")
 
@@ -80,7 +80,7 @@ class _Working:
 
 
 class FarmNow:
-    """Reads the farm anew when what it knows is old; many may ask at once, and one of them reads."""
+    """Reads the farm again when what it knows is old; many may ask at once, and one of them reads."""
 
     def __init__(self, farm: Farm, queue: FarmQueue | None, *, can_be_steered: bool) -> None:
         """``queue`` None: the phones are those of this computer."""
@@ -182,7 +182,7 @@ class FarmNow:
                 found[serial] = DeviceAnswer(serial=serial, state="quarantined" if reason else "idle", reason=reason)
         for serial, work in working.items():
             base = found.get(serial) or DeviceAnswer(serial=serial, state=work.state, reason="")
-            away = work.state in {"away", "given up"}
+            away = work.state in {"away", "abandoned"}
             found[serial] = replace(
                 base,
                 state=work.state,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orchestrator.app.beginning import identify
 from orchestrator.app.farm_newcomers import kept_for_newcomers
-from orchestrator.app.farm_parcel import by_phone_and_kind, jobs_for, keep_all, pack
+from orchestrator.app.farm_payload import by_phone_and_kind, jobs_for, keep_all, pack
 from orchestrator.app.farm_phones import away_meant, check_names, choose_phones
 from orchestrator.app.farm_worker import contents_of
 from orchestrator.bootstrap import Farm, Settings
@@ -69,17 +69,17 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Submi
         away = away_meant(queue, plan.devices, farm.inventory)
         contents = contents_of(settings, queue)
         packed = pack(farm, plan, chosen, contents.place)
-        parcels = by_phone_and_kind(packed, chosen, models)
+        payloads = by_phone_and_kind(packed, chosen, models)
         # Of one night for all its phones, whenever each of them can be had.
         now = queue.now()
         sent, opens_at = bounded(sent_plan(plan, models), now)
-        jobs, needed = jobs_for(chosen, parcels, submission=submission, plan=dump(sent))
+        jobs, needed = jobs_for(chosen, payloads, submission=submission, plan=dump(sent))
         _check_new(farm, queue, jobs)
         files, uploaded = keep_all(contents, packed, models)
         kept = kept_for_newcomers(
             submission,
             replace(sent, devices=plan.devices),
-            parcels,
+            payloads,
             chosen,
             inventory=farm.inventory,
             priority=priority,

@@ -20,7 +20,7 @@ from orchestrator.app.farm_idle import IdlePhones
 from orchestrator.app.farm_job import Shared, inputs_folder, run_job
 from orchestrator.app.farm_newcomers import meant
 from orchestrator.app.farm_nights import make_due
-from orchestrator.app.farm_parcel import clean_inputs
+from orchestrator.app.farm_payload import clean_inputs
 from orchestrator.bootstrap import Attached, Farm, Settings
 from orchestrator.config.farm_documents import dump, labels_of
 from orchestrator.config.profiles import KeptInventory
@@ -318,7 +318,7 @@ def _labels(farm: Farm, serial: Serial) -> str:
 
 
 def host_id(state_folder: Path) -> str:
-    """Return what no other computer has, the same one until this one is started anew; raises HostStorageError."""
+    """Return what no other computer has, the same one until this one is restarted; raises HostStorageError."""
     kept = state_folder / "farm-host"
     try:
         if not kept.exists():

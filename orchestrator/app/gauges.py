@@ -30,7 +30,7 @@ _ANSWER_S: Final = 5.0
 
 
 class Numbers:
-    """Reads everything anew each time that it is asked; what can't be read is told as such, and the rest stays.
+    """Reads everything again each time that it is asked; what can't be read is told as such, and the rest stays.
 
     May be used by several threads.
     """

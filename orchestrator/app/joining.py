@@ -171,7 +171,7 @@ class PluggedIn:
             is_settled = self._consider(visitor)
         except BenchfarmError as error:
             self._tell(visitor, f"doesn't join: {error}")
-            # A server that doesn't answer may do so later without telling of its phones anew.
+            # A server that doesn't answer may do so later without telling of its phones again.
             is_settled = not (error.transient or isinstance(error, AdbUnavailableError))
         visitor.due_s = time.monotonic() + visitor.wait_s
         visitor.wait_s = min(_LATER_S, visitor.wait_s * 1.5)

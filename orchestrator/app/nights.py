@@ -74,19 +74,19 @@ def when_open(farm: Farm, plan: Plan) -> Plan:
     return bound
 
 
-def in_time(farm: Farm, plan: Plan, expansion: Expansion, *, sentinel: bool) -> Expansion:
+def in_time(farm: Farm, plan: Plan, expansion: Expansion, *, reference_check: bool) -> Expansion:
     """Return what there is time for; the rest is among the skips."""
-    return cut_to_time(farm.store, farm.tools, plan, expansion, farm.clock.now(), sentinel=sentinel)
+    return cut_to_time(farm.store, farm.tools, plan, expansion, farm.clock.now(), reference_check=reference_check)
 
 
-def as_it_would_be(farm: Farm, plan: Plan, expansion: Expansion, *, sentinel: bool) -> tuple[Expansion, str]:
+def as_it_would_be(farm: Farm, plan: Plan, expansion: Expansion, *, reference_check: bool) -> tuple[Expansion, str]:
     """Return what there would be time for if the plan were run now, or when its window opens; and that in words."""
     now = farm.clock.now()
     bound, begins = bounded(plan, now)
     total_s = left_s(bound.until, bound.phone_time_s, begins)
     if total_s is None:
         return expansion, ""
-    kept = cut_to_time(farm.store, farm.tools, bound, expansion, begins, sentinel=sentinel)
+    kept = cut_to_time(farm.store, farm.tools, bound, expansion, begins, reference_check=reference_check)
     opens = f", from {begins:%Y-%m-%d %H:%M} UTC on" if begins > now else ""
     left_out = len(expansion.cases) - len(kept.cases)
     cut = f"; {left_out} of {len(expansion.cases)} cases are left out" if left_out else ""

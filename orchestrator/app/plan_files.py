@@ -40,7 +40,7 @@ precision: 2 %
 # limits: # what a phone must be like before a process starts; these are the defaults
 #   battery_min: 20 %
 #   battery_heat_max: 40 \N{DEGREE SIGN}C
-# sentinel: true # a reference workload before, between and after; default: from 10 minutes on
+# reference_check: true # a reference workload before, between and after; default: from 10 minutes on
 """
 
 

@@ -30,7 +30,7 @@ from orchestrator.report.escapes import one_line
 from orchestrator.units import format_bytes, format_change, format_duration, format_figure, format_latency
 
 #: Passes whose latency is told as a run is stored.
-_FIGURES = frozenset({Pass.TIMING, Pass.SUSTAINED, Pass.SENTINEL})
+_FIGURES = frozenset({Pass.TIMING, Pass.SUSTAINED, Pass.REFERENCE})
 
 
 def describe(event: object) -> str:

@@ -1,4 +1,4 @@
-"""What a stored campaign needs to be gone on with: its files, unchanged, and its devices."""
+"""What a stored campaign needs to be resumed: its files, unchanged, and its devices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Known = TypeVar("_Known", Model, Build)
 def reopen(
     farm: Farm, campaign: Campaign, cases: Sequence[Case], *, beside: Collection[Serial] = ()
 ) -> tuple[list[Model], list[Build], OpenedDevices]:
-    """Return what is needed to go on with some cases of a campaign, whose status is RUNNING again.
+    """Return what is needed to resume some cases of a campaign, whose status is RUNNING again.
 
     ``beside`` are devices that are opened too, where they are there: they may take over from the cases' own.
 
@@ -67,7 +67,7 @@ def _unchanged_file(name: str, sha256: str, campaign: Campaign) -> Path:
     """Return where a campaign's file is; raises UsageError when it is gone or has another content."""
     path = Path(campaign.terms.files.get(sha256, ""))
     if not path.is_file():
-        raise UsageError(f"{name}: its file {path} is gone", hint="put it back, then resume")
+        raise UsageError(f"{name}: its file {path} is gone", hint="restore the file, then resume")
     with path.open("rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
             raise UsageError(f"{name}: {path} has another content now", hint="put the old file back, then resume")

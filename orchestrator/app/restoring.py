@@ -18,7 +18,7 @@ _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PutBack:
+class Restored:
     """What came of putting one phone back."""
 
     #: As it was asked for, or its serial number.
@@ -29,20 +29,20 @@ class PutBack:
     notes: Sequence[str] = ()
 
 
-def put_back(farm: Farm, serials: Sequence[str], *, take: bool = False) -> list[PutBack]:
+def restore_phones(farm: Farm, serials: Sequence[str], *, take: bool = False) -> list[Restored]:
     """Undo what is open on some devices, on all at once, and return what came of it in their order."""
     listed = _listed(farm, serials)
-    return all_at_once(lambda serial: _put_back(farm, serial, listed, take=take), list(dict.fromkeys(serials)))
+    return all_at_once(lambda serial: _restore_phone(farm, serial, listed, take=take), list(dict.fromkeys(serials)))
 
 
-def put_back_all(farm: Farm) -> list[PutBack]:
+def restore_all(farm: Farm) -> list[Restored]:
     """Undo what this computer's journal tells, and on attached phones what their own files tell."""
     own = list(farm.conditioner.unrestored())
     listed = _listed(farm, own, with_others=True)
-    results = all_at_once(lambda serial: _put_back(farm, serial, listed), own)
+    results = all_at_once(lambda serial: _restore_phone(farm, serial, listed), own)
     if not isinstance(listed, AdbUnavailableError):
         others = [item for item in listed if item.seen.usable and item.seen.serial not in own]
-        results += filter(None, all_at_once(lambda item: _put_back_found(farm, item), others))
+        results += filter(None, all_at_once(lambda item: _restore_found(farm, item), others))
     return results
 
 
@@ -59,25 +59,25 @@ def _listed(
         return error
 
 
-def _put_back_found(farm: Farm, item: Attached) -> PutBack | None:
+def _restore_found(farm: Farm, item: Attached) -> Restored | None:
     """Undo what is open on a phone by its own file, None when nothing is; one that somebody uses is left alone."""
     serial = Serial(item.seen.serial)
     if holder := farm.lease.live_holder(serial):
-        return PutBack(name=serial, notes=(f"left alone: in use by {holder}",))
+        return Restored(name=serial, notes=(f"left alone: in use by {holder}",))
     try:
         if not farm.conditioner.pending(farm.open_phone(item)[0]):
             return None
     except BenchfarmError:
         return None
-    result = _put_back(farm, serial, [item])
+    result = _restore_phone(farm, serial, [item])
     if isinstance(result.error, DeviceBusyError):
-        return PutBack(name=serial, notes=("left alone: " + str(result.error).removeprefix(f"{serial}: "),))
+        return Restored(name=serial, notes=("left alone: " + str(result.error).removeprefix(f"{serial}: "),))
     return result
 
 
-def _put_back(
+def _restore_phone(
     farm: Farm, name: str, listed: Sequence[Attached] | AdbUnavailableError, *, take: bool = False
-) -> PutBack:
+) -> Restored:
     notes: list[str] = []
     try:
         attached: Attached | None = None
@@ -92,13 +92,13 @@ def _put_back(
     except DeviceError as error:
         undone = farm.powered_on.get(Serial(name), [])
         if undone and Serial(name) not in farm.conditioner.unrestored():
-            return PutBack(
+            return Restored(
                 name=name,
                 restored={Serial(name): undone},
                 notes=[*notes, f"not looked at: {str(error).removeprefix(f'{name}: ')}"],
             )
-        return PutBack(name=name, error=error, notes=notes)
-    return PutBack(name=name, restored={serial: farm.powered_on.get(serial, []) + undone}, notes=notes)
+        return Restored(name=name, error=error, notes=notes)
+    return Restored(name=name, restored={serial: farm.powered_on.get(serial, []) + undone}, notes=notes)
 
 
 def all_at_once(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:

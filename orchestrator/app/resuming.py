@@ -1,4 +1,4 @@
-"""Going on with a campaign that was cut off."""
+"""Resuming a campaign that was cut off."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orchestrator.app.joining import again
 from orchestrator.app.measuring import MeasuredCampaign, measure
 from orchestrator.app.pairing import go_on
 from orchestrator.app.reopening import reopen
-from orchestrator.app.restoring import put_back
+from orchestrator.app.restoring import restore_phones
 from orchestrator.app.running import runner_elsewhere, runner_here
 from orchestrator.app.stored import find_campaign
 from orchestrator.bootstrap import Farm
@@ -24,11 +24,11 @@ from orchestrator.records.workload import Pass
 
 
 def resume(farm: Farm, prefix: str = "") -> MeasuredCampaign | CampaignResult | None:
-    """Go on with a campaign that was cut off: with the one that is named, else with the newest open one.
+    """Resume a campaign that was cut off: the one that is named, else the newest open one.
 
     Returns what came of it, of an A/B comparison its campaign's end; None when none is named and none is open.
 
-    Raises UsageError when the one that is named isn't open, when those that are open are others' to go on with, when a
+    Raises UsageError when the one that is named isn't open, when those that are open are others' to resume, when a
     process is at it now, or when its files have gone.
     """
     boards = read_boards(farm.board_folder)
@@ -44,19 +44,19 @@ def resume(farm: Farm, prefix: str = "") -> MeasuredCampaign | CampaignResult | 
         return go_on(farm, campaign)
     works = open_works(campaign, map(slim, farm.store.runs(campaign_ids=[campaign.campaign_id])), farm.tools)
     busy = {serial for serial, work in works.items() if work.invocations}
-    put_back_left(farm, works.keys() - busy)
+    restore_left(farm, works.keys() - busy)
     cases = [item.case for work in works.values() for item in work.invocations] + [
-        item.case for item in campaign.invocations if item.run_pass is Pass.SENTINEL and item.case.serial in busy
+        item.case for item in campaign.invocations if item.run_pass is Pass.REFERENCE and item.case.serial in busy
     ]
     sharing = {serial for shard in campaign.terms.shards if busy & set(shard.serials) for serial in shard.serials}
     models, builds, opened = reopen(farm, campaign, cases, beside=sharing)
     return measure(farm, campaign, models, builds, opened, again(farm, campaign, opened))
 
 
-def put_back_left(farm: Farm, serials: Collection[Serial]) -> None:
-    """Put back those phones that a killed process left changed; nothing is open on them, so nobody else would."""
-    for item in put_back(farm, sorted(set(serials) & set(farm.conditioner.unrestored()))):
-        # Whoever uses a busy one now puts it back.
+def restore_left(farm: Farm, serials: Collection[Serial]) -> None:
+    """Restore those phones that a killed process left changed; nothing is open on them, so nobody else would."""
+    for item in restore_phones(farm, sorted(set(serials) & set(farm.conditioner.unrestored()))):
+        # Whoever uses a busy one now restores it.
         if item.error is not None and not isinstance(item.error, DeviceBusyError):
             text = f"{item.error}; it isn't restored yet: 'benchfarm device restore {item.name}' tries again"
             keys = {"device": item.name}

@@ -21,8 +21,8 @@ def read_again(farm: Farm, campaign: Campaign) -> Callable[[], Iterable[RunRecor
         return lambda: held
 
     def again() -> Iterator[RunRecord]:
-        with Farm(farm.settings) as anew:
-            yield from anew.store.runs(campaign_ids=[campaign.campaign_id])
+        with Farm(farm.settings) as other:
+            yield from other.store.runs(campaign_ids=[campaign.campaign_id])
 
     return again
 

@@ -105,7 +105,7 @@ def _plan(request: TraceRequest) -> Plan:
         name="trace",
     )
     # Beside a trace no figure is compared with another night's.
-    return replace(plan, sentinel=False)
+    return replace(plan, reference_check=False)
 
 
 def _traced(store: Store, run: RunRecord, folder: Path, *, has_summary: bool) -> TracedRun:

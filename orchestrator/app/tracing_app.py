@@ -37,7 +37,7 @@ _LOOK_S: Final = 10.0
 _ALL_APPS_SDK: Final = 31
 #: What the package manager says of an app whose slices are written before that.
 _TRACEABLE: Final = frozenset({"DEBUGGABLE", "PROFILEABLE_BY_SHELL"})
-_RESTART: Final = "--restart ends it first, so that its models are loaded anew"
+_RESTART: Final = "--restart ends it first, so that its models are loaded again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ def record_app(
     """Record an app on one phone.
 
     ``until_enter(seconds)`` waits so long at most and tells whether Enter was pressed; None where nobody can press it.
-    Raises UsageError kinds before anything is changed, DeviceError kinds; the phone is put back whatever happens.
+    Raises UsageError kinds before anything is changed, DeviceError kinds; the phone is restored whatever happens.
     """
     _check(request, folder)
     if until_enter is None and not request.during and request.seconds is None:

@@ -259,8 +259,8 @@ MAGIC: Final = b"PK\x03\x04"
 _MANIFEST: Final = "AndroidManifest.xml"
 _MANIFEST_BYTES_MAX: Final = 4_000_000
 _LIBRARY: Final = re.compile(r"lib/([A-Za-z0-9_-]+)/[^/]+\.so")
-#: A stand-in's library is tiny; larger ones needn't be unpacked to know that they are none.
-_STAND_IN_BYTES_MAX: Final = 65_536
+#: A fake binary's library is tiny; larger ones needn't be unpacked to know that they are none.
+_FAKE_BYTES_MAX: Final = 65_536
 #: What reading a damaged archive raises, beside zipfile's own error.
 _DAMAGE: Final = (
     zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, NotImplementedError, RuntimeError, struct.error,
@@ -281,8 +281,8 @@ class ApkFacts:
     debuggable: bool
     #: For which ABIs it has libraries; empty for one without native code, which runs on all.
     abis: tuple[str, ...]
-    #: A stand-in that only a virtual phone can run.
-    is_stand_in: bool
+    #: A fake binary that only a virtual phone can run.
+    is_fake: bool
     #: sha256 of the certificate of each of its signers; empty for one that isn't signed.
     signers: tuple[str, ...] = ()
 
@@ -343,7 +343,7 @@ def _facts(archive: zipfile.ZipFile, path: Path) -> ApkFacts:
         min_sdk=min_sdk if isinstance(min_sdk, int) else 10_000,
         debuggable=_first(elements, ("manifest", "application")).get("debuggable", False) is True,
         abis=tuple(sorted({info.filename.split("/")[1] for info in libraries})),
-        is_stand_in=any(_is_stand_in(archive, info) for info in libraries),
+        is_fake=any(_is_fake(archive, info) for info in libraries),
     )
 
 
@@ -351,12 +351,12 @@ def _first(elements: list[Element], path: tuple[str, ...]) -> dict[str, str | in
     return next((element.attributes for element in elements if element.path == path), {})
 
 
-def _is_stand_in(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bool:
-    if info.file_size > _STAND_IN_BYTES_MAX:
+def _is_fake(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bool:
+    if info.file_size > _FAKE_BYTES_MAX:
         return False
     with archive.open(info) as stream:
-        content = stream.read(_STAND_IN_BYTES_MAX)
+        content = stream.read(_FAKE_BYTES_MAX)
     try:
-        return inspect_elf_bytes(content, info.filename).is_stand_in
+        return inspect_elf_bytes(content, info.filename).is_fake
     except ArtifactError:
         return False

@@ -56,7 +56,7 @@ def check_set(
         ArtifactError: a library for another machine, one that is missing, one of another release.
     """
     _check_releases(program, libraries, tags_of)
-    if facts.is_stand_in or facts.is_apk:
+    if facts.is_fake or facts.is_apk:
         return
     needed = {program.name: facts.needed}
     for library in libraries:

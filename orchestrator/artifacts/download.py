@@ -1,4 +1,4 @@
-"""Downloading one file: cut-off ones are gone on with, and nothing is handed over that isn't whole."""
+"""Downloading one file: cut-off ones are resumed, and nothing is handed over that isn't whole."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _REDIRECTS_MAX: Final = 5
-#: How often a download that breaks off is gone on with, as long as each attempt brings something.
+#: How often a download that breaks off is resumed, as long as each attempt brings something.
 _ATTEMPTS_MAX: Final = 5
 _PART_BYTES: Final = 1 << 16
 _SIZE_MAX: Final = 4 << 30
@@ -57,7 +57,7 @@ class Downloaded:
 
 
 class _CutOffError(Exception):
-    """The connection ended before the file was whole; it may be gone on with."""
+    """The connection ended before the file was whole; it may be resumed."""
 
 
 class _StaleError(Exception):

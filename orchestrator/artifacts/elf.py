@@ -22,8 +22,8 @@ _ABIS: Final = {
     ("EM_RISCV", 64): ("riscv64", "riscv64"),
     ("EM_QDSP6", 32): (HEXAGON, "hexagon"),
 }
-#: Owner of the note in benchfarm's stand-ins, which only a virtual phone can run.
-_STAND_IN_OWNER: Final = "benchfarm"
+#: Owner of the note in benchfarm's fake binaries, which only a virtual phone can run.
+_FAKE_OWNER: Final = "benchfarm"
 _ANDROID_OWNER: Final = "Android"
 _ENTRIES_MAX: Final = 10_000
 
@@ -50,8 +50,8 @@ class ElfFacts:
     min_sdk: int | None
     #: The linker's id of this build, as hexadecimal digits; empty without one.
     build_id: str
-    #: A stand-in that only a virtual phone can run.
-    is_stand_in: bool
+    #: A fake binary that only a virtual phone can run.
+    is_fake: bool
 
 
 def inspect_elf(path: Path) -> ElfFacts:
@@ -131,17 +131,17 @@ def _facts(file: Any, label: str) -> ElfFacts:  # noqa: ANN401 - pyelftools has 
         elif isinstance(segment, NoteSegment):
             notes += list(_at_most(segment.iter_notes()))
     owners = {str(note["n_name"]) for note in notes}
-    is_stand_in = _STAND_IN_OWNER in owners
+    is_fake = _FAKE_OWNER in owners
     is_linux = interpreter.startswith(("/lib", "/usr/lib")) or (
-        not interpreter and machine == "EM_X86_64" and not owners & {_ANDROID_OWNER, _STAND_IN_OWNER}
+        not interpreter and machine == "EM_X86_64" and not owners & {_ANDROID_OWNER, _FAKE_OWNER}
     )
     return ElfFacts(
         abi=f"linux-{machine_name}" if is_linux else android_abi,
-        is_program=file["e_type"] == "ET_EXEC" or bool(interpreter) or is_stand_in,
+        is_program=file["e_type"] == "ET_EXEC" or bool(interpreter) or is_fake,
         needed=tuple(needed),
         min_sdk=_min_sdk(notes),
         build_id=_build_id(notes),
-        is_stand_in=is_stand_in,
+        is_fake=is_fake,
     )
 
 

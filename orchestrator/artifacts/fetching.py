@@ -157,7 +157,7 @@ class BuildFetcher:
             return release, tuple(absent)
 
     def _by_hand(self, spec: BuildSpec) -> list[Arrival]:
-        """Return the groups that a person completed for the release in use: a newer program goes on with them."""
+        """Return the groups that a person completed for the release in use: a newer program keeps them."""
         in_use = self._library.history.pinned(spec.name, spec.abi)
         libraries = in_use.libraries if in_use is not None else ()
         held = {file.group for file in libraries if file.group and not file.url}

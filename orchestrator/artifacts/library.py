@@ -150,7 +150,7 @@ class BuildLibrary:
         facts = inspect_program(program.path)
         sha256 = sha256_of(program.path)
         spec = self._declared.spec(name, (abi,) if abi else facts.abis)
-        if spec is not None and not facts.is_stand_in:
+        if spec is not None and not facts.is_fake:
             check_against(spec, facts, sha256, program.path, abi=abi)
             self._declared.check_complete(spec, [item.name for item in libraries])
         members = [
@@ -284,7 +284,7 @@ class BuildLibrary:
             abi: Android's name of the ABI, or ``linux-`` and the machine's name of a Linux computer, which a device of
                 that kind tells without ``linux-``.
             name_or_path: What a plan names: a path (it has a slash), a name, a sha256 or its first digits (8 at least),
-                or name@digits. The tool's default build when empty; a stand-in is used only when it is named.
+                or name@digits. The tool's default build when empty; a fake binary is used only when it is named.
             kind: Of the device: programs of Android and of Linux both know an ABI ``x86_64``.
 
         Raises:
@@ -321,7 +321,7 @@ class BuildLibrary:
         """Return the program to use on a device: the first of its ABIs that there is one for.
 
         Raises:
-            ArtifactError: as :meth:`resolve`; also for a stand-in on a real phone, and a program for a newer Android.
+            ArtifactError: as :meth:`resolve`; also for a fake binary on a real phone, a program for a newer Android.
         """
         problems: list[ArtifactError] = []
         for abi in facts.abis or ("",):
@@ -342,7 +342,7 @@ class BuildLibrary:
     def _check_for(self, build: Build, facts: DeviceFacts, abi: str) -> None:
         """Look at the file itself, and not at what was written down about it, before it goes to a device."""
         found = self._files.program(build.path) if build.path else None
-        if (build.is_virtual or (found is not None and found.is_stand_in)) and not facts.is_virtual:
+        if (build.is_virtual or (found is not None and found.is_fake)) and not facts.is_virtual:
             raise ArtifactError(f"{build.name} is a fake binary that only a virtual phone runs, not {facts.serial}")
         if found is not None and found.abis and not set(found.abis) & abi_names(abi, facts.kind):
             raise ArtifactError(f"{build.name} is built for {', '.join(found.abis)}, {facts.serial} runs {abi}")
@@ -443,16 +443,16 @@ class BuildLibrary:
         has = sorted({f"{build.tool} for {build.abi}" for build in others})
         if has:
             message += f" (there is {', '.join(has)})"
-        elif not name and (stand_ins := self._stand_ins(tool, wanted)):
-            are = "are fake binaries" if len(stand_ins) > 1 else "is a fake binary"
-            message += f" ({' and '.join(stand_ins)} {are}, which only virtual phones run, by name)"
+        elif not name and (fakes := self._fakes(tool, wanted)):
+            are = "are fake binaries" if len(fakes) > 1 else "is a fake binary"
+            message += f" ({' and '.join(fakes)} {are}, which only virtual phones run, by name)"
         elif base and not specs:
             known = sorted({spec.name for spec in self.specs if spec.tool is tool} | {b.name for b in self.list()})
             message += f"; known are {', '.join(known)}" if known else ""
         hint = fitting[0].how_to_get if fitting else f"benchfarm build add FILE --name {base or 'NAME'}"
         return ArtifactError(message, hint=hint)
 
-    def _stand_ins(self, tool: ToolName, wanted: frozenset[str]) -> Sequence[str]:
+    def _fakes(self, tool: ToolName, wanted: frozenset[str]) -> Sequence[str]:
         return sorted({b.name for b in self.list() if b.is_virtual and b.tool is tool and fits(b.abi, wanted)})
 
     def _build(self, name: str, facts: ProgramFacts, sha256: str, path: Path, tool: ToolName | None = None) -> Build:
@@ -461,7 +461,7 @@ class BuildLibrary:
             tool = next(each for each in ToolName if each.is_app) if facts.is_apk else declared
         return Build(
             name=name, tool=tool, sha256=BuildSha(sha256), abi=ABI_SEPARATOR.join(facts.abis), version=facts.version,
-            package=facts.package, is_virtual=facts.is_stand_in, path=path,
+            package=facts.package, is_virtual=facts.is_fake, path=path,
         )  # fmt: skip
 
     def _entries(self) -> Iterator[tuple[float, Build]]:

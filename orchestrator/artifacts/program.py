@@ -38,7 +38,7 @@ class ProgramFacts:
     version: str
     package: str
     activities: tuple[str, ...]
-    is_stand_in: bool
+    is_fake: bool
     #: Shared libraries that a binary is linked against.
     needed: tuple[str, ...] = ()
     #: Of an APK: whether its own files can be read with ``run-as``.
@@ -67,13 +67,13 @@ def inspect_program(path: Path) -> ProgramFacts:
             raise ArtifactError(f"{str(path)!r} is a shared library, not a program")
         return ProgramFacts(
             is_apk=False, abis=(facts.abi,), min_sdk=facts.min_sdk, version=facts.build_id, package="", activities=(),
-            is_stand_in=facts.is_stand_in, needed=facts.needed,
+            is_fake=facts.is_fake, needed=facts.needed,
         )  # fmt: skip
     if head == apk.MAGIC:
         found = apk.inspect_apk(path)
         return ProgramFacts(
             is_apk=True, abis=found.abis, min_sdk=found.min_sdk, version=found.version_name, package=found.package,
-            activities=found.activities, is_stand_in=found.is_stand_in,
+            activities=found.activities, is_fake=found.is_fake,
             debuggable=found.debuggable, signers=found.signers,
         )  # fmt: skip
     if head[:2] == b"#!":
@@ -107,7 +107,7 @@ def check_shows_benchmark(path: Path) -> None:
     except ArtifactError:
         # Whoever reads it next reports what is wrong with it, or takes it as a library.
         return
-    if not (facts.is_apk or facts.is_stand_in or shows_benchmark(path)):
+    if not (facts.is_apk or facts.is_fake or shows_benchmark(path)):
         raise ArtifactError(
             f"{str(path)!r} is no benchmark program: none of its strings are (num_threads, warmup_runs)",
             hint="add benchmark_model or another benchmark program of TFLite or LiteRT, not a packed one",

@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from orchestrator.artifacts.library import BuildLibrary
 
 
-#: Which libraries the stand-ins of a family of programs have beside them, where they aren't the DSP's.
+#: Which libraries the fake binaries of a family of programs have beside them, where they aren't the DSP's.
 _LIBRARIES: Final = {FlagFamily.LITERT: "vendor", FlagFamily.LITERT_LM: "tokens"}
 
 
 class BuildChoice:
     """Finds the builds that devices are measured with."""
 
-    def __init__(self, library: BuildLibrary, stand_ins: Path) -> None:
-        """``stand_ins`` is the folder for the programs that virtual phones run."""
+    def __init__(self, library: BuildLibrary, fakes: Path) -> None:
+        """``fakes`` is the folder for the programs that virtual phones run."""
         self._library = library
-        self._stand_ins = stand_ins
+        self._fakes = fakes
         #: Programs that came with a job, used before this computer's own: by tool, and by what they replace.
         self._brought: dict[ToolName, Build] = {}
         self._brought_twins: dict[str, Build] = {}
@@ -61,7 +61,7 @@ class BuildChoice:
         if tool in IMPORTED_TOOLS:
             return NoBuild(reason_code="tool-not-on-device", reason=f"benchfarm doesn't start '{tool}'")
         if facts.is_virtual and facts.kind in own.kinds and not named and (tool.is_app or own.file_name):
-            return stand_in_build(self._stand_ins, tool, facts.abis[0])
+            return fake_build(self._fakes, tool, facts.abis[0])
         if tool.is_declared and not named and not is_kept:
             how = f"benchfarm build add PATH/{own.file_name} --tool {tool}, or --build {tool}=PATH/{own.file_name}"
             return NoBuild(reason_code=NO_BUILD, reason=f"no program is here for '{tool}' ({how})")
@@ -88,7 +88,7 @@ class BuildChoice:
             # As on the computer that sent it: this one's own would be another program.
             return self._brought_twins.get(build.sha256)
         if build.is_virtual:
-            return stand_in_build(self._stand_ins, build.tool, build.abi.split(",")[0], has_flex=True)
+            return fake_build(self._fakes, build.tool, build.abi.split(",")[0], has_flex=True)
         for spec in self._library.specs:
             if spec.tool is build.tool and spec.variant == "plus_flex" and spec.abi in build.abi.split(","):
                 try:
@@ -107,8 +107,8 @@ def _installed(find: Callable[[str], Build], named: str) -> Build | NoBuild:
         return NoBuild(reason_code="no-build", reason=str(error) + (f" ({error.hint})" if error.hint else ""))
 
 
-def stand_in_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = False) -> Build:
-    """Return the stand-in for a program that virtual phones can run, written to ``folder`` when it isn't there.
+def fake_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = False) -> Build:
+    """Return the fake binary for a program that virtual phones can run, written to ``folder`` when it isn't there.
 
     The libraries that the real program needs beside it for a DSP or an NPU come with it.
     """

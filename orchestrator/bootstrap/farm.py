@@ -101,7 +101,7 @@ class Farm(Adapters):
     @cached_property
     def builds(self) -> BuildChoice:
         """Which builds devices are measured with."""
-        return BuildChoice(self.library, self.settings.cache_folder / "stand-ins")
+        return BuildChoice(self.library, self.settings.cache_folder / "fake-binaries")
 
     @property
     def lab_folder(self) -> Path:
@@ -127,7 +127,7 @@ class Farm(Adapters):
         return AdbServer.adopt(self.lab_folder, usb=False)
 
     def _join_lab(self, server: AdbServer) -> None:
-        """Connect the lab's phones that its server doesn't know: one that was started anew has forgotten all."""
+        """Connect the lab's phones that its server doesn't know: one that was restarted has forgotten all."""
         from orchestrator.devices.discovery import parse_devices
 
         try:

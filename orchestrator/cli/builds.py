@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _PROGRAM_PROBLEM = ArtifactError.exit_code
 #: In place of "in use", for what no device is given unless a plan names it.
-_STAND_IN = "only for virtual phones, by name"
+_FAKE = "only for virtual phones, by name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ def list_builds(settings: Settings, *, everything: bool = False) -> CommandResul
             for abi in {abi for release in known for abi in release.abis}
         }
     tools = {build.name: build.tool.value for build in builds} | {spec.name: spec.tool.value for spec in specs}
-    stand_ins = {build.sha256 for build in builds if build.is_virtual}
+    fakes = {build.sha256 for build in builds if build.is_virtual}
     rows = []
     shown: set[str] = set()
     for name, known in histories.items():
@@ -60,8 +60,8 @@ def list_builds(settings: Settings, *, everything: bool = False) -> CommandResul
             used_for = [abi for abi in release.abis if _is(pins.get((name, abi)), release)]
             shown.add(release.program.sha256)
             if used_for or everything:
-                is_stand_in = release.program.sha256 in stand_ins
-                state = (_STAND_IN if is_stand_in else "in use") if used_for else "kept"
+                is_fake = release.program.sha256 in fakes
+                state = (_FAKE if is_fake else "in use") if used_for else "kept"
                 rows.append((name, tools.get(name, ""), ", ".join(release.abis), *_cells(release), state))
     rows += [
         (build.name, build.tool.value, build.abi, build.sha256[:12], "", "", "", "kept")
@@ -81,7 +81,7 @@ def list_builds(settings: Settings, *, everything: bool = False) -> CommandResul
         {
             "release": release,
             "release_id": release.release_id,
-            "is_virtual": release.program.sha256 in stand_ins,
+            "is_virtual": release.program.sha256 in fakes,
             "in_use_for": [abi for abi in release.abis if _is(pins.get((name, abi)), release)],
         }
         for name, known in histories.items()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orchestrator import __version__
 from orchestrator.app.listing import check_file, list_devices, unchecked_hint
-from orchestrator.app.restoring import put_back, put_back_all
+from orchestrator.app.restoring import restore_all, restore_phones
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.result import CommandResult, table, to_json
 from orchestrator.devices.adb import AdbDevice
@@ -62,7 +62,7 @@ def restore(settings: Settings, serials: tuple[str, ...], *, take: bool = False)
     if take and not serials:
         raise UsageError("--take needs the phones' serial numbers", hint="benchfarm device restore --take SERIAL")
     with Farm(settings) as farm:
-        results = put_back(farm, serials, take=take) if serials else put_back_all(farm)
+        results = restore_phones(farm, serials, take=take) if serials else restore_all(farm)
     restored = {serial: list(undone) for item in results for serial, undone in item.restored.items()}
     notes = {item.name: list(item.notes) for item in results}
     failed = {item.name: str(item.error).removeprefix(f"{item.name}: ") for item in results if item.error is not None}

@@ -51,7 +51,7 @@ def audit(settings: Settings, serial: str) -> CommandResult:
     lines += [f"  still to be undone: {one_line(item)}" for item in found.pending]
     lines += [f"  {one_line(item.text)}" for item in found.differences]
     if found.pending:
-        lines.append(f"'benchfarm device restore {serial}' puts it back")
+        lines.append(f"restore it with 'benchfarm device restore {serial}'")
     data = {
         "serial": serial,
         "clean": found.is_clean,

@@ -211,17 +211,17 @@ def _job_state(job: Mapping[str, Any]) -> str:
 def _job_note(job: Mapping[str, Any]) -> str:
     came = [
         "came later" if job["came_later"] else "",
-        f"in the place of {job['stands_in_for']}" if job["stands_in_for"] else "",
+        f"in the place of {job['replaces']}" if job["replaces"] else "",
         str(job["note"]),
-        f"{job['stood_in_by']} takes its place" if job["stood_in_by"] else "",
+        f"{job['replaced_by']} takes its place" if job["replaced_by"] else "",
     ]
     return "; ".join(text for text in came if text)
 
 
 def cancel(settings: Settings, submission: str, serials: Sequence[str]) -> CommandResult:
-    """Cancel a submission, or some phones' part of it: what waits at once, what runs once its phone is put back.
+    """Cancel a submission, or some phones' part of it: what waits at once, what runs once its phone is restored.
 
-    What is left of their campaigns is given up, of what waits at once, of what runs by its worker.
+    What is left of their campaigns is abandoned, of what waits at once, of what runs by its worker.
     """
     with FarmQueue(settings.store) as queue, Farm(settings) as farm:
         jobs = queue.jobs(submission)
@@ -233,10 +233,10 @@ def cancel(settings: Settings, submission: str, serials: Sequence[str]) -> Comma
         stopped = queue.cancel(submission, list(serials) or None)
         over = [job["campaign_id"] for job in jobs if stopped.get(job["job_id"], "doing") != "doing"]
         closed = close_cancelled(farm, map(CampaignId, over))
-    waiting, running, given_up = (list(stopped.values()).count(status) for status in ("todo", "doing", "failed"))
+    waiting, running, abandoned = (list(stopped.values()).count(status) for status in ("todo", "doing", "failed"))
     text = f"{submission}: {waiting} jobs cancelled, {running} are being stopped"
-    if given_up:
-        text += f"; no phone takes the place of {given_up} that failed any more"
+    if abandoned:
+        text += f"; no phone takes the place of {abandoned} that failed any more"
     if closed:
         text += f"; what was left of {closed} that had begun is abandoned"
     data = {"submission": submission, "jobs": sorted(stopped), "running": running, "closed": closed}

@@ -77,7 +77,7 @@ def fault(settings: Settings, serial: str, kind: str, options: tuple[str, ...]) 
 
 
 def program(path: Path, *, name: str, abi: str, version: str, time_percent: float) -> CommandResult:
-    """Write a stand-in program that takes so much longer than the usual one; raises UsageError."""
+    """Write a fake program that takes so much longer than the usual one; raises UsageError."""
     from orchestrator.files import write_file
 
     marked = f"{version} time{time_percent:+.4g}%" if time_percent else version

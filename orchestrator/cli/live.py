@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: Drawing costs this computer something, and this computer may be what is measured.
 _DRAWN_PER_SECOND: Final = 2
 _STYLES: Final = {
-    "title": "bold", "head": "dim", "given up": "red", "away": "yellow", "working": "", "waiting": "dim",
+    "title": "bold", "head": "dim", "abandoned": "red", "away": "yellow", "working": "", "waiting": "dim",
     "done": "green",
 }  # fmt: skip
 _SERIAL_MAX: Final = 24
@@ -58,7 +58,7 @@ class Line:
 def campaign_eta_s(rows: Sequence[PhoneRow]) -> float | None:
     """Return how long the campaign takes: as its longest phone. None while nothing is known.
 
-    Phones that are away or given up aren't waited for; one whose pace isn't known yet is taken for as slow as the
+    Phones that are away or abandoned aren't waited for; one whose pace isn't known yet is taken for as slow as the
     slowest of the others.
     """
     left = [row for row in rows if row.left and row.standing in _UNDER_WAY]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.app import nights
-from orchestrator.app.beginning import assumed_builds, expansion_of, identify, missing_programs, wants_sentinel
+from orchestrator.app.beginning import assumed_builds, expansion_of, identify, missing_programs, wants_reference_check
 from orchestrator.app.host_files import host_files
 from orchestrator.app.listing import list_devices
 from orchestrator.app.plan_files import initial_plan
@@ -37,7 +37,9 @@ def show(settings: Settings, path: Path) -> CommandResult:
         opened = farm.open_devices(plan.devices, despite_use=True)
         missing = missing_programs(farm, plan, opened.facts)
         expansion, _ = expansion_of(farm, plan, opened.devices, models, named, assumed_builds(farm, missing))
-        expansion, time = nights.as_it_would_be(farm, plan, expansion, sentinel=wants_sentinel(plan, expansion))
+        expansion, time = nights.as_it_would_be(
+            farm, plan, expansion, reference_check=wants_reference_check(plan, expansion)
+        )
     chosen, others, lacking = opened.facts, _not_chosen(opened), opened.choice.lacking
     titles = unique_labels({str(facts.serial): facts.title for facts in chosen})
     counts = Counter(item.case.case_key for queue in expansion.invocations.values() for item in queue)

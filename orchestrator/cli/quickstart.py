@@ -52,7 +52,7 @@ def _options(models: tuple[Path, ...], serials: tuple[str, ...]) -> PlanOptions:
         devices=serials,
         host=True,
         invocations=3,
-        sentinel=False,
+        reference_check=False,
         min_secs=0.5,
         max_secs=10.0,
         timeout=60.0,

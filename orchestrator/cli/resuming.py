@@ -1,4 +1,4 @@
-"""``benchfarm run --resume``: what came of going on with a campaign, as text and JSON."""
+"""``benchfarm run --resume``: what came of resuming a campaign, as text and JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.files import check_writable
 
 
 def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
-    """Go on with a campaign that was cut off.
+    """Resume a campaign that was cut off.
 
     When none is named and none is open, nothing is left, and all is well. Raises as the use case.
     """

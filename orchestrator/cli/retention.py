@@ -60,7 +60,7 @@ def close(settings: Settings, words: Sequence[str]) -> CommandResult:
         + (f"; {count} invocations that were left are abandoned" if count else "")
         for item, count in closed
     ]
-    data = [{"campaign_id": item.campaign_id, "given_up": count} for item, count in closed]
+    data = [{"campaign_id": item.campaign_id, "abandoned": count} for item, count in closed]
     return CommandResult(text="\n".join(map(one_line, lines)), data=data)
 
 

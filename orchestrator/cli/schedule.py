@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.app import farm_nights
 from orchestrator.app.beginning import identify
 from orchestrator.app.farm_beside import shortcomings, worst_text
-from orchestrator.app.farm_parcel import by_phone_and_kind, keep_all, pack
+from orchestrator.app.farm_payload import by_phone_and_kind, keep_all, pack
 from orchestrator.app.farm_phones import check_names, choose_phones
 from orchestrator.app.farm_submitting import check_travels, sent_plan
 from orchestrator.app.farm_worker import contents_of
@@ -71,14 +71,14 @@ def add(settings: Settings, request: AddRequest) -> CommandResult:
         contents = contents_of(settings, queue)
         packed = pack(farm, plan, chosen, contents.place)
         files, uploaded = keep_all(contents, packed, models)
-        parcels = by_phone_and_kind(packed, chosen, models)
+        payloads = by_phone_and_kind(packed, chosen, models)
         first = Schedules(queue).put(
             Schedule(
                 name=request.name,
                 cron=cron,
                 plan=dump(replace(sent_plan(plan, models), devices=plan.devices)),
                 plan_name=plan.name,
-                parcels=json.dumps(parcels),
+                payloads=json.dumps(payloads),
                 priority=request.priority,
                 grace_s=grace_s,
                 created_by=this_computer(),

@@ -58,7 +58,7 @@ class ServeRequest:
 
 
 class LivePages:
-    """The pages of a store as it is now; gathered again when something was stored, or read anew, since."""
+    """The pages of a store as it is now; gathered again when something was stored, or read again, since."""
 
     def __init__(self, farm: Farm, *, since: date | None, title: str) -> None:
         self._farm = farm
@@ -131,7 +131,7 @@ class LivePages:
             list(store.annotations()),
             list(store.confirmations()),
         )
-        if self._known is None or seen != self._seen or self._is_read_anew(campaigns):
+        if self._known is None or seen != self._seen or self._is_read_again(campaigns):
             site, marks = gather(store, since=self._since, title=self._title)
             self._known = replace(site, is_live=True), marks
             self._seen = seen
@@ -139,7 +139,7 @@ class LivePages:
         self._fresh_until_s = time.monotonic() + max(_LEAST_AGE_S, _AGE_FACTOR * took_s)
         return self._known
 
-    def _is_read_anew(self, campaigns: Sequence[Campaign]) -> bool:
+    def _is_read_again(self, campaigns: Sequence[Campaign]) -> bool:
         """Whether something else is read from what was stored: nothing else tells of that."""
         assert self._known is not None, "only asked of what is known"
         _, marks = self._known

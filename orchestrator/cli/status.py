@@ -88,7 +88,7 @@ def _campaign(
         {
             **{field.name: getattr(row, field.name) for field in fields(row)},
             "standing": row.standing.word,
-            "holder": holder if row.standing not in {Standing.DONE, Standing.GIVEN_UP} else "",
+            "holder": holder if row.standing not in {Standing.DONE, Standing.ABANDONED} else "",
         }
         for row in rows
     ]

@@ -14,10 +14,10 @@ from orchestrator.documents import adapter_of, describe
 from orchestrator.errors import NewerPlanError, PlanError
 from orchestrator.predicates import Labels
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.parcel import Parcel
+from orchestrator.records.payload import Payload
 from orchestrator.records.plan import Plan
 
-_Record = TypeVar("_Record", Plan, DeviceFacts, Parcel)
+_Record = TypeVar("_Record", Plan, DeviceFacts, Payload)
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 #: A file's bare name.
 _FILE_NAME: Final = re.compile(r"(?!\.{1,2}$)[^/\\\x00-\x1f\x7f]{1,200}")
@@ -36,7 +36,7 @@ class PhoneLabels(BaseModel):
     tags: tuple[_Label, ...] = ()
 
 
-def dump(record: Plan | DeviceFacts | Parcel) -> str:
+def dump(record: Plan | DeviceFacts | Payload) -> str:
     """Return a record as a JSON document.
 
     What is as it is by default isn't in it, so that a host which doesn't know a field yet reads the plans that don't
@@ -66,24 +66,24 @@ def read_plan(document: str) -> Plan:
     return plan
 
 
-def read_parcel(document: str) -> Parcel:
+def read_payload(document: str) -> Payload:
     """Return what a plan names; raises PlanError naming what is wrong with it. Its names are bare names of files.
 
     NewerPlanError: this version doesn't know something of it.
     """
-    parcel = _read(Parcel, document)
-    _refuse_unknown(parcel, document, "parcel")
-    builds = [*parcel.builds, *(twin.build for twin in parcel.twins)]
+    payload = _read(Payload, document)
+    _refuse_unknown(payload, document, "payload")
+    builds = [*payload.builds, *(twin.build for twin in payload.twins)]
     for build in builds:
         if build.path is None:
-            raise PlanError(f"a parcel from the queue: the build {build.name!r} has no file")
-        _check_content("parcel", str(build.path), build.sha256)
-    for content in parcel.contents:
-        _check_content("parcel", content.name, content.sha256)
-    for item in parcel.flag_files:
+            raise PlanError(f"a payload from the queue: the build {build.name!r} has no file")
+        _check_content("payload", str(build.path), build.sha256)
+    for content in payload.contents:
+        _check_content("payload", content.name, content.sha256)
+    for item in payload.flag_files:
         if not item.files or not item.value.startswith("@"):
-            raise PlanError(f"a parcel from the queue: the flag value {item.value!r} has no file")
-    return parcel
+            raise PlanError(f"a payload from the queue: the flag value {item.value!r} has no file")
+    return payload
 
 
 def read_facts(document: str) -> DeviceFacts:
@@ -122,7 +122,7 @@ def _check_content(where: str, name: str, sha256: str) -> None:
         raise PlanError(f"a {where} from the queue: {name!r} has no sha256")
 
 
-def _refuse_unknown(record: Plan | Parcel, document: str, what: str) -> None:
+def _refuse_unknown(record: Plan | Payload, document: str, what: str) -> None:
     """Raise NewerPlanError for a field that isn't in what was read of a document."""
     unknown = _beyond(json.loads(document), adapter_of(type(record)).dump_python(record, mode="json"))
     if unknown:

@@ -161,8 +161,9 @@ class PlanOptions(TypedDict, total=False):
         str | Path | None,
         Key(("parity_inputs",), "--parity-inputs", "Folder with MODEL.0.bin ...: inputs for the pass parity.", _path),
     ]
-    sentinel: Annotated[
-        bool | None, Key(("sentinel",), "--reference-check", "Run the reference workload before and after.", _on_off)
+    reference_check: Annotated[
+        bool | None,
+        Key(("reference_check",), "--reference-check", "Run the reference workload before and after.", _on_off),
     ]
     reboot: Annotated[bool, Key(("reboot",), "--reboot", "Let a phone reboot whose reference workload moved.", _on)]
     order: Annotated[str | None, Key(("order",), "--order", "interleaved or sequential.")]

@@ -55,10 +55,10 @@ from orchestrator.records.plan import (
 from orchestrator.records.workload import USUAL_DELEGATE, DelegateName, Pass, ProcessMode
 
 
-def _no_sentinel(value: object) -> object:
-    if value == Pass.SENTINEL:
+def _no_reference(value: object) -> object:
+    if value == Pass.REFERENCE:
         raise ValueError(
-            "'sentinel' is no pass over the plan's models; write 'sentinel: true' beside 'passes', or --sentinel"
+            "'reference' is no pass over models; write 'reference_check: true' beside 'passes', or --reference-check"
         )
     return value
 
@@ -76,7 +76,7 @@ PlanPass = Annotated[
         Pass.ENERGY,
         Pass.CONTENTION,
     ],
-    BeforeValidator(_no_sentinel),
+    BeforeValidator(_no_reference),
 ]
 
 
@@ -271,7 +271,7 @@ class PlanSection(Section):
         AfterValidator(unique),
     ] = USUAL_LOADS
     parity_inputs: Text | None = None
-    sentinel: bool | None = None
+    reference_check: bool | None = None
     reboot: bool = False
     quiet: QuietSection = QuietSection()
     order: Order = Order.INTERLEAVED

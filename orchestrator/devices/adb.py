@@ -267,7 +267,7 @@ class AdbDevice:
 
         A server of ours that has died or hangs is started again.
         """
-        self._link.reconnect(Deadline(timeout_s, self._link.clock), anew=True)
+        self._link.reconnect(Deadline(timeout_s, self._link.clock), fresh=True)
 
     def reboot(self) -> None:
         """Ask adbd to reboot the phone; raises LinkLostError and others, also when it does so at once."""

@@ -1,4 +1,4 @@
-"""Bringing a device into a state in which a number means something, and putting back what was changed.
+"""Bringing a device into a state in which a number means something, and restoring what was changed.
 
 The ladder: reachable (it answers) -> identified (the same phone, the same boot) -> clean (nothing runs, nobody else
 has it, there is space) -> quiet (as planned, quiet_steps.py) -> fit (fitness.py). Each change is journalled on this
@@ -106,7 +106,7 @@ class LadderConditioner:
         )  # fmt: skip
 
     def take(self, device: Device, *, on_wait: _Tell | None = None) -> None:
-        """Take a phone as it is, changes that a crash left undone put back; `restore` gives it back.
+        """Take a phone as it is, changes that a crash left undone restored; `restore` gives it back.
 
         Raises DeviceError kinds.
         """
@@ -163,7 +163,7 @@ class LadderConditioner:
                 (on_note or _nobody)(f"not as before: {difference.text}")
             self._claims.release(device)
         finally:
-            # One that can't be put back now is free for others soon all the same: they undo what its own file tells.
+            # One that can't be restored now is free for others soon all the same: they undo what its own file tells.
             self._claims.let_go(device)
         return restored
 
@@ -266,7 +266,7 @@ class LadderConditioner:
         self._apply(device, to_do, tell)
 
     def _original(self, device: Device, step: QuietStep, now: str) -> str:
-        """Return what a step's undo is to put back: a screen may have gone off since its first snapshot by itself."""
+        """Return what a step's undo is to restore: a screen may have gone off since its first snapshot by itself."""
         return (self._screens.get(device.serial) or now) if step.name in {SCREEN_ON, SCREEN_OFF} else now
 
     def _note(self, device: Device, changes: Sequence[Change]) -> None:

@@ -380,7 +380,7 @@ class DetachedRuns:
             try:
                 if lost:
                     step = Deadline(min(_RECONNECT_STEP_S, last.remaining_s), self._link.clock)
-                    self._link.reconnect(step, anew=has_hung)
+                    self._link.reconnect(step, fresh=has_hung)
                 return operation()
             except (LinkLostError, DeviceTimeoutError, AdbUnavailableError) as error:
                 if last.expired:

@@ -19,7 +19,7 @@ from orchestrator.errors import DeviceError
 _PROBE_TIMEOUT_S: Final = 8.0
 #: Who looks for phones on and on looks for iPhones after so long.
 _IPHONES_S: Final = 15.0
-#: So many phones are asked, opened or put back at once; each is one connection to the server.
+#: So many phones are asked, opened or restored at once; each is one connection to the server.
 PHONES_AT_ONCE: Final = 32
 
 _ATTRIBUTE: Final = re.compile(r"\s(?P<key>usb|product|model|device|features|transport_id):(?P<value>\S*)")
@@ -53,7 +53,7 @@ _UDEV_ADVICE: Final = (
     "install udev rules for Android (Debian, Ubuntu: apt-get install android-sdk-platform-tools-common), or one with "
     "the idVendor that lsusb shows in /etc/udev/rules.d/51-android.rules: "
     'SUBSYSTEM=="usb", ATTR{idVendor}=="18d1", MODE="0660", GROUP="plugdev"; then: sudo usermod -aG plugdev $USER, '
-    "sudo udevadm control --reload, log in anew, plug the phone in again"
+    "sudo udevadm control --reload, log in again, plug the phone in again"
 )
 
 
@@ -160,7 +160,7 @@ class KnownPhones:
     def keep(self, server: AdbServer, seen: Sequence[Seen]) -> None:
         """Know these phones of a server, and no others of it any more; they are as told, not as judged beside others.
 
-        A server that was started anew counts from one again: what was known of it is forgotten as soon as it is seen
+        A server that was restarted counts from one again: what was known of it is forgotten as soon as it is seen
         without its phones, or can't be asked.
         """
         self._seen[str(server.address)] = {

@@ -110,7 +110,7 @@ _CAUSES: Final = (
     _cause("password protected", DeviceUnusableError, "the iPhone is locked", _UNLOCK),
     _cause(
         "Developer Mode is disabled", DeviceUnusableError, "its developer mode is off",
-        f"'{PROGRAM} amfi enable-developer-mode' (the phone boots anew), or Settings, Privacy & Security",
+        f"'{PROGRAM} amfi enable-developer-mode' (the phone reboots), or Settings, Privacy & Security",
     ),
     _cause(
         "Unable to connect to Tunneld", DeviceUnusableError, "iOS 17.0 to 17.3 need a tunnel",
@@ -244,7 +244,7 @@ def _error(what: str, text: str, udid: str) -> DeviceError:
         return FileAbsentError(f"{what}: {told}", serial=udid)
     for cause in _CAUSES:
         if cause.words.search("\n".join(errors) or text):
-            # In the text, for a device that is given up is told of by that alone.
+            # In the text, for a device that is abandoned is told of by that alone.
             return cause.error(f"{cause.text} ({told}): {cause.hint}", serial=udid)
     return DeviceCommandError(f"{what} failed: {told}", serial=udid)
 
@@ -381,7 +381,7 @@ class IPhoneDevice:
         words = shlex.split(command)
         if words[:1] != ["apps"]:
             self._refuse("has no shell")
-        # Something is put back: what was placed, and what the folder held, is to be looked at anew.
+        # Something is restored: what was placed, and what the folder held, is to be looked at again.
         self._placed.clear()
         self._known_folders.clear()
         try:
@@ -548,7 +548,7 @@ class IPhoneDevice:
     def _clear(self, app: str, results: Sequence[str]) -> None:
         """Remove what an earlier run left, so that nothing can be taken for this one's; raises DeviceError kinds.
 
-        What was there before ours is kept here and put back at the end.
+        What was there before ours is kept here and restored at the end.
         """
         if app not in self._known_folders:
             for name in (LOG, DONE_FILE):

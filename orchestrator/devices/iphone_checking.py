@@ -61,7 +61,7 @@ def _files(device: IPhoneDevice) -> PhoneCheck:
 def _developer_mode(device: IPhoneDevice) -> PhoneCheck:
     # iOS before 16 has no such mode and the program says so.
     if device.ask("mounter", "query-developer-mode-status") is False:
-        return _fails("it is off", f"'{PROGRAM} amfi enable-developer-mode' (the phone boots anew)")
+        return _fails("it is off", f"'{PROGRAM} amfi enable-developer-mode' (the phone reboots)")
     return _works("it is on")
 
 

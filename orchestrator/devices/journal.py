@@ -22,7 +22,7 @@ from orchestrator.records.identity import Serial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One change: what it is, and the shell command that puts back what was before.
+    """One change: what it is, and the shell command that restores what was before.
 
     With ``port`` it was made on this computer instead: a hub's port (``1-4 2`` is port 2 of hub 1-4) is without power.
     """

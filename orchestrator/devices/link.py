@@ -195,12 +195,12 @@ class PhoneLink:
             self.reconnect(Deadline(_RECONNECT_TIMEOUT_S, self.clock))
             return operation()
 
-    def reconnect(self, deadline: Deadline, *, anew: bool = False) -> None:
-        """Get the phone back, ``anew``: by a new connection even if the server takes the old one for sound.
+    def reconnect(self, deadline: Deadline, *, fresh: bool = False) -> None:
+        """Get the phone back, ``fresh``: by a new connection even if the server takes the old one for sound.
 
         Raises DeviceTimeoutError, LinkLostError, and DeviceChangedError when another phone answers.
         """
-        self.server.reconnect(self.transport, deadline, anew=anew)
+        self.server.reconnect(self.transport, deadline, fresh=fresh)
         if self.serial == self.transport:
             return
         answer = parse_serial(self.shell("getprop ro.serialno", timeout_s=max(1.0, deadline.remaining_s)).text)

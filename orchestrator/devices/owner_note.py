@@ -1,7 +1,7 @@
 """Who uses a phone, as a note on the phone itself: two computers, or two homes on one, refuse each other's phone.
 
 The note is valid for a short span of the phone's own uptime and for one boot, so that no clock has to agree with
-another. It is written anew before each run and renewed while its holder lives (heartbeat.py), by lines that are added
+another. It is rewritten before each run and renewed while its holder lives (heartbeat.py), by lines that are added
 to a second file: a reader never meets half a note. A lease on this computer (lease.py) comes first: the note's token
 is the same for all processes of one home, of which only one holds the lease.
 """

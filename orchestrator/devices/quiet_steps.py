@@ -31,7 +31,7 @@ _CUT_OFF: Final = "adb reaches the phone over the network, and would be cut off"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuietStep:
-    """One setting: how it is read, what it is to be, and how it is put back."""
+    """One setting: how it is read, what it is to be, and how it is restored."""
 
     #: In words, also the change's name in the journal.
     name: str
@@ -42,7 +42,7 @@ class QuietStep:
     #: Whether what was read is what is wanted.
     accepts: Callable[[str], bool]
     apply: str
-    #: What was read -> the command that puts it back.
+    #: What was read -> the command that restores it.
     undo: Callable[[str], str]
     #: Why it can't be had on this phone, empty when it may be tried.
     refusal: str = ""
@@ -243,7 +243,7 @@ def _file(path: str, value: str, name: str, facts: DeviceFacts) -> QuietStep:
 
 
 def _pinned_gpu(facts: DeviceFacts) -> QuietStep:
-    def put_back(told: str) -> str:
+    def undo(told: str) -> str:
         folder, least, _ = told.split()
         return as_root(f"echo {quote(least)} >{quote(folder)}/min_freq")
 
@@ -254,13 +254,13 @@ def _pinned_gpu(facts: DeviceFacts) -> QuietStep:
         read=as_root(call("gpu_clock", "read")),
         accepts=lambda told: len(told.split()) == 3 and told.split()[1] == told.split()[2],
         apply=as_root(call("gpu_clock", "raise")),
-        undo=put_back,
+        undo=undo,
         refusal=_not_root(facts),
     )
 
 
 def _thermal_control(facts: DeviceFacts) -> QuietStep:
-    def put_back(told: str) -> str:
+    def undo(told: str) -> str:
         names = [name for name in told.split() if re.fullmatch(r"[\w.-]+", name)]
         return as_root("; ".join(f"start {name}" for name in names) or "true")
 
@@ -270,6 +270,6 @@ def _thermal_control(facts: DeviceFacts) -> QuietStep:
         read=call("running_services", "read", *THERMAL_SERVICES.split()),
         accepts=lambda told: told in {"", "stopped"},
         apply=as_root(call("running_services", "stop", *THERMAL_SERVICES.split())),
-        undo=put_back,
+        undo=undo,
         refusal=_not_root(facts),
     )

@@ -1,4 +1,4 @@
-"""The ladder for a phone that stopped answering: connect anew, power its port off and on, boot it; then wait for it.
+"""The ladder for a phone that stopped answering: reconnect, power its port off and on, boot it; then wait for it.
 
 Our own adb server is started again by every attempt to connect when it has died or hangs; a server of others never is.
 """

@@ -187,17 +187,17 @@ class AdbServer:
                     serial=transport,
                 )
 
-    def reconnect(self, transport: str, deadline: Deadline, *, anew: bool = False) -> None:
+    def reconnect(self, transport: str, deadline: Deadline, *, fresh: bool = False) -> None:
         """Get a phone back whose link was lost; revives our own server before.
 
-        ``anew`` drops a TCP connection that the server takes for sound: a hung phone's state stays ``device``.
+        ``fresh`` drops a TCP connection that the server takes for sound: a hung phone's state stays ``device``.
         Raises DeviceTimeoutError, DeviceUnusableError, AdbUnavailableError (a server of others is gone).
         """
         self.revive()
         if not is_tcp(transport):
             self.wait_for_device(transport, deadline)
             return
-        if anew:
+        if fresh:
             self.disconnect(transport)
         pause_s = _SHORTEST_PAUSE_S
         while True:
@@ -222,7 +222,7 @@ class AdbServer:
             if "authenticate" in answer:
                 raise DeviceUnauthorizedError(answer, serial=address, hint=_TAP_ALLOW)
             raise NoDeviceError(answer, serial=address, hint="is the phone on, in this network, and 'adb tcpip' set?")
-        # An entry that was being given up may vanish after the answer: then it isn't waited for.
+        # An entry that was being abandoned may vanish after the answer: then it isn't waited for.
         settling = Deadline(min(_SETTLE_S, deadline.remaining_s), self._clock)
         while (state := self.state_of(address)) and state != "device" and not settling.expired:
             self._clock.wait(0.01)

@@ -90,9 +90,9 @@ class Assigner:
     ) -> None:
         """Ask the rule, and store its answer before it holds."""
         terms = self.campaign.terms
-        before = Assignment(invocations=self.campaign.invocations, shards=terms.shards, replaced=terms.stand_ins)
+        before = Assignment(invocations=self.campaign.invocations, shards=terms.shards, replaced=terms.replaced)
         now = assign(before, devices, self._settled(), idle=idle)
-        terms = replace(terms, shards=now.shards, stand_ins=now.replaced)
+        terms = replace(terms, shards=now.shards, replaced=now.replaced)
         amended = replace(self.campaign, invocations=now.invocations, terms=terms)
         if arrival is not None:
             amended = arrival.added_to(amended, is_sharing=bool(now.group_of(arrival.facts.serial)))

@@ -1,4 +1,4 @@
-"""A campaign: every device through its queue, each under its lease, all of it stored, all phones put back."""
+"""A campaign: every device through its queue, each under its lease, all of it stored, all phones restored."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from orchestrator.engine.device_queue import runs_of
 from orchestrator.engine.events import CampaignEnded, CampaignStarted
 from orchestrator.engine.joining import Arrivals
 from orchestrator.engine.recovery import Turns
+from orchestrator.engine.reference_check import keep_doubts
 from orchestrator.engine.rounds import OpenWork, open_works
-from orchestrator.engine.sentinel import keep_doubts
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import InterruptedByUserError
 from orchestrator.ports import Device
@@ -31,7 +31,7 @@ class CampaignResult:
     campaign: Campaign
     status: CampaignStatus
     stored: int
-    #: Devices that were given up or aren't there, with the reason; their open invocations wait for a resume.
+    #: Devices that were abandoned or aren't there, with the reason; their open invocations wait for a resume.
     lost: Mapping[Serial, str] = field(default_factory=dict)
     #: At least so many invocations aren't stored; of what a stopping rule adds only the next round is known.
     left: int = 0
@@ -76,7 +76,7 @@ class CampaignRunner:
         """Run every invocation that isn't stored yet, on the devices that are there.
 
         A device that is lost is waited for while others work, and ends its own queue only. Whatever happens, each
-        device is put back as it was before its lease is given up, and the campaign's status says how far it came.
+        device is restored as it was before its lease is released, and the campaign's status says how far it came.
         ``arrivals`` tells of devices that come meanwhile, and of those that may stand in for lost ones.
 
         Raises:
@@ -124,7 +124,7 @@ class CampaignRunner:
         except KeyboardInterrupt:
             raise InterruptedByUserError from None
         finally:
-            for serial, other in pool.campaign.terms.stand_ins.items():
+            for serial, other in pool.campaign.terms.replaced.items():
                 if serial in lost:
                     lost[Serial(serial)] += f"; {other} takes its place"
             result = self._end(replace(workload, campaign=pool.campaign), status, lost, at_end)
@@ -140,7 +140,7 @@ class CampaignRunner:
         """``stored`` is what was read when all devices were through; None where they weren't."""
         campaign, finished_at = workload.campaign, self._services.clock.now()
         # Also of a check that was stored right before a crash.
-        if any(item.run_pass is Pass.SENTINEL for item in campaign.invocations) and keep_doubts(
+        if any(item.run_pass is Pass.REFERENCE for item in campaign.invocations) and keep_doubts(
             self._services.store, campaign.campaign_id
         ):
             stored = None

@@ -206,7 +206,7 @@ class CaseRunner:
         return fitness
 
     def forget(self) -> None:
-        """Take nothing for known that was seen of the device: it was, or may have been, booted anew."""
+        """Take nothing for known that was seen of the device: it was, or may have been, rebooted."""
         self._placer.forget()
         self._last_state = (0.0, None)
 
@@ -229,9 +229,9 @@ class CaseRunner:
 
     def _runs_of(self, invocation: Invocation, queue: Sequence[Invocation]) -> Iterator[RunRecord]:
         """Yield the runs that an invocation comes to: its own last, so that a resume misses none of the others."""
-        given_up = self._failures.ending(invocation.case.case_key, invocation.run_pass)
-        if given_up is not None:
-            run = self._records.skipped(invocation, *given_up)
+        abandoned = self._failures.ending(invocation.case.case_key, invocation.run_pass)
+        if abandoned is not None:
+            run = self._records.skipped(invocation, *abandoned)
         else:
             self._tell_started(invocation)
             run = self._run_with_retries(invocation)
@@ -245,7 +245,7 @@ class CaseRunner:
             ):
                 yield other
         twin = self._workload.flex_builds.get(invocation.case.build_sha256)
-        if twin is not None and _NEEDS_FLEX in {run.reason_code, *(given_up or ())[:1]}:
+        if twin is not None and _NEEDS_FLEX in {run.reason_code, *(abandoned or ())[:1]}:
             with_flex = replace(invocation, case=replace(invocation.case, build_sha256=twin.sha256))
             for with_twin in () if self._ledger.is_stored(with_flex) else self._runs_of(with_flex, ()):
                 yield with_twin
@@ -292,7 +292,7 @@ class CaseRunner:
                 text = str(caught).removeprefix(f"{self._facts.serial}: ")
                 self._note(f"{text} (attempt {attempt} of {ATTEMPTS})", is_problem=True)
                 self.forget()
-                # A device that doesn't come back is given up: its open invocations wait for a resume.
+                # A device that doesn't come back is abandoned: its open invocations wait for a resume.
                 self._device.wait_until_ready(timeout_s=READY_S)
         assert error is not None
         return self._records.not_run(invocation, started_at, Outcome.ABORTED, error)

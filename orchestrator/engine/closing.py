@@ -15,12 +15,12 @@ from orchestrator.ports import Store, Tool
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import RunId
-from orchestrator.records.night import GIVEN_UP
+from orchestrator.records.night import ABANDONED
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import ToolName
 
 _ENDING: Final = Ending(
-    outcome=Outcome.SKIPPED, reason_code=GIVEN_UP, reason="what was left of its campaign was abandoned"
+    outcome=Outcome.SKIPPED, reason_code=ABANDONED, reason="what was left of its campaign was abandoned"
 )
 
 
@@ -35,10 +35,10 @@ def close_campaign(campaign: Campaign, store: Store, tools: Mapping[ToolName, To
         known = store.devices()
         runs = [slim(run) for run in store.runs(campaign_ids=[campaign.campaign_id])]
         while left := _left(campaign, runs, tools):
-            given_up = [
-                _given_up(campaign, invocation, known[invocation.case.serial], clock.now()) for invocation in left
+            abandoned = [
+                _abandoned(campaign, invocation, known[invocation.case.serial], clock.now()) for invocation in left
             ]
-            stored = [run for run in given_up if store.append_run(run)]
+            stored = [run for run in abandoned if store.append_run(run)]
             if not stored:
                 break
             # What was open is the basis of what would have been added to it.
@@ -57,7 +57,7 @@ def _left(campaign: Campaign, runs: list[RunRecord], tools: Mapping[ToolName, To
     ]
 
 
-def _given_up(campaign: Campaign, invocation: Invocation, facts: DeviceFacts, at: datetime) -> RunRecord:
+def _abandoned(campaign: Campaign, invocation: Invocation, facts: DeviceFacts, at: datetime) -> RunRecord:
     verdict = judge(
         None, _ENDING, case=invocation.case, run_pass=invocation.run_pass, facts=facts, before=None, after=None
     )

@@ -43,7 +43,7 @@ class DevicePool:
         self._facts = {facts.serial: facts for facts in devices}
         #: Devices that are to begin, with the lost one whose place each takes.
         self._waiting: list[tuple[Arrival, Serial | None]] = []
-        #: What was given up on each, also after it was away.
+        #: What was abandoned on each, also after it was away.
         self._failures: dict[Serial, CaseFailures] = {}
         #: Lost devices, with the spare ones that were last chosen for them.
         self._chosen: dict[Serial, Serial] = {}

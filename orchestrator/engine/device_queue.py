@@ -11,8 +11,8 @@ from orchestrator.engine.case_runner import CaseRunner, Ledger
 from orchestrator.engine.events import RoundAdded
 from orchestrator.engine.failures import CaseFailures
 from orchestrator.engine.night import time_left
+from orchestrator.engine.reference_check import ReferenceCheck
 from orchestrator.engine.rounds import OpenWork, done_count, following, open_work, slim
-from orchestrator.engine.sentinel import Sentinel
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.planning.assignment import key_of
 from orchestrator.planning.order import UnusedThreads
@@ -64,9 +64,13 @@ class DeviceQueue:
             failures=failures,
         )
         marks = [
-            item for item in campaign.invocations if item.run_pass is Pass.SENTINEL and item.case.serial == facts.serial
+            item
+            for item in campaign.invocations
+            if item.run_pass is Pass.REFERENCE and item.case.serial == facts.serial
         ]
-        self._sentinel = Sentinel(device, workload, services, self._runner, self._runs, marks[0]) if marks else None
+        self._reference_check = (
+            ReferenceCheck(device, workload, services, self._runner, self._runs, marks[0]) if marks else None
+        )
 
     def run(self) -> None:
         """Run what is open: the plan's invocations, what the stopping rule adds, sustained curves.
@@ -76,9 +80,9 @@ class DeviceQueue:
         work = self.open_work()
         if not work.invocations and not self._assigner.has_shared(self._serial):
             return
-        self._runner.place_ahead((*work.sentinel, *work.planned))
-        if self._sentinel is not None and not self._time.is_over:
-            self._sentinel.begin()
+        self._runner.place_ahead((*work.reference_check, *work.planned))
+        if self._reference_check is not None and not self._time.is_over:
+            self._reference_check.begin()
         self._run_shared()
         # Until nothing is open: an invocation that was unfit is tried again.
         while (work := self.open_work()).planned or work.added:
@@ -89,8 +93,8 @@ class DeviceQueue:
             self._services.observer.on_event(_round_of(self._serial, work.added))
             self._runner.run_all(work.added, between=self._between)
         self._run_sustained(work.sustained)
-        if self._sentinel is not None and (not self._time.is_over or self.open_work().sentinel):
-            self._sentinel.end()
+        if self._reference_check is not None and (not self._time.is_over or self.open_work().reference_check):
+            self._reference_check.end()
 
     def _run_sustained(self, markers: Sequence[Invocation]) -> None:
         self._time.keep_for(())
@@ -131,8 +135,8 @@ class DeviceQueue:
         self._unused.learn(run)
 
     def _between(self) -> None:
-        if self._sentinel is not None and not self._time.is_over:
-            self._sentinel.between()
+        if self._reference_check is not None and not self._time.is_over:
+            self._reference_check.between()
 
 
 def _round_of(serial: Serial, added: Sequence[Invocation]) -> RoundAdded:
@@ -152,7 +156,7 @@ def runs_of(services: Services, workload: Workload, *, serials: Sequence[Serial]
 
 
 def run_sustained(runner: CaseRunner, marker: Invocation, runs: Sequence[RunRecord], *, sustained_s: float) -> None:
-    """Measure a case's curve; what an earlier attempt left is cut, and the curve begun anew.
+    """Measure a case's curve; what an earlier attempt left is cut, and the curve restarted.
 
     ``runs`` are the device's of this campaign and grow as they are stored. Raises what CaseRunner.run_all raises.
     """

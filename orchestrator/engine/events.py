@@ -140,7 +140,7 @@ class RunStored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFinished:
-    """A device's queue is through, or the device is given up; at least ``left`` invocations aren't stored then."""
+    """A device's queue is through, or the device is abandoned; at least ``left`` invocations aren't stored then."""
 
     serial: Serial
     left: int

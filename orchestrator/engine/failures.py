@@ -1,4 +1,4 @@
-"""Which cases of a device are given up for the rest of a campaign: the device has better things to do."""
+"""Which cases of a device are abandoned for the rest of a campaign: the device has better things to do."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def import_runs(
         numbers[key] += 1
     whole = replace(
         campaign,
-        # Never RUNNING: one that was cut off is gone on with by importing again, never by running it.
+        # Never RUNNING: one that was cut off is resumed by importing again, never by running it.
         status=CampaignStatus.FINISHED,
         finished_at=clock.now(),
         invocations=tuple(

@@ -24,7 +24,7 @@ from orchestrator.units import format_duration
 _CHECK_S: Final = 15.0
 #: A device that measures is asked so often how it is.
 _CHECK_EVERY_S: Final = 900.0
-#: What is left is thought over anew each time that this share of it is done.
+#: What is left is thought over again each time that this share of it is done.
 _LOOK_EVERY: Final = 1 / 50
 #: So many cases are named when the time gets short.
 _NAMED: Final = 5
@@ -49,18 +49,24 @@ def left_s(until: datetime | None, phone_time_s: float | None, now: datetime) ->
 
 
 def cut_to_time(
-    store: Store, tools: Mapping[ToolName, Tool], plan: Plan, expansion: Expansion, now: datetime, *, sentinel: bool
+    store: Store,
+    tools: Mapping[ToolName, Tool],
+    plan: Plan,
+    expansion: Expansion,
+    now: datetime,
+    *,
+    reference_check: bool,
 ) -> Expansion:
     """Return what a plan has time for, and the pauses reckoned with; the rest is skipped, each case with its reason.
 
-    ``sentinel``: the reference workload will bracket it, and takes its part of the time. Raises StoreError.
+    ``reference_check``: the reference workload will bracket it, and takes its part of the time. Raises StoreError.
     """
     total_s = left_s(plan.until, plan.phone_time_s, now)
     if total_s is None:
         return expansion
     skips: dict[CaseKey, Skip] = {}
     pauses_s: dict[Serial, float] = {}
-    usable_s = max(0.0, total_s - (_CHECK_S * (2 + total_s // _CHECK_EVERY_S) if sentinel else 0.0))
+    usable_s = max(0.0, total_s - (_CHECK_S * (2 + total_s // _CHECK_EVERY_S) if reference_check else 0.0))
     for serial, queue in expansion.invocations.items():
         recent = store.recent_runs(list(dict.fromkeys(item.case.series_key for item in queue)))
         pause_s = pauses_s[serial] = usual_pause_s(recent)
@@ -133,7 +139,7 @@ class TimeLeft:
         self._taken_s = usual_s(recent)
         for run in runs:
             self.learn(run)
-        self._reserve_s = _CHECK_S if any(item.run_pass is Pass.SENTINEL for item in campaign.invocations) else 0.0
+        self._reserve_s = _CHECK_S if any(item.run_pass is Pass.REFERENCE for item in campaign.invocations) else 0.0
         #: Sustained measurements that come after all else, and the time that is kept for those there is time for.
         self._later: Sequence[Invocation] = ()
         self._later_s = 0.0

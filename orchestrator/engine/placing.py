@@ -41,7 +41,7 @@ class Placer:
         self._placed: dict[tuple[object, ...], Placed] = {}
 
     def forget(self) -> None:
-        """Look again whether files are there: the way to the device was lost, or it was booted anew."""
+        """Look again whether files are there: the way to the device was lost, or it was rebooted."""
         self._placed.clear()
 
     def place(self, case: Case) -> Placed:

@@ -1,4 +1,4 @@
-"""The devices' turns in a campaign: each under its lease, got back when it was lost, put back at the end."""
+"""The devices' turns in a campaign: each under its lease, got back when it was lost, restored at the end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from orchestrator.records.identity import Serial
 
 #: After so many returns with nothing measured in between, a device is kept out.
 RETURNS_MAX: Final = 3
-#: So often a device is put back when the way to it fails meanwhile.
+#: So often a device is restored when the way to it fails meanwhile.
 RESTORES_MAX: Final = 3
 #: ... after it has had so long to answer again: a phone that is gone mustn't hold the others' end.
 _RESTORE_READY_S: Final = 20.0
@@ -50,7 +50,7 @@ ReplaceLost = Callable[[Serial, Callable[[Serial], bool]], Serial | None]
 
 
 class Work(Protocol):
-    """What one device has to do in a campaign; made anew for each attempt, from what is stored."""
+    """What one device has to do in a campaign; made again for each attempt, from what is stored."""
 
     def run(self) -> None:
         """Do what is open; raises DeviceError kinds, StoreError, HostStorageError, InterruptedByUserError."""
@@ -78,7 +78,7 @@ class Turns:
         quarantine: Quarantine | None = None,
         unfit_pause_s: float = _UNFIT_PAUSE_S,
     ) -> None:
-        """Without a rescuer, a device that is lost is given up at once.
+        """Without a rescuer, a device that is lost is abandoned at once.
 
         ``unfit_pause_s``: one that didn't become fit is asked again after so long, while others work.
         """
@@ -110,10 +110,10 @@ class Turns:
         newcomers: Callable[[], Sequence[tuple[Device, Callable[[], Work]]]] | None = None,
         replace_lost: ReplaceLost | None = None,
     ) -> Sequence[Exception]:
-        """Do all devices' work; ``lost`` gets those that were given up, with the reason.
+        """Do all devices' work; ``lost`` gets those that were abandoned, with the reason.
 
         ``newcomers`` is asked for devices that have come since; one that somebody else uses doesn't join.
-        ``replace_lost`` is told of a device that can't be got back for now, or is given up, and how to know whether a
+        ``replace_lost`` is told of a device that can't be got back for now, or is abandoned, and how to know whether a
         spare one is free; with one, the lost one isn't waited for. Without one it is told again while others work.
 
         A fault of another kind ends one device's part as if it were lost; these faults are returned.
@@ -144,7 +144,7 @@ class Turns:
     ) -> Callable[[], None]:
         last: Work | None = None
 
-        def begin_anew() -> Work:
+        def begin_again() -> Work:
             nonlocal last
             last = begin()
             return last
@@ -156,9 +156,9 @@ class Turns:
                 with self._lease.acquire(device.serial, wait_s=_LEASE_WAIT_S):
                     is_in = True
                     try:
-                        self._until_done(device, begin_anew)
+                        self._until_done(device, begin_again)
                     finally:
-                        self._put_back(device)
+                        self._restore(device)
             except (StoreError, HostStorageError, InterruptedByUserError):
                 # Nothing could be kept of any device, or nobody wants it any more.
                 raise
@@ -247,13 +247,13 @@ class Turns:
         return is_back
 
     def _is_asked_again(self, device: Device, error: DeviceUnfitError) -> bool:
-        """Leave a device that isn't fit alone for a while, put back as it was; False when no other works any more."""
+        """Leave a device that isn't fit alone for a while, restored as it was; False when no other works any more."""
         self._is_working(device.serial, False)
         if not self._others_work(0.0):
             return False
         text = str(error).removeprefix(f"{device.serial}: ")
         self._note(device, f"{text}; it is asked again while others work", is_problem=True, is_away=True)
-        self._put_back(device)
+        self._restore(device)
         deadline, pause_s = Deadline(self._unfit_pause_s), _SHORTEST_PAUSE_S
         while not deadline.expired:
             if self._is_replaced(device.serial) or not self._others_work(min(pause_s, deadline.remaining_s)):
@@ -318,7 +318,7 @@ class Turns:
             text = f"is in quarantine; 'benchfarm device release {device.serial}' ends it"
             self._note(device, text, is_problem=True)
 
-    def _put_back(self, device: Device) -> None:
+    def _restore(self, device: Device) -> None:
         """Undo what was changed; what can't be undone now stays in the journal and is named."""
         for attempt in range(1, RESTORES_MAX + 1):
             try:

@@ -9,8 +9,8 @@ from orchestrator.analysis.outcome import ending_of
 from orchestrator.analysis.parity import with_parity
 from orchestrator.analysis.quality import Surroundings, judge
 from orchestrator.analysis.samples import with_busy_clock
+from orchestrator.engine.reference_check import carried_over, keep_doubts, with_doubt
 from orchestrator.engine.run_records import own_end
-from orchestrator.engine.sentinel import carried_over, keep_doubts, with_doubt
 from orchestrator.ports import SessionTool, Store, Tool
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import is_pruned

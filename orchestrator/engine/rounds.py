@@ -56,7 +56,7 @@ def _next_look(runs: Sequence[RunRecord], case_key: CaseKey) -> int | None:
 
 
 #: Passes of which a planned invocation stands for as many as there will be.
-_OPEN_ENDED = frozenset({Pass.SENTINEL, Pass.SUSTAINED})
+_OPEN_ENDED = frozenset({Pass.REFERENCE, Pass.SUSTAINED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +70,12 @@ class OpenWork:
     #: Cases whose sustained measurement isn't whole.
     sustained: tuple[Invocation, ...]
     #: The reference workload, when nothing bracketed the last runs.
-    sentinel: tuple[Invocation, ...]
+    reference_check: tuple[Invocation, ...]
 
     @property
     def invocations(self) -> tuple[Invocation, ...]:
         """All of it; at least so much is left."""
-        return (*self.planned, *self.added, *self.sustained, *self.sentinel)
+        return (*self.planned, *self.added, *self.sustained, *self.reference_check)
 
 
 def open_work(
@@ -87,9 +87,9 @@ def open_work(
     campaign = replace(campaign, invocations=mine)
     done = {key_of(run) for run in runs if run.outcome is not Outcome.UNFIT}
     planned = tuple(item for item in mine if item.run_pass not in _OPEN_ENDED and key_of(item) not in done)
-    if serial in campaign.terms.stand_ins:
+    if serial in campaign.terms.replaced:
         # What it shared is its equals' to take over.
-        return OpenWork(planned=planned, added=(), sustained=(), sentinel=())
+        return OpenWork(planned=planned, added=(), sustained=(), reference_check=())
     search = campaign.terms.search
     waits = any(item.run_pass is Pass.TIMING for item in planned) or campaign.terms.stopping is None
     added: tuple[Invocation, ...] = ()
@@ -101,14 +101,14 @@ def open_work(
         planned=planned,
         added=added,
         sustained=_open_sustained(mine, runs, campaign.terms.sustained_s),
-        sentinel=_open_sentinel(mine, runs),
+        reference_check=_open_reference(mine, runs),
     )
 
 
 def done_count(campaign: Campaign, runs: Sequence[RunRecord], serial: Serial) -> int:
     """Return how much a device has measured that needn't be measured again; ``runs`` are its of this campaign.
 
-    A sustained measurement that is cut begins anew and counts once it is whole; the reference workload never counts.
+    A sustained measurement that is cut restarts and counts once it is whole; the reference workload never counts.
     """
     stored = sum(run.outcome is not Outcome.UNFIT and run.run_pass not in _OPEN_ENDED for run in runs)
     markers = [item for item in campaign.invocations if item.case.serial == serial and item.run_pass is Pass.SUSTAINED]
@@ -130,7 +130,7 @@ def open_works(campaign: Campaign, runs: Iterable[RunRecord], tools: Mapping[Too
 
 
 def following(marker: Invocation, runs: Iterable[RunRecord]) -> Invocation:
-    """Return the invocation that a sustained measurement would go on with; ``runs`` are the device's."""
+    """Return the invocation that a sustained measurement would resume; ``runs`` are the device's."""
     own = [run for run in runs if run.case.case_key == marker.case.case_key]
     numbers = [run.invocation for run in own if run.run_pass is Pass.SUSTAINED]
     return replace(marker, number=max(numbers, default=marker.number - 1) + 1)
@@ -164,7 +164,7 @@ def slim(run: RunRecord) -> RunRecord:
         attachments=(),
         command="",
         report=report,
-        state_before=_battery_of(run.state_before) if run.run_pass is Pass.SENTINEL else None,
+        state_before=_battery_of(run.state_before) if run.run_pass is Pass.REFERENCE else None,
         state_after=_battery_of(run.state_after),
     )
 
@@ -187,9 +187,9 @@ def _open_sustained(
     )
 
 
-def _open_sentinel(mine: Sequence[Invocation], runs: Sequence[RunRecord]) -> tuple[Invocation, ...]:
-    marks = [item for item in mine if item.run_pass is Pass.SENTINEL]
-    aside = [run for run in runs if run.run_pass is not Pass.SENTINEL and run.outcome is not Outcome.UNFIT]
+def _open_reference(mine: Sequence[Invocation], runs: Sequence[RunRecord]) -> tuple[Invocation, ...]:
+    marks = [item for item in mine if item.run_pass is Pass.REFERENCE]
+    aside = [run for run in runs if run.run_pass is not Pass.REFERENCE and run.outcome is not Outcome.UNFIT]
     # What wasn't begun has nothing that could be bracketed.
     others = [run.started_at for run in aside if run.reason_code not in NOT_BEGUN]
     if aside and not others:

@@ -2,7 +2,7 @@
 
 TensorFlow runs in a process of its own (``models.conversion``): it takes seconds to import, prints a lot, and its
 converter and calibrator are native code that may abort. Each file is placed as soon as it is made, and what ends the
-process loses only the file that it was working on: another process goes on with the rest.
+process loses only the file that it was working on: another process continues with the rest.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Built:
     failures: tuple[FailedBuild, ...]
 
 
-#: Hears of each file as it is placed or given up.
+#: Hears of each file as it is placed or abandoned.
 OnDone = Callable[[BuildOrder, BuiltModel | FailedBuild], None]
 
 
@@ -160,7 +160,7 @@ class _Site:
 
     @property
     def lacking(self) -> bool:
-        """Whether something is neither built nor given up."""
+        """Whether something is neither built nor abandoned."""
         return any((number, name) not in self.done for number, order in enumerate(self.orders) for name in order.names)
 
     def built(self, number: int) -> Built:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.planning.expansion import Expansion, HostFiles, expand, sentinel_case, without
+from orchestrator.planning.expansion import Expansion, HostFiles, expand, reference_case, without
 from orchestrator.planning.order import cold_rounds, least_duration_s, order_invocations
 from orchestrator.planning.skips import (
     NO_BUILD,
@@ -31,7 +31,7 @@ __all__ = [
     "least_duration_s",
     "mode_skip",
     "order_invocations",
-    "sentinel_case",
+    "reference_case",
     "skip_reason",
     "threads_for",
     "tools_for",

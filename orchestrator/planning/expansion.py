@@ -74,7 +74,7 @@ class Expansion:
         return max((low for low, _ in bounds), default=0.0), max((high for _, high in bounds), default=0.0)
 
 
-def sentinel_case(
+def reference_case(
     plan: Plan, facts: DeviceFacts, model: Model, builds: Mapping[tuple[Serial, ToolName], Build | NoBuild]
 ) -> Case | None:
     """Return the reference workload of a device: fixed whatever the plan says, so that nights can be set side by side.

@@ -199,7 +199,7 @@ class Fitness:
 
 
 class Conditioner(Protocol):
-    """Brings a device into a state in which a number means something, and puts back what it changed."""
+    """Brings a device into a state in which a number means something, and restores what it changed."""
 
     def prepare(
         self,
@@ -229,7 +229,7 @@ class Conditioner(Protocol):
         ...
 
     def restore(self, device: Device, *, on_note: Callable[[str], None] | None = None) -> Sequence[str]:
-        """Undo every journalled change, also one of a crashed process or another computer; return what was put back.
+        """Undo every journalled change, also one of a crashed process or another computer; return what was restored.
 
         ``on_note`` is told each difference from the first snapshot that is left then.
         """

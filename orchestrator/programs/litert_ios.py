@@ -72,7 +72,7 @@ class LitertIosTool:
 def build_for(facts: DeviceFacts, named: str) -> Build:
     """Return the app that an iPhone is measured with: the ``.ipa`` that is named, else the one that is on the phone.
 
-    One that is there and wasn't installed from here is known by its version and installation: installed anew, it is
+    One that is there and wasn't installed from here is known by its version and installation: reinstalled, it is
     another build. Raises ArtifactError.
     """
     if named:

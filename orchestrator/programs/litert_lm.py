@@ -189,7 +189,7 @@ def _phone_command(request: InvocationRequest, folder: str, left_out: Set[str]) 
     """Return the command line of ``litert_lm_advanced_main``, one message at a time, its log as full as it goes.
 
     Caches are kept in the run's own folder, which is new: beside the model their names hold its time, so that a model
-    that was sent anew would be cold and others' caches would stay. A process before fills them, where they are to be
+    that was sent again would be cold and others' caches would stay. A process before fills them, where they are to be
     warm. ``left_out``: flags that the build hasn't.
     """
     flags, case = dict(request.case.flags), request.case

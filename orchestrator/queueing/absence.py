@@ -14,13 +14,13 @@ GONE_S: Final = 900.0
 HOST_SILENT_S: Final = 15.0
 #: A host that wasn't heard for so long can't use its phones now: those whose jobs wait count as away.
 _AWAY_S: Final = 60.0
-#: Where nobody looked for so long, phones may have been there meanwhile: their absence is counted anew.
+#: Where nobody looked for so long, phones may have been there meanwhile: their absence is counted from zero.
 _UNSEEN_S: Final = 60.0
 #: A look is noted again after so long, not each time: every worker looks every few seconds.
 NOTED_S: Final = 15.0
 _LOST: Final = (
     "SELECT j.id, f.serial, j.status = 'todo' FROM farm_jobs f JOIN procrastinate_jobs j ON j.id = f.job_id"
-    " WHERE f.submission = %s AND f.stood_in_by = ''"
+    " WHERE f.submission = %s AND f.replaced_by = ''"
     " AND ((j.status = 'todo' AND f.away_since < now() - make_interval(secs => %s))"
     " OR (j.status = 'failed' AND f.is_lost)) ORDER BY j.id"
 )
@@ -63,7 +63,7 @@ def note_away(connection: psycopg.Connection[Any], submission: str) -> None:
         (_UNSEEN_S, NOTED_S, submission),
     ).fetchone()
     assert look is not None, "its row is locked"
-    is_anew, is_noted = look
+    is_again, is_noted = look
     connection.execute(
         "WITH seen AS (SELECT f.job_id, j.status = 'doing' OR EXISTS (SELECT 1 FROM farm_phones p"
         " JOIN farm_hosts h ON h.name = p.host WHERE p.serial = f.serial AND p.unusable = ''"
@@ -75,7 +75,7 @@ def note_away(connection: psycopg.Connection[Any], submission: str) -> None:
         " ORDER BY f.job_id FOR UPDATE OF f)"
         " UPDATE farm_jobs f SET away_since = CASE WHEN changed.is_there THEN NULL ELSE now() END FROM changed"
         " WHERE changed.job_id = f.job_id",
-        (_AWAY_S, submission, is_anew),
+        (_AWAY_S, submission, is_again),
     )
     if not is_noted:
         connection.execute("UPDATE farm_submissions SET looked_at = now() WHERE submission = %s", (submission,))

@@ -20,7 +20,7 @@ _LONGEST_SERIAL: Final = 112
 #: How the reason begins for which a phone can't be used that its host keeps in quarantine.
 IN_QUARANTINE: Final = "in quarantine: "
 #: The fields of a message, all of them text.
-_FIELDS: Final = ("submission", "serial", "plan", "parcel")
+_FIELDS: Final = ("submission", "serial", "plan", "payload")
 
 
 def campaign_id_of(submission: str, serial: Serial) -> CampaignId:
@@ -38,7 +38,7 @@ class PhoneJob:
     #: The plan as a checked JSON document (config/farm_documents.py).
     plan: str
     #: What it names, likewise.
-    parcel: str = "{}"
+    payload: str = "{}"
 
     def __post_init__(self) -> None:
         """Raise UsageError for names that can't be used."""
@@ -60,7 +60,7 @@ class PhoneJob:
             "submission": self.submission,
             "serial": str(self.serial),
             "plan": self.plan,
-            "parcel": self.parcel,
+            "payload": self.payload,
         }
 
 
@@ -85,5 +85,5 @@ def read_message(message: Mapping[str, Any]) -> PhoneJob:
         submission=str(fields["submission"]),
         serial=Serial(str(fields["serial"])),
         plan=str(fields["plan"]),
-        parcel=str(fields["parcel"]),
+        payload=str(fields["payload"]),
     )

@@ -195,7 +195,7 @@ class Newcomers:
         The submission's row is locked, so that its jobs stay as they are. Raises BenchfarmError.
         """
         jobs = connection.execute(
-            "SELECT serial, facts, stood_in_by FROM farm_jobs WHERE submission = %s", (submission.name,)
+            "SELECT serial, facts, replaced_by FROM farm_jobs WHERE submission = %s", (submission.name,)
         ).fetchall()
         for _ in range(_CHOICES):
             sight = _sight(connection)
@@ -203,7 +203,7 @@ class Newcomers:
                 phones = cursor.execute(
                     ("SELECT p.serial, p.host, p.facts, p.labels, p.unusable, s.silent_s" + _PHONES).encode()
                 ).fetchall()
-            kept = {serial: facts for serial, facts, stood_in_by in jobs if not stood_in_by}
+            kept = {serial: facts for serial, facts, replaced_by in jobs if not replaced_by}
             had = {serial for serial, *_ in jobs}
             found: list[_Addition] = []
             for lost in [*wanted, *([None] if joins else [])]:
@@ -230,7 +230,7 @@ class Newcomers:
             opens_at=opening(connection, submission),
         )
         connection.execute(
-            "UPDATE farm_jobs SET facts = %s, came_later = %s, stands_in_for = %s WHERE job_id = %s",
+            "UPDATE farm_jobs SET facts = %s, came_later = %s, replaces = %s WHERE job_id = %s",
             (added.facts, lost is None, lost.serial if lost else "", number),
         )
         if lost is None:
@@ -240,7 +240,7 @@ class Newcomers:
             connection.execute(
                 "UPDATE farm_jobs SET note = 'no host could use it for too long' WHERE job_id = %s", (lost.job_id,)
             )
-        connection.execute("UPDATE farm_jobs SET stood_in_by = %s WHERE job_id = %s", (added.job.serial, lost.job_id))
+        connection.execute("UPDATE farm_jobs SET replaced_by = %s WHERE job_id = %s", (added.job.serial, lost.job_id))
         return f"{submission.name}: {added.job.serial} takes the place of {lost.serial}: job {number}"
 
 

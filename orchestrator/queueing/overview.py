@@ -19,7 +19,7 @@ from orchestrator.units import format_duration
 JOB_STATE: Final = (
     "CASE j.status WHEN 'todo' THEN 'waits' WHEN 'doing' THEN 'runs' WHEN 'succeeded' THEN 'done'"
     " WHEN 'aborted' THEN 'cancelled' WHEN 'failed' THEN CASE WHEN j.abort_requested THEN 'cancelled'"
-    " WHEN f.stood_in_by <> '' THEN 'replaced' ELSE 'failed' END ELSE j.status::text END"
+    " WHEN f.replaced_by <> '' THEN 'replaced' ELSE 'failed' END ELSE j.status::text END"
 )
 #: The phones announced (``p``), their hosts (``h``) and the job that each of them does (``r``).
 PHONES: Final = (
@@ -35,7 +35,7 @@ PHONE_STATE: Final = (
 )
 _JOBS: Final = (
     "SELECT f.job_id, f.submission, f.serial, f.plan_name, f.campaign_id, f.host, f.note, j.priority,"  # noqa: S608 - ours
-    " f.tries, f.deaths, f.came_later, f.stands_in_for, f.stood_in_by, " + JOB_STATE + " AS status,"
+    " f.tries, f.deaths, f.came_later, f.replaces, f.replaced_by, " + JOB_STATE + " AS status,"
     " CASE WHEN j.status = 'todo'"
     " THEN greatest(0, extract(epoch FROM j.scheduled_at - now())::float) END AS waits_s"
     " FROM farm_jobs f JOIN procrastinate_jobs j ON j.id = f.job_id"
@@ -146,7 +146,7 @@ class Overview(QueueDatabase):
 
         ``tries`` failed on the phone, ``deaths`` is how often the job's host died. ``waits_s`` is how long it waits yet
         before it may be tried again. ``came_later``: its phone was announced after the submission. A job of status
-        ``replaced`` failed on a phone for which another one stands in (``stood_in_by``, there ``stands_in_for``).
+        ``replaced`` failed on a phone for which another one stands in (``replaced_by``, there ``replaces``).
         """
         which = "f.submission = %s" if submission else _OPEN_AND_NEWEST
         return self.rows(f"{_JOBS} WHERE {which} ORDER BY f.job_id", *([submission] if submission else []))
@@ -236,7 +236,7 @@ class Overview(QueueDatabase):
     def cancel(self, submission: str, serials: list[str] | None = None) -> dict[int, str]:
         """Cancel what waits of a submission, ask for the end of what runs; return job number -> what it was.
 
-        That is ``todo``, ``doing``, or ``failed`` for a phone that was given up: none stands in for it any more.
+        That is ``todo``, ``doing``, or ``failed`` for a phone that was abandoned: none stands in for it any more.
         ``serials`` narrows it to some phones; without, no phone that comes later is added to it any more.
         """
         with self.brief() as connection:
@@ -252,16 +252,16 @@ class Overview(QueueDatabase):
             ).fetchall()
             for number, _ in jobs:
                 connection.execute("SELECT procrastinate_cancel_job_v1(%s, true, false)", (number,))
-            given_up = connection.execute(
-                "UPDATE farm_jobs SET is_lost = false WHERE submission = %s AND is_lost AND stood_in_by = ''"
+            abandoned = connection.execute(
+                "UPDATE farm_jobs SET is_lost = false WHERE submission = %s AND is_lost AND replaced_by = ''"
                 " AND (%s::text[] IS NULL OR serial = ANY(%s)) RETURNING job_id, 'failed'",
                 (submission, serials, serials),
             ).fetchall()
-        return dict([*jobs, *given_up])
+        return dict([*jobs, *abandoned])
 
 
 def forget_worker(connection: psycopg.Connection[Any], worker_id: int) -> list[int]:
-    """Take a worker away; return its jobs, which others put back.
+    """Take a worker away; return its jobs, which others requeue.
 
     They lose its number by that, so they are locked in the order of all others.
     """

@@ -1,8 +1,8 @@
 """The queue: jobs given out once at a time, taken back from hosts that died, ended only by who holds them.
 
 Ending, trying again and cancelling are Procrastinate's own functions in the database. What stands around them: a job is
-ended or put back only while the asking worker holds it (a host that was thought dead and wasn't changes nothing), jobs
-of dead workers are put back by one host at a time, and a job that waits for another try doesn't hold up its phone.
+ended or requeued only while the asking worker holds it (a host that was thought dead and wasn't changes nothing), jobs
+of dead workers are requeued by one host at a time, and a job that waits for another try doesn't hold up its phone.
 """
 
 from __future__ import annotations
@@ -270,7 +270,7 @@ class FarmQueue(Overview):
         )
 
     @told
-    def put_back(self, worker_id: int, job_id: int, *, delay_s: float, note: str, is_try: bool = True) -> bool:
+    def requeue(self, worker_id: int, job_id: int, *, delay_s: float, note: str, is_try: bool = True) -> bool:
         """Let a job be tried again later; False (and nothing changed) unless the worker holds it.
 
         ``is_try``: whether it counts as a try of the phone; a worker that was stopped didn't try.
@@ -303,7 +303,7 @@ class FarmQueue(Overview):
 
     @told
     def reap(self, *, dead_after_s: float | None) -> list[int]:
-        """Put back the jobs of workers that weren't heard for so long; return their numbers.
+        """Requeue the jobs of workers that weren't heard for so long; return their numbers.
 
         None: those alone that no worker has any more.
 

@@ -79,7 +79,7 @@ class Schedule:
     plan: str
     plan_name: str
     #: JSON: what the plan names, by kind of phone (cli/schedule.py).
-    parcels: str
+    payloads: str
     priority: int
     #: A time that is seen so late isn't made any more.
     grace_s: float
@@ -123,12 +123,12 @@ class Schedules:
             if replace:
                 connection.execute("DELETE FROM farm_schedules WHERE name = %s", (schedule.name,))
             made = connection.execute(
-                "INSERT INTO farm_schedules (name, cron, timezone, plan, plan_name, parcels, priority, grace_s,"
+                "INSERT INTO farm_schedules (name, cron, timezone, plan, plan_name, payloads, priority, grace_s,"
                 " created_by, next_at) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
                 " RETURNING name",
                 (
                     schedule.name, schedule.cron.text, schedule.cron.timezone, schedule.plan, schedule.plan_name,
-                    schedule.parcels, schedule.priority, schedule.grace_s, schedule.created_by, first,
+                    schedule.payloads, schedule.priority, schedule.grace_s, schedule.created_by, first,
                 ),
             ).fetchone()  # fmt: skip
             if made is None:
@@ -333,5 +333,5 @@ def _cron_of(row: dict[str, Any]) -> Cron:
 
 
 def _schedule_of(row: dict[str, Any]) -> Schedule:
-    names = ("name", "plan", "plan_name", "parcels", "priority", "grace_s", "created_by")
+    names = ("name", "plan", "plan_name", "payloads", "priority", "grace_s", "created_by")
     return Schedule(cron=_cron_of(row), **{name: row[name] for name in names})

@@ -48,8 +48,8 @@ CREATE TABLE farm_jobs (
     deaths integer NOT NULL DEFAULT 0, -- of its hosts
     facts text NOT NULL DEFAULT '', -- of the phone that it is for
     came_later boolean NOT NULL DEFAULT false,
-    stands_in_for text NOT NULL DEFAULT '',
-    stood_in_by text NOT NULL DEFAULT '',
+    replaces text NOT NULL DEFAULT '',
+    replaced_by text NOT NULL DEFAULT '',
     is_lost boolean NOT NULL DEFAULT false,
     away_since timestamptz,
     UNIQUE (submission, serial)
@@ -88,7 +88,7 @@ CREATE TABLE farm_submissions (
     submission text PRIMARY KEY,
     plan text NOT NULL,
     plan_name text NOT NULL,
-    parcels text NOT NULL,
+    payloads text NOT NULL,
     labels text NOT NULL,
     priority integer NOT NULL,
     joins boolean NOT NULL,
@@ -112,7 +112,7 @@ CREATE TABLE farm_schedules (
     timezone text NOT NULL,
     plan text NOT NULL,
     plan_name text NOT NULL,
-    parcels text NOT NULL,
+    payloads text NOT NULL,
     priority integer NOT NULL,
     grace_s double precision NOT NULL,
     paused boolean NOT NULL DEFAULT false,

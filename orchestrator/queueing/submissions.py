@@ -16,7 +16,7 @@ from orchestrator.queueing.messages import PhoneJob, queue_of
 
 _TASK: Final = "benchfarm.phone"
 _OPEN: Final = (
-    "SELECT submission AS name, plan, plan_name, parcels, labels, priority, joins, replaces_lost, opens_at, until"
+    "SELECT submission AS name, plan, plan_name, payloads, labels, priority, joins, replaces_lost, opens_at, until"
     " FROM farm_submissions WHERE submission = %s AND NOT cancelled AND (until IS NULL OR until > clock_timestamp())"
     " FOR UPDATE"
 )
@@ -31,7 +31,7 @@ class Submission:
     plan: str
     plan_name: str
     #: JSON: what the plan names, by phone and by kind of phone.
-    parcels: str
+    payloads: str
     #: JSON: what the submitter's computer says that phones are for, by serial number.
     labels: str
     priority: int
@@ -52,10 +52,10 @@ class Submission:
 def keep(connection: psycopg.Connection[Any], submission: Submission) -> None:
     """Keep a submission; its jobs are queued already, in the same transaction."""
     connection.execute(
-        "INSERT INTO farm_submissions (submission, plan, plan_name, parcels, labels, priority, joins, replaces_lost,"
+        "INSERT INTO farm_submissions (submission, plan, plan_name, payloads, labels, priority, joins, replaces_lost,"
         " opens_at, until) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
         (
-            submission.name, submission.plan, submission.plan_name, submission.parcels, submission.labels,
+            submission.name, submission.plan, submission.plan_name, submission.payloads, submission.labels,
             submission.priority, submission.joins, submission.replaces_lost, submission.opens_at, submission.until,
         ),
     )  # fmt: skip

@@ -14,7 +14,7 @@ from orchestrator.queueing.newcomers import Newcomers
 from orchestrator.queueing.queue import Announced, Claimed, FarmQueue, Namesake
 from orchestrator.records.identity import Serial
 
-#: So often a job is put back because it failed on its phone before it is given up.
+#: So often a job is requeued because it failed on its phone before it is abandoned.
 TRIES_MAX: Final = 10
 #: After the first failed try; twice as long after each further one, never more than the other.
 _AGAIN_S: Final = 5.0
@@ -220,7 +220,7 @@ class Worker:
         # Claimed by this thread alone, so none is on its way: it isn't known here, and would keep its phone for ever.
         for job_id in beat.held - {job.claimed.job_id for job in self._running.values()}:
             note = "the claim's answer was lost"
-            if self._queue.put_back(self._worker_id, job_id, delay_s=0.0, note=note, is_try=False):
+            if self._queue.requeue(self._worker_id, job_id, delay_s=0.0, note=note, is_try=False):
                 self._say(f"job {job_id}: {note}; it waits again", level="warning", job=job_id)
         return True
 
@@ -253,13 +253,13 @@ class Worker:
         assert ended is not None, "only jobs that ended are told of"
         if ended.status == "later":
             delay_s = min(_LATER_MOST_S, ended.wait_s)
-            is_kept = self._queue.put_back(
+            is_kept = self._queue.requeue(
                 self._worker_id, claimed.job_id, delay_s=delay_s, note=ended.note, is_try=False
             )
             text = f"waits {delay_s:.0f} s"
         elif ended.status == "again" and claimed.tries < TRIES_MAX:
             delay_s = min(_AGAIN_MOST_S, _AGAIN_S * 2**claimed.tries)
-            is_kept = self._queue.put_back(self._worker_id, claimed.job_id, delay_s=delay_s, note=ended.note)
+            is_kept = self._queue.requeue(self._worker_id, claimed.job_id, delay_s=delay_s, note=ended.note)
             text = f"is tried again in {delay_s:.0f} s"
         elif ended.status == "again" and ended.is_phone and self._newcomers is not None:
             is_kept, line = self._newcomers.give_up(self._worker_id, claimed.job_id, ended.note)
@@ -354,7 +354,7 @@ class Worker:
                 return
 
     def _stop(self) -> None:
-        """End what runs, phones put back, and let others have it at once; it may be begun again."""
+        """End what runs, phones restored, and let others have it at once; it may be begun again."""
         for job in self._running.values():
             job.cancelled.set()
         while any(job.ended is None for job in self._running.values()):
@@ -365,7 +365,7 @@ class Worker:
             for serial, job in list(self._running.items()):
                 is_stopped = job.ended is not None and job.ended.status == "aborted" and not job.called_off
                 if is_stopped and not job.disowned:
-                    self._queue.put_back(
+                    self._queue.requeue(
                         self._worker_id,
                         job.claimed.job_id,
                         delay_s=0.0,

@@ -78,7 +78,7 @@ class Terms(PlanTerms):
     #: Whether a phone that fits and wasn't needed takes the place of one that is lost.
     replaces_lost: bool = False
     #: Phones that were lost -> those that stand in for them: nothing more is wanted of the lost ones.
-    stand_ins: Mapping[str, str] = field(default_factory=dict)
+    replaced: Mapping[str, str] = field(default_factory=dict)
     #: Where relative paths of the plan start, on the computer that began the campaign; empty when that isn't known.
     plan_folder: str = ""
     #: Serial number -> fingerprint of the device's system when the campaign began.

@@ -192,6 +192,6 @@ def is_pruned(attachments: tuple[Attachment, ...]) -> bool:
     return any(item.name == PRUNED_FILE for item in attachments)
 
 
-def stand_in(policy: str) -> Attachment:
+def pruned_marker(policy: str) -> Attachment:
     """Return what stands in the place of a run's raw output."""
     return Attachment(name=PRUNED_FILE, data=f"deleted: {policy}\n".encode())

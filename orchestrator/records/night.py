@@ -15,11 +15,11 @@ from orchestrator.records.workload import Case, Pass
 #: The code of what wasn't measured because the time was over.
 OUT_OF_TIME: Final = "out-of-time"
 #: The code of what wasn't measured because somebody gave up what was left of its campaign.
-GIVEN_UP: Final = "given-up"
+ABANDONED: Final = "abandoned"
 #: The code of what wasn't measured because its delegate uses no threads: another number of them shows its figure.
 THREADS_UNUSED: Final = "threads-unused"
 #: Nothing was begun, and nothing will be: that says nothing of the case.
-NOT_BEGUN: Final = frozenset({OUT_OF_TIME, GIVEN_UP, THREADS_UNUSED})
+NOT_BEGUN: Final = frozenset({OUT_OF_TIME, ABANDONED, THREADS_UNUSED})
 _DAY_MIN: Final = 24 * 60
 
 

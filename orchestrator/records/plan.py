@@ -221,7 +221,7 @@ class Plan(PlanTerms):
     #: When it may measure; None: at any time.
     window: Window | None = None
     #: Whether the reference workload is run before, after and between on each device; None: when it costs little.
-    sentinel: bool | None = None
+    reference_check: bool | None = None
     #: Folder with inputs for the pass ``parity``, ``<model>.<number>.bin`` each; None: made from a seed.
     parity_inputs: Path | None = None
     order: Order = Order.INTERLEAVED

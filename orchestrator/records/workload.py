@@ -118,7 +118,7 @@ class Pass(enum.StrEnum):
     #: One invocation directly after the other for a stated time: latency against time, heat and throttling.
     SUSTAINED = "sustained"
     #: The short reference workload that brackets a campaign on each device.
-    SENTINEL = "sentinel"
+    REFERENCE = "reference"
     #: The model's outputs for given inputs, to be compared with the host reference.
     PARITY = "parity"
     #: One run under a system tracer.
@@ -178,7 +178,7 @@ class Build:
     version: str = ""
     #: The Android package of an APK, the bundle identifier of an iPhone's app; empty for a binary.
     package: str = ""
-    #: True for stand-ins that only a virtual phone can run.
+    #: True for fake binaries that only a virtual phone can run.
     is_virtual: bool = False
     path: Path | None = None
     #: Libraries that belong beside it; which of them a case needs depends on its delegate and phone.

@@ -89,7 +89,7 @@ def build_report_data(
             device=device_rows[case.serial],
             configuration=labels[key],
             failure_steps=failure_steps or {},
-            is_stand_in=case.build_sha256 in builds and builds[case.build_sha256].is_virtual,
+            is_fake=case.build_sha256 in builds and builds[case.build_sha256].is_virtual,
         )
         for key, case in cases.items()
     ]
@@ -157,7 +157,7 @@ class _Gathered:
             rule = campaign.terms.stopping
             for invocation in campaign.invocations:
                 # The reference workload says how the device is, and is no result of the plan.
-                if invocation.run_pass is not Pass.SENTINEL:
+                if invocation.run_pass is not Pass.REFERENCE:
                     self.cases.setdefault(invocation.case.case_key, invocation.case)
                 if invocation.run_pass is Pass.TIMING:
                     self.timed.add(invocation.case.case_key)
@@ -170,7 +170,7 @@ class _Gathered:
         for run in runs:
             if run.campaign_id in known and known[run.campaign_id].is_warm_up(run.run_pass, run.invocation):
                 continue
-            if run.run_pass is not Pass.SENTINEL:
+            if run.run_pass is not Pass.REFERENCE:
                 self.cases.setdefault(run.case.case_key, run.case)
                 self.runs[run.case.case_key].append(run)
             kept.append(run)
@@ -196,7 +196,7 @@ def _result_row(
     device: DeviceRow,
     configuration: str,
     failure_steps: Mapping[str, str],
-    is_stand_in: bool,
+    is_fake: bool,
 ) -> ResultRow:
     # Nobody asks for them again: those of many cases take more room than the rows that are made of them.
     runs = gathered.runs.pop(case.case_key, [])
@@ -213,7 +213,7 @@ def _result_row(
         model=model,
         device=device,
         configuration=result.named(configuration),
-        is_virtual=device.is_virtual or is_stand_in or any(run.is_virtual for run in runs),
+        is_virtual=device.is_virtual or is_fake or any(run.is_virtual for run in runs),
         result=result,
         best=BestMark.NONE,
         speed_up=None,

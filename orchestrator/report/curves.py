@@ -25,7 +25,7 @@ _MOST_PAIRS: Final = 300
 def sustained_rows(runs: Iterable[RunRecord], planned_s: Mapping[str, float]) -> tuple[SustainedRow, ...]:
     """Return the attempts at a sustained run of one case, by campaign; those with fewer than two figures are left out.
 
-    An attempt that was cut and the one begun anew are two curves: the phone cooled in between. Invocations of another
+    An attempt that was cut and the one restarted are two curves: the phone cooled in between. Invocations of another
     delegate are no points. ``planned_s`` is how long each campaign's attempts were to last.
     """
     campaigns: dict[str, list[RunRecord]] = defaultdict(list)

@@ -209,7 +209,7 @@ class ResultRow:
     device: DeviceRow
     #: A label for delegate, threads, tool and flags that no other case of this model on this device has.
     configuration: str
-    #: The device is virtual, an invocation says that it ran on a virtual one, or the program is a stand-in for those.
+    #: The device is virtual, an invocation says that it ran on a virtual one, or the program is a fake binary.
     is_virtual: bool
     result: CaseResult
     best: BestMark

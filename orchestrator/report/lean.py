@@ -163,16 +163,16 @@ def newest_runs(campaigns: Sequence[Campaign], runs: Iterable[RunRecord]) -> New
         known = newest.setdefault(key, run.campaign_id)
         if known == run.campaign_id:
             continue
-        if run.run_pass not in _SIDE_BY_SIDE and run.run_pass is not Pass.SENTINEL:
+        if run.run_pass not in _SIDE_BY_SIDE and run.run_pass is not Pass.REFERENCE:
             repeated.add(run.case.case_key)
         if order[run.campaign_id] > order[known]:
             newest[key] = run.campaign_id
     counted: dict[CampaignId, set[CaseKey]] = {}
     for (case_key, run_pass), campaign_id in newest.items():
-        if run_pass is not Pass.SENTINEL:
+        if run_pass is not Pass.REFERENCE:
             counted.setdefault(campaign_id, set()).add(case_key)
     return NewestRuns(
-        newest={key: value for key, value in newest.items() if key[1] is not Pass.SENTINEL},
+        newest={key: value for key, value in newest.items() if key[1] is not Pass.REFERENCE},
         repeated=frozenset(repeated),
         counted={campaign_id: frozenset(keys) for campaign_id, keys in counted.items()},
     )

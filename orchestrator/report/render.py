@@ -241,7 +241,7 @@ def _finding_groups(rows: Sequence[ResultRow]) -> Sequence[_FindingGroup]:
 
 
 class _KeptTemplates(jinja2.FileSystemBytecodeCache):
-    """Templates as Jinja compiled them, which takes a quarter of a second; made anew when they or Python changed.
+    """Templates as Jinja compiled them, which takes a quarter of a second; made again when they or Python changed.
 
     A folder that can't be read or written is passed over.
     """

@@ -134,7 +134,7 @@ def with_comparisons(rows: Sequence[ResultRow]) -> Iterator[ResultRow]:
 
 
 def _place(row: ResultRow) -> Hashable:
-    """Return what the configurations of one contest share; a stand-in's figure is none of a real device's."""
+    """Return what the configurations of one contest share; a fake binary's figure is none of a real device's."""
     return row.model.subject, row.device.serial, row.is_virtual
 
 

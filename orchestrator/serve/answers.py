@@ -12,7 +12,7 @@ class DeviceAnswer:
     """A phone of the farm as it is now."""
 
     serial: str
-    #: measuring, free, idle, waiting, held, silent, quarantined, unusable, away or given up.
+    #: measuring, free, idle, waiting, held, silent, quarantined, unusable, away or abandoned.
     state: str
     #: Why it isn't measuring; empty where nothing is wrong.
     reason: str

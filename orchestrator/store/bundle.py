@@ -525,7 +525,7 @@ def _begin(bundle: Bundle, store: Store, campaigns: Mapping[CampaignId, Campaign
         skipped = tuple(replace(item, serial=_serial_here(item.serial, campaign)) for item in campaign.skipped)
         terms = replace(campaign.terms, origin=origin)
         store.begin_campaign(
-            # Whatever it was, and however far this import comes: it can't be gone on with here.
+            # Whatever it was, and however far this import comes: it can't be resumed here.
             replace(campaign, status=CampaignStatus.FINISHED, terms=terms, invocations=invocations, skipped=skipped),
             devices=[_kept(facts, campaign, known_devices) for facts in devices],
             models=models,

@@ -13,7 +13,7 @@ from orchestrator.clock import Clock, SystemClock
 
 
 class Patience:
-    """A limit on waiting that begins anew whenever something was done for anybody.
+    """A limit on waiting that restarts whenever something was done for anybody.
 
     A hundred phones may end a run in the same second: what counts isn't how many are before one, but whether they come
     to an end.
@@ -144,7 +144,7 @@ class JointWork(Generic[Item, Answer]):
                     entry.woken.set()
 
     def _take_back(self, entry: _Entry[Item, Answer], *, leads: bool = False) -> None:
-        """Have nobody begin with an entry, nor anew when it was begun with; hand on the lead that it has.
+        """Have nobody begin with an entry, nor again when it was begun with; hand on the lead that it has.
 
         Needs the lock.
         """

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, and_, delete, exists, func, insert, or_, sele
 
 from orchestrator.errors import StoreCorruptError
 from orchestrator.records.campaign import CampaignStatus
-from orchestrator.records.history import PRUNED_FILE, stand_in
+from orchestrator.records.history import PRUNED_FILE, pruned_marker
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.workload import IMPORTED_TOOLS
 from orchestrator.store.bodies import Packer
@@ -83,7 +83,7 @@ def prune_runs(connection: Connection, packer: Packer, run_nos: Sequence[int], p
     found = connection.execute(select(RUNS).where(RUNS.c.run_no.in_(run_nos))).mappings().all()
     packer.fetch(row["pattern_no"] for row in found)
     count, freed_bytes = 0, 0
-    item = stand_in(policy)
+    item = pruned_marker(policy)
     for row in found:
         where = f"run {row['run_id']}"
         there = dict(packer.attachments(row["body"], row["pattern_no"], where=where))

@@ -149,7 +149,7 @@ def without_sheet(connection: Connection, limit: int | None = None) -> Sequence[
 def watch_runs(connection: Connection) -> None:
     """Make the triggers that delete a sheet with every change of its runs, unless they are there.
 
-    Alembic makes a table of SQLite anew to alter it, and its triggers are lost with the old one.
+    Alembic recreates a table of SQLite to alter it, and its triggers are lost with the old one.
     """
     for (name, moment), deletes in _GUARDS.items():
         if connection.dialect.name == "sqlite":

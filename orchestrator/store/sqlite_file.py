@@ -124,7 +124,7 @@ def back_up(path: Path, revision: str) -> Path:
 
 
 def compact(path: Path) -> None:
-    """Write a store anew without what it doesn't use; whoever writes waits. Raises StoreError, HostStorageError."""
+    """Rewrite a store without what it doesn't use; whoever writes waits. Raises StoreError, HostStorageError."""
     with told(str(path), path=path), closing(_connect(path, 30.0)) as connection:
         connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

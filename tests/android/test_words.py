@@ -75,7 +75,7 @@ def test_every_word_arrives_as_it_was(device: AdbDevice, real_phone: RealPhone, 
     assert real_phone.calls(name)[-len(words) :] == [[*rest, word] for word in words]
 
 
-def test_a_setting_is_put_back_whatever_it_held(device: AdbDevice, real_phone: RealPhone) -> None:
+def test_a_setting_is_restored_whatever_it_held(device: AdbDevice, real_phone: RealPhone) -> None:
     names = [f"name{number}" for number, _ in enumerate(AWKWARD)]
     device.shell("\n".join(put_setting("global", name, word) for name, word in zip(names, AWKWARD, strict=True)))
     stored = [(real_phone.folder / "state/settings/global" / name).read_text() for name in names]

@@ -122,7 +122,7 @@ def test_of_many_phones_those_that_are_free_are_folded(open_farm, queue):
     expect(row(page, live_farm.WORKING)).to_be_visible()
     fold.locator("summary").click()
     expect(row(page, "free-7")).to_be_visible()
-    # What is drawn anew leaves it open.
+    # What is drawn again leaves it open.
     queue.hold("phone:free-7", "pause")
     expect(row(page, "free-7")).to_contain_text("held")
     expect(row(page, "free-8")).to_be_visible()

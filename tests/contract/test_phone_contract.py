@@ -119,7 +119,7 @@ def test_a_run_needs_no_tool_that_some_phones_lack(phone: PhoneBody, run_id: Run
     assert phone.device.kill_strays() == []
 
 
-def test_a_service_that_hangs_is_given_up_at_its_deadline_and_costs_nothing_else(
+def test_a_service_that_hangs_is_abandoned_at_its_deadline_and_costs_nothing_else(
     phone: PhoneBody, run_id: RunId
 ) -> None:
     phone.do("hang-dumpsys")

@@ -625,7 +625,7 @@ def test_a_removed_campaign_leaves_nothing_that_only_it_had(store: Store, sample
     assert [item.series_key for item in store.confirmations()] == [shared.series_key]
     with pytest.raises(StoreError, match="night-1"):
         store.remove_campaign(CampaignId("night-1"))
-    # What is measured again begins anew.
+    # What is measured again starts over.
     planned = (Invocation(case=own, run_pass=Pass.TIMING, number=0),)
     samples.begin(store, samples.campaign("night-3", invocations=planned))
     assert store.append_run(samples.run(campaign_id=CampaignId("night-3"), run_id=RunId("night-3-1"), case=own))

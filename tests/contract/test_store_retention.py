@@ -258,7 +258,7 @@ def test_a_dump_of_postgresql_brings_store_queue_and_schedules_back(postgresql: 
         assert queue.claim("one", worker_id, ["A"]) is not None
         Schedules(queue).put(
             Schedule(
-                name="nightly", cron=Cron(text="0 1 * * *", timezone="UTC"), plan="{}", plan_name="p", parcels="{}",
+                name="nightly", cron=Cron(text="0 1 * * *", timezone="UTC"), plan="{}", plan_name="p", payloads="{}",
                 priority=0, grace_s=60,
             ),
             [],
@@ -275,7 +275,7 @@ def test_a_dump_of_postgresql_brings_store_queue_and_schedules_back(postgresql: 
     found.close()
     with FarmQueue(postgresql.url(restored)) as queue:
         assert [job["status"] for job in queue.jobs("night")] == ["runs", "waits"]
-        # Nobody holds what ran at that moment: the first worker puts it back, and it is given out again.
+        # Nobody holds what ran at that moment: the first worker requeues it, and it is given out again.
         worker_id = queue.register("one", benchfarm_version="1")
         assert len(queue.reap(dead_after_s=0.0)) == 1
         queue.beat("one", worker_id)

@@ -215,7 +215,7 @@ def test_ctrl_c_keeps_what_was_measured_and_puts_the_phones_back(lab: Lab, plan_
         (signal.SIGTERM, False),
     ],
 )
-def test_one_phone_is_put_back_however_the_command_is_stopped(
+def test_one_phone_is_restored_however_the_command_is_stopped(
     lab: Lab, model: Path, stop: signal.Signals, runs: bool
 ) -> None:
     """Also when the program is only about to be started."""
@@ -341,7 +341,7 @@ def test_a_changed_model_is_not_resumed_under_the_old_ones_name(lab: Lab, model:
     assert lab.cli("run", "--resume", "--json").ok().json["left"] == 0
 
 
-def test_a_phone_that_does_not_become_fit_is_given_up_and_resumed_later(
+def test_a_phone_that_does_not_become_fit_is_abandoned_and_resumed_later(
     lab: Lab, plan_file: Callable[..., Path]
 ) -> None:
     plan = plan_file(lab.serials[:1], invocations=2, extra="limits: {wait: 1 s, battery_min: 60 %}\n")

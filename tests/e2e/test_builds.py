@@ -152,15 +152,15 @@ def test_added_apk_is_shown_with_what_is_in_it(cli: Cli, tmp_path: Path) -> None
 
 
 def test_a_program_that_shows_nothing_of_a_benchmark_is_refused(cli: Cli, tmp_path: Path) -> None:
-    other, benchmark, stand_in = tmp_path / "other", tmp_path / "benchmark", tmp_path / "benchmark_model"
+    other, benchmark, fake = tmp_path / "other", tmp_path / "benchmark", tmp_path / "benchmark_model"
     other.write_bytes(elf(machine=62, is_program=True))
     benchmark.write_bytes(elf(machine=62, is_program=True) + b"\0Inference timings in us: Init: \0")
-    stand_in.write_bytes(program("1"))
+    fake.write_bytes(program("1"))
     for path in (other, Path("/bin/true")):
         assert "is no benchmark program" in cli("builds", "add", path).ended_with(4).said
         assert "is no benchmark program" in cli("builds", "add", path, "--name", "own").ended_with(4).said
     assert cli("builds", "list", "--json").ok().json["cached"] == []
-    for path in (benchmark, stand_in):
+    for path in (benchmark, fake):
         assert cli("builds", "add", path, "--json").ok().json["shows_benchmark"] is True
 
 

@@ -19,7 +19,7 @@ def runs_of(cli: Cli, campaign: str) -> list[dict[str, Any]]:
 
 def doubted_of(cli: Cli) -> set[str]:
     found = {
-        run["run_id"]: run["verdict"] for run in runs_of(cli, "") if "sentinel-moved" in json.dumps(run["verdict"])
+        run["run_id"]: run["verdict"] for run in runs_of(cli, "") if "reference-moved" in json.dumps(run["verdict"])
     }
     assert all(verdict["quality"] != "trusted" for verdict in found.values())
     return set(found)
@@ -74,7 +74,7 @@ def test_a_phone_that_changed_is_set_aside_and_its_runs_since_are_doubted(
     lab: Lab, model: Path, tmp_path: Path
 ) -> None:
     # Minutes of the phone's, so that it isn't done before the process is killed.
-    text = "settings: {min_secs: 12}\ninvocations: 8\nsentinel: true\nlimits: {wait: 1 s}\n"
+    text = "settings: {min_secs: 12}\ninvocations: 8\nreference_check: true\nlimits: {wait: 1 s}\n"
     process = lab.cli.start("run", plan(tmp_path, model, lab.serials[:1], text))
     assert process.stderr is not None
     for line in process.stderr:
@@ -92,7 +92,7 @@ def test_a_phone_that_changed_is_set_aside_and_its_runs_since_are_doubted(
     rows = json.loads(lab.cli("report", "--format", "json").ok().stdout)["results"]
     (row,) = rows
     assert row["quality"] != "trusted"
-    assert "sentinel-moved" in json.dumps(row)
+    assert "reference-moved" in json.dumps(row)
     # The store says so to every reader, and reading the output again leaves it.
     doubted = doubted_of(lab.cli)
     assert doubted
@@ -107,10 +107,10 @@ def test_a_phone_that_changed_is_set_aside_and_its_runs_since_are_doubted(
     assert "set aside: after cooling its reference workload is" in released["reason"]
     # All is measured, and what was doubted leaves its one case suspect.
     again = lab.cli("run", "--resume", "--json").ended_with(1).json
-    assert (again["left"], again["lost"], "sentinel-moved" in again["nothing_clean"]) == (0, {}, True)
+    assert (again["left"], again["lost"], "reference-moved" in again["nothing_clean"]) == (0, {}, True)
 
 
-def test_a_sustained_measurement_is_ranked_and_a_cut_one_begun_anew(lab: Lab, model: Path) -> None:
+def test_a_sustained_measurement_is_ranked_and_a_cut_one_begun_again(lab: Lab, model: Path) -> None:
     process = lab.cli.start("bench", model, "-s", *lab.serials[:1], "-s", lab.serials[1], "--sustained", "10s")
     assert process.stderr is not None
     for line in process.stderr:

@@ -1,4 +1,4 @@
-"""Declared programs: on virtual phones by stand-ins, llama-bench for real on this computer where Debian has it."""
+"""Declared programs: on virtual phones by fake binaries, llama-bench for real on this computer where Debian has it."""
 
 from __future__ import annotations
 

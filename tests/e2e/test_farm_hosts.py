@@ -82,7 +82,7 @@ def test_everything_that_a_plan_names_reaches_the_hosts(
     plan.write_text(
         f"models: ['{model}']\nmatrix: {{delegates: [external], threads: 1, flags: [{json.dumps(flags)}]}}\n"
         f"builds: {{native: {json.dumps(str(program))}}}\npasses: [timing, parity]\nparity_inputs: {inputs}\n"
-        "settings: {min_secs: 0.2, warmup_min_secs: 0.1}\ninvocations: 1\nsentinel: true\n"
+        "settings: {min_secs: 0.2, warmup_min_secs: 0.1}\ninvocations: 1\nreference_check: true\n"
     )
     farm.until_announced(*farm.hosts)
     sent = farm.one("farm", "submit", plan, "--name", name)
@@ -97,7 +97,7 @@ def test_everything_that_a_plan_names_reaches_the_hosts(
         runs = farm.two("runs", job["campaign_id"])
         assert {run["outcome"] for run in runs} == {"completed"}
         assert len({run["case"]["build_sha256"] for run in runs}) == 1
-        measured = [run for run in runs if run["run_pass"] != "sentinel"]
+        measured = [run for run in runs if run["run_pass"] != "reference"]
         assert [name for name, _ in measured[0]["case"]["files"]] == ["libmine.so"]
         assert {run["report"]["extra"].get("parity_inputs") for run in measured} == {None, "given"}
         assert len(runs) - len(measured) >= 2
@@ -116,7 +116,7 @@ def test_models_that_are_not_tflite_keep_their_ending_and_a_program_of_ones_own_
         plan.write_text(
             f"models: {json.dumps([str(model) for model in models])}\n"
             f"matrix: {{delegates: [auto], threads: 1{extra}}}\n"
-            f"devices: {{serials: ['{farm.one.serial}']}}\ninvocations: 1\nsentinel: false\n"
+            f"devices: {{serials: ['{farm.one.serial}']}}\ninvocations: 1\nreference_check: false\n"
         )
         return plan
 
@@ -361,17 +361,17 @@ def test_a_phone_that_was_not_needed_stands_in_for_one_whose_host_is_gone(
         connection.execute("UPDATE benchfarm_queue.farm_jobs SET away_since = now() - interval '1 hour'"
                            " WHERE job_id = %s", (job["job_id"],))  # fmt: skip
     jobs = farm.until_ended(name)
-    assert [(row["serial"], row["status"], row["stands_in_for"], row["stood_in_by"]) for row in jobs] == [
+    assert [(row["serial"], row["status"], row["replaces"], row["replaced_by"]) for row in jobs] == [
         (lost.serial, "replaced", "", other.serial),
         (other.serial, "done", lost.serial, ""),
     ], farm.one.log() + farm.two.log()
-    # What was measured stays, and all of it is measured anew on the other one.
+    # What was measured stays, and all of it is measured again on the other one.
     assert stored(farm.one.url, job["campaign_id"]) == measured
     assert len(stored(farm.one.url, jobs[1]["campaign_id"])) == 12
     told = other.text("farm", "status", name)
     assert f"in the place of {lost.serial}" in told
     assert f"{other.serial} takes its place" in told
-    # The phone is put back by whoever uses it next.
+    # The phone is restored by whoever uses it next.
     farm.until_announced(lost)
     afterwards = f"{name}-afterwards"
     lost("farm", "submit", plan_file((lost.serial,), invocations=1), "--name", afterwards)
@@ -402,7 +402,7 @@ def test_pause_keeps_jobs_waiting_the_urgent_one_goes_first_cancel_stops_it_and_
     assert changes(host) == before[host.serial]
     assert not list((host.cli.home / "state" / "journals").glob("*.json*"))
     assert [job["status"] for job in farm.jobs(usual)] == ["waits"]
-    # Nobody is to go on with it.
+    # Nobody is to resume it.
     (left,) = [item for item in host("campaigns") if item["campaign_id"] == job["campaign_id"]]
     assert left["status"] == "finished"
     farm.until_announced(farm.one)

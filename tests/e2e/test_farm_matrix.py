@@ -127,7 +127,7 @@ class Cell:
         self.plan.write_text(
             f"models: ['{copied}']\nmatrix: {{delegates: [xnnpack], threads: [1, 2]}}\n"
             f"devices: {{serials: ['{farm.one.serial}']}}\nsettings: {{min_secs: 1, warmup_min_secs: 0.1}}\n"
-            f"invocations: {RESULTS // 2}\ntimeout: 20\nsentinel: false\n"
+            f"invocations: {RESULTS // 2}\ntimeout: 20\nreference_check: false\n"
         )
 
     def submit(self, name: str = "") -> None:

@@ -129,7 +129,7 @@ def test_a_run_killed_at_any_phase_is_finished_by_a_resume(matrix_lab: Lab, mode
         assert {run["outcome"] for run in runs} == {"completed"}
 
 
-def test_a_run_killed_while_its_phones_are_put_back_leaves_none_changed(
+def test_a_run_killed_while_its_phones_are_restored_leaves_none_changed(
     matrix_lab: Lab, model: Path, tmp_path: Path
 ) -> None:
     lab = matrix_lab

@@ -260,7 +260,7 @@ def test_no_fault_at_any_phase_costs_a_result(matrix_lab: Lab, model: Path, tmp_
             phone.next()
         plan = plan_of(model, tmp_path / str(number), cases=cases, tool=tool, timeout_s=20.0)
         log = watched(lab.cli.start("run", plan), on_line)
-        # A phone that met too much in a row was given up for the campaign; a resume meets the rest.
+        # A phone that met too much in a row was abandoned for the campaign; a resume meets the rest.
         for _ in range(10):
             if not any(phone.waiting for phone in phones.values()) or status_of(lab, log)[1] == "finished":
                 break
@@ -314,8 +314,8 @@ def tell(tool: str, phones: dict[str, Phone], runs: Sequence[dict[str, Any]], co
             file.write(text + "\n\n")
 
 
-#: What happens to phones while they are put back.
-WHILE_PUT_BACK = (
+#: What happens to phones while they are restored.
+WHILE_RESTORED = (
     "cut moment=open:shell",
     "reboot moment=open:shell",
     "hang seconds=1 times=1 moment=open:shell",
@@ -330,11 +330,11 @@ WHILE_PUT_BACK = (
 @pytest.mark.parametrize(
     "faults",
     [
-        pytest.param(WHILE_PUT_BACK[:4], id="way", marks=pytest.mark.skipif(not WHOLE, reason="FAULT_MATRIX=all")),
-        pytest.param(WHILE_PUT_BACK[4:], id="phone"),
+        pytest.param(WHILE_RESTORED[:4], id="way", marks=pytest.mark.skipif(not WHOLE, reason="FAULT_MATRIX=all")),
+        pytest.param(WHILE_RESTORED[4:], id="phone"),
     ],
 )
-def test_no_fault_while_phones_are_put_back_leaves_one_changed(
+def test_no_fault_while_phones_are_restored_leaves_one_changed(
     matrix_lab: Lab, model: Path, tmp_path: Path, faults: Sequence[str]
 ) -> None:
     lab = matrix_lab

@@ -26,7 +26,7 @@ int main(int argc, char **argv) {
 
 
 def build(folder: Path, recording: str) -> Path:
-    """Compile a stand-in for the program that prints a recording's lines and ends with its exit code."""
+    """Compile a fake binary for the program that prints a recording's lines and ends with its exit code."""
     lines = (NATIVE / recording).read_text("utf-8").splitlines()
     body = [line for line in lines if not line.startswith(("# cmd:", "# exit:"))]
     exit_code = next(line.split()[-1] for line in lines if line.startswith("# exit:"))
@@ -106,7 +106,7 @@ def test_what_is_exported_of_this_computer_names_no_folder_of_it(cli: Cli, model
     plan = here / "plan.yaml"
     plan.write_text(
         f"models: ['{own}']\nmatrix: {{delegates: [xnnpack], threads: [1], tools: [native]}}\n"
-        f"builds: {{native: '{program}'}}\ndevices: {{serials: [host]}}\ninvocations: 1\nsentinel: false\n"
+        f"builds: {{native: '{program}'}}\ndevices: {{serials: [host]}}\ninvocations: 1\nreference_check: false\n"
     )
     assert cli("run", plan).exit_code in {0, 1}
     texts = {}

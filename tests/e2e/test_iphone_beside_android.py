@@ -13,7 +13,7 @@ from tests.samples import cabled_iphone
 from tests.samples.command import Cli
 from tests.samples.farm_hosts import OVER, Host, private_database
 
-SETTINGS = "settings: {min_secs: 0.1, warmup_min_secs: 0.1}\ninvocations: 2\nsentinel: false\n"
+SETTINGS = "settings: {min_secs: 0.1, warmup_min_secs: 0.1}\ninvocations: 2\nreference_check: false\n"
 
 
 def test_one_plan_measures_an_iphone_and_an_android_phone_and_one_report_shows_both(

@@ -69,7 +69,7 @@ def night(tmp_path_factory: pytest.TempPathFactory, make_cli: Callable[[Path], C
     plan = folder / "plan.yaml"
     plan.write_text(
         f"models: [{json.dumps(str(model))}]\nmatrix: {{delegates: [gpu], threads: 1}}\ninvocations: 1\n"
-        "settings: {min_secs: 0.1, max_secs: 0.5}\ntimeout: 15 s\nsentinel: false\n"
+        "settings: {min_secs: 0.1, max_secs: 0.5}\ntimeout: 15 s\nreference_check: false\n"
     )
     cli, own = make_cli(folder / "home"), environ(folder / "bin")
     campaign = cli("run", plan, "--json", **own).json["campaign_id"]
@@ -196,7 +196,7 @@ def test_without_the_app_the_next_step_is_told(cabled: Cabled, model: Path) -> N
     assert "org.example.Other isn't on the phone" in done.said
 
 
-def test_what_a_killed_process_left_on_the_phone_is_put_back(
+def test_what_a_killed_process_left_on_the_phone_is_restored(
     cabled: Cabled, cli: Cli, model: Path, tmp_path: Path
 ) -> None:
     documents = cabled.phone / "app" / "Documents"

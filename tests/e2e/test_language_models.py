@@ -1,4 +1,4 @@
-"""Language models: on virtual phones by the stand-in, on this computer by the real runtime where it is installed."""
+"""Language models: on virtual phones by the fake binary, on this computer by the real runtime where it is installed."""
 
 from __future__ import annotations
 

@@ -53,7 +53,8 @@ def write(
     plan = tmp_path / "plan.yaml"
     plan.write_text(
         f"models: ['{model}']\nmatrix: {{delegates: [xnnpack], threads: [1, 2]}}\ndevices: {{{devices}}}\n"
-        f"settings: {{min_secs: {min_secs}, warmup_min_secs: 0.1}}\ninvocations: {invocations}\nsentinel: false\n{rest}"
+        f"settings: {{min_secs: {min_secs}, warmup_min_secs: 0.1}}\ninvocations: {invocations}\n"
+        f"reference_check: false\n{rest}"
     )
     return plan
 
@@ -159,7 +160,7 @@ def test_equal_phones_share_a_case_and_take_over_what_one_leaves_also_one_that_c
     assert "Shared by equal phones" in Path(done.json["report"]).read_text("utf-8")
 
 
-def test_a_phone_that_comes_and_is_not_needed_stands_in_for_one_that_is_given_up(
+def test_a_phone_that_comes_and_is_not_needed_stands_in_for_one_that_is_abandoned(
     lab: Lab, model: Path, tmp_path: Path, late: Callable[[], None]
 ) -> None:
     rest = "limits: {wait: 0}\n"

@@ -108,7 +108,7 @@ def test_a_model_with_tensorflow_operators_is_run_with_the_flex_build(lab: Lab, 
     assert flex["case"] | {"build_sha256": ""} == plain["case"] | {"build_sha256": ""}
 
 
-def test_the_plain_app_is_put_back_after_the_flex_app(lab: Lab, tmp_path: Path, model: Path) -> None:
+def test_the_plain_app_is_restored_after_the_flex_app(lab: Lab, tmp_path: Path, model: Path) -> None:
     flex_model = tiny(tmp_path, "multi_add_flex.bin")
     done = lab.cli(
         "bench", flex_model, model, "--tool", "apk", "-d", "cpu", "-s", lab.serials[PIXEL], "--min-secs", "0.1",

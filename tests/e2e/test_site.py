@@ -64,11 +64,11 @@ def newest_of(cli) -> CampaignId:
     return newest
 
 
-def read_anew(cli) -> None:
+def read_again(cli) -> None:
     """Read something else from a run of the newest campaign, though no other latency."""
     store = open_store(cli.home / "store.sqlite")
     run = next(iter(store.runs(campaign_ids=[newest_of(cli)])))
-    finding = Finding(code="sentinel-moved", severity=Severity.INFO, message="seen when it was read anew")
+    finding = Finding(code="reference-moved", severity=Severity.INFO, message="seen when it was read again")
     store.replace_reading(
         run.run_id,
         report=replace(run.report, overall_memory_mib=1234.5),
@@ -124,10 +124,10 @@ def test_report_is_written_anew_when_a_run_is_read_anew_without_another_latency(
     out = tmp_path / "public"
     weeks("site", "--out", out, "--reports", "2").ok()
     newest = newest_of(weeks)
-    read_anew(weeks)
+    read_again(weeks)
     renewed = weeks("site", "--out", out, "--reports", "2", "--json").ok().json
     assert renewed["written"] == 1
-    assert "seen when it was read anew" in (out / "campaigns" / f"{newest}.html").read_text()
+    assert "seen when it was read again" in (out / "campaigns" / f"{newest}.html").read_text()
 
 
 def test_since_chooses_the_nights(weeks, tmp_path):
@@ -169,9 +169,9 @@ def test_served_pages_follow_the_store(weeks):
         # They are gathered again when a time has passed that depends on how long gathering takes.
         poll_until(lambda: "a note of today" in ask(url)[2], "the note is shown", 120)
         page = f"/campaigns/{newest_of(weeks)}.html"
-        assert "seen when it was read anew" not in ask(url, page)[2]
-        read_anew(weeks)
-        poll_until(lambda: "seen when it was read anew" in ask(url, page)[2], "the new reading is shown", 120)
+        assert "seen when it was read again" not in ask(url, page)[2]
+        read_again(weeks)
+        poll_until(lambda: "seen when it was read again" in ask(url, page)[2], "the new reading is shown", 120)
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,8 @@ def plan_text(model: Path) -> str:
     flags = ", ".join(f"{{max_delegated_partitions: {number}}}" for number in range(1, each + 1))
     return (
         f"models: [{json.dumps(str(model))}]\nmatrix: {{delegates: [xnnpack], threads: 2, flags: [{flags}]}}\n"
-        "devices: {where: virtual}\nsettings: {min_secs: 0.2, warmup_min_secs: 0.1}\ninvocations: 1\nsentinel: false\n"
+        "devices: {where: virtual}\nsettings: {min_secs: 0.2, warmup_min_secs: 0.1}\ninvocations: 1\n"
+        "reference_check: false\n"
     )
 
 

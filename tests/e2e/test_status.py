@@ -19,9 +19,9 @@ from tests.samples.command import Cli
 def test_status_tells_each_phones_work_while_it_runs_and_after_it_was_cut_off(
     lab: Lab, plan_file: Callable[..., Path]
 ) -> None:
-    # However long it takes to ask: one phone goes on with its first run, the other one has runs for minutes.
+    # However long it takes to ask: one phone continues its first run, the other one has runs for minutes.
     lab.fault(lab.serials[1], "program-hang")
-    plan = plan_file(lab.serials, invocations=200, min_secs=12.0, extra="sentinel: false\n")
+    plan = plan_file(lab.serials, invocations=200, min_secs=12.0, extra="reference_check: false\n")
     process = lab.cli.start("run", plan)
     assert process.stderr is not None
     for line in process.stderr:
@@ -36,7 +36,7 @@ def test_status_tells_each_phones_work_while_it_runs_and_after_it_was_cut_off(
     assert shown["eta_s"] > 0
     assert shown["battery_heat_c"] > 0
     assert campaign["eta_s"] > 0
-    # Nobody goes on with it meanwhile, and nobody says that it ended.
+    # Nobody resumes it meanwhile, and nobody says that it ended.
     for words in ((), ("--campaign", campaign["campaign_id"])):
         refused = lab.cli("run", "--resume", *words)
         assert refused.exit_code == 2, refused.stderr

@@ -135,7 +135,7 @@ def test_ctrl_c_puts_everything_back(lab: Lab, model: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cut", "reboot"])
-def test_a_phone_that_is_lost_while_it_records_is_put_back(lab: Lab, model: Path, tmp_path: Path, kind: str) -> None:
+def test_a_phone_that_is_lost_while_it_records_is_restored(lab: Lab, model: Path, tmp_path: Path, kind: str) -> None:
     lab.fault(lab.serials[0], kind, "moment=run")
     found = traced(lab, model, "-s", lab.serials[0], "--out", tmp_path)
     assert "CONV_2D@0/0" in operators(found)

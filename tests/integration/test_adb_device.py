@@ -422,7 +422,7 @@ def test_a_phone_that_is_gone_is_a_transient_error(bench: Bench, device: AdbDevi
         device.wait_until_ready(timeout_s=1.0)
 
 
-def test_phones_are_connected_again_after_their_server_was_started_anew(
+def test_phones_are_connected_again_after_their_server_was_started_again(
     bench: Bench, device: AdbDevice, phone: "Phone", run_id: RunId
 ) -> None:
     # Forgetting all TCP phones is what a killed server does to them.

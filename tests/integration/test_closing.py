@@ -1,4 +1,4 @@
-"""``benchfarm results close``, and cancelled jobs: what is left of a campaign is given up, what was measured stays."""
+"""``benchfarm results close``, and cancelled jobs: what is left of a campaign is abandoned, what was measured stays."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def interrupted(store: Store, samples: Samples, name: str = "cut", **changes: ob
     return begun
 
 
-def test_a_closed_campaign_is_finished_and_says_what_was_given_up(settings: Settings, samples: Samples) -> None:
+def test_a_closed_campaign_is_finished_and_says_what_was_abandoned(settings: Settings, samples: Samples) -> None:
     with Farm(settings) as opened:
         interrupted(opened.store, samples)
     with Farm(settings) as opened:
@@ -61,7 +61,7 @@ def test_a_closed_campaign_is_finished_and_says_what_was_given_up(settings: Sett
     assert "'benchfarm results close cut' gives it up" in advice.next_step
     result = retention.close(settings, ["cut", "newest"])
     assert result.text == "cut (nightly): closed; 7 invocations that were left are abandoned"
-    assert result.data == [{"campaign_id": "cut", "given_up": 7}]
+    assert result.data == [{"campaign_id": "cut", "abandoned": 7}]
     with Farm(settings) as opened:
         campaign, runs = opened.store.campaign(samples.campaign("cut").campaign_id), list(opened.store.runs())
         assert campaign is not None
@@ -70,7 +70,7 @@ def test_a_closed_campaign_is_finished_and_says_what_was_given_up(settings: Sett
         (advice,) = [item for item in doctor.of_host(opened) if item.check == "campaigns"]
     assert advice.level == "ok"
     ended = Counter((run.outcome, run.reason_code) for run in runs)
-    assert ended == {(Outcome.COMPLETED, ""): 1, (Outcome.SKIPPED, "given-up"): 7}
+    assert ended == {(Outcome.COMPLETED, ""): 1, (Outcome.SKIPPED, "abandoned"): 7}
     # What was measured is as it was.
     assert {run.run_id for run in runs if run.report is not None} == {"cut-timing-0"}
     for command in (lambda: retention.close(settings, ["cut"]), lambda: resuming.resume(settings, "cut", None)):
@@ -78,7 +78,7 @@ def test_a_closed_campaign_is_finished_and_says_what_was_given_up(settings: Sett
             command()
 
 
-def test_rounds_that_would_be_added_and_curves_that_are_cut_are_given_up_too(store: Store, samples: Samples) -> None:
+def test_rounds_that_would_be_added_and_curves_that_are_cut_are_abandoned_too(store: Store, samples: Samples) -> None:
     timing, curve = samples.case(), samples.case(threads=1)
     planned = (
         Invocation(case=timing, run_pass=Pass.TIMING, number=0),
@@ -96,8 +96,8 @@ def test_rounds_that_would_be_added_and_curves_that_are_cut_are_given_up_too(sto
         assert [(len(work.added), len(work.sustained)) for work in works.values()] == [(1, 1)]
         assert close_campaign(campaign, store, opened.tools, opened.clock) == 2
         assert not any(work.invocations for work in open_works(campaign, store.runs(), opened.tools).values())
-    given_up = {(run.run_pass, run.invocation) for run in store.runs() if run.reason_code == "given-up"}
-    assert given_up == {(Pass.TIMING, 2), (Pass.SUSTAINED, 1)}
+    abandoned = {(run.run_pass, run.invocation) for run in store.runs() if run.reason_code == "abandoned"}
+    assert abandoned == {(Pass.TIMING, 2), (Pass.SUSTAINED, 1)}
     assert standings(campaign, store.runs())[timing.case_key].text.endswith("after 2, then its campaign was abandoned")
 
 

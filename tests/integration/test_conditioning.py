@@ -1,4 +1,4 @@
-"""Conditioning against a virtual phone: what it changes is put back, also after a crash; what is unfit is said."""
+"""Conditioning against a virtual phone: what it changes is restored, also after a crash; what is unfit is said."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -72,7 +72,7 @@ def test_a_setting_that_was_not_there_is_not_there_afterwards(device: AdbDevice,
     assert setting(device) == "null"
 
 
-def test_what_a_crashed_process_changed_is_put_back_by_the_next(device: AdbDevice, tmp_path: Path) -> None:
+def test_what_a_crashed_process_changed_is_restored_by_the_next(device: AdbDevice, tmp_path: Path) -> None:
     device.shell("settings put global stay_on_while_plugged_in 1")
     LadderConditioner(tmp_path).prepare(device, ANY)
     assert setting(device) != "1"

@@ -55,7 +55,7 @@ class Tripwire(AdbDevice):
         if self.count == self.trip_at:
             self.trip()
         if 0 < self.trip_at <= self.count:
-            # What doesn't answer after that is given up quickly.
+            # What doesn't answer after that is abandoned quickly.
             timeout_s = min(timeout_s, 2.0)
         return super().shell(command, timeout_s=timeout_s, stdin=stdin)
 

@@ -16,14 +16,14 @@ import psycopg
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from orchestrator.app.farm_parcel import clean_inputs, unpack
+from orchestrator.app.farm_payload import clean_inputs, unpack
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.errors import HostStorageError, StoreError, UsageError
 from orchestrator.queueing.contents import CACHED_S, Contents
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.records.identity import Serial
-from orchestrator.records.parcel import Content, Parcel
+from orchestrator.records.payload import Content, Payload
 from orchestrator.records.plan import Plan
 
 if TYPE_CHECKING:
@@ -178,14 +178,14 @@ def test_jobs_of_a_host_make_the_folder_of_their_inputs_at_once_and_leave_what_i
     contents = Contents(queue, tmp_path / "copies")
     contents.keep(source, SHA256)
     contents.fetch(SHA256, "m.0.bin")
-    parcel = Parcel(parity_inputs=(Content(name="m.0.bin", sha256=SHA256),))
+    payload = Payload(parity_inputs=(Content(name="m.0.bin", sha256=SHA256),))
     jobs = 8
     together = threading.Barrier(jobs)
 
     def unpacked() -> Path:
         with Farm(Settings.from_environment({}, home=tmp_path / "home")) as farm:
             together.wait(30)
-            folder = unpack(farm, contents, Plan(name="p", models=()), parcel, tmp_path / "inputs").plan.parity_inputs
+            folder = unpack(farm, contents, Plan(name="p", models=()), payload, tmp_path / "inputs").plan.parity_inputs
         assert folder is not None
         assert (folder / "m.0.bin").read_bytes() == CONTENT
         return folder / "m.0.bin"

@@ -40,7 +40,7 @@ def meanwhile() -> Iterator[Callable[..., Future[Any]]]:
 
 def submit(queue: FarmQueue, *serials: str, name: str = NIGHT, replaces_lost: bool = True, joins: bool = True) -> None:
     kept = Submission(
-        name=name, plan="{}", plan_name="p", parcels="{}", labels="{}", priority=0, joins=joins,
+        name=name, plan="{}", plan_name="p", payloads="{}", labels="{}", priority=0, joins=joins,
         replaces_lost=replaces_lost, opens_at=datetime.now(UTC) - timedelta(hours=1),
         facts={serial: serial for serial in serials},
     )  # fmt: skip
@@ -48,7 +48,7 @@ def submit(queue: FarmQueue, *serials: str, name: str = NIGHT, replaces_lost: bo
 
 
 def job(serial: str, name: str = NIGHT) -> PhoneJob:
-    return PhoneJob(submission=name, serial=Serial(serial), plan="{}", parcel="{}")
+    return PhoneJob(submission=name, serial=Serial(serial), plan="{}", payload="{}")
 
 
 def announce(queue: FarmQueue, host: str, *serials: str) -> None:
@@ -117,7 +117,7 @@ def test_a_host_that_freezes_with_a_submission_locked_loses_it(
     assert [row["status"] for row in queue.jobs(NIGHT)] == ["cancelled"]
 
 
-def test_a_phone_is_given_up_at_a_later_look_when_its_submission_is_held_for_long(
+def test_a_phone_is_abandoned_at_a_later_look_when_its_submission_is_held_for_long(
     queue: FarmQueue, url: str, meanwhile: Callable[..., Future[Any]]
 ) -> None:
     worker = queue.register("one", benchfarm_version="1")
@@ -135,10 +135,10 @@ def test_a_phone_is_given_up_at_a_later_look_when_its_submission_is_held_for_lon
     assert newcomers.give_up(worker, claimed.job_id, "gone") == (True, "night: B takes the place of A: job 2")
 
 
-@pytest.mark.parametrize("is_given_up", [True, False])
-def test_a_choice_is_made_again_when_its_phone_has_gone_meanwhile(queue: FarmQueue, is_given_up: bool) -> None:
+@pytest.mark.parametrize("is_abandoned", [True, False])
+def test_a_choice_is_made_again_when_its_phone_has_gone_meanwhile(queue: FarmQueue, is_abandoned: bool) -> None:
     worker = queue.register("one", benchfarm_version="1")
-    submit(queue, "A", joins=not is_given_up)
+    submit(queue, "A", joins=not is_abandoned)
     claimed = queue.claim("one", worker, ["A"])
     assert claimed is not None
     announce(queue, "one", "B")
@@ -149,7 +149,7 @@ def test_a_choice_is_made_again_when_its_phone_has_gone_meanwhile(queue: FarmQue
         return chosen
 
     newcomers = Newcomers(queue, choose)
-    if is_given_up:
+    if is_abandoned:
         assert newcomers.give_up(worker, claimed.job_id, "gone") == (True, "night: C takes the place of A: job 2")
     else:
         assert newcomers.look() == ["night: C came and is measured too: job 2"]
@@ -208,7 +208,7 @@ def test_no_two_of_all_that_a_farm_does_at_once_wait_for_each_other(
                 if place == 0:
                     tried_again(newcomers.give_up, worker, claimed.job_id, "gone")
                 elif place == 1:
-                    tried_again(queue.put_back, worker, claimed.job_id, delay_s=0, note="")
+                    tried_again(queue.requeue, worker, claimed.job_id, delay_s=0, note="")
             tried_again(newcomers.look)
 
     def steer(queue: FarmQueue) -> None:

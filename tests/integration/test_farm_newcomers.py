@@ -36,12 +36,12 @@ def queue(connect: Callable[[], FarmQueue]) -> FarmQueue:
 
 
 def job(serial: str, submission: str = "night") -> PhoneJob:
-    return PhoneJob(submission=submission, serial=Serial(serial), plan="{}", parcel="{}")
+    return PhoneJob(submission=submission, serial=Serial(serial), plan="{}", payload="{}")
 
 
 def submit(queue: FarmQueue, *serials: str, name: str = "night", **changes: Any) -> None:
     values: dict[str, Any] = {
-        "name": name, "plan": "{}", "plan_name": "p", "parcels": "{}", "labels": "{}", "priority": 3, "joins": True,
+        "name": name, "plan": "{}", "plan_name": "p", "payloads": "{}", "labels": "{}", "priority": 3, "joins": True,
         "replaces_lost": False, "opens_at": hours_from_now(-1), "facts": {serial: serial for serial in serials},
         **changes,
     }  # fmt: skip
@@ -74,7 +74,7 @@ def rows(queue: FarmQueue, submission: str = "night") -> dict[str, tuple[str, st
     return {
         row["serial"]: (
             row["status"],
-            "later" if row["came_later"] else f"{row['stands_in_for']}>{row['stood_in_by']}".strip(">"),
+            "later" if row["came_later"] else f"{row['replaces']}>{row['replaced_by']}".strip(">"),
         )
         for row in queue.jobs(submission)
     }
@@ -317,7 +317,7 @@ def test_a_phone_whose_job_ended_keeps_its_place_in_an_open_submission_whatever_
     assert contents.clean(older_than_s=-1).jobs == 2
 
 
-def test_nothing_stands_in_for_a_phone_that_was_given_up_once_it_is_cancelled(
+def test_nothing_stands_in_for_a_phone_that_was_abandoned_once_it_is_cancelled(
     queue: FarmQueue, url: str, tmp_path: Path
 ) -> None:
     settings = Settings.from_environment({}, home=tmp_path, store=url)

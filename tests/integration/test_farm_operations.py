@@ -288,8 +288,8 @@ def test_a_failed_job_is_a_problem_until_its_plan_is_submitted_again_or_a_week_i
 def test_a_schedule_that_rests_or_was_removed_is_no_problem(queue: FarmQueue, settings: Settings) -> None:
     schedules = Schedules(queue)
     nightly = Schedule(
-        name="n", cron=Cron(text=half_a_day_away(), timezone="UTC"), plan="{}", plan_name="p", parcels="{}", priority=0,
-        grace_s=1,
+        name="n", cron=Cron(text=half_a_day_away(), timezone="UTC"), plan="{}", plan_name="p", payloads="{}",
+        priority=0, grace_s=1,
     )  # fmt: skip
 
     def told(level: str) -> list[str]:
@@ -433,7 +433,7 @@ def test_what_is_wrong_with_a_farm_is_told_with_a_next_step(queue: FarmQueue, se
     schedules = Schedules(queue)
     cron = Cron(text=half_a_day_away(), timezone="UTC")
     schedules.put(
-        Schedule(name="n", cron=cron, plan="{}", plan_name="p", parcels="{}", priority=0, grace_s=1), [], replace=False
+        Schedule(name="n", cron=cron, plan="{}", plan_name="p", payloads="{}", priority=0, grace_s=1), [], replace=False
     )
     with psycopg.connect(settings.store) as connection:
         connection.execute("UPDATE benchfarm_queue.procrastinate_events SET at = now() - interval '10 minutes'")

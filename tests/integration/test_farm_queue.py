@@ -143,7 +143,7 @@ def test_a_host_thought_dead_ends_nothing_that_another_one_has_now(queue: FarmQu
     assert not queue.finish(slept, number, "succeeded", "late")
     assert queue.claim("alive", alive, ["A"]) is not None
     assert not queue.finish(slept, number, "succeeded", "late")
-    assert not queue.put_back(slept, number, delay_s=0, note="late")
+    assert not queue.requeue(slept, number, delay_s=0, note="late")
     assert number not in queue.beat("slept", slept).held
     assert [(row["status"], row["host"]) for row in queue.jobs()] == [("runs", "alive")]
     assert queue.finish(alive, number, "succeeded", "in time")
@@ -160,11 +160,11 @@ def test_a_worker_started_again_takes_its_name_and_its_jobs_back(queue: FarmQueu
     assert queue.claim("one", second, ["A"]) is not None
 
 
-def test_a_job_put_back_waits_before_it_is_given_out_again(queue: FarmQueue) -> None:
+def test_a_requeued_job_waits_before_it_is_given_out_again(queue: FarmQueue) -> None:
     (number,) = queue.submit([job()], plan_name="p", priority=0)
     one = worker(queue)
     queue.claim("one", one, ["A"])
-    assert queue.put_back(one, number, delay_s=3600, note="busy")
+    assert queue.requeue(one, number, delay_s=3600, note="busy")
     assert queue.claim("one", one, ["A"]) is None
     assert [(row["status"], row["note"]) for row in queue.jobs()] == [("waits", "busy")]
 
@@ -195,7 +195,7 @@ def test_a_hosts_death_is_no_try_of_the_phone(queue: FarmQueue, url: str) -> Non
         assert claimed is not None
         assert claimed.tries == int(deaths > 1)
         if deaths == 1:
-            assert queue.put_back(mortal, number, delay_s=0, note="the phone hung")
+            assert queue.requeue(mortal, number, delay_s=0, note="the phone hung")
             assert queue.claim("h1", mortal, ["A"]) is not None
         end_worker(url, mortal)
         assert queue.reap(dead_after_s=60) == [number]
@@ -209,7 +209,7 @@ def test_a_host_that_is_stopped_uses_up_no_try(queue: FarmQueue) -> None:
     (number,) = queue.submit([job()], plan_name="p", priority=0)
     one = worker(queue)
     queue.claim("one", one, ["A"])
-    assert queue.put_back(one, number, delay_s=0, note="stopped", is_try=False)
+    assert queue.requeue(one, number, delay_s=0, note="stopped", is_try=False)
     assert [row["tries"] for row in queue.jobs()] == [0]
 
 
@@ -218,7 +218,7 @@ def test_a_job_that_waits_for_another_try_does_not_hold_up_its_phone(queue: Farm
     (nightly,) = queue.submit([job(submission="nightly")], plan_name="p", priority=0)
     one = worker(queue)
     queue.claim("one", one, ["A"])
-    queue.put_back(one, urgent, delay_s=300, note="busy")
+    queue.requeue(one, urgent, delay_s=300, note="busy")
     claimed = queue.claim("one", one, ["A"])
     assert claimed is not None
     assert claimed.job_id == nightly

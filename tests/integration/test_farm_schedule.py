@@ -27,7 +27,7 @@ MODEL = MODELS / "texturenet_0.25_256_int8.tflite"
 def schedule(name: str = "nightly", cron: str = "", **changes: object) -> Schedule:
     values: dict[str, object] = {
         "name": name, "cron": Cron(text=cron or half_a_day_away(), timezone="UTC"), "plan": "{}", "plan_name": "p",
-        "parcels": "{}", "priority": 0, "grace_s": 3600.0, **changes,
+        "payloads": "{}", "priority": 0, "grace_s": 3600.0, **changes,
     }  # fmt: skip
     return Schedule(**values)  # type: ignore[arg-type]
 

@@ -75,14 +75,14 @@ def worker(
     *,
     host_id: str = "",
     dead_after_s: float = 3600.0,
-    given_up: list[str] | None = None,
+    abandoned: list[str] | None = None,
     told: list[dict[str, object]] | None = None,
 ) -> Worker:
     def phones(known: Mapping[str, Announced], busy: Collection[str]) -> Look:
         return Look(phones=PHONES)
 
     def give_up(claimed: Claimed) -> None:
-        (given_up if given_up is not None else []).append(claimed.read().campaign_id)
+        (abandoned if abandoned is not None else []).append(claimed.read().campaign_id)
 
     def tell(text: str, /, *, level: str = "info", **keys: object) -> None:
         if said is not None:
@@ -158,17 +158,17 @@ def test_a_phone_that_fails_again_and_again_costs_the_job(queue: FarmQueue, job:
 
 
 def test_a_cancelled_job_is_stopped_and_given_up_and_a_drained_worker_ends(queue: FarmQueue, job: int) -> None:
-    given_up: list[str] = []
-    with working(queue, worker(queue, stop_when_cancelled, given_up=given_up)):
+    abandoned: list[str] = []
+    with working(queue, worker(queue, stop_when_cancelled, abandoned=abandoned)):
         until(lambda: queue.jobs()[0]["status"] == "runs")
         queue.hold("host:one", "drain")
         queue.cancel("night")
     assert [row["status"] for row in queue.jobs()] == ["cancelled"]
-    assert given_up == ["night-A"]
+    assert abandoned == ["night-A"]
 
 
-def test_a_job_whose_worker_is_stopped_waits_for_another_one_and_is_not_given_up(queue: FarmQueue, job: int) -> None:
-    given_up: list[str] = []
+def test_a_job_whose_worker_is_stopped_waits_for_another_one_and_is_not_abandoned(queue: FarmQueue, job: int) -> None:
+    abandoned: list[str] = []
 
     def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
         # As Ctrl-C arrives: in the thread that works.
@@ -176,9 +176,9 @@ def test_a_job_whose_worker_is_stopped_waits_for_another_one_and_is_not_given_up
         return stop_when_cancelled(claimed, cancelled)
 
     with pytest.raises(KeyboardInterrupt):
-        worker(queue, run, given_up=given_up).run(until_empty=False)
+        worker(queue, run, abandoned=abandoned).run(until_empty=False)
     assert [(row["status"], row["note"]) for row in queue.jobs()] == [("waits", "one was stopped")]
-    assert given_up == []
+    assert abandoned == []
 
 
 def test_a_job_that_went_to_another_host_is_stopped_and_not_told_of(queue: FarmQueue, job: int) -> None:
@@ -436,13 +436,13 @@ def test_a_worker_that_is_stopped_twice_still_waits_for_its_phones(
     queue: FarmQueue, job: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    begun, put_back = threading.Event(), threading.Event()
+    begun, restored = threading.Event(), threading.Event()
 
     def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
         begun.set()
         assert cancelled.wait(60)
         until(lambda: "restoring phones; please wait" in said)
-        put_back.set()
+        restored.set()
         return Ended(status="aborted", note="stopped")
 
     made = worker(queue, run, said)
@@ -457,7 +457,7 @@ def test_a_worker_that_is_stopped_twice_still_waits_for_its_phones(
     monkeypatch.setattr(queue, "beat", interrupted)
     with pytest.raises(KeyboardInterrupt):
         made.run(until_empty=False)
-    assert put_back.is_set()
+    assert restored.is_set()
     assert not stops
     assert [(row["status"], row["note"]) for row in queue.jobs()] == [("waits", "one was stopped")]
     assert queue.hosts() == []
@@ -492,7 +492,7 @@ def test_what_is_known_of_phones_outlives_a_look_that_failed_and_busy_ones_are_n
     assert [list(busy) for _, busy in looks[2:6]] == [["A"]] * 4
 
 
-def test_a_job_that_is_over_says_when_its_phone_is_not_put_back(queue: FarmQueue, job: int, tmp_path: Path) -> None:
+def test_a_job_that_is_over_says_when_its_phone_is_not_restored(queue: FarmQueue, job: int, tmp_path: Path) -> None:
     settings = Settings.from_environment({}, home=tmp_path)
     changed, other = Serial("A"), Serial("B")
     with Farm(settings) as farm:
@@ -509,7 +509,7 @@ def test_a_job_that_is_over_says_when_its_phone_is_not_put_back(queue: FarmQueue
         assert said in note(changed)
         assert "isn't restored" not in note(other)
         with farm.lease.acquire(changed):
-            # Whoever uses it puts it back.
+            # Whoever uses it restores it.
             assert "isn't restored" not in note(changed)
 
 

@@ -146,7 +146,7 @@ def test_a_measurement_waits_for_the_file_that_is_on_its_way_on_its_hub(hubs: Hu
     assert hubs.order[-2:] == ["B whole", "A measures"]
 
 
-def test_a_file_that_waits_for_a_measurement_is_given_up_when_all_is_cancelled(hubs: Hubs) -> None:
+def test_a_file_that_waits_for_a_measurement_is_abandoned_when_all_is_cancelled(hubs: Hubs) -> None:
     cancelled = threading.Event()
     measuring, neighbour = hubs.phone("A", "1-2.1"), hubs.phone("B", "1-2.2", cancelled=cancelled)
     with ThreadPoolExecutor(1) as pool, measuring.measuring():
@@ -205,7 +205,7 @@ def test_files_of_two_processes_keep_to_the_computers_limit(hubs: Hubs) -> None:
         waiting.result(DEADLINE_S)
 
 
-def test_a_file_that_waits_for_another_process_is_given_up_when_all_is_cancelled(hubs: Hubs) -> None:
+def test_a_file_that_waits_for_another_process_is_abandoned_when_all_is_cancelled(hubs: Hubs) -> None:
     cancelled = threading.Event()
     neighbour = hubs.phone("B", "1-2.2", cancelled=cancelled)
     with hubs.process("A", "1-2.1") as other, ThreadPoolExecutor(1) as pool:

@@ -24,7 +24,7 @@ def test_no_port_is_powered_off_and_on_while_any_phone_of_the_host_is_used(
     phone = make_lab(adb_server, time_factor=1.0).add("pixel-3", serial="S1")
     server.connect_tcp(phone.address)
     list_devices(server, known=known)
-    # It can be connected anew, as a plugged one always can, and doesn't answer then either.
+    # It can be reconnected, as a plugged one always can, and doesn't answer then either.
     phone.faults.add(Fault(kind=FaultKind.OUTPUT_CUT, times=0))
     known.forget("S1")
     said: list[str] = []

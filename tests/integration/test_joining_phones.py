@@ -51,7 +51,7 @@ class Bench:
         (model, *_) = sorted(MODELS.glob("*float*.tflite"))
         text = (
             f"models: ['{model}']\nmatrix: {{delegates: [xnnpack], threads: [1]}}\ndevices: {{{devices}}}\n"
-            "invocations: 1\nsentinel: false\n"
+            "invocations: 1\nreference_check: false\n"
         )
         plan = parse_plan(text, folder=model.parent, label="plan")
         models, opened = identify(plan), farm.open_devices(plan.devices)

@@ -96,7 +96,7 @@ def test_a_mail_has_the_report_and_its_first_line_as_subject(server: Server) -> 
     assert len(Here.kept) == 1
 
 
-def test_a_server_that_never_ends_its_answer_is_given_up(server: Server) -> None:
+def test_a_server_that_never_ends_its_answer_is_abandoned(server: Server) -> None:
     tried = []
 
     class Silent(socketserver.BaseRequestHandler):

@@ -96,7 +96,7 @@ def test_what_a_plan_would_do_is_told_of_a_phone_in_use_as_it_was_last_seen(
     assert len([item for item in overheard.of(phones[1].address) if item.startswith("shell")]) == 1
 
 
-def test_phones_are_put_back_after_one_listing_however_many_there_are(
+def test_phones_are_restored_after_one_listing_however_many_there_are(
     phones: list[Phone], overheard: Overheard, here: Settings
 ) -> None:
     with Farm(here) as farm:

@@ -63,6 +63,6 @@ def test_in_a_file_all_campaigns_are_this_computers(samples, tmp_path: Path) -> 
 
     assert isinstance(told.data, dict)
     assert [item["status"] for item in told.data["campaigns"]] == ["cut off", "interrupted", "cut off"]
-    # The newest is gone on with, as far as its files are there.
+    # The newest is resumed, as far as its files are there.
     with pytest.raises((UsageError, NoDeviceError), match="gone"):
         resume(settings, "", None)

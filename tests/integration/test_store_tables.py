@@ -199,9 +199,9 @@ def test_the_pattern_of_a_run_that_was_not_kept_is_used_for_no_other(path: Path,
 
     assert list(store.runs(with_attachments=True))[-3:] == [kept, lost, again]
     store.close()
-    anew = open_store(path)
-    assert list(anew.runs(with_attachments=True))[-3:] == [kept, lost, again]
-    anew.close()
+    reopened = open_store(path)
+    assert list(reopened.runs(with_attachments=True))[-3:] == [kept, lost, again]
+    reopened.close()
 
 
 def test_a_run_is_kept_by_the_pattern_that_another_process_made_meanwhile(path: Path, connection, samples) -> None:

@@ -273,7 +273,7 @@ def stored(url: str, campaign_id: str) -> Counter[tuple[str, str, str, int]]:
         return Counter(
             (str(run.case.serial), str(run.case.case_key), str(run.run_pass), run.invocation)
             for run in store.runs(campaign_ids=[campaign_id])  # type: ignore[list-item]
-            if run.run_pass != "sentinel"
+            if run.run_pass != "reference"
         )
 
 

@@ -85,7 +85,7 @@ def answer_of(lab: Lab, serial: str, command: str) -> str:
         )  # fmt: skip
         # Its own words come first where it is adb that failed, not the command.
         if asked.returncode and asked.stderr.startswith(("adb: ", "error: ")):
-            # A server that was started anew gets its phones back by any command.
+            # A server that was restarted gets its phones back by any command.
             lab.cli("devices")
             return False
         answers.append(asked.stdout.strip() or asked.stderr.strip())
@@ -124,7 +124,7 @@ def plan_of(
         f"models: {json.dumps([str(copied) for copied in copies])}\n"
         f"matrix: {{delegates: [xnnpack], threads: 2, tools: [{tool}]}}\n"
         f"devices: {{where: virtual}}\nsettings: {{min_secs: {min_secs}, warmup_min_secs: 0.1, max_secs: 4}}\n"
-        f"timeout: {timeout_s} s\nlimits: {{wait: 20 s}}\ninvocations: 1\nsentinel: false\n"
+        f"timeout: {timeout_s} s\nlimits: {{wait: 20 s}}\ninvocations: 1\nreference_check: false\n"
     )
     return plan
 

@@ -47,7 +47,7 @@ def fill(store: Store, *, nights: int = NIGHTS, names: tuple[str, ...] = MODELS,
             annotation_id="aa00",
             selection=f"serial=pixel-6-a,model={names[0]}.tflite",
             night=night_of_place(EXPECTED),
-            text="quantised <b>anew</b>",
+            text="quantised <b>again</b>",
             created_at=START,
         )
     )

@@ -104,7 +104,7 @@ def fill_queue(queue: FarmQueue) -> None:
             cron=Cron(text="0 1 * * *", timezone="UTC"),
             plan="{}",
             plan_name="nightly",
-            parcels=json.dumps({}),
+            payloads=json.dumps({}),
             priority=0,
             grace_s=3600,
         ),

@@ -25,7 +25,7 @@ class Overheard:
             return [asked for name, asked in self.requests if name == address]
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Begin again."""
         with self._lock:
             self.requests.clear()
 

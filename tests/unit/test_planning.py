@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.planning import Expansion, HostFiles, NoBuild, expand, sentinel_case, tools_for
+from orchestrator.planning import Expansion, HostFiles, NoBuild, expand, reference_case, tools_for
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.plan import DelegateChoice, Matrix, Order, Plan, PlanModel, RunSettings, StoppingRule
@@ -146,9 +146,9 @@ def test_a_profile_that_does_not_list_a_delegate_skips_it() -> None:
 
 
 def test_a_stand_in_never_reaches_a_real_phone() -> None:
-    stand_in = replace(NATIVE, is_virtual=True)
-    assert {skip.reason_code for skip in expanded(plan(), build=stand_in).skipped} == {"virtual-build"}
-    assert expanded(plan(), replace(PHONE, is_virtual=True), build=stand_in).cases
+    fake = replace(NATIVE, is_virtual=True)
+    assert {skip.reason_code for skip in expanded(plan(), build=fake).skipped} == {"virtual-build"}
+    assert expanded(plan(), replace(PHONE, is_virtual=True), build=fake).cases
 
 
 def test_a_missing_build_skips_with_what_to_do() -> None:
@@ -217,13 +217,13 @@ def test_what_is_compared_in_rounds_is_measured_a_b_b_a(run_pass: Pass, width: i
 def test_the_reference_workload_is_the_same_whatever_a_plan_measures() -> None:
     builds = {(PHONE.serial, ToolName.NATIVE): NATIVE}
     cases = {
-        sentinel_case(plan(matrix=Matrix(threads=threads), settings=RunSettings(min_secs=9)), PHONE, MODELS[0], builds)
+        reference_case(plan(matrix=Matrix(threads=threads), settings=RunSettings(min_secs=9)), PHONE, MODELS[0], builds)
         for threads in ((1,), (2, 4))
     }
     (case,) = cases
     assert case is not None
     assert (case.threads, case.delegate, case.min_secs) == (1, DelegateName.XNNPACK, 1.0)
-    assert sentinel_case(plan(), PHONE, MODELS[0], {}) is None
+    assert reference_case(plan(), PHONE, MODELS[0], {}) is None
 
 
 def test_without_a_named_program_each_device_gets_its_usual_one() -> None:

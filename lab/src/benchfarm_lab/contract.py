@@ -199,7 +199,7 @@ class ProgramDiedError(Exception):
 
 
 class Program(Protocol):
-    """A stand-in for a benchmark program."""
+    """A fake binary for a benchmark program."""
 
     def run(self, process: ProcessContext) -> int:
         """Do what the real program would do, in its exact words; return the exit code."""

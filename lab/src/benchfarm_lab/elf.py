@@ -1,7 +1,7 @@
-"""ELF files: reading what a program is built for, and writing the tiny stand-ins that the virtual phone knows.
+"""ELF files: reading what a program is built for, and writing tiny fake binaries that the virtual phone knows.
 
-A stand-in is a well-formed ELF header with a dynamic section and a note that names the program. It holds no code; only
-a virtual phone "runs" it.
+A fake binary is a well-formed ELF header with a dynamic section and a note that names the program. It holds no code:
+only a virtual phone "runs" it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _SEARCHED_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StandInNote:
-    """What a stand-in says that it is."""
+class FakeNote:
+    """What a fake binary says that it is."""
 
     program: str
     version: str
@@ -41,8 +41,8 @@ def abi_of(head: bytes) -> str | None:
     return next((abi for abi, (kind, code) in MACHINES.items() if code == machine and kind == head[4]), None)
 
 
-def note_of(content: bytes) -> StandInNote | None:
-    """Return a stand-in's note, None for any other file."""
+def note_of(content: bytes) -> FakeNote | None:
+    """Return a fake binary's note, None for any other file."""
     searched = content[:_SEARCHED_BYTES]
     at = searched.find(struct.pack("<I", len(NOTE_OWNER)))
     while at >= 0:
@@ -52,18 +52,18 @@ def note_of(content: bytes) -> StandInNote | None:
     return None
 
 
-def _parse_note(content: bytes, at: int) -> StandInNote | None:
+def _parse_note(content: bytes, at: int) -> FakeNote | None:
     size = struct.unpack_from("<I", content, at + 4)[0]
     start = at + 12 + (len(NOTE_OWNER) + 3) // 4 * 4
     try:
         value = json.loads(content[start : start + size])
-        return StandInNote(program=str(value["program"]), version=str(value["version"]), min_sdk=int(value["min_sdk"]))
+        return FakeNote(program=str(value["program"]), version=str(value["version"]), min_sdk=int(value["min_sdk"]))
     except (ValueError, KeyError, TypeError):
         return None
 
 
-def stand_in(note: StandInNote, abi: str, needed: Sequence[str]) -> bytes:
-    """Return a stand-in's bytes: header, .dynstr, .dynamic, .note.benchfarm and section names.
+def fake(note: FakeNote, abi: str, needed: Sequence[str]) -> bytes:
+    """Return a fake binary's bytes: header, .dynstr, .dynamic, .note.benchfarm and section names.
 
     ``needed`` are the libraries that a program of that kind is linked against (DT_NEEDED).
     """

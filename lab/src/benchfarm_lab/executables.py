@@ -44,7 +44,7 @@ def run_executable(launch: Launch, path: str, head: bytes, size_bytes: int) -> i
         # A 64-bit program on a 32-bit userland: its loader, /system/bin/linker64, isn't there.
         raise LaunchFaultError(f"{shown}: No such file or directory", 127)
     if program is None:
-        raise LaunchFaultError(f"{shown}: not executable: this virtual phone has no stand-in for the program", 126)
+        raise LaunchFaultError(f"{shown}: not executable: this virtual phone has no fake binary for the program", 126)
     try:
         return program.run(program_context(launch))
     except ProgramDiedError as exc:

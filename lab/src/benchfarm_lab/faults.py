@@ -269,7 +269,7 @@ class FaultTable:
     ) -> tuple[int, Fault | None]:
         """Let ``count_bytes`` bytes pass; return how many may, and the fault that stops the rest (None: all may pass).
 
-        Faults without a byte count stop the first byte. The count of a fault that fires more than once begins anew
+        Faults without a byte count stop the first byte. The count of a fault that fires more than once restarts
         each time, except that one which lasts (``times`` 0) goes on stopping everything.
         """
         if not self._waiting or count_bytes <= 0:

@@ -418,7 +418,7 @@ class VirtualHardware:
         self._seen = None
         now_s = self._time.uptime_s()
         left_s = now_s - self._at_s
-        if left_s < 0:  # the phone's clock began anew
+        if left_s < 0:  # the phone's clock restarted
             left_s = 0.0
         self._at_s = now_s
         while left_s > 0:

@@ -1,4 +1,4 @@
-"""Stand-ins for the real benchmark programs, for the quickstart and for tests: they run on virtual phones only."""
+"""Fake binaries for the real benchmark programs, for the quickstart and for tests: they run on virtual phones only."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from benchfarm_lab.axml import Element, encode
-from benchfarm_lab.elf import MACHINES, StandInNote, stand_in
+from benchfarm_lab.elf import MACHINES, FakeNote, fake
 from benchfarm_lab.errors import UsageError
 
-#: Programs that write_benchmark_elf can make a stand-in for; ``cpu_only`` is a build without GPU, NNAPI and Hexagon.
+#: Programs that write_benchmark_elf can make a fake binary for; ``cpu_only`` is a build without GPU, NNAPI and Hexagon.
 PROGRAMS: Final = (
     "benchmark_model", "benchmark_model_cpu_only", "benchmark_model_plus_flex", "benchmark_model_performance_options",
     "benchmark_litert_model", "litert_lm_advanced_main", "dummy_external_delegate", "sample_stable_delegate",
@@ -40,30 +40,30 @@ _ZIP_DATE: Final = (2024, 1, 1, 0, 0, 0)
 def benchmark_elf(
     program: str = "benchmark_model", abi: str = "arm64-v8a", *, version: str = "virtual", min_sdk: int = 26
 ) -> bytes:
-    """Return the bytes of a stand-in executable; raise UsageError for a program or ABI that there is none of."""
+    """Return the bytes of a fake executable; raise UsageError for a program or ABI that there is none of."""
     if program not in PROGRAMS:
-        raise UsageError(f"there is no stand-in for {program!r}; there are: {', '.join(PROGRAMS)}")
+        raise UsageError(f"there is no fake binary for {program!r}; there are: {', '.join(PROGRAMS)}")
     if abi not in MACHINES:
-        raise UsageError(f"there is no stand-in for ABI {abi!r}; there are: {', '.join(MACHINES)}")
-    return stand_in(StandInNote(program=program, version=version, min_sdk=min_sdk), abi, _NEEDED)
+        raise UsageError(f"there is no fake binary for ABI {abi!r}; there are: {', '.join(MACHINES)}")
+    return fake(FakeNote(program=program, version=version, min_sdk=min_sdk), abi, _NEEDED)
 
 
 def library_elf(name: str, abi: str = "arm64-v8a", *, version: str = "virtual") -> bytes:
-    """Return the bytes of a stand-in library that one of the programs needs beside it.
+    """Return the bytes of a fake library that one of the programs needs beside it.
 
     Libraries of one version belong together. Raises UsageError for another name or ABI.
     """
     if name not in (*HEXAGON_LIBRARIES, *NPU_LIBRARIES, *LANGUAGE_MODEL_LIBRARIES):
-        raise UsageError(f"there is no stand-in for {name!r}")
+        raise UsageError(f"there is no fake binary for {name!r}")
     if abi not in MACHINES:
-        raise UsageError(f"there is no stand-in for ABI {abi!r}; there are: {', '.join(MACHINES)}")
-    return stand_in(StandInNote(program=name, version=version, min_sdk=23), abi, ("libc.so",))
+        raise UsageError(f"there is no fake binary for ABI {abi!r}; there are: {', '.join(MACHINES)}")
+    return fake(FakeNote(program=name, version=version, min_sdk=23), abi, ("libc.so",))
 
 
 def write_benchmark_elf(
     path: Path, program: str = "benchmark_model", abi: str = "arm64-v8a", *, version: str = "virtual", min_sdk: int = 26
 ) -> Path:
-    """Write a stand-in executable and return its path; see :func:`benchmark_elf`."""
+    """Write a fake executable and return its path; see :func:`benchmark_elf`."""
     path.write_bytes(benchmark_elf(program, abi, version=version, min_sdk=min_sdk))
     path.chmod(0o755)
     return path
@@ -73,7 +73,7 @@ def benchmark_apk(
     *, package: str = BENCHMARK_PACKAGE, activity: str = BENCHMARK_ACTIVITY, abis: Sequence[str] = ("arm64-v8a",),
     version_code: int = 1, version_name: str = "1.0", min_sdk: int = 23, flex: bool = False, debuggable: bool = True,
 ) -> bytes:  # fmt: skip
-    """Return the bytes of a stand-in APK: a binary manifest, and the program's library for each ABI."""
+    """Return the bytes of a fake APK: a binary manifest, and the program's library for each ABI."""
     manifest = Element(
         name="manifest",
         attributes={"package": package, "versionCode": version_code, "versionName": version_name},
@@ -101,7 +101,7 @@ def write_benchmark_apk(
     path: Path, *, abis: Sequence[str] = ("arm64-v8a",), version_code: int = 1, version_name: str = "1.0",
     min_sdk: int = 23, debuggable: bool = True,
 ) -> Path:  # fmt: skip
-    """Write a stand-in APK and return its path; see :func:`benchmark_apk`."""
+    """Write a fake APK and return its path; see :func:`benchmark_apk`."""
     path.write_bytes(
         benchmark_apk(
             abis=abis, version_code=version_code, version_name=version_name, min_sdk=min_sdk, debuggable=debuggable

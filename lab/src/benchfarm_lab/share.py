@@ -33,7 +33,7 @@ _START_S: Final = 25.0
 #: So long after it has gone silent a share may be known to have ended.
 _NOTICE_S: Final = 1.0
 #: What to do about the phones of one that has ended.
-AGAIN: Final = "'benchfarm lab add' plugs it in anew, 'benchfarm lab remove' forgets it"
+AGAIN: Final = "'benchfarm lab add' plugs it in again, 'benchfarm lab remove' forgets it"
 
 _LOG: Final = logging.getLogger(__name__)
 

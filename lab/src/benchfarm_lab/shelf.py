@@ -52,7 +52,7 @@ class VirtualProgramShelf:
         self._time_factors: dict[str, float] = {}
 
     def native(self, name: str, head: bytes, size_bytes: int) -> Program | None:
-        """Return the stand-in for an executable: by the note in a stand-in file, else by a real program's name."""
+        """Return the fake binary for an executable: by the note in a fake file, else by a real program's name."""
         del size_bytes
         abi = abi_of(head)
         if abi is None or abi not in self._bench.profile.abis:
@@ -124,7 +124,7 @@ class VirtualProgramShelf:
         )  # fmt: skip
 
     def activity(self, package: str, activity: str, args: Mapping[str, str]) -> Program | None:
-        """Return the stand-in for the benchmark app's activity, None for any other."""
+        """Return the fake binary for the benchmark app's activity, None for any other."""
         if not _PACKAGE.fullmatch(package) or _absolute(package, activity).rpartition(".")[2] != _ACTIVITY:
             return None
         bench = self._marked(self._time_factors.get(package, 1.0))

@@ -42,5 +42,5 @@ class ScaledTime:
         self._jumped_s += seconds
 
     def restart(self) -> None:
-        """Begin the uptime anew, as a boot does."""
+        """Restart the uptime, as a boot does."""
         self._boot_at_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""A phone without its adb: files, log, hardware and programs, for running the stand-ins directly."""
+"""A phone without its adb: files, log, hardware and programs, for running the fake binaries directly."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class BenchPhone:
         return path
 
     def put_libraries(self, names: Sequence[str], *, version: str = "virtual") -> None:
-        """Put stand-in libraries beside the programs."""
+        """Put fake libraries beside the programs."""
         for name in names:
             self.put(name, library_elf(name, version=version))
 
@@ -122,7 +122,7 @@ class BenchPhone:
         self.faults.add(parse_fault(kind, settings))
 
     def program(self, name: str) -> Program:
-        """Return the stand-in for a program."""
+        """Return the fake binary for a program."""
         elf = benchmark_elf(name, self.profile.abis[0])
         program = self.shelf.native(name, elf, len(elf))
         assert program is not None
@@ -134,11 +134,11 @@ class BenchPhone:
     ) -> Run:  # fmt: skip
         """Run a native program, or with ``extras`` the app's activity."""
         writes: list[tuple[str, bytes]] = []
-        stand_in = self.program(program)
+        fake = self.program(program)
         if extras is not None:
             found = self.shelf.activity("org.tensorflow.lite.benchmark", ".BenchmarkModelActivity", extras)
             assert found is not None
-            stand_in = found
+            fake = found
         argv: Sequence[str] = [program, *arguments]
         context = ProcessContext(
             pid=4711, argv=argv, env={"LD_LIBRARY_PATH": FOLDER}, cwd=FOLDER, uid=2000, stdin=NoInput(),
@@ -150,7 +150,7 @@ class BenchPhone:
         if killed is not None:
             context.killed = killed
         try:
-            code = stand_in.run(context)
+            code = fake.run(context)
         except ProgramDiedError as died:
             code = 128 + died.signal
         return Run(code, writes)

@@ -1,4 +1,4 @@
-"""Stand-in programs whose version says how fast they are."""
+"""Fake programs whose version says how fast they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the stand-ins behave on a phone: delegates, faults, heat, killing, the app, performance options, LiteRT."""
+"""How the fake binaries behave on a phone: delegates, faults, heat, killing, the app, performance options, LiteRT."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files that stand-ins write: read again with the published protos, or compared with recorded ones."""
+"""The files that fake binaries write: read again with the published protos, or compared with recorded ones."""
 
 from __future__ import annotations
 

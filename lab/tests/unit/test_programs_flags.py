@@ -1,4 +1,4 @@
-"""Flags and statistics of the stand-ins: the rules of C++ streams, their usage text, and the forms of a line."""
+"""Flags and statistics of the fake binaries: the rules of C++ streams, their usage text, and the forms of a line."""
 
 from __future__ import annotations
 

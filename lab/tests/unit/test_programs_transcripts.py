@@ -1,4 +1,4 @@
-"""The stand-ins against recorded outputs of the real programs: same command, same lines, numbers aside."""
+"""The fake binaries against recorded outputs of the real programs: same command, same lines, numbers aside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stand-in programs and APKs: well formed for other readers, recognised by the phone."""
+"""Fake programs and APKs: well formed for other readers, recognised by the phone."""
 
 from __future__ import annotations
 

@@ -96,11 +96,10 @@ class BenchOptions(OnPhones, PerProcess):
     parity_inputs: Annotated[
         str | None, typer.Option("--parity-inputs", help="Folder with inputs for parity: MODEL.0.bin ...")
     ] = None
-    sentinel: Annotated[
+    reference_check: Annotated[
         bool,
         typer.Option(
             "--reference-check/--no-reference-check",
-            "--sentinel/--no-sentinel",
             help="Measure a reference workload before and after: ~30 s per phone.",
         ),
     ] = False

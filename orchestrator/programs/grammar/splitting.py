@@ -77,7 +77,7 @@ class CommandReader:
         self._goes_on = text.endswith(_CONTINUES)
 
     def takes(self, text: str) -> bool:
-        """Take a line that goes on with the command; return False, taking nothing, for any other."""
+        """Take a line that continues the command; return False, taking nothing, for any other."""
         is_flag = text.startswith(("--", "-e ", "'--", '"--'))
         if not (is_flag or (self._goes_on and (_FLAG.search(text) or _PROGRAM.search(text)))):
             return False

@@ -41,7 +41,7 @@ _OPERATOR_REFUSED: Final = re.compile(r"((?:CUSTOM |DELEGATE )?[A-Z][A-Z0-9_]*[A
 _FLAG: Final = re.compile(r"--([\w-]+)=(\"[^\"]*\"|'[^']*'|\S*)")
 _WRAPPED: Final = ("Explicitly applied ", "Applied ", "Though ")
 _WRAPPED_ENDS: Final = ("delegate.", "kernels.", "delegate", "kernels")
-#: The words of the sentences that a narrow terminal wraps: nothing else goes on with one that was begun.
+#: The words of the sentences that a narrow terminal wraps: nothing else continues one that was begun.
 _GOES_ON: Final = re.compile(
     r"(?:(?:delegate|is|explicitly|applied|and|the|model|graph|will|be|not|completely|partially|executed|by|with|w/"
     r"|kernels|\d{1,9})[.,]?(?:\s+|$))+"
@@ -213,7 +213,7 @@ class Transcript:
         self._read_rest(line, text)
 
     def _joined(self, line: Line) -> str:
-        """Return the sentence that was begun with what goes on with it; else the line, and the beginning is dropped."""
+        """Return the sentence that was begun with what continues it; else the line, and the beginning is dropped."""
         begun, self._wrapped = self._wrapped, ""
         if line.text == line.raw.strip() and _GOES_ON.fullmatch(line.text):
             return f"{begun} {line.text}"

@@ -27,7 +27,7 @@ _LOG_TIMEOUT_S: Final = 15.0
 _NAMED_PID: Final = re.compile(rb"(?:Kill '[^']*' \(|\b(?:pid|PID)[:=]? ?)(\d+)")
 #: What happens to apps only, told in lines that don't all name a process.
 _OF_APPS: Final = (b"ANR in ", b"AndroidRuntime")
-#: Numbers of processes begin anew after a power of two that is at least this one.
+#: Numbers of processes restart after a power of two that is at least this one.
 _PIDS_MIN: Final = 1 << 15
 #: Processes that are started on a phone while a run begins, with those of others.
 _PIDS_OF_A_RUN: Final = 1 << 10
@@ -100,7 +100,7 @@ def _without_strangers(log: bytes, leader: int | None) -> bytes:
     """Leave out lines that name another process than a run's, or that are about apps.
 
     After a jump of the phone's clock, what happened before the run seems to have happened since. A run's processes
-    have the numbers right after its shell's, ``leader``, which begin anew after the highest.
+    have the numbers right after its shell's, ``leader``, which restart after the highest.
     """
     if leader is None:
         return log

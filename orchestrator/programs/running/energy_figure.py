@@ -92,7 +92,7 @@ def of_rails(rails: Mapping[str, Counter], marks: Marks, inferences: Inferences,
     if wanted and wanted not in map(part_of, counted):
         raise NoEnergyError(f"none of the phone's {len(rails)} rails feeds its {wanted.upper()}")
     if any(late[1] < early[1] for counter in counted.values() for early, late in itertools.pairwise(counter)):
-        raise NoEnergyError("a counter began anew during the run")
+        raise NoEnergyError("a counter restarted during the run")
     return _figure(
         list(counted.values()), marks, inferences, PowerSource.RAILS, EnergyGrade.RAILS, rails=tuple(sorted(counted))
     )

@@ -1,7 +1,7 @@
 """One run under a system tracer: perfetto, or atrace where a phone has none.
 
 Everything that is changed for it is journalled first, so that a crash of ours leaves no phone that goes on tracing, and
-it is put back right after the run: a traced program is slower, also when nobody records.
+it is restored right after the run: a traced program is slower, also when nobody records.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class TraceRecording:
 
     def __init__(self, hold: Hold) -> None:
         self._hold = hold
-        #: What the property was on devices where it couldn't be put back: there it shows our own value now.
+        #: What the property was on devices where it couldn't be restored: there it shows our own value now.
         self._unrestored: dict[Serial, str] = {}
 
     def run(

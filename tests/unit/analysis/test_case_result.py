@@ -67,10 +67,10 @@ def test_rejected_invocations_dont_count():
 
 
 def test_only_rejected_invocations_are_a_rejected_case_with_the_finding_that_did_it():
-    finding = Finding(code="rebooted", severity=Severity.ERROR, message="booted anew")
+    finding = Finding(code="rebooted", severity=Severity.ERROR, message="rebooted")
     result = judge_case(series(OWNER, 5_000.0, 2, quality=Quality.REJECTED, findings=(finding,)))
     assert result.status is CaseStatus.REJECTED
-    assert (result.reason_code, result.reason) == ("rebooted", "booted anew")
+    assert (result.reason_code, result.reason) == ("rebooted", "rebooted")
     assert not result.is_judged
 
 

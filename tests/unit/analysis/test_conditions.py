@@ -91,7 +91,7 @@ def test_a_file_cut_off_anywhere_never_fails() -> None:
         derive_conditions(SEEN, SEEN, parse_samples(whole[:end]))
 
 
-def test_the_mean_clock_is_weighed_by_time_and_unknown_when_counters_began_anew() -> None:
+def test_the_mean_clock_is_weighed_by_time_and_unknown_when_counters_began_again() -> None:
     assert mean_khz({1000: 10, 2000: 10}, {1000: 10 + 30, 2000: 10 + 10}) == 1250
     assert mean_khz({1000: 10}, {1000: 10}) is None
     assert mean_khz({1000: 10, 2000: 5}, {1000: 5, 2000: 50}) is None

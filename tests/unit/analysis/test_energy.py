@@ -69,7 +69,7 @@ def test_only_the_chips_own_rails_are_summed_and_none_twice() -> None:
         ({"S4M_VDD_CPUCL0": counter(0.1, 1.0, after_w=0.4)}, "", "the rests differ too much"),
         ({"S4M_VDD_CPUCL0": counter(1.0, 1.0)}, "", "the work took no more"),
         ({"S4M_VDD_CPUCL0": counter(0.1, 1.0)[:200]}, "", "weren't read during the whole run"),
-        ({"S4M_VDD_CPUCL0": [(at, value - 1.5e9 * (at > 150)) for at, value in counter(0.1, 1.0)]}, "", "began anew"),
+        ({"S4M_VDD_CPUCL0": [(at, value - 1.5e9 * (at > 150)) for at, value in counter(0.1, 1.0)]}, "", "restarted"),
     ],
 )
 def test_what_isnt_known_is_no_figure(rails: dict[str, list[tuple[float, float]]], wanted: str, why: str) -> None:

@@ -16,7 +16,7 @@ from benchfarm_lab.samples import benchmark_apk, benchmark_elf
 
 
 def real(content: bytes) -> bytes:
-    """Make an Android program that is no stand-in out of one: with the NDK's note for API level 26 instead."""
+    """Make an Android program that is no fake binary out of one: with the NDK's note for API level 26 instead."""
     changed = bytearray(content)
     at = changed.index(b"benchfarm\0")
     struct.pack_into("<I", changed, at - 12, 8)

@@ -80,7 +80,7 @@ def test_content_that_changed_between_two_parts_is_fetched_anew_and_never_mixed(
     assert file.faults == []
 
 
-def test_without_validators_a_cut_off_file_begins_anew(server, folder):
+def test_without_validators_a_cut_off_file_begins_again(server, folder):
     server.put("/a", CONTENT, faults=[("cut", 100_000)])
     assert download(Downloader(folder), f"{server.url}/a") == CONTENT
     assert server.ranges() == ["", ""]
@@ -92,7 +92,7 @@ def test_answer_to_another_range_is_not_believed(server, folder, answer):
     assert download(Downloader(folder), f"{server.url}/a") == b"x" * 1000
 
 
-def test_range_beyond_the_end_begins_anew(server, folder):
+def test_range_beyond_the_end_begins_again(server, folder):
     server.put("/a", b"x" * 1000, etag='"1"', faults=[("cut", 400), 416])
     assert download(Downloader(folder), f"{server.url}/a") == b"x" * 1000
 
@@ -151,7 +151,7 @@ def test_each_refusal_of_a_server_has_its_words(server, folder, status, message)
         download(Downloader(folder), f"{server.url}/none")
 
 
-def test_silent_server_is_given_up(server, folder):
+def test_silent_server_is_abandoned(server, folder):
     server.put("/a", CONTENT, etag='"1"', faults=["hang", ("hang after", 5000)])
     with pytest.raises(DownloadError, match=r"no answer for 0\.2 s"):
         download(Downloader(folder, stall_s=0.2), f"{server.url}/a")

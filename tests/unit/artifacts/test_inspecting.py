@@ -35,7 +35,7 @@ def elf_with_notes(notes: list[tuple[bytes, int, bytes]], *, interpreter: bytes 
 @pytest.mark.parametrize("abi", ["arm64-v8a", "armeabi-v7a", "x86_64", "x86"])
 def test_stand_in_is_told_by_its_mark_with_its_abi(tmp_path, abi):
     facts = inspect_elf(write_benchmark_elf(tmp_path / "b", abi=abi))
-    assert (facts.abi, facts.is_program, facts.is_stand_in) == (abi, True, True)
+    assert (facts.abi, facts.is_program, facts.is_fake) == (abi, True, True)
     assert "libc.so" in facts.needed
 
 
@@ -46,7 +46,7 @@ def test_android_program_tells_the_api_level_and_the_id_of_its_build():
     )
     facts = inspect_elf_bytes(content, "x")
     assert (facts.abi, facts.min_sdk, facts.build_id, facts.is_program) == ("arm64-v8a", 26, "abcd12", True)
-    assert not facts.is_stand_in
+    assert not facts.is_fake
 
 
 def test_program_of_a_linux_computer_is_told_from_androids():
@@ -71,7 +71,7 @@ def test_apk_tells_package_activities_versions_and_abis(tmp_path):
     assert (facts.package, facts.abis) == ("org.tensorflow.lite.benchmark", ("arm64-v8a", "x86_64"))
     assert facts.activities == ("org.tensorflow.lite.benchmark.BenchmarkModelActivity",)
     assert (facts.version_code, facts.version_name, facts.min_sdk, facts.debuggable) == (7, "2.1", 24, False)
-    assert facts.is_stand_in
+    assert facts.is_fake
 
 
 def test_activity_names_are_completed_as_android_does():

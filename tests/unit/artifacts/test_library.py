@@ -128,13 +128,13 @@ def test_newest_of_two_builds_of_one_name_is_taken_and_the_older_by_its_digits(l
 
 
 def test_stand_in_is_only_used_when_named_and_never_on_a_real_phone(library, tmp_path):
-    stand_in = library.add(write_benchmark_elf(tmp_path / "benchmark_model"))
-    assert stand_in.is_virtual
+    fake = library.add(write_benchmark_elf(tmp_path / "benchmark_model"))
+    assert fake.is_virtual
     with pytest.raises(ArtifactError, match="no build of native"):
         library.resolve_for(VIRTUAL, ToolName.NATIVE)
-    assert library.resolve_for(VIRTUAL, ToolName.NATIVE, name_or_path="benchmark_model") == stand_in
+    assert library.resolve_for(VIRTUAL, ToolName.NATIVE, name_or_path="benchmark_model") == fake
     path = str(tmp_path / "benchmark_model")
-    assert library.resolve_for(VIRTUAL, ToolName.NATIVE, name_or_path=path).sha256 == stand_in.sha256
+    assert library.resolve_for(VIRTUAL, ToolName.NATIVE, name_or_path=path).sha256 == fake.sha256
     for name in ("benchmark_model", path):
         with pytest.raises(ArtifactError, match="a fake binary that only a virtual phone runs, not P"):
             library.resolve_for(PHONE, ToolName.NATIVE, name_or_path=name)

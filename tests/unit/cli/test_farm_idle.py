@@ -97,7 +97,7 @@ def test_a_phone_that_hung_is_away_until_one_of_its_transports_works() -> None:
     assert [text for text in host.said if "answers again" in text] == ["S1 answers again"]
 
 
-def test_a_phone_that_another_process_uses_is_not_connected_anew() -> None:
+def test_a_phone_that_another_process_uses_is_not_connected_again() -> None:
     host = Host()
     hangs = seen("S1", usable=False, boot_id="")
     assert host.look(hangs, used=["S1"]) == {}

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from orchestrator.app.farm_newcomers import kept_for_newcomers, meant
-from orchestrator.app.farm_parcel import Packed, by_phone_and_kind
+from orchestrator.app.farm_payload import Packed, by_phone_and_kind
 from orchestrator.app.farm_phones import usable
-from orchestrator.config.farm_documents import PhoneLabels, dump, read_parcel, read_plan
+from orchestrator.config.farm_documents import PhoneLabels, dump, read_payload, read_plan
 from orchestrator.engine.night import bounded
 from orchestrator.queueing.absence import GONE_S
 from orchestrator.queueing.newcomers import Added
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.night import parse_window
-from orchestrator.records.parcel import Content, Parcel
+from orchestrator.records.payload import Content, Payload
 from orchestrator.records.plan import DeviceSelection, Plan, PlanModel
 from orchestrator.records.workload import Build, Model, ToolName
 from orchestrator.store.opening import MemoryStore
@@ -54,8 +54,8 @@ def added(
 ) -> list[Added]:
     """Submit a plan for a phone at noon; return what is added of the phones that are there later."""
     reference = Content(name="reference.tflite", sha256="cc" * 32)
-    bare = Parcel(reference=reference)
-    packed = Packed(parcels={first.serial: replace(bare, builds=(BUILD,))}, bare=bare, paths={}, missing={})
+    bare = Payload(reference=reference)
+    packed = Packed(payloads={first.serial: replace(bare, builds=(BUILD,))}, bare=bare, paths={}, missing={})
     limited, opens_at = bounded(plan, NOON)
     submission = kept_for_newcomers(
         "night",
@@ -75,11 +75,11 @@ def selecting(**devices: Any) -> Plan:
 
 def test_a_phone_gets_what_others_of_its_kind_got_and_one_of_another_kind_its_hosts_own_programs() -> None:
     same, other = added(PLAN, phone("A"), announced(phone("B")), announced(phone("C", abi="armeabi-v7a")))
-    assert [build.sha256 for build in read_parcel(same.job.parcel).builds] == [BUILD.sha256]
+    assert [build.sha256 for build in read_payload(same.job.payload).builds] == [BUILD.sha256]
     assert sorted(same.files) == sorted([MODEL.sha256, BUILD.sha256, "cc" * 32])
     # What isn't a program goes to every phone.
-    parcel = read_parcel(other.job.parcel)
-    assert (parcel.builds, parcel.reference is not None) == ((), True)
+    payload = read_payload(other.job.payload)
+    assert (payload.builds, payload.reference is not None) == ((), True)
     assert sorted(other.files) == sorted([MODEL.sha256, "cc" * 32])
     assert read_plan(same.job.plan) == replace(PLAN, text=read_plan(same.job.plan).text)
 

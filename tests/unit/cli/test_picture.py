@@ -40,7 +40,7 @@ def test_a_picture_fits_its_terminal_and_counts_who_is_not_shown(count: int, wid
 
 
 def test_phones_in_trouble_stand_before_those_that_work_and_names_in_their_numbers_order() -> None:
-    rows = [row(10), row(9), row(11, Standing.AWAY), row(12, Standing.DONE), row(13, Standing.GIVEN_UP)]
+    rows = [row(10), row(9), row(11, Standing.AWAY), row(12, Standing.DONE), row(13, Standing.ABANDONED)]
     texts = [line.text.split()[0] for line in picture("nightly", rows)[2:]]
     assert texts == ["PHONE-13", "PHONE-11", "PHONE-9", "PHONE-10", "PHONE-12"]
 

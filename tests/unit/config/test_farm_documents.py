@@ -11,11 +11,11 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from pydantic import TypeAdapter
 
-from orchestrator.config.farm_documents import dump, read_labels, read_parcel, read_plan
+from orchestrator.config.farm_documents import dump, read_labels, read_payload, read_plan
 from orchestrator.errors import NewerPlanError, PlanError
 from orchestrator.queueing.messages import PROTOCOL
 from orchestrator.records.identity import BuildSha
-from orchestrator.records.parcel import Content, FlagFile, Parcel, Twin
+from orchestrator.records.payload import Content, FlagFile, Payload, Twin
 from orchestrator.records.plan import Plan, PlanModel
 from orchestrator.records.workload import Build, Companion, ToolName
 
@@ -30,7 +30,7 @@ BUILD = Build(
     path=Path("benchmark_model"),
     companions=(Companion(name="libx.so", sha256="c" * 64, path=Path("libx.so")),),
 )
-PARCEL = Parcel(
+PAYLOAD = Payload(
     builds=(BUILD,),
     twins=(Twin(sha256=BUILD.sha256, build=replace(BUILD, sha256=BuildSha("d" * 64), companions=())),),
     flag_files=(FlagFile(value="@x/libmine.so", files=(Content(name="libmine.so", sha256="e" * 64),)),),
@@ -41,8 +41,8 @@ PARCEL = Parcel(
 
 def test_a_plan_and_what_it_names_come_back_as_they_went() -> None:
     assert read_plan(dump(PLAN)) == PLAN
-    assert read_parcel(dump(PARCEL)) == PARCEL
-    assert sorted(item.sha256[0] for item in PARCEL.contents) == ["1", "b", "c", "d", "e", "f"]
+    assert read_payload(dump(PAYLOAD)) == PAYLOAD
+    assert sorted(item.sha256[0] for item in PAYLOAD.contents) == ["1", "b", "c", "d", "e", "f"]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_host_that_does_not_know_a_field_yet_reads_the_plans_that_do_not_need_
     changed = replace(
         PLAN,
         seed=7,
-        sentinel=False,
+        reference_check=False,
         quiet=replace(PLAN.quiet, airplane=True),
         matrix=replace(PLAN.matrix, threads=(4,)),
     )
@@ -90,7 +90,7 @@ def test_a_default_of_what_travels_is_what_it_was_when_the_version_of_the_messag
     Whoever changes a default raises PROTOCOL (queueing/messages.py); whoever adds a field writes it down here.
     """
     recorded = json.loads((DATA / f"defaults_of_protocol_{PROTOCOL}.json").read_text())
-    assert defaults(Plan) | defaults(Parcel) == recorded
+    assert defaults(Plan) | defaults(Payload) == recorded
 
 
 def defaults(kind: type) -> dict[str, object]:
@@ -120,30 +120,30 @@ def test_a_plan_of_before_with_fewer_fields_is_read() -> None:
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "..", "", "a\nb", "a\\b", "x" * 201])
 def test_a_name_that_is_no_bare_file_name_is_refused(name: str) -> None:
-    for parcel in (
-        replace(PARCEL, reference=Content(name=name, sha256=SHA)),
-        replace(PARCEL, parity_inputs=(Content(name=name, sha256=SHA),)),
-        replace(PARCEL, flag_files=(FlagFile(value="@x", files=(Content(name=name, sha256=SHA),)),)),
-        replace(PARCEL, builds=(replace(BUILD, companions=(Companion(name=name, sha256=SHA),)),)),
+    for payload in (
+        replace(PAYLOAD, reference=Content(name=name, sha256=SHA)),
+        replace(PAYLOAD, parity_inputs=(Content(name=name, sha256=SHA),)),
+        replace(PAYLOAD, flag_files=(FlagFile(value="@x", files=(Content(name=name, sha256=SHA),)),)),
+        replace(PAYLOAD, builds=(replace(BUILD, companions=(Companion(name=name, sha256=SHA),)),)),
     ):
         with pytest.raises(PlanError, match="can't be the name of a file"):
-            read_parcel(dump(parcel))
+            read_payload(dump(payload))
 
 
 @pytest.mark.parametrize(
-    "parcel",
+    "payload",
     [
-        replace(PARCEL, builds=(replace(BUILD, path=Path("/etc/passwd")),)),
-        replace(PARCEL, builds=(replace(BUILD, path=None),)),
-        replace(PARCEL, builds=(replace(BUILD, sha256=BuildSha("../" + "a" * 61)),)),
-        replace(PARCEL, flag_files=(FlagFile(value="@x", files=()),)),
-        replace(PARCEL, flag_files=(FlagFile(value="x", files=(Content(name="x", sha256=SHA),)),)),
-        replace(PARCEL, reference=Content(name="m.tflite", sha256="A" * 64)),
+        replace(PAYLOAD, builds=(replace(BUILD, path=Path("/etc/passwd")),)),
+        replace(PAYLOAD, builds=(replace(BUILD, path=None),)),
+        replace(PAYLOAD, builds=(replace(BUILD, sha256=BuildSha("../" + "a" * 61)),)),
+        replace(PAYLOAD, flag_files=(FlagFile(value="@x", files=()),)),
+        replace(PAYLOAD, flag_files=(FlagFile(value="x", files=(Content(name="x", sha256=SHA),)),)),
+        replace(PAYLOAD, reference=Content(name="m.tflite", sha256="A" * 64)),
     ],
 )
-def test_a_parcel_that_is_not_as_it_should_be_is_refused(parcel: Parcel) -> None:
-    with pytest.raises(PlanError, match="a parcel from the queue"):
-        read_parcel(dump(parcel))
+def test_a_payload_that_is_not_as_it_should_be_is_refused(payload: Payload) -> None:
+    with pytest.raises(PlanError, match="a payload from the queue"):
+        read_payload(dump(payload))
 
 
 @pytest.mark.parametrize("sha256", [None, "a" * 63, "../../etc"])

@@ -46,7 +46,7 @@ def test_example_holds_every_key_and_loads():
     assert plan.passes == (Pass.TIMING, Pass.MEMORY, Pass.PARITY, Pass.SUSTAINED, Pass.CONTENTION)
     assert plan.contention == ("cpu=2", "memory=1+cpu=1")
     assert (plan.stopping, plan.invocations, plan.order) == (StoppingRule(), 8, Order.INTERLEAVED)
-    assert (plan.budget_s, plan.sustained_s, plan.sentinel, plan.may_reboot) == (1800.0, 600.0, True, False)
+    assert (plan.budget_s, plan.sustained_s, plan.reference_check, plan.may_reboot) == (1800.0, 600.0, True, False)
     assert (plan.quiet.screen, plan.quiet.airplane, plan.quiet.pin_gpu) == (Screen.ON, True, False)
     assert (plan.seed, plan.timeout_s, plan.builds) == (7, 120.0, {ToolName.NATIVE: "benchmark_model"})
     assert plan.text == EXAMPLE.read_text()
@@ -275,7 +275,7 @@ def test_a_plain_number_of_invocations_is_fixed_and_bounds_adapt(folder):
         ("invocations: 5\nprecision: 2 %", "their number is fixed (5)"),
         ("invocations: 5\nbudget: 5 min", "their number is fixed (5)"),
         ("sustained: 5 min", "add it to passes"),
-        ("passes: [sentinel]", "write 'sentinel: true'"),
+        ("passes: [reference]", "write 'reference_check: true'"),
         ("quiet: {screen: dim}", "quiet.screen"),
     ],
 )
@@ -286,16 +286,16 @@ def test_keys_that_contradict_each_other_are_told(folder, text, said):
 
 def test_no_pass_is_offered_that_would_be_refused(folder):
     (fault,) = faults_of(folder, "models: a.tflite\npasses: [foo]\n")
-    assert fault.endswith(f"isn't one of {', '.join(item for item in Pass if item is not Pass.SENTINEL)}")
+    assert fault.endswith(f"isn't one of {', '.join(item for item in Pass if item is not Pass.REFERENCE)}")
 
 
 def test_options_mean_the_same_as_the_plans_keys(folder):
     plan = plan_from_options(
         models=[folder / "a.tflite"], invocations="6-20", precision="1%", budget="10m", passes=["timing,sustained"],
-        sustained="2 min", sentinel=False, reboot=True,
+        sustained="2 min", reference_check=False, reboot=True,
     )  # fmt: skip
     assert plan.stopping == StoppingRule(first=6, half_width=0.01, most=20)
-    assert (plan.budget_s, plan.sustained_s, plan.sentinel, plan.may_reboot) == (600.0, 120.0, False, True)
+    assert (plan.budget_s, plan.sustained_s, plan.reference_check, plan.may_reboot) == (600.0, 120.0, False, True)
     again = parse_plan(plan.text, folder=folder, label="bench")
     assert dataclasses.replace(again, text=plan.text) == plan
 

@@ -46,7 +46,7 @@ def test_one_reading_says_nothing() -> None:
     assert readings(newton(50.0, 20.0, 60.0), [0.0]).remaining_s() is None
 
 
-def test_a_wait_that_can_be_met_is_never_given_up() -> None:
+def test_a_wait_that_can_be_met_is_never_abandoned() -> None:
     for tau_s in (40.0, 120.0, 400.0):
         for start_c in (41.0, 44.0, 50.0):
             curve = newton(start_c, 28.0, tau_s)
@@ -90,7 +90,7 @@ def test_a_phone_is_looked_at_when_it_may_be_fit_and_seldom_before() -> None:
     assert "battery at 47.0 C" in told[0] or "fit in about" in told[0]
 
 
-def test_a_phone_that_can_not_cool_in_time_is_given_up_early_with_the_reason() -> None:
+def test_a_phone_that_can_not_cool_in_time_is_abandoned_early_with_the_reason() -> None:
     phone = Phone(newton(60.0, 28.0, 2000.0))
     fitness = FitWait(FitLimits(wait_s=300.0), {}, phone.clock).until_fit(phone.state)
     assert fitness.code == "battery-hot"

@@ -49,7 +49,7 @@ def shell(command: str, gpu: Path) -> str:
     return subprocess.run(["sh", "-c", script], env=environ, capture_output=True, text=True, check=False).stdout.strip()
 
 
-def test_clocks_that_only_root_may_read_are_pinned_and_put_back(gpu: Path, step: QuietStep) -> None:
+def test_clocks_that_only_root_may_read_are_pinned_and_restored(gpu: Path, step: QuietStep) -> None:
     told = shell(step.read, gpu)
     assert told == f"{gpu} 257000000 710000000"
     assert not step.accepts(told)

@@ -224,7 +224,7 @@ def test_what_a_replaced_phone_shared_is_open_until_its_equals_have_measured_it(
     # The process is killed, and the campaign resumed from what is stored.
     stored = store.campaign(assigner.campaign.campaign_id)
     assert stored is not None
-    assert stored.terms.stand_ins == {"A": "C"}
+    assert stored.terms.replaced == {"A": "C"}
     again = Assigner(stored, store, store.runs(), cancelled=threading.Event())
     assert len(open_works(stored, list(store.runs()), {})[Serial("A")].planned) == 4
     work(again, "C" if fingerprint == "one" else "B")

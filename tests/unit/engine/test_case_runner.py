@@ -59,7 +59,7 @@ class Rig:
     )
 
     def pool(self, *, flex: bool = False) -> DevicePool:
-        """Begin the campaign, or go on with it in another process."""
+        """Begin the campaign, or resume it in another process."""
         if self.store.campaign(self.campaign.campaign_id) is None:
             self.store.begin_campaign(self.campaign, devices=[FACTS], models=[MODEL], builds=[BUILD, TWIN])
         services = Services(
@@ -141,7 +141,7 @@ def test_a_case_that_took_all_its_time_is_not_tried_again_when_its_phone_has_com
     assert Counter(request.case.threads for request in rig.asked)[1] == 1
 
 
-def test_whoever_resumes_has_a_case_tried_again_that_was_given_up() -> None:
+def test_whoever_resumes_has_a_case_tried_again_that_was_abandoned() -> None:
     ends = iter(["late", "ok", "lost"])
     rig = Rig(end=lambda request: next(ends, "ok"))
     with pytest.raises(LinkLostError):
@@ -150,7 +150,7 @@ def test_whoever_resumes_has_a_case_tried_again_that_was_given_up() -> None:
     assert rig.stored(case(1)) == [(0, Outcome.TIMED_OUT), (1, Outcome.SKIPPED), (2, Outcome.COMPLETED)]
 
 
-def test_a_case_that_fails_the_same_way_twice_is_given_up_and_another_failure_counts_anew() -> None:
+def test_a_case_that_fails_the_same_way_twice_is_abandoned_and_another_failure_counts_again() -> None:
     ends = {1: iter(["a", "b", "a"]), 2: iter(["a", "a", "ok"])}
     rig = Rig(end=lambda request: next(ends[request.case.threads]))
     rig.pool().work_of(rig.device, FACTS)().run()

@@ -202,7 +202,7 @@ def test_what_was_left_out_before_the_night_is_no_pause_between_the_others() -> 
     queue = tuple(Invocation(case=case, run_pass=Pass.TIMING, number=number) for number in range(8) for case in cases)
     plan = replace(PLAN, phone_time_s=500.0)
     kept = cut_to_time(
-        store, TOOLS, plan, Expansion(invocations={CASE.serial: queue}, skipped=()), START, sentinel=False
+        store, TOOLS, plan, Expansion(invocations={CASE.serial: queue}, skipped=()), START, reference_check=False
     )
     invocations = kept.invocations[CASE.serial]
     assert [case.threads for case in kept.cases] == [1, 2, 3, 4, 5]
@@ -291,11 +291,11 @@ def test_what_there_was_no_time_for_is_over_for_good() -> None:
     sustained = replace(begun, invocations=(Invocation(case=CASE, run_pass=Pass.SUSTAINED, number=0),))
     assert open_work(sustained, [], CASE.serial, TOOLS).invocations != ()
     assert open_work(sustained, [run(0, 0, run_pass=Pass.SUSTAINED, **late)], CASE.serial, TOOLS).invocations == ()
-    mark = Invocation(case=CASE, run_pass=Pass.SENTINEL, number=0)
+    mark = Invocation(case=CASE, run_pass=Pass.REFERENCE, number=0)
     bracketed = replace(begun, invocations=(*begun.invocations, mark))
     # Nothing was measured that a reference workload could bracket.
     assert open_work(bracketed, [run(0, 0, **late), run(1, 0, **late)], CASE.serial, TOOLS).invocations == ()
-    assert open_work(bracketed, [run(0, 0), run(1, 0, **late)], CASE.serial, TOOLS).sentinel == (mark,)
+    assert open_work(bracketed, [run(0, 0), run(1, 0, **late)], CASE.serial, TOOLS).reference_check == (mark,)
 
 
 def test_a_plan_without_limits_is_left_whole_and_one_with_is_cut_with_reasons() -> None:
@@ -303,14 +303,14 @@ def test_a_plan_without_limits_is_left_whole_and_one_with_is_cut_with_reasons() 
     queue = tuple(Invocation(case=case, run_pass=Pass.TIMING, number=number) for number in (0, 1) for case in cases)
     expansion = Expansion(invocations={CASE.serial: queue}, skipped=())
     store = MemoryStore()
-    assert cut_to_time(store, TOOLS, PLAN, expansion, START, sentinel=False) is expansion
+    assert cut_to_time(store, TOOLS, PLAN, expansion, START, reference_check=False) is expansion
     # Each invocation is thought to take 1.5 times 4.5 s.
     plan = replace(PLAN, phone_time_s=30.0)
-    cut = cut_to_time(store, TOOLS, plan, expansion, START, sentinel=False)
+    cut = cut_to_time(store, TOOLS, plan, expansion, START, reference_check=False)
     assert len(cut.cases) == 2
     (skip,) = cut.skipped
     assert skip.reason_code == OUT_OF_TIME
     # The reference workload takes its part.
     plan = replace(PLAN, phone_time_s=50.0)
-    assert len(cut_to_time(store, TOOLS, plan, expansion, START, sentinel=False).cases) == 3
-    assert len(cut_to_time(store, TOOLS, plan, expansion, START, sentinel=True).cases) == 1
+    assert len(cut_to_time(store, TOOLS, plan, expansion, START, reference_check=False).cases) == 3
+    assert len(cut_to_time(store, TOOLS, plan, expansion, START, reference_check=True).cases) == 1

@@ -53,7 +53,7 @@ def test_a_case_is_judged_alike_by_what_is_held_of_its_runs(looked: int) -> None
 
 
 def test_a_check_keeps_the_batterys_heat_at_its_begin() -> None:
-    runs = [replace(one, run_pass=Pass.SENTINEL) for one in slowed()[:3]]
+    runs = [replace(one, run_pass=Pass.REFERENCE) for one in slowed()[:3]]
     first = runs[0].state_before
     assert first is not None
     assert [one.battery_heat_c for one in checks([slim(one) for one in runs])] == [first.battery_heat_c]

@@ -138,7 +138,7 @@ def test_a_spare_that_is_in_use_stands_in_as_soon_as_it_is_free_while_others_wor
     waiting: list[Serial] = []
     refused: list[Serial] = []
     done: list[Serial] = []
-    has_stood_in = threading.Event()
+    has_replaced = threading.Event()
 
     def replace_lost(serial: Serial, is_free: Callable[[Serial], bool]) -> Serial | None:
         assert serial == LOST
@@ -162,9 +162,9 @@ def test_a_spare_that_is_in_use_stands_in_as_soon_as_it_is_free_while_others_wor
 
         def run(self) -> None:
             if self._serial == other:
-                assert has_stood_in.wait(60)
+                assert has_replaced.wait(60)
             else:
-                has_stood_in.set()
+                has_replaced.set()
             done.append(self._serial)
 
         def left(self) -> int:

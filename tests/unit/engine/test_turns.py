@@ -1,4 +1,4 @@
-"""The devices' turns: who is waited for, who is given up, and whom a fault of ours stops."""
+"""The devices' turns: who is waited for, who is abandoned, and whom a fault of ours stops."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ class Farm:
 
     def __init__(self, folder: Path) -> None:
         self.told: list[Any] = []
-        self.put_back: list[Serial] = []
+        self.restored: list[Serial] = []
         self.lost: dict[Serial, str] = {}
         self.cancelled = threading.Event()
         self.quarantine = QuarantineFolder(folder / "quarantine")
         self.lease = FileLease(folder / "leases")
         services = SimpleNamespace(
             observer=SimpleNamespace(on_event=self.told.append),
-            conditioner=SimpleNamespace(restore=lambda device, on_note: self.put_back.append(device.serial)),
+            conditioner=SimpleNamespace(restore=lambda device, on_note: self.restored.append(device.serial)),
             cancelled=self.cancelled,
         )
         self._turns = Turns(
@@ -125,7 +125,7 @@ def test_a_phone_that_is_lost_again_and_again_with_nothing_measured_is_kept_out(
 
 
 def test_what_is_measured_is_counted_without_checks_and_curves_that_were_cut() -> None:
-    curve, check = (Invocation(case=case(1), run_pass=kind, number=0) for kind in (Pass.SUSTAINED, Pass.SENTINEL))
+    curve, check = (Invocation(case=case(1), run_pass=kind, number=0) for kind in (Pass.SUSTAINED, Pass.REFERENCE))
     planned = campaign(rule=None)
     planned = replace(
         planned,
@@ -139,7 +139,7 @@ def test_what_is_measured_is_counted_without_checks_and_curves_that_were_cut() -
     assert [done_count(planned, [*measured, *more], SERIAL) for more in ([], cut, whole)] == [1, 1, 2]
 
 
-def test_a_phone_that_is_not_fit_is_put_back_and_asked_again_while_others_work(farm: Farm) -> None:
+def test_a_phone_that_is_not_fit_is_restored_and_asked_again_while_others_work(farm: Farm) -> None:
     is_measured = threading.Event()
 
     def other() -> None:
@@ -148,12 +148,12 @@ def test_a_phone_that_is_not_fit_is_put_back_and_asked_again_while_others_work(f
     unfit = raising(DeviceUnfitError("not fit after 5 min: too hot", serial=ONE))
     farm.run(ONE=Script(*[unfit] * 3 * RETURNS_MAX, is_measured.set), OTHER=Script(other))
     assert (farm.lost, farm.quarantine.serials()) == ({}, [])
-    assert farm.put_back.count(ONE) == 3 * RETURNS_MAX + 1
+    assert farm.restored.count(ONE) == 3 * RETURNS_MAX + 1
     away = [event.is_away for event in farm.told if getattr(event, "is_away", None) is not None]
     assert away == [True, False] * 3 * RETURNS_MAX
 
 
-def test_a_phone_that_is_not_fit_is_given_up_once_nobody_else_works(farm: Farm) -> None:
+def test_a_phone_that_is_not_fit_is_abandoned_once_nobody_else_works(farm: Farm) -> None:
     unfit = raising(DeviceUnfitError("not fit after 5 min: too hot", serial=ONE))
     farm.run(ONE=Script(unfit))
     assert farm.lost == {ONE: "not fit after 5 min: too hot"}
@@ -187,7 +187,7 @@ def test_a_fault_on_one_phone_ends_its_part_only_and_is_known_when_the_others_ar
     assert farm.run(ONE=Script(raising(fault)), OTHER=Script(other)) == [fault]
     assert went_on == [True]
     assert farm.lost == {ONE: reason}
-    assert set(farm.put_back) == {ONE, OTHER}
+    assert set(farm.restored) == {ONE, OTHER}
     assert any(event.is_problem and reason in event.text for event in farm.told if hasattr(event, "is_problem"))
 
 

@@ -62,7 +62,7 @@ def test_the_profile_and_the_memory_are_passes_without_runtime_info() -> None:
     assert flags(DelegateName.GPU)["model_runtime_info_output_file"] == "/run/runtime_info.pb"
     assert flags(DelegateName.GPU, run_pass=Pass.PROFILE)["use_profiler"] == "true"
     assert flags(DelegateName.GPU, run_pass=Pass.MEMORY)["report_peak_memory_footprint"] == "true"
-    for run_pass in (Pass.TIMING, Pass.COLD, Pass.SUSTAINED, Pass.SENTINEL):
+    for run_pass in (Pass.TIMING, Pass.COLD, Pass.SUSTAINED, Pass.REFERENCE):
         assert "use_profiler" not in flags(DelegateName.GPU, run_pass=run_pass)
 
 

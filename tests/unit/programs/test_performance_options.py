@@ -1,4 +1,4 @@
-"""The options of benchmark_model_performance_options, on outputs of real programs and of a stand-in."""
+"""The options of benchmark_model_performance_options, on outputs of real programs and of a fake binary."""
 
 from __future__ import annotations
 

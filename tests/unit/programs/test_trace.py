@@ -66,7 +66,7 @@ def test_the_benchmark_is_the_process_that_the_command_names() -> None:
     assert summarise(Recording(marks=marks)).process == 10
 
 
-def test_a_thread_number_that_another_process_got_starts_anew() -> None:
+def test_a_thread_number_that_another_process_got_starts_again() -> None:
     marks = (begin(0, "ADD@0/0"), begin(10, "MUL@0/0", process=11), end(20))
     summary = summarise(Recording(marks=marks))
     assert (summary.process, [item.name for item in summary.operators]) == (11, ["MUL"])

@@ -80,9 +80,9 @@ def test_table_of_results_names_what_a_speed_up_is_over() -> None:
 
 
 def test_program_that_stands_in_for_a_real_one_never_beats_it() -> None:
-    stand_in = replace(OTHER_BUILD, is_virtual=True)
-    quick = replace(CPU, build_sha256=stand_in.sha256)
-    data = data_of(*series(CPU, 20_000), *series(GPU, 9_000), *series(quick, 1_000), builds=(NATIVE, stand_in))
+    fake = replace(OTHER_BUILD, is_virtual=True)
+    quick = replace(CPU, build_sha256=fake.sha256)
+    data = data_of(*series(CPU, 20_000), *series(GPU, 9_000), *series(quick, 1_000), builds=(NATIVE, fake))
     assert row_of(data, quick).is_virtual
     assert row_of(data, GPU).best is BestMark.BEST
 

@@ -142,8 +142,8 @@ def test_numbers_of_a_virtual_phone_are_virtual_even_if_its_facts_are_lost():
 
 def test_numbers_of_a_stand_in_program_are_virtual():
     lab = lab_of(series(case(REAL_PIXEL), 10_000), REAL_PIXEL)
-    stand_in = replace(NATIVE, is_virtual=True)
-    data = build_report_data(**{**lab.inputs(), "builds": {stand_in.sha256: stand_in}})
+    fake = replace(NATIVE, is_virtual=True)
+    data = build_report_data(**{**lab.inputs(), "builds": {fake.sha256: fake}})
     assert data.results[0].is_virtual
 
 

@@ -69,7 +69,7 @@ def test_accuracy_is_known_by_name_and_by_content() -> None:
     assert [model.accuracy for model in data.models] == [71.8, 70.7]
 
 
-def test_attempt_that_was_cut_is_no_part_of_the_one_begun_anew() -> None:
+def test_attempt_that_was_cut_is_no_part_of_the_one_begun_again() -> None:
     owner = case(threads=4)
     numbers = [*range(3), *range(ATTEMPT_NUMBERS, ATTEMPT_NUMBERS + 8)]
     runs = [

@@ -157,7 +157,7 @@ def test_who_gives_up_what_was_begun_with_is_told_that_it_may_yet_be_done_and_it
     assert isinstance(answers[2], LateError)
     assert answers[2].args == (True,)
 
-    # What was begun with fails as a whole: it isn't begun with anew, since nobody waits.
+    # What was begun with fails as a whole: it isn't begun with again, since nobody waits.
     impatient.failures_at_end = [OSError("gone")]
     impatient.may_end.set()
     begun[0].join()

@@ -16,7 +16,7 @@ from benchfarm_lab.programs.process import BenchmarkFailedError
 if TYPE_CHECKING:
     from benchfarm_lab.programs.interpreter import Interpreter
 
-#: The name in the note of a stand-in library for it.
+#: The name in the note of a fake library for it.
 DUMMY_PROGRAM: Final = "dummy_external_delegate"
 STABLE_PROGRAM: Final = "sample_stable_delegate"
 _STABLE_NAME: Final = "google_sample_delegate"

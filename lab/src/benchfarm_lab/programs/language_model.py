@@ -25,7 +25,7 @@ _FLAGS: Final = {
     "report_peak_memory_footprint": "false", "litert_dispatch_lib_dir": "", "metric_proto_file_path": "",
     "cache_dir": "",
 }  # fmt: skip
-#: What builds of 2025 haven't; a stand-in's version says which year it plays.
+#: What builds of 2025 haven't; a fake binary's version says which year it plays.
 _OF_2026: Final = frozenset({"metric_proto_file_path", "boost_performance"})
 _USUAL_THREADS: Final = 4
 #: Weights of four bits: two parameters, and two multiply-adds a token, in each byte.

@@ -1,4 +1,4 @@
-"""Stand-ins for benchmark programs of other runtimes: their words, streams and exit codes around times of one model.
+"""Fake binaries for the programs of other runtimes: their words, streams and exit codes around times of one model.
 
 A model costs its bytes' multiply-adds; what it computes isn't computed. A GPU that the phone lacks is replaced or
 refused as each program does it.

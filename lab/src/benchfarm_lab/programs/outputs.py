@@ -1,4 +1,4 @@
-"""What a stand-in writes as a model's outputs: what the model computes for its inputs, with the delegate's rounding.
+"""What a fake binary writes as a model's outputs: what the model computes for its inputs, with the delegate's rounding.
 
 The computer that the virtual phones live on computes it; every delegate adds the error that its arithmetic would, and a
 delegate that was made to compute wrong numbers is far off. Where the model can't be computed here (operators of others,

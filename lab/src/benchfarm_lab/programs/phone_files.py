@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterable
 
 from benchfarm_lab.contract import PhoneFileError, ProcessContext
-from benchfarm_lab.elf import StandInNote, note_of
+from benchfarm_lab.elf import FakeNote, note_of
 
 
 def absolute(process: ProcessContext, path: str) -> str:
@@ -57,8 +57,8 @@ def linked_folders(process: ProcessContext) -> list[str]:
     return [folder for folder in process.env.get("LD_LIBRARY_PATH", "").split(":") if folder]
 
 
-def find_library(process: ProcessContext, name: str, folders: Iterable[str]) -> StandInNote | None:
-    """Return what a stand-in library says about itself, None when no folder has one of this name."""
+def find_library(process: ProcessContext, name: str, folders: Iterable[str]) -> FakeNote | None:
+    """Return what a fake library says about itself, None when no folder has one of this name."""
     for folder in folders:
         try:
             note = note_of(read_whole(process, f"{folder}/{name}"))

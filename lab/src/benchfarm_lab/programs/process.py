@@ -1,4 +1,4 @@
-"""A stand-in as a process on the phone: what it has of the phone, its moments, its sleep and its death."""
+"""A fake binary as a process on the phone: what it has of the phone, its moments, its sleep and its death."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchfarm_lab.faults import Fault, FaultKind, FaultTable
 from benchfarm_lab.hardware import VirtualHardware
 from benchfarm_lab.profiles import VirtualProfile
 
-#: In a stand-in's version, for tests and demonstrations: its inferences take so much longer or shorter.
+#: In a fake binary's version, for tests and demonstrations: its inferences take so much longer or shorter.
 _TIME_MARK: Final = re.compile(r"(?:^|\s)time([+-]\d{1,3}(?:\.\d{1,4})?)%(?:\s|$)", re.ASCII)
 #: No version makes a program faster than this.
 _LEAST_TIME: Final = 0.05
@@ -25,7 +25,7 @@ class BenchmarkFailedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What a stand-in needs of its phone."""
+    """What a fake binary needs of its phone."""
 
     profile: VirtualProfile
     hardware: VirtualHardware
@@ -55,7 +55,7 @@ class ProcessOnce:
 
 
 def time_factor_of(version: str) -> float:
-    """Return how long inferences take with a stand-in of this version: 1.03 for ``2.1 time+3%``, 1.0 without a mark."""
+    """Return how long inferences take in a fake of this version: 1.03 for ``2.1 time+3%``, 1.0 without a mark."""
     found = _TIME_MARK.search(version)
     return max(_LEAST_TIME, 1.0 + float(found[1]) / 100.0) if found else 1.0
 

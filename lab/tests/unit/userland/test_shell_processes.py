@@ -99,7 +99,7 @@ def test_program_gets_its_place_affinity_and_environment(phone):
     ("name", "content", "mode", "status", "words"),
     [
         ("probe", ARM64_ELF, 0o644, 126, "can't execute: Permission denied"),
-        ("other", ARM64_ELF, 0o755, 126, "no stand-in"),
+        ("other", ARM64_ELF, 0o755, 126, "no fake binary"),
         ("x86", X86_ELF, 0o755, 126, "not executable: 64-bit ELF file"),
     ],
 )

@@ -1,6 +1,6 @@
 """The reference workload around and within a campaign on one device, and what is done when its figure moved.
 
-Cool it and ask again; boot it anew, where the plan allows that, and ask again; set it aside.
+Cool it and ask again; reboot it, where the plan allows that, and ask again; set it aside.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from orchestrator.analysis.brackets import (
     CHECK_INVOCATIONS,
     Check,
-    SentinelVerdict,
+    ReferenceVerdict,
     baseline_of,
     checks,
     doubted,
@@ -34,7 +34,7 @@ from orchestrator.records.workload import Pass
 from orchestrator.units import format_percent, format_slowdown
 
 #: The finding of a run after which the reference workload had moved.
-CODE = "sentinel-moved"
+CODE = "reference-moved"
 #: So many earlier checks tell a device's noise well enough; months of them would only take time and memory to read.
 _CHECKS_MOST: Final = 100
 
@@ -57,7 +57,7 @@ def keep_doubts(store: Store, campaign_id: CampaignId, *, serials: Sequence[Seri
         by_device.setdefault(run.case.serial, []).append(run)
     changed = []
     for runs in by_device.values():
-        marks = [run.case.case_key for run in runs if run.run_pass is Pass.SENTINEL]
+        marks = [run.case.case_key for run in runs if run.run_pass is Pass.REFERENCE]
         if not marks:
             continue
         findings = doubted(runs, earlier_figures_us(store, marks[0], campaign_id))
@@ -84,7 +84,7 @@ def with_doubt(verdict: QualityVerdict, finding: Finding) -> QualityVerdict:
 
 
 def carried_over(verdict: QualityVerdict, stored: QualityVerdict) -> QualityVerdict:
-    """Return a verdict that was made anew from a run's own output, with the doubt that the stored one carries."""
+    """Return a verdict that was made again from a run's own output, with the doubt that the stored one carries."""
     for finding in stored.findings:
         if finding.code == CODE:
             verdict = with_doubt(verdict, finding)
@@ -97,7 +97,7 @@ EVERY_S: Final = 900.0
 _WARMER_C: Final = 1.0
 
 
-class Sentinel:
+class ReferenceCheck:
     """The checks of one device in one campaign."""
 
     def __init__(
@@ -123,7 +123,7 @@ class Sentinel:
 
     def begin(self) -> None:
         """Ask how the device is before anything else; raises DeviceUnusableError for one that is to be set aside."""
-        is_first = not any(run.run_pass is not Pass.SENTINEL for run in self._runs)
+        is_first = not any(run.run_pass is not Pass.REFERENCE for run in self._runs)
         verdict = self._ask()
         if not verdict.moved:
             return
@@ -153,7 +153,7 @@ class Sentinel:
         if verdict.moved:
             self._note(f"the reference workload is {_change(verdict)} than before the campaign", is_problem=True)
 
-    def _act(self, verdict: SentinelVerdict) -> None:
+    def _act(self, verdict: ReferenceVerdict) -> None:
         self._note(f"the reference workload is {_change(verdict)} than at the beginning; the phone is cooled")
         self._cool()
         verdict = self._ask()
@@ -171,12 +171,12 @@ class Sentinel:
             )
         self._note(f"the reference workload is as at the beginning {tried}")
 
-    def _ask(self) -> SentinelVerdict:
+    def _ask(self) -> ReferenceVerdict:
         """Run the reference workload, or what is left of a check that was cut off, and judge it."""
         number = max((check.number for check in checks(self._runs) if check.is_whole), default=-1) + 1
         for invocation in range(number * CHECK_INVOCATIONS, (number + 1) * CHECK_INVOCATIONS):
             while not self._has(invocation):
-                self._runner.run_one(Invocation(case=self._case, run_pass=Pass.SENTINEL, number=invocation))
+                self._runner.run_one(Invocation(case=self._case, run_pass=Pass.REFERENCE, number=invocation))
         self._checked_at_s = self._services.clock.monotonic_s()
         verdict = verdict_of(self._runs, self._check(number), self._history_us)
         if verdict.moved:
@@ -186,7 +186,7 @@ class Sentinel:
 
     def _has(self, number: int) -> bool:
         return any(
-            run.run_pass is Pass.SENTINEL and run.invocation == number and run.outcome is not Outcome.UNFIT
+            run.run_pass is Pass.REFERENCE and run.invocation == number and run.outcome is not Outcome.UNFIT
             for run in self._runs
         )
 
@@ -205,7 +205,7 @@ class Sentinel:
 
     def _reboot(self) -> None:
         clock, before = self._services.clock, self._device.state().boot_id
-        # What was changed is put back first: some of it would be forgotten, and the rest left.
+        # What was changed is restored first: some of it would be forgotten, and the rest left.
         self._services.conditioner.restore(self._device)
         try:
             self._device.shell("reboot")
@@ -231,5 +231,5 @@ class Sentinel:
         self._services.observer.on_event(DeviceNote(serial=self._device.serial, text=text, is_problem=is_problem))
 
 
-def _change(verdict: SentinelVerdict) -> str:
+def _change(verdict: ReferenceVerdict) -> str:
     return format_slowdown(verdict.ratio or 1.0)

@@ -35,7 +35,7 @@ class Twin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parcel:
+class Payload:
     """What a plan names, for one phone. A build's path, and a companion's, is the bare name of its file."""
 
     builds: tuple[Build, ...] = ()

@@ -26,7 +26,7 @@ from orchestrator.queueing.contents import CACHED_S, Contents
 from orchestrator.queueing.messages import PhoneJob
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
-from orchestrator.records.parcel import Content, FlagFile, Parcel, Twin
+from orchestrator.records.payload import Content, FlagFile, Payload, Twin
 from orchestrator.records.plan import Plan
 from orchestrator.records.tokens import model_ending
 from orchestrator.records.workload import Build, Companion, Model
@@ -39,9 +39,9 @@ _Fetch = Callable[[str, str], Path]
 class Packed:
     """What a submission needs at its phones' hosts."""
 
-    parcels: Mapping[Serial, Parcel]
+    payloads: Mapping[Serial, Payload]
     #: For a phone of a kind that isn't among them: without programs, so that its host's own are used.
-    bare: Parcel
+    bare: Payload
     #: sha256 -> where the file lies on this computer.
     paths: Mapping[str, Path]
     #: Serial number -> the programs that this computer has no build of, with the reason: the phone's host may.
@@ -75,7 +75,7 @@ def pack(farm: Farm, plan: Plan, phones: Sequence[DeviceFacts], place: str) -> P
         FlagFile(value=value, files=tuple(Content(name=name, sha256=sha256) for name, sha256 in item.placed.files))
         for value, item in named.items()
     )
-    bare = Parcel(
+    bare = Payload(
         flag_files=flag_files,
         parity_inputs=inputs,
         programs=programs,
@@ -84,7 +84,7 @@ def pack(farm: Farm, plan: Plan, phones: Sequence[DeviceFacts], place: str) -> P
         benchfarm=__version__,
     )
     found = farm.builds.of(plan, phones)
-    parcels: dict[Serial, Parcel] = {}
+    payloads: dict[Serial, Payload] = {}
     missing: dict[Serial, list[str]] = {}
     for facts in phones:
         own = [build for (serial, _), build in found.items() if serial == facts.serial]
@@ -94,13 +94,13 @@ def pack(farm: Farm, plan: Plan, phones: Sequence[DeviceFacts], place: str) -> P
         twins = farm.builds.with_flex(builds)
         for build in [*builds, *twins.values()]:
             paths.update(_paths_of(build))
-        parcels[facts.serial] = replace(
+        payloads[facts.serial] = replace(
             bare,
             builds=tuple(_bare(build) for build in builds),
             twins=tuple(Twin(sha256=sha256, build=_bare(twin)) for sha256, twin in twins.items()),
         )
     return Packed(
-        parcels=parcels, bare=bare, paths=paths, missing={serial: why for serial, why in missing.items() if why}
+        payloads=payloads, bare=bare, paths=paths, missing={serial: why for serial, why in missing.items() if why}
     )
 
 
@@ -119,33 +119,35 @@ def by_phone_and_kind(
     """Return what a plan names, by kind of phone, for those too that come later; by phone where it isn't its kind's."""
     of_models = [str(model.sha256) for model in models]
 
-    def needed(parcel: Parcel) -> dict[str, Any]:
-        return {"parcel": dump(parcel), "files": [*of_models, *(item.sha256 for item in parcel.contents)]}
+    def needed(payload: Payload) -> dict[str, Any]:
+        return {"payload": dump(payload), "files": [*of_models, *(item.sha256 for item in payload.contents)]}
 
-    parcels = {"": needed(packed.bare)}
+    payloads = {"": needed(packed.bare)}
     for facts in chosen:
-        own = needed(packed.parcels[facts.serial])
-        if parcels.setdefault(_kind_of(facts), own) != own:
-            parcels[str(facts.serial)] = own
-    return parcels
+        own = needed(packed.payloads[facts.serial])
+        if payloads.setdefault(_kind_of(facts), own) != own:
+            payloads[str(facts.serial)] = own
+    return payloads
 
 
 def jobs_for(
-    phones: Sequence[DeviceFacts], parcels: Mapping[str, Mapping[str, Any]], *, submission: str, plan: str
+    phones: Sequence[DeviceFacts], payloads: Mapping[str, Mapping[str, Any]], *, submission: str, plan: str
 ) -> tuple[list[PhoneJob], dict[str, list[str]]]:
     """Return the phones' jobs of a submission, and by serial number the sha256 of the contents that each needs.
 
     Args:
         phones: That are to measure it.
-        parcels: What it names (by_phone_and_kind).
+        payloads: What it names (by_phone_and_kind).
         submission: Its name.
         plan: Its document, without devices.
     """
     jobs, files = [], {}
     for facts in phones:
-        own = parcels.get(facts.serial) or parcels.get(_kind_of(facts)) or parcels.get("", {})
+        own = payloads.get(facts.serial) or payloads.get(_kind_of(facts)) or payloads.get("", {})
         named = own.get("files", [])
-        jobs.append(PhoneJob(submission=submission, serial=facts.serial, plan=plan, parcel=str(own.get("parcel", ""))))
+        jobs.append(
+            PhoneJob(submission=submission, serial=facts.serial, plan=plan, payload=str(own.get("payload", "")))
+        )
         files[str(facts.serial)] = [str(item) for item in named] if isinstance(named, list) else []
     return jobs, files
 
@@ -203,7 +205,7 @@ def _programs(plan: Plan, paths: dict[str, Path]) -> tuple[Content, ...]:
 
 
 def _reference(plan: Plan, paths: dict[str, Path]) -> Content | None:
-    if plan.sentinel is False:
+    if plan.reference_check is False:
         return None
     model = reference_model()
     assert model.path is not None, "it came with the package"
@@ -211,14 +213,14 @@ def _reference(plan: Plan, paths: dict[str, Path]) -> Content | None:
     return Content(name=model.path.name, sha256=model.sha256)
 
 
-def unpack(farm: Farm, contents: Contents, plan: Plan, parcel: Parcel, folder: Path) -> Unpacked:
+def unpack(farm: Farm, contents: Contents, plan: Plan, payload: Payload, folder: Path) -> Unpacked:
     """Get what a plan names to this host, and let its programs be used before this host's own.
 
     Args:
         farm: That is to measure the plan.
         contents: Where everything lies.
         plan: As it was sent.
-        parcel: What it names; an empty one for a plan that names models only.
+        payload: What it names; an empty one for a plan that names models only.
         folder: Where the folder of its parity inputs is made.
 
     Raises:
@@ -228,21 +230,21 @@ def unpack(farm: Farm, contents: Contents, plan: Plan, parcel: Parcel, folder: P
     from orchestrator.models.inspect import identify_model
 
     def fetch(name: str, sha256: str) -> Path:
-        return contents.fetch(sha256, name, put_in=parcel.place)
+        return contents.fetch(sha256, name, put_in=payload.place)
 
     models = [
         replace(model, path=fetch(f"{model.sha256}{model_ending(model.path)}", str(model.sha256)))
         for model in plan.models
     ]
-    named = {item.value: _named(item, fetch) for item in parcel.flag_files}
+    named = {item.value: _named(item, fetch) for item in payload.flag_files}
     farm.builds.bring(
-        [_with_files(build, fetch) for build in parcel.builds],
-        {twin.sha256: _with_files(twin.build, fetch) for twin in parcel.twins},
+        [_with_files(build, fetch) for build in payload.builds],
+        {twin.sha256: _with_files(twin.build, fetch) for twin in payload.twins},
     )
     reference = None
-    if parcel.reference is not None:
-        reference = identify_model(fetch(parcel.reference.name, parcel.reference.sha256))
-    inputs = _input_folder(parcel.parity_inputs, fetch, folder) if parcel.parity_inputs else None
+    if payload.reference is not None:
+        reference = identify_model(fetch(payload.reference.name, payload.reference.sha256))
+    inputs = _input_folder(payload.parity_inputs, fetch, folder) if payload.parity_inputs else None
     return Unpacked(plan=replace(plan, models=tuple(models), parity_inputs=inputs), named=named, reference=reference)
 
 
