@@ -30,6 +30,7 @@ from orchestrator.analysis.summary import LEVEL, Summary
 from orchestrator.records.advice import Advice, AdviceReport
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateTruth
+from orchestrator.records.workload import all_but
 from orchestrator.units import format_change, format_figure, format_latency, format_percent
 
 #: Parts of a model's name that say its numbers' type and nothing else.
@@ -60,6 +61,7 @@ _MOVING: Final = re.compile(
     re.IGNORECASE,
 )
 
+_BESIDE_THREADS: Final = all_but("threads")
 #: What a front weighs beside latency: its name, what reads it (less is better), and what is the same in any case.
 _Axis = tuple[str, Callable[[AdviceCase], float | None], float]
 
@@ -72,21 +74,21 @@ def advise(cases: Sequence[AdviceCase], *, inferences: int | None = None) -> Adv
         # A virtual phone says nothing about a real one.
         for is_virtual in (False, True):
             own = [item for item in of_model if item.result.is_judged and item.is_virtual is is_virtual]
-            groups = {serial: alike(found) for serial, found in grouped(own, lambda item: item.case.serial).items()}
+            groups = {
+                serial: alike(found) for serial, found in grouped(own, lambda item: str(item.case.serial)).items()
+            }
             if len(groups) > 1:
                 lines += _fleet(groups)
             for members in groups.values():
-                for rule in (
-                    _best,
-                    _pareto,
-                    _threads,
-                    _over_big_cores,
-                    _not_worth_it,
-                    _partial,
-                    _operators,
-                    _not_detectable,
-                ):
+                keyed = {item.case.case_key: item for item in members}
+                best = best_of({key: item.summary for key, item in keyed.items()})
+                if best is None:
+                    continue
+                first, tied = keyed[best.fastest], [keyed[key] for key in best.tied]
+                lines += _best(members, first, tied, is_tested=best.is_tested)
+                for rule in (_pareto, _threads, _over_big_cores, _not_worth_it, _partial, _operators):
                     lines += rule(members)
+                lines += _not_detectable(first, tied)
                 lines += _break_even(members, inferences)
         lines += _wrong(of_model)
     lines += _quantised(judged)
@@ -98,6 +100,8 @@ def advise(cases: Sequence[AdviceCase], *, inferences: int | None = None) -> Adv
 def alike(members: Sequence[AdviceCase]) -> list[AdviceCase]:
     """Return one phone's cases with figures of one kind, medians or means."""
     results = comparable({item.case.case_key: item.result for item in members})
+    if all(results.get(item.case.case_key) is item.result for item in members):
+        return list(members)
     return [replace(item, result=results[item.case.case_key]) for item in members if item.case.case_key in results]
 
 
@@ -121,19 +125,15 @@ def fleet_choice(groups: Mapping[str, Sequence[AdviceCase]]) -> tuple[str, dict[
     return best, regrets[best]
 
 
-def _best(members: Sequence[AdviceCase]) -> Iterator[Advice]:
-    best = best_of({item.case.case_key: item.summary for item in members})
-    if best is None:
-        return
-    keyed = {item.case.case_key: item for item in members}
-    first = keyed[best.fastest]
+def _best(
+    members: Sequence[AdviceCase], first: AdviceCase, tied: Sequence[AdviceCase], *, is_tested: bool
+) -> Iterator[Advice]:
     text = f"use {first.name}: {format_figure(first.summary.median_us, is_per_token=first.case.is_per_token)}"
-    tied = [keyed[key] for key in best.tied]
     if len(members) == 1:
         text += ", the only configuration with a figure that counts"
     if tied:
         text += f"; not told from it: {' | '.join(item.name for item in tied)}"
-    if not best.is_tested:
+    if not is_tested:
         text += "; those with a single invocation aren't tested"
     text += _checked(first)
     yield advice_line("best", first, text, *tied)
@@ -207,7 +207,7 @@ def _weighed(item: AdviceCase) -> str:
 
 
 def _threads(members: Sequence[AdviceCase]) -> Iterator[Advice]:
-    for group in grouped(members, lambda item: repr(replace(item.case, threads=0).to_row())).values():
+    for group in grouped(members, lambda item: _BESIDE_THREADS(item.case)).values():
         if len({item.case.threads for item in group}) < 2:
             continue
         group.sort(key=lambda item: item.case.threads)
@@ -242,7 +242,7 @@ def _flags_of(item: AdviceCase) -> str:
 
 
 def _over_big_cores(members: Sequence[AdviceCase]) -> Iterator[Advice]:
-    for group in grouped(members, lambda item: repr(replace(item.case, threads=0).to_row())).values():
+    for group in grouped(members, lambda item: _BESIDE_THREADS(item.case)).values():
         over = [item for item in group if item.case.delegate.is_cpu and 0 < item.big_cores < item.case.threads]
         within = [item for item in group if item.case.threads <= item.big_cores]
         if not over or not within:
@@ -355,14 +355,9 @@ def _break_even(members: Sequence[AdviceCase], inferences: int | None) -> Iterat
         yield advice_line("break-even", fast, text, rival)
 
 
-def _not_detectable(members: Sequence[AdviceCase]) -> Iterator[Advice]:
-    best = best_of({item.case.case_key: item.summary for item in members})
-    if best is None:
-        return
-    keyed = {item.case.case_key: item for item in members}
-    first = keyed[best.fastest]
+def _not_detectable(first: AdviceCase, tied: Sequence[AdviceCase]) -> Iterator[Advice]:
     # A single invocation shows nothing of what could be detected.
-    tied = [keyed[key] for key in best.tied if min(keyed[key].summary.count, first.summary.count) > 1]
+    tied = [item for item in tied if min(item.summary.count, first.summary.count) > 1]
     if not tied:
         return
     told = []

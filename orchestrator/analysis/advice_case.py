@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from orchestrator.analysis.case_result import CaseResult
 from orchestrator.analysis.compare import Ratio, speed_up
@@ -15,6 +15,7 @@ from orchestrator.records.advice import Advice
 from orchestrator.records.identity import RunId
 from orchestrator.records.workload import Case
 
+Key = TypeVar("Key", bound=Hashable)
 #: Every rule with the source of what it goes by.
 SOURCES: Final[Mapping[str, str]] = {
     "best": "the fastest and its ties by Welch's interval (docs/internals/statistics.md)",
@@ -84,9 +85,9 @@ class AdviceCase:
         return self.case.configuration
 
 
-def grouped(cases: Sequence[AdviceCase], key: Callable[[AdviceCase], str]) -> dict[str, list[AdviceCase]]:
+def grouped(cases: Sequence[AdviceCase], key: Callable[[AdviceCase], Key]) -> dict[Key, list[AdviceCase]]:
     """Return the cases by a key, in their order."""
-    found: dict[str, list[AdviceCase]] = defaultdict(list)
+    found: dict[Key, list[AdviceCase]] = defaultdict(list)
     for item in cases:
         found[key(item)].append(item)
     return dict(found)

@@ -349,6 +349,8 @@ def clocks_low(runs: Sequence[RunRecord]) -> tuple[LowClock, ...]:
             campaigns.setdefault(run.campaign_id, []).append(run)
     found: list[LowClock] = []
     for siblings in campaigns.values():
+        if len(siblings) < SIBLINGS_MIN:
+            continue
         kind, alike = of_one_kind(siblings)
         shares = _clock_shares(alike)
         if len(shares) < SIBLINGS_MIN:

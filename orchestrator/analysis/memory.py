@@ -91,7 +91,7 @@ def gaps_of(moments: Sequence[datetime]) -> tuple[int, ...] | None:
 
 def likelihoods(logs: Sequence[float], pace: Pace = EVEN) -> tuple[float, ...]:
     """Return the restricted log-likelihood of each correlation of the grid, from logarithms in order of time."""
-    return _fit(tuple(logs), pace.gaps)[0]
+    return _fit(_ranks(logs), pace.gaps)[0]
 
 
 def pooled(found: Mapping[Key, tuple[float, ...]]) -> dict[Key, tuple[float, ...]]:
@@ -104,7 +104,7 @@ def pooled(found: Mapping[Key, tuple[float, ...]]) -> dict[Key, tuple[float, ...
 
 def growth(logs: Sequence[float], weights: Sequence[float], pace: Pace = EVEN) -> float:
     """Return by how much the error of the middle of logarithms grows over that of independent ones; at least 1."""
-    return max(1.0, math.fsum(map(operator.mul, weights, _fit(tuple(logs), pace.gaps)[1])))
+    return max(1.0, math.fsum(map(operator.mul, weights, _fit(_ranks(logs), pace.gaps)[1])))
 
 
 def expected_growth(count: int, weights: Sequence[float]) -> float:
@@ -114,9 +114,13 @@ def expected_growth(count: int, weights: Sequence[float]) -> float:
 
 def weights_of(samples: Sequence[tuple[Sequence[float], Pace]]) -> tuple[float, ...]:
     """Return how likely each correlation of the grid is, from samples that share it and what is known beside them."""
-    own = [math.fsum(column) for column in zip(*(likelihoods(logs, pace) for logs, pace in samples), strict=True)]
+    own = tuple(math.fsum(column) for column in zip(*(likelihoods(logs, pace) for logs, pace in samples), strict=True))
     others = [pace.others for _, pace in samples if pace.others]
-    beside = [math.fsum(column) for column in zip(*others, strict=True)] if others else [0.0] * len(GRID)
+    return _weights(own, tuple(math.fsum(column) for column in zip(*others, strict=True)) or (0.0,) * len(GRID))
+
+
+@lru_cache(maxsize=8192)
+def _weights(own: tuple[float, ...], beside: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(weights(own, beside).tolist())
 
 
@@ -137,11 +141,19 @@ def _normalised(logs: Floats) -> Floats:
     return found
 
 
+def _ranks(logs: Sequence[float]) -> tuple[int, ...]:
+    """Return the places of the figures among each other, equal ones in one: all that a likelihood depends on."""
+    least = min(logs, default=0.0)
+    values = [round((value - least) * 10**_DIGITS) for value in logs]
+    places = {value: place for place, value in enumerate(sorted(set(values)))}
+    return tuple(places[value] for value in values)
+
+
 @lru_cache(maxsize=8192)
-def _fit(logs: tuple[float, ...], gaps: tuple[int, ...] | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _fit(ranks: tuple[int, ...], gaps: tuple[int, ...] | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
     import numpy as np
 
-    likelihood, grown = fits(np.asarray([logs]), gaps)
+    likelihood, grown = fits(np.asarray([ranks], dtype=float), gaps)
     return tuple(likelihood[0].tolist()), tuple(grown[0].tolist())
 
 

@@ -100,7 +100,7 @@ def summarize(
         raise ValueError("there is nothing to summarise")
     logs = logs_of(latencies_us)
     many = len(latencies_us) > 1
-    log_middle = middle(logs, growth=growth(logs, weights_of([(logs, pace)]), pace))
+    log_middle = middle(logs, growth=growth(logs, weights_of([(logs, pace)]), pace) if many else 1.0)
     states = two_states(logs)
     mean_us = math.fsum(latencies_us) / len(latencies_us)
     return Summary(

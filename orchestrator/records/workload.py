@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -292,6 +293,8 @@ class Case:
     @property
     def is_per_token(self) -> bool:
         """Whether its figure is the time of one token of a language model, told as tokens per second."""
+        if not self.flags:
+            return False
         if self.tool.is_declared:
             # A file's results of these names are of tokens, and no others.
             return any((FIGURE, phase) in self.flags for phase in PHASES)
@@ -309,6 +312,11 @@ class Case:
         mode = f", {self.mode.value}" if self.mode is not None else ""
         shared = ", shared by equal phones" if self.shard else ""
         return f"{self.delegate.value}, {threads}, {self.tool}{mode}{flags}{shared}"
+
+
+def all_but(*aspects: str) -> Callable[[Case], tuple[object, ...]]:
+    """Return what reads all of a case but these aspects: cases of which it reads the same differ in nothing else."""
+    return attrgetter(*(field.name for field in fields(Case) if field.name not in aspects))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

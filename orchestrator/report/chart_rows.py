@@ -132,8 +132,10 @@ def _fronts(members: Sequence[ResultRow]) -> Sequence[ChartRow]:
 
 def _operators(rows: Sequence[ResultRow]) -> Sequence[ChartRow]:
     found: list[ChartRow] = []
-    for model in dict.fromkeys(row.model.subject for row in rows):
-        drawn = [row for row in rows if row.model.subject == model and row.profiles]
+    models: dict[str, list[ResultRow]] = {}
+    for row in rows:
+        models.setdefault(row.model.subject, []).extend([row] if row.profiles else [])
+    for drawn in models.values():
         named = _named_types(row.profiles[-1] for row in drawn)
         for order, row in enumerate(drawn):
             times: dict[tuple[str, Place], float] = defaultdict(float)
@@ -169,15 +171,9 @@ def _parts(
     rows: Sequence[ResultRow], parts: Sequence[str], amounts_of: Callable[[ResultRow], Sequence[float | None]]
 ) -> Sequence[ChartRow]:
     return [
-        _who(row)
-        | {
-            "place": _place_label(row),
-            "order": order,
-            "part": part,
-            "part_order": place,
-            "amount": amount,
-        }
+        who | {"part": part, "part_order": place, "amount": amount}
         for order, row in enumerate(rows)
+        for who in [_who(row) | {"place": _place_label(row), "order": order}]
         for place, (part, amount) in enumerate(zip(parts, amounts_of(row), strict=True))
         if amount is not None
     ]

@@ -253,7 +253,7 @@ class ResultRow:
     @property
     def key(self) -> str:
         """The case's key, which is unique in a report."""
-        return str(self.case.case_key)
+        return self.case.case_key
 
     @property
     def command(self) -> str:

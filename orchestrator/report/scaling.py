@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.analysis.case_result import OWN_FIGURE, OWN_TRUTHS, CaseResult, comparable
-from orchestrator.analysis.compare import best_of, speed_up
+from orchestrator.analysis.compare import Ratio, best_of, speed_up
 from orchestrator.analysis.matching import SETTINGS
 from orchestrator.analysis.summary import Summary
-from orchestrator.records.workload import Case
+from orchestrator.records.workload import Case, all_but
 from orchestrator.report.data import BestMark, ResultRow
 
 _MOST_OPERATORS: Final = 6
+_BESIDE_THREADS: Final = all_but("threads", "affinity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +47,7 @@ def thread_steps(rows: Iterable[ResultRow]) -> tuple[ThreadStep, ...]:
     groups: dict[tuple[object, ...], dict[int, ResultRow]] = defaultdict(dict)
     for row in rows:
         if row.result.status in OWN_FIGURE and row.case.threads > 0:
-            aspects = {name: value for name, value in row.case.to_row().items() if name not in ("threads", "affinity")}
-            key = (str(aspects), fixed_cores(row.case))
-            groups[key].setdefault(row.case.threads, row)
+            groups[_BESIDE_THREADS(row.case), fixed_cores(row.case)].setdefault(row.case.threads, row)
     steps: list[ThreadStep] = []
     for group in groups.values():
         if len(group) > 1:
@@ -128,9 +127,11 @@ def with_comparisons(rows: Sequence[ResultRow]) -> Iterator[ResultRow]:
         if best is not None and len(summaries) > 1:
             marks |= dict.fromkeys(best.tied, BestMark.TIED)
             marks[best.fastest] = BestMark.BEST if best.is_clear else BestMark.TIED
-    gains = {row.key: row for group in _grouped(rows, _like) for row in _with_speed_ups(group)}
+    gains = {key: gain for group in _grouped(rows, _like) for key, gain in _speed_ups(group)}
     for row in rows:
-        yield replace(gains[row.key], best=marks.get(row.key, BestMark.NONE), compared=compared.get(row.key))
+        gain, baseline = gains.get(row.key, (None, ""))
+        mark = marks.get(row.key, BestMark.NONE)
+        yield replace(row, best=mark, compared=compared.get(row.key), speed_up=gain, baseline=baseline)
 
 
 def _place(row: ResultRow) -> Hashable:
@@ -148,18 +149,18 @@ def _like(row: ResultRow) -> Hashable:
     return _place(row), case.tool, case.build_sha256, case.process_mode, fixed_cores(case), settings
 
 
-def _with_speed_ups(group: Sequence[ResultRow]) -> Iterator[ResultRow]:
+def _speed_ups(group: Sequence[ResultRow]) -> Iterator[tuple[str, tuple[Ratio, str]]]:
+    """Yield the keys of the judged rows with their speed-up and what it is over."""
     rows = {row.key: row for row in group if row.result.own_summary is not None}
     summaries = _summaries({key: row.result for key, row in rows.items()})
     # The fastest of all on the CPU: where that one isn't judged, another one's figure would flatter.
     fastest = best_of({key: summary for key, summary in summaries.items() if rows[key].case.delegate.is_cpu})
-    baseline = rows[fastest.fastest] if fastest is not None else None
-    for row in group:
-        if baseline is None or not baseline.result.is_judged or not row.result.is_judged or row.key not in summaries:
-            yield replace(row, speed_up=None, baseline="")
-            continue
-        gain = speed_up(summaries[baseline.key], summaries[row.key])
-        yield replace(row, speed_up=gain, baseline=baseline.configuration)
+    if fastest is None or not rows[fastest.fastest].result.is_judged:
+        return
+    for key, summary in summaries.items():
+        if rows[key].result.is_judged:
+            gain = speed_up(summaries[fastest.fastest], summary)
+            yield key, (gain, rows[fastest.fastest].configuration)
 
 
 def _summaries(results: dict[str, CaseResult]) -> dict[str, Summary]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from orchestrator.analysis.attribution import other_battery
@@ -94,34 +94,32 @@ _LEAST_POINTS: Final = 2
 def condition_traces(invocations: Sequence[InvocationRow]) -> tuple[Trace, ...]:
     """Return the hottest zone and each cluster's clock and limit over time; nothing where they aren't known twice."""
     states = [state for run in invocations for state in (run.state_before, run.state_after) if state is not None]
-    series: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
-    for state in sorted(states, key=lambda state: state.at):
-        for key, value in _figures(state).items():
-            series[key].append((state.at.timestamp(), value))
-    return tuple(_trace(name, unit, points) for (name, unit), points in series.items() if len(points) >= _LEAST_POINTS)
+    return _traces((state.at.timestamp(), state) for state in sorted(states, key=lambda state: state.at))
 
 
 def sample_traces(samples: Sequence[Sample]) -> tuple[Trace, ...]:
     """Return the same while one invocation ran, and how busy the GPU was, by looks at the device."""
-    series: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
-    for sample in samples:
-        for key, value in _figures(sample).items():
-            series[key].append((sample.uptime_s, value))
-        if sample.gpu_busy_percent is not None:
-            series["GPU busy", "%"].append((sample.uptime_s, sample.gpu_busy_percent))
-    return tuple(_trace(name, unit, points) for (name, unit), points in series.items() if len(points) >= _LEAST_POINTS)
+    return _traces((sample.uptime_s, sample) for sample in samples)
 
 
-def _figures(state: DeviceState | Sample) -> Mapping[tuple[str, str], float]:
-    figures = {}
-    zones = plausible_heat_c(state)
-    if zones:
-        figures["hottest zone", "°C"] = max(zones.values())
-    for cpu in sorted(state.clock_limit_khz):
-        figures[f"limit of cpu{cpu}", "MHz"] = state.clock_limit_khz[cpu] / _KHZ_PER_MHZ
-    for cpu in sorted(state.clock_khz):
-        figures[f"clock of cpu{cpu}", "MHz"] = state.clock_khz[cpu] / _KHZ_PER_MHZ
-    return figures
+def _traces(looks: Iterable[tuple[float, DeviceState | Sample]]) -> tuple[Trace, ...]:
+    """Return what looks (seconds, state) in the order of time show; what was seen once only is no trace."""
+    series: dict[str | tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
+    for at, look in looks:
+        zones = plausible_heat_c(look)
+        if zones:
+            series["hottest zone"].append((at, max(zones.values())))
+        for name, clocks in (("limit of cpu", look.clock_limit_khz), ("clock of cpu", look.clock_khz)):
+            for cpu in sorted(clocks):
+                series[name, cpu].append((at, clocks[cpu] / _KHZ_PER_MHZ))
+        if isinstance(look, Sample) and look.gpu_busy_percent is not None:
+            series["GPU busy"].append((at, look.gpu_busy_percent))
+    units = {"hottest zone": "°C", "GPU busy": "%"}
+    return tuple(
+        _trace(key, units[key], points) if isinstance(key, str) else _trace(f"{key[0]}{key[1]}", "MHz", points)
+        for key, points in series.items()
+        if len(points) >= _LEAST_POINTS
+    )
 
 
 def _trace(name: str, unit: str, points: Sequence[tuple[float, float]]) -> Trace:
