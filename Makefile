@@ -41,7 +41,7 @@ test: develop $(VENV)/litert-lm/installed
 	sh tests/system_packages.sh
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
-# For the daily loop: no servers, no processes, so that nothing waits: one worker for each core.
+# For the daily loop: no servers, no processes, nothing that computes for a second: one worker for each core.
 test-fast: develop
 	$(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not slow" $(or $(TESTS),tests/unit)
 

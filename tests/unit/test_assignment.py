@@ -65,6 +65,7 @@ EVENT = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(kinds=st.lists(st.sampled_from([*KINDS]), max_size=5), shares=st.booleans(), events=st.lists(EVENT, max_size=25))
 def test_each_run_has_one_device_that_can_measure_it_and_none_is_lost(

@@ -44,6 +44,7 @@ def test_what_is_passed_on_is_a_list_of_names() -> None:
         child_environment({"BENCHFARM_PASS_ENV": "A=1"})
 
 
+@pytest.mark.slow
 def test_every_program_that_the_product_starts_gets_an_environment() -> None:
     starts = {"subprocess.Popen", "subprocess.run", "subprocess.check_output", "subprocess.call", "os.system"}
     found = [

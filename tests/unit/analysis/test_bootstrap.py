@@ -13,6 +13,7 @@ from orchestrator.records.run import LatencySummary
 logs = st.lists(st.floats(-2, 2), min_size=20, max_size=45)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(logs)
 def test_the_negative_of_a_sample_has_the_negative_interval(values):
@@ -21,6 +22,7 @@ def test_the_negative_of_a_sample_has_the_negative_interval(values):
     assert (back_low, back_high) == pytest.approx((-high, -low), abs=1e-9)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(logs, logs)
 def test_turned_round_the_difference_has_the_negative_interval(left, right):

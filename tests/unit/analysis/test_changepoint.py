@@ -17,6 +17,7 @@ def series(generator: np.random.Generator, nights: int = 90, noise: float = 0.01
     return 10_000.0 * np.exp(generator.normal(0, noise, nights))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", [20.0, 40.0, 55.0, 90.0])
 def test_cuts_are_those_of_an_independent_solver(penalty: float) -> None:
     ruptures = installed("ruptures")
@@ -142,6 +143,7 @@ def test_presets_differ_in_how_readily_they_alarm() -> None:
     assert found[Preset.SENSITIVE] > found[Preset.DEFAULT] > found[Preset.QUIET] > 0
 
 
+@pytest.mark.slow
 def test_detection_meets_its_bar_at_quiet_phones_noise() -> None:
     """3 and 5 % steps under heat drift and outliers at 0.3 to 1.5 % noise; benchmarks/regressions.py has the table."""
     generator = np.random.default_rng(SEED)

@@ -164,6 +164,7 @@ def made_up(chance: random.Random, *, is_throttled: bool) -> tuple[bytes, Device
     return data.encode(), SEEN
 
 
+@pytest.mark.slow
 def test_of_thousands_of_runs_the_throttled_are_caught_and_the_others_are_not_accused() -> None:
     chance = random.Random(20)
     caught = sum(throttled(*made_up(chance, is_throttled=True)) for _ in range(1200))

@@ -111,12 +111,14 @@ def outcomes(shift: float, *, tries: int = 120) -> Counter[ComparisonOutcome]:
     return found
 
 
+@pytest.mark.slow
 def test_equal_sides_are_called_the_same_mostly_and_changed_hardly_ever() -> None:
     found = outcomes(0.0)
     assert found[ComparisonOutcome.SAME] >= 0.65 * found.total()
     assert found[ComparisonOutcome.SLOWER] + found[ComparisonOutcome.FASTER] <= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shift", "outcome"), [(0.02, ComparisonOutcome.SLOWER), (-0.02, ComparisonOutcome.FASTER)])
 def test_the_wanted_difference_is_found_mostly_and_never_the_wrong_way_round(
     shift: float, outcome: ComparisonOutcome

@@ -125,6 +125,7 @@ def test_order_of_pairs_doesnt_matter(both, seed):
     assert compare_pairs([a for a, _ in pairs], [b for _, b in pairs]).low == pytest.approx(there.low, rel=1e-9)
 
 
+@pytest.mark.slow
 @COMPARISONS
 @pytest.mark.parametrize("noise", [0.016, 0.08])
 @pytest.mark.parametrize("count", [8, 24])

@@ -90,6 +90,7 @@ def test_noisy_cases_get_more_and_quiet_ones_none() -> None:
     assert Counter((item.case.threads, item.invocation) for item in runs).most_common(1)[0][1] == 1
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(cut=st.integers(0, 28), seed=st.integers(0, 5))
 def test_a_resume_from_any_moment_goes_on_in_the_same_order_to_the_same_end(cut: int, seed: int) -> None:

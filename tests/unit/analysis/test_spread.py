@@ -24,6 +24,7 @@ def kept(spread_off: float, spread_on: float, count: int, tries: int, level: flo
     return found / tries
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [6, 8, 16])
 def test_no_reduction_is_seldom_taken_for_one(count: int) -> None:
     assert kept(0.015, 0.015, count, 200) <= 0.11

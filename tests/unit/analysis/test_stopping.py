@@ -101,6 +101,7 @@ def test_wanted_is_never_above_the_most_and_above_the_count_when_not_enough(valu
     assert decision.is_enough or decision.wanted <= most
 
 
+@pytest.mark.slow
 def test_intervals_of_stopped_cases_hold_the_truth():
     from orchestrator.analysis.summary import summarize
 

@@ -78,6 +78,7 @@ def test_interval_is_never_negative_and_never_reversed(values):
         assert 0 < interval.low <= interval.high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [3, 5, 10, 20, 40])
 def test_interval_holds_the_truth_as_often_as_it_says(count):
     chance = random.Random(20260314 + count)

@@ -151,6 +151,7 @@ def test_each_refusal_of_a_server_has_its_words(server, folder, status, message)
         download(Downloader(folder), f"{server.url}/none")
 
 
+@pytest.mark.slow
 def test_silent_server_is_abandoned(server, folder):
     server.put("/a", CONTENT, etag='"1"', faults=["hang", ("hang after", 5000)])
     with pytest.raises(DownloadError, match=r"no answer for 0\.2 s"):

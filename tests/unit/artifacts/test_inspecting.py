@@ -121,6 +121,7 @@ def test_missing_file_and_folder_are_refused(tmp_path):
             inspect_program(path)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 @pytest.mark.parametrize("original", [benchmark_elf(), benchmark_apk(), elf_with_notes([(b"Android\0", 1, b"abcd")])])
@@ -136,6 +137,7 @@ def test_mutated_program_gives_facts_or_an_artifact_error(tmp_path_factory, orig
         pass
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_mutated_manifest_gives_facts_or_an_artifact_error(tmp_path_factory, data):

@@ -47,6 +47,7 @@ def test_apk_that_nobody_signed_has_no_signer(tmp_path):
     assert signers(tmp_path, app_bytes()) == ()
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_mutated_signing_block_gives_signers_or_an_artifact_error(tmp_path_factory, data):

@@ -201,6 +201,7 @@ def test_options_make_the_same_plan_as_the_file_that_they_are_written_to(folder)
     assert "'1'" not in plan.text
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(stem=st.text(st.characters(exclude_characters="/\0", codec="utf-8"), min_size=1, max_size=30))
 def test_any_file_name_survives_the_way_through_options_and_text(tmp_path_factory, stem):

@@ -26,6 +26,9 @@ from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass
 from orchestrator.serve.metrics import render
 from orchestrator.store.opening import MemoryStore
 
+#: Filling months of a lab takes half a second each time.
+pytestmark = pytest.mark.slow
+
 START = datetime(2026, 3, 1, 22, tzinfo=UTC)
 NIGHTS = 40
 CHANGE = 33

@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import cast
 
+import pytest
+
 from orchestrator.engine.joining import Arrival
 from orchestrator.engine.night import TimeLeft, bounded, busy_s, cut_to_time, left_s, time_left
 from orchestrator.engine.rounds import open_work
@@ -275,6 +277,7 @@ def test_time_is_kept_for_a_sustained_measurement_that_matters_more() -> None:
     assert night.time.lacks(marker) == ""
 
 
+@pytest.mark.slow
 def test_a_long_queue_is_not_thought_over_before_each_invocation() -> None:
     queue = interleaved(500, 1, 2, 4, 8)
     night = Night(replace(campaign(phone_time_s=1e6), invocations=queue), lambda case: 1.0)

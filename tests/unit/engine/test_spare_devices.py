@@ -88,6 +88,7 @@ def test_a_lost_device_is_waited_for_while_its_spare_is_used_by_somebody_else(tm
     assert list(lost) == [LOST]
 
 
+@pytest.mark.slow
 def test_another_one_is_looked_for_when_the_stand_in_is_lost_before_its_turn(tmp_path: Path) -> None:
     lease, second = FileLease(tmp_path), Serial("SECOND")
     # Somebody takes it after it was found to be free.
@@ -128,6 +129,7 @@ def test_another_one_is_looked_for_when_the_stand_in_is_lost_before_its_turn(tmp
     assert (done, list(lost)) == ([second], [LOST])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_first_taken", [True, False])
 def test_a_spare_that_is_in_use_stands_in_as_soon_as_it_is_free_while_others_work(
     tmp_path: Path, *, is_first_taken: bool

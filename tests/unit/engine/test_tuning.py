@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 
 from orchestrator.engine.tuning import CONFIRMATION, Tuned, chosen, judged
 from orchestrator.records.tuning import OptionTrial
@@ -24,11 +25,13 @@ def tuned(seed: int, spread_of: Callable[[tuple[str, ...]], float], *, invocatio
     return chosen(OPTIONS, tried)
 
 
+@pytest.mark.slow
 def test_where_no_option_helps_hardly_any_tune_keeps_one() -> None:
     kept = [sum(tuned(seed, lambda names: 0.05).options.values()) for seed in range(120)]
     assert sum(count > 0 for count in kept) <= 6
 
 
+@pytest.mark.slow
 def test_an_option_that_helps_much_is_kept_and_the_others_mostly_are_not() -> None:
     def spread_of(names: tuple[str, ...]) -> float:
         return 0.01 if "pin_clocks" in names else 0.05

@@ -46,6 +46,7 @@ def test_model_without_a_reference_says_why(made, reason, tmp_path):
     assert not (tmp_path / "kept").exists()
 
 
+@pytest.mark.slow
 def test_each_of_the_runtimes_kernels_gives_a_reference(tmp_path):
     model = identify_model(MODELS / "texturenet_0.25_256_int8.tflite")
     reference = HostReference(tmp_path / "kept")

@@ -163,6 +163,7 @@ def wrong_cuts(text: str) -> list[str]:
     return wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOGS)
 def test_no_cut_gives_a_wrong_figure_that_is_trusted(name: str) -> None:
     assert wrong_cuts(LOGS[name]) == []
@@ -173,6 +174,7 @@ def wild_logs() -> list[Path]:
     return [path for path in paths if path.stat().st_size < 6000]
 
 
+@pytest.mark.slow
 @needs_wild
 @pytest.mark.parametrize("path", wild_logs(), ids=lambda path: path.stem)
 def test_no_cut_of_what_people_keep_gives_a_wrong_figure_that_is_trusted(path: Path) -> None:

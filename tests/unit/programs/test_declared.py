@@ -290,6 +290,7 @@ def test_every_fault_of_a_file_is_told_with_its_line_and_key(tmp_path: Path) -> 
     assert "lines[1].regex: needs a named group" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_an_expression_that_would_take_for_ever_is_an_error_after_a_second() -> None:
     slow = Pattern(r"^(?:(?:a|aa)+b?)+$")
     began = time.process_time()

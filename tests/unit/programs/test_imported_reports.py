@@ -104,6 +104,7 @@ def test_half_a_character_in_a_name_becomes_text_that_can_be_stored() -> None:
     assert report.label == "half ?"
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_no_damage_makes_reading_fail(data: st.DataObject) -> None:
     whole = data.draw(st.sampled_from([delegate_report_json("m"), delegate_report_csv("m"), firebase_json("nnapi", 5)]))

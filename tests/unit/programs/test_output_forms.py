@@ -111,6 +111,7 @@ def test_what_a_windows_shell_writes_is_read(encoding: str, tmp_path: Path) -> N
     assert parse_file(path) == parse_text(RUN)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["epoch", "monotonic", "Android Studio", "Android Studio, 2022", "coloured logcat"])
 def test_large_logcat_of_any_form_is_searched_and_not_read_line_by_line(form: str) -> None:
     noise = prefixed("something else happened\n" * 40_000, PREFIXES[form].replace("tflite", "Others"))
@@ -309,6 +310,7 @@ def test_long_logcat_of_two_processes_and_others_is_told_apart() -> None:
     assert [report.inference_mean_us for report in reports] == [11293.0, 11293.0]
 
 
+@pytest.mark.slow
 def test_large_long_logcat_is_read_whole() -> None:
     noise = long_logcat("something else happened\n" * 40_000, "[ 06-18 10:20:41.572  99: 99 I/Other ]")
     assert len(noise) > 2_000_000

@@ -59,6 +59,7 @@ def damaged(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.slow
 @QUIET
 @given(damaged(SEEDS) | st.binary(max_size=300))
 def test_no_text_raises_anything_but_the_parse_error(data: bytes) -> None:
@@ -71,6 +72,7 @@ def test_no_text_raises_anything_but_the_parse_error(data: bytes) -> None:
         describe(report)
 
 
+@pytest.mark.slow
 @QUIET
 @given(
     damaged(SEEDS), damaged(SEEDS), damaged(PROTOS), damaged(PROTOS), damaged(PROTOS),
@@ -101,6 +103,7 @@ def numbers(report: ToolReport) -> dict[object, object]:
     return {key: value for key, value in found.items() if value is not None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "step"),
     [

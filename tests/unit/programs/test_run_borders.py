@@ -181,6 +181,7 @@ def calls_while_reading(text: str) -> int:
     return calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(LONG))
 def test_four_times_the_text_takes_four_times_the_work(kind: str) -> None:
     before, line, after = LONG[kind]
@@ -188,6 +189,7 @@ def test_four_times_the_text_takes_four_times_the_work(kind: str) -> None:
     assert calls_while_reading(many) < 4.6 * calls_while_reading(few)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["plain lines", "delegated subgraphs", "runs", "a sentence", "statistics"])
 def test_memory_does_not_grow_with_the_text(kind: str, tmp_path: Path) -> None:
     before, line, after = LONG[kind]

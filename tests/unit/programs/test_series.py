@@ -86,6 +86,7 @@ def a_run(rng: random.Random) -> str:
     return "".join(lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_runs_in_a_row_are_read_as_line_by_line(seed: int) -> None:
     rng = random.Random(seed)

@@ -245,12 +245,14 @@ def test_nothing_is_a_page_too():
     assert "There is nothing to compare." in html
 
 
+@pytest.mark.slow
 def test_report_of_two_hundred_cases_stays_under_two_megabytes():
     html = page_of(large_lab(200, invocations=5))
     assert len(without_library(html).encode()) < 2_000_000
     assert len(html.encode()) < 2_000_000
 
 
+@pytest.mark.slow
 def test_large_report_keeps_evidence_aside():
     html = page_of(large_lab(450, invocations=1))
     page = Page(html)

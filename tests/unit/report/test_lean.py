@@ -75,6 +75,7 @@ def test_a_report_shows_the_same_of_lean_runs(name: str, lab: Lab) -> None:
     assert ("clocks-low" in to_json(lean)) == (name == "looked at")
 
 
+@pytest.mark.slow
 def test_lean_runs_take_a_quarter_of_the_room(lab: Lab, tmp_path: Path) -> None:
     inputs = lab.inputs()
     store = open_store(tmp_path / "store.sqlite")

@@ -113,6 +113,7 @@ def test_pictures_have_room_for_labels_of_several_lines() -> None:
     assert pictures["starts"]["height"] >= 2 * lines * 14
 
 
+@pytest.mark.slow
 def test_pictures_have_safe_names_and_say_virtual(tmp_path: Path) -> None:
     data = build_report_data(**hostile_lab().inputs())
     stems = [picture.stem for picture in pictures_of(data)]

@@ -87,6 +87,7 @@ def test_a_series_page_tells_change_cause_events_and_every_night(site):
     assert "virtual</span>" not in html
 
 
+@pytest.mark.slow
 def test_a_night_without_a_figure_says_what_became_of_it_and_outputs_that_turned_wrong_are_told():
     store = MemoryStore()
     fill(store)
@@ -123,6 +124,7 @@ def outputs_of(run, number, verdict):
     return replace(run, run_id=f"compared-{number}", invocation=number, run_pass=Pass.PARITY, verdict=judged)
 
 
+@pytest.mark.slow
 def test_outputs_that_turned_wrong_are_on_top_of_the_overview_and_no_night_of_theirs_is_trusted():
     store = MemoryStore()
     fill(store)

@@ -41,6 +41,7 @@ def test_a_changed_byte_is_noticed(content: bytes, position: int) -> None:
         unpack(changed)
 
 
+@pytest.mark.slow
 def test_data_that_would_unpack_to_more_than_was_kept_is_cut_short_and_refused() -> None:
     blob = dataclasses.replace(packed(b"short" * 100), data=zlib.compress(bytes(200_000_000), 9))
 
