@@ -28,6 +28,7 @@ from orchestrator.analysis.pairs import welch_error
 from orchestrator.analysis.student import t_quantile
 from orchestrator.analysis.summary import LEVEL, Summary
 from orchestrator.records.advice import Advice, AdviceReport
+from orchestrator.records.evaluation import Evaluated
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateTruth
 from orchestrator.records.workload import all_but
@@ -86,7 +87,7 @@ def advise(cases: Sequence[AdviceCase], *, inferences: int | None = None) -> Adv
                     continue
                 first, tied = keyed[best.fastest], [keyed[key] for key in best.tied]
                 lines += _best(members, first, tied, is_tested=best.is_tested)
-                for rule in (_pareto, _threads, _over_big_cores, _not_worth_it, _partial, _operators):
+                for rule in (_pareto, _accuracy, _threads, _over_big_cores, _not_worth_it, _partial, _operators):
                     lines += rule(members)
                 lines += _not_detectable(first, tied)
                 lines += _break_even(members, inferences)
@@ -185,6 +186,36 @@ def _pareto(members: Sequence[AdviceCase]) -> Iterator[Advice]:
         yield advice_line("pareto", front[0], f"not beaten at once in {names}: {told}", *front[1:])
 
 
+def _accuracy(members: Sequence[AdviceCase]) -> Iterator[Advice]:
+    """Say what a faster configuration costs in accuracy, against the most accurate one of the same metric."""
+    known = [item for item in members if item.evaluated is not None and item.evaluated.percent is not None]
+    for group in grouped(known, lambda item: item.evaluated.metric if item.evaluated else "").values():
+        right = max(group, key=lambda item: (item.accuracy or 0.0, -item.center_us))
+        for best in grouped(group, lambda item: item.case.delegate.value).values():
+            item = min(best, key=lambda each: each.center_us)
+            lost = (right.accuracy or 0.0) - (item.accuracy or 0.0)
+            if lost <= 0 or not is_slower(right, item):
+                continue
+            images = "" if item.evaluated is None or not item.evaluated.count else f" on {item.evaluated.count} images"
+            least = _told_apart(right.evaluated, item.evaluated)
+            doubt = "" if least is None or lost > least else f"; so few images can't tell less than {least:.2g} apart"
+            text = (
+                f"{item.name} is faster than {right.name} and loses {lost:.2g} points of accuracy{images}: "
+                f"{item.accuracy:.4g} against {right.accuracy:.4g} %{doubt}"
+            )
+            yield advice_line("loses-accuracy", item, text, right)
+
+
+def _told_apart(*shares: Evaluated | None) -> float | None:
+    """Return how many points two shares of so many images differ by chance, in 19 of 20; None for what is no share."""
+    spread = 0.0
+    for each in shares:
+        if each is None or each.metric != "top-1" or not each.count or each.percent is None:
+            return None
+        spread += each.percent * (100 - each.percent) / each.count
+    return 1.96 * math.sqrt(spread)
+
+
 def _beats(one: AdviceCase, other: AdviceCase, axes: Sequence[_Axis]) -> bool:
     """Whether one is nowhere worse than another by more than what is the same, and somewhere better."""
     is_better = is_slower(other, one)
@@ -203,6 +234,7 @@ def _weighed(item: AdviceCase) -> str:
     parts += [f"{item.memory_mib:.3g} MiB"] if item.memory_mib is not None else []
     parts += [f"{item.energy_uj / 1e3:.3g} mJ"] if item.energy_uj is not None else []
     parts += [f"error {item.parity_error:.2g}"] if item.parity_error is not None else []
+    parts += [f"accuracy {item.accuracy:.4g} %"] if item.accuracy is not None else []
     return ", ".join(parts)
 
 

@@ -12,6 +12,7 @@ from orchestrator.analysis.case_result import CaseResult
 from orchestrator.analysis.compare import Ratio, speed_up
 from orchestrator.analysis.summary import Summary
 from orchestrator.records.advice import Advice
+from orchestrator.records.evaluation import Evaluated
 from orchestrator.records.identity import RunId
 from orchestrator.records.workload import Case
 
@@ -32,6 +33,7 @@ SOURCES: Final[Mapping[str, str]] = {
     "not-detectable": "what these invocations would show at 95 % with power 0.8 (docs/internals/statistics.md)",
     "dominating-operator": "the operators' times in the pass profile; what one can gain is its share (Amdahl 1967)",
     "moves-data": "the operators' times in the pass profile; ai.google.dev/edge/litert/performance/best_practices",
+    "loses-accuracy": "LiteRT's evaluation programs on the device itself; Wald's interval of a share of the images",
     "wrong-outputs": "the comparison with the reference (docs/guides/parity.md)",
 }
 
@@ -55,8 +57,9 @@ class AdviceCase:
     memory_mib: float | None = None
     #: Net energy of an inference.
     energy_uj: float | None = None
-    #: Of a table of the user's, in percent.
+    #: In percent: of an evaluation with this delegate, else of a table of the user's.
     accuracy: float | None = None
+    evaluated: Evaluated | None = None
     #: Largest difference of the outputs from the reference, as its rule measures it; None when not compared.
     parity_error: float | None = None
     delegated_nodes: int | None = None

@@ -38,7 +38,7 @@ def report_data(
 
     None of them is held as it was read: tens of thousands would take a gigabyte.
     """
-    from orchestrator.programs.grammar.failure_codes import FAILURE_CODES
+    from orchestrator.app.evaluating import kept_evaluations
     from orchestrator.report.assembly import build_report_data
     from orchestrator.report.lean import lean_runs, newest_runs
     from orchestrator.report.published import load_published
@@ -48,15 +48,16 @@ def report_data(
     if len(set(named)) > 1:
         shown = list(shown)
     newest = newest_runs(campaigns, shown if isinstance(shown, list) else ())
+    models = farm.store.models()
     data = build_report_data(
         campaigns=newest.terms_of(campaigns),
         runs=newest.of(shown),
         outputs=farm.store.attachments_of,
         devices=farm.store.devices(),
-        models=farm.store.models(),
+        models=models,
         builds=farm.store.builds(),
         accuracy={**_manifest_accuracies(farm.settings), **(accuracy or {})},
-        failure_steps={code: failure.next_step for code, failure in FAILURE_CODES.items()},
+        evaluations=kept_evaluations(farm.settings, models),
     )
     return newest.told(replace(data, published=load_published()) if published else data)
 

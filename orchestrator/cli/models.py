@@ -14,6 +14,7 @@ from orchestrator.report.escapes import one_line
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
+    from orchestrator.app.evaluating import EvaluateRequest
     from orchestrator.bootstrap import Settings
     from orchestrator.models.language_model import LanguageModelFacts
 
@@ -143,3 +144,18 @@ def samples(build: Path | None, out: Path | None = None) -> CommandResult:
     models = [identify_model(path) for path in paths]
     rows = [(str(model.path), format_bytes(model.size_bytes), model.sha256[:12]) for model in models]
     return CommandResult(text=table(("model", "size", "sha256"), rows, right=(1,)), data=models)
+
+
+def evaluate(settings: Settings, request: EvaluateRequest) -> CommandResult:
+    """Evaluate a model with each delegate; exit code 1 unless each has a figure of its own."""
+    from orchestrator.app import evaluating
+    from orchestrator.cli.download_progress import farm_telling
+
+    with farm_telling(settings) as farm:
+        found = evaluating.evaluate(farm, request)
+    rows = [
+        (f"{each.serial}{' (virtual)' if each.is_virtual else ''}", each.delegate, each.text or "-") for each in found
+    ]
+    lines = [table(("device", "delegate", "found"), rows)]
+    lines += [one_line(f"{each.serial}, {each.delegate}: {each.reason}") for each in found if each.reason]
+    return CommandResult(text="\n".join(lines), data=found, exit_code=1 if any(each.reason for each in found) else 0)

@@ -59,6 +59,15 @@ def _bounds(value: object) -> Written:
     return {"first": first.strip(), "most": most.strip()} if dash and first.strip() else first
 
 
+def flags_of(words: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return ``name=value`` words as flags; raises UsageError."""
+    try:
+        found = _flags(list(words))
+    except ValueError as error:
+        raise UsageError(f"--flag: {error}") from error
+    return tuple((name, str(value)) for given in found if isinstance(given, dict) for name, value in given.items())
+
+
 def _flags(value: object) -> Written:
     """Return one set of ``name=value`` flags; raises ValueError."""
     if isinstance(value, Mapping):

@@ -12,6 +12,7 @@ from orchestrator.analysis.outcome import figure_us, of_one_kind, truth_of
 from orchestrator.analysis.rounds import standings
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.evaluation import Evaluation
 from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.run import DelegateEvidence, RunRecord
 from orchestrator.records.verdict import Finding, Severity
@@ -59,9 +60,9 @@ def build_report_data(
     devices: Mapping[Serial, DeviceFacts],
     models: Mapping[str, Model],
     builds: Mapping[str, Build],
-    failure_steps: Mapping[str, str] | None = None,
     accuracy: Mapping[str, float] | None = None,
     outputs: Outputs | None = None,
+    evaluations: Iterable[Evaluation] = (),
 ) -> ReportData:
     """Derive the figures of a report over some campaigns.
 
@@ -71,9 +72,9 @@ def build_report_data(
         devices: facts by serial; devices that no case or skip names are left out.
         models: by sha256.
         builds: by sha256; builds that no case names are left out.
-        failure_steps: what to do next by the failure codes of the programs' output, where a caller knows them.
         accuracy: in percent by model name (with or without ``.tflite``) or sha256, where somebody measured it.
         outputs: what the runs left behind, asked for those runs whose logs are shown; none are without it.
+        evaluations: of the accuracy by delegate, oldest first.
     """
     gathered = _Gathered(campaigns, runs, outputs)
     cases = gathered.cases
@@ -81,6 +82,11 @@ def build_report_data(
     device_rows = _device_rows(gathered, [skip.serial for skip in skips], devices)
     model_rows = _model_rows(cases.values(), models, accuracy or {})
     labels = configuration_labels(cases.values(), builds)
+    # Of the same configuration and metric the newest.
+    newest: dict[object, dict[str, Evaluation]] = defaultdict(dict)
+    for each in evaluations:
+        if each.found is not None:
+            newest[_evaluated_key(each)][each.found.metric] = each
     rows = [
         _result_row(
             case,
@@ -88,8 +94,8 @@ def build_report_data(
             model=model_rows[case.subject],
             device=device_rows[case.serial],
             configuration=labels[key],
-            failure_steps=failure_steps or {},
             is_fake=case.build_sha256 in builds and builds[case.build_sha256].is_virtual,
+            evaluations=tuple(newest[_case_key(case)].values()) if newest else (),
         )
         for key, case in cases.items()
     ]
@@ -195,8 +201,8 @@ def _result_row(
     model: ModelRow,
     device: DeviceRow,
     configuration: str,
-    failure_steps: Mapping[str, str],
     is_fake: bool,
+    evaluations: tuple[Evaluation, ...],
 ) -> ResultRow:
     # Nobody asks for them again: those of many cases take more room than the rows that are made of them.
     runs = gathered.runs.pop(case.case_key, [])
@@ -243,10 +249,20 @@ def _result_row(
         sustained=sustained_rows(runs, gathered.sustained_s),
         grade=result.grade,
         findings=_findings(runs, result),
-        next_step=next_step(result, failure_steps),
+        next_step=next_step(result),
         stopped=tuple(gathered.stopped[case.case_key]),
         origin="; ".join(origins),
+        evaluations=evaluations,
     )
+
+
+def _evaluated_key(each: Evaluation) -> tuple[object, ...]:
+    """Return what an evaluation is of: threads don't change answers."""
+    return each.model_sha256, each.serial, each.delegate, each.flags
+
+
+def _case_key(case: Case) -> tuple[object, ...]:
+    return case.model_sha256, case.serial, case.delegate.value, case.flags
 
 
 def _evidence(result: CaseResult, runs: Sequence[RunRecord]) -> DelegateEvidence | None:

@@ -103,7 +103,7 @@ def _pareto(rows: Sequence[ResultRow]) -> Sequence[ChartRow]:
     """Return judged cases of devices with several models; one model has no trade-off to show."""
     devices: dict[str, list[ResultRow]] = defaultdict(list)
     for row in rows:
-        if row.result.is_judged and (row.model.size_bytes is not None or row.model.accuracy is not None):
+        if row.result.is_judged and (row.model.size_bytes is not None or row.accuracy is not None):
             devices[row.device.serial].append(row)
     found: list[ChartRow] = []
     for members in devices.values():
@@ -115,7 +115,7 @@ def _pareto(rows: Sequence[ResultRow]) -> Sequence[ChartRow]:
 def _fronts(members: Sequence[ResultRow]) -> Sequence[ChartRow]:
     latency, size, accuracy = (
         {row.key: value for row in members if (value := of(row)) is not None}
-        for of in (_median_ms, _size_mb, lambda row: row.model.accuracy)
+        for of in (_median_ms, _size_mb, lambda row: row.accuracy)
     )
     fronts = {
         "front_size_latency": on_front({key: (size[key], latency[key]) for key in size}),

@@ -15,6 +15,7 @@ from orchestrator.analysis.compare import Ratio
 from orchestrator.analysis.summary import Summary
 from orchestrator.analysis.sustained import SustainedCurve
 from orchestrator.records.device import DeviceFacts, DeviceState
+from orchestrator.records.evaluation import Evaluation
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, FigureKind, Outcome
 from orchestrator.records.start import StartStage
 from orchestrator.records.verdict import Grade, Quality, Severity
@@ -249,6 +250,18 @@ class ResultRow:
     stopped: tuple[tuple[str, str], ...] = ()
     #: Where its invocations were imported from, as their campaigns say it; empty for this lab's own.
     origin: str = ""
+    #: What LiteRT's evaluation programs found with this delegate on this device, the newest of each metric.
+    evaluations: tuple[Evaluation, ...] = ()
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        """The evaluation that says how right the answers are."""
+        return next((each for each in self.evaluations if each.percent is not None), None)
+
+    @property
+    def accuracy(self) -> float | None:
+        """In percent: as found with this delegate, else what is known of the model."""
+        return self.model.accuracy if self.evaluation is None else self.evaluation.percent
 
     @property
     def key(self) -> str:

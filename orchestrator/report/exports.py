@@ -274,6 +274,20 @@ def _result(row: ResultRow, campaign: CampaignRow | None) -> Mapping[str, object
             for start in row.starts
         ],
         "energy": _energy(row.energy),
+        "evaluations": [
+            {
+                "metric": each.found.metric if each.found is not None else None,
+                "percent": each.percent,
+                "count": each.found.count if each.found is not None else None,
+                "differences": [list(pair) for pair in each.found.differences] if each.found is not None else [],
+                "is_shown": each.is_shown,
+                "reason": each.reason,
+                "evaluated_at": each.evaluated_at.isoformat(),
+                "program_sha256": each.program_sha256,
+                "command": each.command,
+            }
+            for each in row.evaluations
+        ],
         "contention": [
             {
                 "load": load.load,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus
+from orchestrator.programs.grammar.failure_codes import FAILURE_CODES
 from orchestrator.records.run import DelegateTruth
 
 _BY_TRUTH: Final[Mapping[DelegateTruth, str]] = {
@@ -109,17 +110,15 @@ def finding_step(code: str) -> str:
     return _BY_FINDING.get(code, "")
 
 
-def next_step(result: CaseResult, failure_steps: Mapping[str, str] | None = None) -> str:
-    """Return what to do about a case, empty when its figure is its own and good.
-
-    ``failure_steps`` has the steps for the codes that the reader of the programs' output gives; they come first.
-    """
+def next_step(result: CaseResult) -> str:
+    """Return what to do about a case, empty when its figure is its own and good."""
     if result.status in (CaseStatus.FELL_BACK, CaseStatus.UNCONFIRMED):
         return _BY_TRUTH.get(result.truth or DelegateTruth.UNKNOWN, "")
     if result.status is CaseStatus.REJECTED and finding_step(result.reason_code):
         return finding_step(result.reason_code)
-    step = (failure_steps or {}).get(result.reason_code) or ERROR_STEPS.get(result.reason_code)
-    if step:
+    if failure := FAILURE_CODES.get(result.reason_code):
+        return failure.next_step
+    if step := ERROR_STEPS.get(result.reason_code):
         return step
     if result.truth in (DelegateTruth.FAILED, DelegateTruth.FELL_BACK) and result.summary is None:
         return _BY_TRUTH[result.truth]

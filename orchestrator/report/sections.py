@@ -39,6 +39,7 @@ def grids_of(data: ReportData) -> Mapping[str, Grid]:
         _starts([row for row in rows if row.result.own_summary is not None or has_memory(row)]),
         _stages(rows),
         _energy(rows),
+        _accuracy(rows),
         _loads(rows),
         _shared(shared_cases(rows)),
         _threads(thread_steps(rows)),
@@ -278,6 +279,18 @@ def _mj(mean: Mean | None) -> float | None:
 
 def _share(value: float | None) -> float | None:
     return None if value is None else 100 * value
+
+
+def _accuracy(rows: Sequence[ResultRow]) -> Grid:
+    pairs = [(row, each) for row in rows for each in row.evaluations]
+    summaries = [row.result.own_summary for row, _ in pairs]
+    columns = [
+        column_of(summaries, "median", lambda own: _ms(own.median_us) if own else None, kind="number", unit="ms"),
+        column_of(pairs, "accuracy", lambda pair: pair[1].percent, kind="number", unit="%", digits=2),
+        column_of(pairs, "found", lambda pair: pair[1].text),
+        column_of(pairs, "doubt", lambda pair: pair[1].reason),
+    ]
+    return _grid("accuracy", "Accuracy as LiteRT's evaluation programs found it", [row for row, _ in pairs], columns)
 
 
 def _loads(rows: Sequence[ResultRow]) -> Grid:

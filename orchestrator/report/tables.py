@@ -95,6 +95,7 @@ def render_text_table(data: ReportData, width: int = WIDTH) -> str:
     lines = matrix_lines(data, width) if is_matrix else _list_lines(data)
     table = "\n".join(lines)
     lines += [*_start_lines(data.results), *_energy_lines(data.results), *_load_lines(data.results)]
+    lines += _accuracy_lines(data.results)
     lines += [*_memory_lines(data.results), *_pass_lines(data.results)]
     lines += ["", *_legend(data, width, table, is_matrix=is_matrix)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
@@ -287,6 +288,18 @@ def _times(ratio: Mean | None) -> str:
     return f"{ratio.value:.3f}x ±{format_percent(ratio.half_width)}"
 
 
+def _accuracy_lines(rows: Sequence[ResultRow]) -> list[str]:
+    """Return what evaluation programs found, nothing where none was run."""
+    found = [(row, each) for row in rows for each in row.evaluations]
+    lines = []
+    for (model, device), group in groupby(found, key=lambda pair: (pair[0].model.label, pair[0].device.title)):
+        lines += ["", *_wrapped(visible(f"accuracy as evaluated, {model} on {device}"))]
+        for row, each in group:
+            text = f"{row.configuration}: {each.text}" + (f"; {each.reason}" if each.reason else "")
+            lines += _wrapped(visible(f" {'v' if row.is_virtual else ' '} {text}"))
+    return lines
+
+
 def _load_lines(rows: Sequence[ResultRow]) -> list[str]:
     """Return the figures beside loads, nothing where no plan has the pass ``contention``."""
     lines = []
@@ -407,7 +420,7 @@ FLAT_COLUMNS: Final = (
     "tokens_per_s", "tokens_per_s_low", "tokens_per_s_high",
     "speed_up", "speed_up_low", "speed_up_high", "baseline", "init_us", "first_inference_us", "warmup_us",
     "init_memory_mib", "overall_memory_mib", "peak_memory_mib", "energy_net_uj", "energy_net_half_uj",
-    "energy_gross_uj", "energy_grade", "not_a_result_us", "reason_code", "reason",
+    "energy_gross_uj", "energy_grade", "accuracy_percent", "not_a_result_us", "reason_code", "reason",
     "findings", "case_key",
 )  # fmt: skip
 
@@ -473,6 +486,7 @@ def flat_record(row: ResultRow) -> dict[str, Scalar]:
         "energy_net_half_uj": _rounded(net.half_width if net is not None else None),
         "energy_gross_uj": _rounded(energy.gross_uj.value if energy is not None and energy.gross_uj else None),
         "energy_grade": energy.grade if net is not None and energy is not None else None,
+        "accuracy_percent": _rounded(row.accuracy),
         "not_a_result_us": _rounded(summary.median_us if summary is not None and own is None else None),
         "reason_code": result.reason_code,
         "reason": result.reason,

@@ -48,6 +48,7 @@ NOT_RUN = {
     "benchfarm lab down": "the test's own lab",
     "benchfarm build fetch": "a download: tests/e2e/test_builds.py",
     "benchfarm model fetch": "a download",
+    "benchfarm model evaluate": "tests/e2e/test_evaluations.py",
     "benchfarm model build": "minutes of TensorFlow: tests/unit/models/test_building.py",
     "benchfarm build add libhexagon": "needs Hexagon's libraries: tests/e2e/test_builds.py",
     "benchfarm ios import": "needs an iPhone's texts: tests/e2e/test_iphone_and_imports.py",

@@ -137,6 +137,51 @@ def _models_build(options: BuildOptions) -> Deed:
     return lambda settings: zoo.build(settings, orders, out=options.out, accuracy=known)
 
 
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions:
+    """What 'model evaluate' reads."""
+
+    model: Annotated[Path, typer.Argument(help="Model file (.tflite).")]
+    program: Annotated[
+        Path,
+        typer.Option(
+            "--program", help="LiteRT's run_eval: of image classification, object detection or inference_diff."
+        ),
+    ]
+    delegates: Annotated[list[str] | None, typer.Option("--delegate", "-d", help="cpu, gpu ... (a,b).")] = None
+    device: Annotated[list[str] | None, typer.Option("--device", "-s", help="Serial number, or host.")] = None
+    threads: Annotated[int, typer.Option("--threads", "-t", min=1, max=64, help="Threads of the interpreter.")] = 1
+    flag: Annotated[
+        list[str] | None,
+        typer.Option("--flag", help="Flag of the program, name=value; @PATH places a file or folder. Repeat."),
+    ] = None
+    timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds for each evaluation.")] = 3600.0
+
+
+@command(model_app, "evaluate")
+def _models_evaluate(options: EvaluateOptions) -> Deed:
+    """Measure accuracy by delegate with LiteRT's run_eval.
+
+    Example: benchfarm model evaluate model.tflite --program run_eval -d cpu,gpu
+
+    Reports and 'advise' show the newest result of each delegate beside its latency.
+    """
+    from orchestrator.app.evaluating import EvaluateRequest
+    from orchestrator.cli import models
+    from orchestrator.config.plan_keys import flags_of
+
+    request = EvaluateRequest(
+        model=options.model,
+        program=options.program,
+        serials=tuple(options.device or ()),
+        delegates=split(options.delegates) or ("cpu",),
+        threads=options.threads,
+        flags=flags_of(options.flag or ()),
+        timeout_s=options.timeout,
+    )
+    return lambda settings: models.evaluate(settings, request)
+
+
 @command(model_app, "fetch")
 def _models_fetch(
     names: Annotated[list[str], typer.Argument(help="Models of the published tables, see 'benchfarm model list'.")],

@@ -431,8 +431,8 @@ def test_failure_of_a_known_kind_tells_the_next_step():
 
 def test_failure_code_of_a_program_tells_the_step_that_its_reader_knows():
     lab = lab_of([run(case(), 0, None, outcome=Outcome.FAILED, reason_code="wrong-abi", quality=Quality.REJECTED)])
-    data = build_report_data(**lab.inputs(), failure_steps={"wrong-abi": "Choose the build for the phone's ABI."})
-    assert data.results[0].next_step == "Choose the build for the phone's ABI."
+    data = build_report_data(**lab.inputs())
+    assert data.results[0].next_step.startswith("Choose the build for the phone's ABI")
 
 
 def test_totals_add_up():
