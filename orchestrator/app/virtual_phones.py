@@ -23,7 +23,6 @@ class Wanted:
     speed: float = 1.0
     seed: int = 0
     #: Programs of this computer's kind are run for real.
-    execute: bool = False
     rooted: bool = False
     exit_with_parent: bool = False
 
@@ -51,7 +50,7 @@ def start(settings: Settings, wanted: Wanted) -> Started:
         folder = farm.lab_folder
     asked = [name.partition("@") for name in wanted.profiles or DEFAULT_PROFILES]
     specs = [
-        virtual_lab.phone_spec(name, serial, execute=wanted.execute, rooted=wanted.rooted, usb=usb)
+        virtual_lab.phone_spec(name, serial, rooted=wanted.rooted, usb=usb)
         for (name, serial), (_, _, usb) in zip(serials_for(tuple(name for name, _, _ in asked)), asked, strict=True)
     ]
     server = AdbServer.start(

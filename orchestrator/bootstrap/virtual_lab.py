@@ -57,12 +57,12 @@ def fault_kinds() -> str:
         return describe()
 
 
-def phone_spec(profile: str, serial: str, *, usb: str = "", execute: bool = False, rooted: bool = False) -> PhoneSpec:
+def phone_spec(profile: str, serial: str, *, usb: str = "", rooted: bool = False) -> PhoneSpec:
     """Return a virtual phone to start."""
     with _errors():
         from benchfarm_lab.spec import PhoneSpec
 
-        return PhoneSpec(profile=profile, serial=serial, usb=usb, execute=execute, rooted=rooted)
+        return PhoneSpec(profile=profile, serial=serial, usb=usb, rooted=rooted)
 
 
 def start_lab(

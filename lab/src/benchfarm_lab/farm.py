@@ -56,13 +56,13 @@ class VirtualLab:
 
     def add(
         self, profile: str, *, serial: str = "", abis: Sequence[str] = (), android: str = "", rooted: bool = False,
-        legacy: bool = False, execute: bool = False, usb: str = "", port: int = 0,
+        legacy: bool = False, usb: str = "", port: int = 0,
     ) -> Phone:  # fmt: skip
         """Switch a phone on and return it; its settings are those of PhoneSpec. See :meth:`add_spec` for errors."""
         serial = serial or f"VIRTUAL{next(self._numbers):04d}"
         spec = PhoneSpec(
             profile=profile, serial=serial, abis=tuple(abis), android=android, rooted=rooted, legacy=legacy,
-            execute=execute, usb=usb, port=port,
+            usb=usb, port=port,
         )  # fmt: skip
         return self.add_spec(spec)
 

@@ -332,15 +332,6 @@ class PhoneTree:
                 raise file_error(errno.EACCES)
         self.set_times(path, time.time() if mtime_s is None else mtime_s)
 
-    def link(self, target: str, path: str, *, uid: int) -> None:
-        """Make a symbolic link."""
-        with _AS_ON_A_PHONE:
-            place = self._find(path, uid, follow=False, operation="write")
-            if place.node is not None or place.found is not None:
-                raise file_error(errno.EEXIST)
-            self._check_change(place, uid)
-            os.symlink(target, place.name, dir_fd=place.folder.fd)
-
     def real_path(self, path: str, *, uid: int) -> str:
         """Return the phone path without links, ``.`` and ``..``; the last name needn't exist."""
         return self._find(path, uid).path
@@ -358,10 +349,6 @@ class PhoneTree:
             return False
         mode, owner, group = self._ownership.of(place.found, place.parts)
         return allowed(mode, owner, group, uid, want)
-
-    def host_path(self, path: str) -> Path:
-        """Return where a phone path is on the host, without following links of the host's."""
-        return self.folder.joinpath(*self.real_path(path, uid=0).split("/")[1:])
 
 
 _OPERATIONS: Final[Mapping[int, str]] = {1: "execute", 2: "write", 4: "read"}

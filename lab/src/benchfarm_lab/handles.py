@@ -5,16 +5,10 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from benchfarm_lab.contract import MEMORY_BYTES, ByteSource, FileWriter, PhoneFileError, ProgramDiedError
+from benchfarm_lab.contract import ByteSource, FileWriter, PhoneFileError, ProgramDiedError
 from benchfarm_lab.processes import Process
 
 _EBADF: Final = 9
-_ENOMEM: Final = 12
-
-
-def no_memory() -> PhoneFileError:
-    """Return the error of what takes more memory than a process may have."""
-    return PhoneFileError(_ENOMEM, "cannot allocate memory")
 
 
 class Handle:
@@ -81,13 +75,9 @@ class CollectHandle(Handle):
     def __init__(self) -> None:
         super().__init__()
         self._pieces: list[bytes] = []
-        self._size_bytes = 0
 
     def write(self, data: bytes, writer: Process | None) -> None:
-        """Keep the data; raise PhoneFileError when there is too much of it."""
-        self._size_bytes += len(data)
-        if self._size_bytes > MEMORY_BYTES:
-            raise no_memory()
+        """Keep the data."""
         self._pieces.append(bytes(data))
 
     @property
@@ -129,8 +119,6 @@ class SourceHandle(Handle):
                     return bytes(line)
                 line += piece
                 self._ahead = b""
-                if len(line) > MEMORY_BYTES:
-                    raise no_memory()
 
     def _close(self) -> None:
         closer = getattr(self._source, "close", None)

@@ -12,7 +12,7 @@ from benchfarm_lab.commands.registry import CommandFunction, find_command
 from benchfarm_lab.contract import PhoneFileError, ProgramDiedError, StreamClosedError
 from benchfarm_lab.executables import is_elf, run_executable
 from benchfarm_lab.handles import Handle, NullHandle
-from benchfarm_lab.processes import Process, TableFullError
+from benchfarm_lab.processes import Process
 from benchfarm_lab.system import PhoneSystem
 
 #: Folders whose files are the phone's own commands.
@@ -104,9 +104,6 @@ def _run(request: Launch, path: str) -> int:
         except (PhoneFileError, ValueError, OverflowError) as exc:
             # A ValueError is an argument that isn't the number or date it has to be.
             invocation.complain(str(exc) if isinstance(exc, PhoneFileError) else f"bad argument: {exc}")
-            status = 1
-        except TableFullError as exc:
-            invocation.complain(str(exc))
             status = 1
         if request.process.killed.is_set():
             return 128 + request.process.signal

@@ -219,7 +219,7 @@ def _build_of(profile: VirtualProfile, spec: PhoneSpec) -> PhoneBuild:
         for cluster in profile.clusters for cpu in cluster.cpus
     }  # fmt: skip
     return PhoneBuild(
-        serial=spec.serial, rooted=spec.rooted, execute=spec.execute, memory_bytes=profile.memory_mb << 20,
+        serial=spec.serial, rooted=spec.rooted, memory_bytes=profile.memory_mb << 20,
         gles=profile.gpu.gles if profile.gpu else "", gpu=profile.gpu.name if profile.gpu else "",
         cores=tuple(cores[cpu] for cpu in sorted(cores)), cpu_features=profile.cpu_features,
     )  # fmt: skip

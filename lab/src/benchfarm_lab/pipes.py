@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from benchfarm_lab.contract import MEMORY_BYTES, ByteSink, ByteSource, ProgramDiedError, StreamClosedError
-from benchfarm_lab.handles import Handle, no_memory
+from benchfarm_lab.contract import ByteSink, ByteSource, ProgramDiedError, StreamClosedError
+from benchfarm_lab.handles import Handle
 from benchfarm_lab.processes import Process
 
 _PIPE_BYTES: Final = 65536
@@ -49,8 +49,6 @@ class Pipe:
             end = piece.find(b"\n")
             if end < 0:
                 line += piece
-                if len(line) > MEMORY_BYTES:
-                    raise no_memory()
                 if piece:
                     continue
                 return bytes(line)

@@ -30,10 +30,6 @@ SIGNAL_WORDS: Final[Mapping[int, str]] = {
 _HARMLESS: Final = frozenset({17, 18, 23, 28})
 _STOPPING: Final = frozenset({19, 20, 21, 22})
 _MAX_PID: Final = 32768
-#: As many processes may be there before a process of the phone can't make another.
-MOST_PROCESSES: Final = 300
-#: How long such a process waits, in real seconds, before it gives up: a fork bomb must not keep this computer busy.
-_FULL_PAUSE_S: Final = 0.5
 #: Where app uids begin; u0_a0 is uid 10000.
 FIRST_APP_UID: Final = 10000
 _USER_NAMES: Final[Mapping[int, str]] = {
@@ -63,13 +59,6 @@ def signal_number(name: str) -> int | None:
     if name.isdigit():
         return int(name) if int(name) <= 64 else None
     return SIGNAL_NUMBERS.get(name.upper().removeprefix("SIG"))
-
-
-class TableFullError(Exception):
-    """A process can't make another one: the process table is full."""
-
-    def __init__(self) -> None:
-        super().__init__("can't fork - try again")
 
 
 class Process:
@@ -212,15 +201,9 @@ class ProcessTable:
         self, argv: Sequence[str], *, uid: int, parent: Process | None = None, ppid: int = ADBD_PID,
         group: Group = "shell", is_shell: bool = False,
     ) -> Process:  # fmt: skip
-        """Make a new process; it inherits affinity, niceness and ignored signals from ``parent``.
-
-        Raises TableFullError when ``parent`` can't make another one; the system's own services always can.
-        """
+        """Make a new process; it inherits affinity, niceness and ignored signals from ``parent``."""
         with self._lock:
-            if parent is None or len(self._processes) < MOST_PROCESSES:
-                return self._spawn(argv, uid, parent, ppid, group, is_shell=is_shell)
-        parent.killed.wait(_FULL_PAUSE_S)
-        raise TableFullError
+            return self._spawn(argv, uid, parent, ppid, group, is_shell=is_shell)
 
     def _spawn(
         self, argv: Sequence[str], uid: int, parent: Process | None, ppid: int, group: Group, *, is_shell: bool

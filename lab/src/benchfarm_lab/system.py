@@ -32,7 +32,6 @@ class PhoneBuild:
     #: ``su`` works, and sysfs can be written through it.
     rooted: bool = False
     #: x86-64 programs that were pushed are run for real.
-    execute: bool = False
     memory_bytes: int = 4 << 30
     #: The GLES line of SurfaceFlinger, without its ``GLES: ``.
     gles: str = ""

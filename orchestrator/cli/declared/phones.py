@@ -164,7 +164,6 @@ def _lab_up(
     ] = None,
     speed: Annotated[float, typer.Option(min=0.1, help="Phone seconds per real second.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed of the phones' noise.")] = 0,
-    execute: Annotated[bool, typer.Option("--execute", help="Run pushed x86-64 programs for real.")] = False,
     rooted: Annotated[bool, typer.Option("--rooted", help="Give the phones su, as on rooted ones.")] = False,
 ) -> Deed:
     """Start virtual phones (default: a Pixel 3 and a Pixel 4).
@@ -174,7 +173,7 @@ def _lab_up(
     from orchestrator.app.virtual_phones import Wanted
     from orchestrator.cli import lab
 
-    wanted = Wanted(profiles=profiles or (), speed=speed, seed=seed, execute=execute, rooted=rooted)
+    wanted = Wanted(profiles=profiles or (), speed=speed, seed=seed, rooted=rooted)
     return lambda settings: lab.up(settings, wanted)
 
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from benchfarm_lab.contract import MEMORY_BYTES, ByteSource, PhoneFileError, ProgramDiedError
+from benchfarm_lab.contract import ByteSource, PhoneFileError, ProgramDiedError
 from benchfarm_lab.handles import Handle, HandleSink, HandleSource
 from benchfarm_lab.processes import Process
 
@@ -129,8 +129,6 @@ class Invocation:
         for piece in self.chunks(source):
             *whole, rest = (rest + piece).split(b"\n")
             yield from whole
-            if len(rest) > MEMORY_BYTES:
-                self.fail("cannot allocate memory")
         if rest:
             yield rest
 

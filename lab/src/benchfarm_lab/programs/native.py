@@ -73,12 +73,9 @@ class BenchmarkActivity:
         self._flex = flex
 
     def run(self, process: ProcessContext) -> int:
-        """Run it; return 0, or 1 when the app crashed for want of its extra."""
+        """Run it; return 0."""
         announce(process, "start")
-        text = self._extras.get("args", self._extras.get("--args"))
-        if text is None:
-            self._crash(process)
-            return 1
+        text = self._extras.get("args", self._extras.get("--args", ""))
         if "--use_hexagon=true" in text or "--use_hexagon=1" in text:
             text += f" --hexagon_lib_path=/data/app/{self._package}/lib/arm64"
         process.logs.log(
@@ -91,21 +88,3 @@ class BenchmarkActivity:
         except BenchmarkFailedError:
             pass  # the activity has no exit code, and this program says no more
         return 0
-
-    def _crash(self, process: ProcessContext) -> None:
-        """Log what Android logs for the NullPointerException of a missing extra."""
-        method = "boolean java.lang.String.contains(java.lang.CharSequence)"
-        cause = (
-            f"java.lang.NullPointerException: Attempt to invoke virtual method '{method}' on a null object reference"
-        )
-        activity = f"{self._package}/{self._package}.BenchmarkModelActivity"
-        lines = [
-            "FATAL EXCEPTION: main",
-            f"Process: {self._package}, PID: {process.pid}",
-            f"java.lang.RuntimeException: Unable to start activity ComponentInfo{{{activity}}}: {cause}",
-            "\tat android.app.ActivityThread.performLaunchActivity(ActivityThread.java:3449)",
-            f"Caused by: {cause}",
-            "\tat org.tensorflow.lite.benchmark.BenchmarkModelActivity.onCreate(BenchmarkModelActivity.java:46)",
-        ]
-        for line in lines:
-            process.logs.log("E", "AndroidRuntime", line, pid=process.pid, uid=process.uid, buffer="crash")

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from benchfarm_lab.contract import MEMORY_BYTES
 from benchfarm_lab.shell.patterns import Pieces, has_magic, matching_paths, trimmed
 from benchfarm_lab.shell.syntax import Arithmetic, Command, Part, Text, Variable, Word
 
@@ -14,8 +13,6 @@ if TYPE_CHECKING:
     from benchfarm_lab.shell.interpreter import Shell
 
 _USUAL: Final = " \t\n"
-#: A word stands for so many arguments at most.
-_MOST_FIELDS: Final = 1 << 16
 _WORDS: Final = re.compile(r"[^ \t\n]+")
 _CONDITIONAL: Final = frozenset({"-", "=", "+"})
 
@@ -24,14 +21,7 @@ class ExpansionFaultError(Exception):
     """A bad substitution, functions nested too deeply: the shell ends with the message."""
 
 
-def _no_memory() -> ExpansionFaultError:
-    return ExpansionFaultError("cannot allocate memory")
-
-
 def _joined(pieces: Pieces) -> str:
-    """Return pieces of text as one; raises ExpansionFaultError where that takes too much memory."""
-    if sum(len(text) for text, _ in pieces) > MEMORY_BYTES:
-        raise _no_memory()
     return "".join(text for text, _ in pieces)
 
 
@@ -44,8 +34,6 @@ class _Fields:
         self.open = False
 
     def add(self, text: str, *, quoted: bool) -> None:
-        if len(self.fields) > _MOST_FIELDS:
-            raise _no_memory()
         if not self.open:
             self.fields.append([])
             self.open = True
@@ -84,8 +72,6 @@ class _Fields:
         if not words:
             self.open = self.open and not text
             return
-        if len(words) > _MOST_FIELDS:
-            raise _no_memory()
         if text[0] in _USUAL:
             self.cut()
         self.add(words[0], quoted=False)
@@ -102,15 +88,7 @@ class Expander:
 
     def arguments(self, words: Sequence[Word]) -> list[str]:
         """Return the arguments that words stand for, split and with file names filled in."""
-        arguments: list[str] = []
-        size = 0
-        for word in words:
-            before = len(arguments)
-            arguments += self._arguments(word)
-            size += sum(len(argument) + 1 for argument in arguments[before:])
-            if size > MEMORY_BYTES:
-                raise _no_memory()
-        return arguments
+        return [argument for word in words for argument in self._arguments(word)]
 
     def _arguments(self, word: Word) -> list[str]:
         if word.argument is not None:

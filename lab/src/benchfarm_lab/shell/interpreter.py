@@ -10,7 +10,7 @@ from benchfarm_lab.contract import PhoneFileError, ProgramDiedError, StreamClose
 from benchfarm_lab.files import PhoneTree
 from benchfarm_lab.handles import CollectHandle, Handle, HandleSink
 from benchfarm_lab.launching import DEFAULT_PATH, Launch
-from benchfarm_lab.processes import SIGNAL_WORDS, Process, TableFullError
+from benchfarm_lab.processes import SIGNAL_WORDS, Process
 from benchfarm_lab.shell.arithmetic import ArithmeticFaultError, Calculator
 from benchfarm_lab.shell.expansion import Expander, ExpansionFaultError
 from benchfarm_lab.shell.flow import ExitError, LeaveLoopError, ReturnError, ShellKilledError
@@ -110,9 +110,7 @@ class Shell:
         return self.variables.values.get(name)
 
     def assign(self, name: str, value: str) -> None:
-        """Set a variable; raise ExpansionFaultError when there is no memory for it."""
-        if not self.variables.has_room(name, value):
-            raise ExpansionFaultError("cannot allocate memory")
+        """Set a variable."""
         self.variables.values[name] = value
 
     def substitute(self, script: str) -> str:
@@ -171,7 +169,7 @@ class Shell:
         except ShellSyntaxError as exc:
             self.complain_of_syntax(exc)
             return 1
-        except (ExpansionFaultError, ArithmeticFaultError, TableFullError) as exc:
+        except (ExpansionFaultError, ArithmeticFaultError) as exc:
             self.complain(str(exc))
             return 1
         except RecursionError:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from benchfarm_lab.contract import PhoneFileError
 from benchfarm_lab.handles import Handle, NullHandle, SourceHandle, WriterHandle
 from benchfarm_lab.pipes import open_pipe
-from benchfarm_lab.processes import TableFullError
 from benchfarm_lab.shell.syntax import Redirect, Statement
 from benchfarm_lab.streams_of_files import MemorySource
 
@@ -85,15 +84,8 @@ def _open(shell: Shell, path: str, operator: str) -> Handle:
 
 
 def _prepare(shell: Shell, statement: Statement, fds: dict[int, Handle]) -> tuple[Shell, threading.Thread]:
-    """Return a subshell that holds ``fds`` and a thread that runs the statement in it.
-
-    Raises TableFullError when there is no room for its process; ``fds`` are let go of then.
-    """
-    try:
-        child = shell.fork(fds)
-    except TableFullError:
-        release_all(fds)
-        raise
+    """Return a subshell that holds ``fds`` and a thread that runs the statement in it."""
+    child = shell.fork(fds)
     child.owns_fds = True
 
     def body() -> None:
@@ -127,15 +119,7 @@ def run_pipe(shell: Shell, commands: Sequence[Statement]) -> int:
         if place < len(commands) - 1:
             incoming, outgoing = open_pipe()
             _replace(fds, 1, outgoing)
-        try:
-            started.append(_prepare(shell, command, fds))
-        except TableFullError:
-            if incoming is not None and place < len(commands) - 1:
-                incoming.release()
-            for stage, _ in started:
-                stage.close()
-                shell.system.processes.end(stage.process, 1)
-            raise
+        started.append(_prepare(shell, command, fds))
     for _, thread in started[:-1]:
         thread.start()
     last, thread = started[-1]

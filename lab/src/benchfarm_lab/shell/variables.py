@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from benchfarm_lab.contract import MEMORY_BYTES
-
 
 @dataclass(slots=True)
 class Variables:
@@ -13,13 +11,6 @@ class Variables:
 
     values: dict[str, str] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
-
-    def has_room(self, name: str, value: str) -> bool:
-        """Say whether a variable may get a value: all of them together may take so much memory only."""
-        if len(value) < MEMORY_BYTES >> 10:
-            return True
-        others = sum(len(text) for known, text in self.values.items() if known != name)
-        return others + len(value) <= MEMORY_BYTES
 
     def copy(self) -> Variables:
         """Return a copy for a subshell."""

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import errno
 import stat
-import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from benchfarm_lab.contract import PhoneFileError
 from benchfarm_lab.faults import Fault, FaultKind
@@ -74,15 +71,6 @@ def test_no_dots_lead_out_of_the_folder(phone, path):
     assert (phone.folder.parent / "secret").read_text() == "host's own"
 
 
-@pytest.mark.parametrize("target", ["/etc/passwd", "../../../../../../../etc/passwd", "/../../../../../etc/passwd"])
-def test_links_are_phone_paths_and_never_the_hosts(phone, target):
-    phone.userland.files.link(target, f"{TMP}/l", uid=2000)
-    with _Fails(errno.ENOENT):
-        phone.userland.files.open_read(f"{TMP}/l", uid=0)
-    with pytest.raises(PhoneFileError):
-        phone.userland.files.open_write(f"{TMP}/l", uid=0)
-
-
 def test_link_planted_on_the_host_leads_nowhere(phone):
     secret = secret_beside(phone.folder)
     (phone.folder / "data/local/tmp/file").symlink_to(secret)
@@ -98,18 +86,6 @@ def test_link_planted_on_the_host_leads_nowhere(phone):
     assert secret.read_text() == "host's own"
     assert phone.run(f"rm -rf {TMP}/folder {TMP}/file")[0] == 0
     assert secret.exists()
-
-
-@pytest.mark.parametrize("target", ["../b", "../../tmp/b", "../a/../b", "../../../local/tmp/b"])
-def test_link_leads_up_from_where_it_lies(phone, target):
-    files = phone.userland.files
-    files.make_folder(f"{TMP}/a")
-    phone.put(f"{TMP}/b", b"content")
-    files.link(target, f"{TMP}/a/link", uid=2000)
-    for _ in range(2):  # the second time its folder is kept open
-        assert files.open_read(f"{TMP}/a/link").read() == b"content"
-    files.link("..", f"{TMP}/a/up", uid=2000)
-    assert files.real_path(f"{TMP}/a/up/b", uid=2000) == f"{TMP}/b"
 
 
 def test_folder_that_may_no_longer_be_searched_is_closed_at_once(phone):
@@ -141,75 +117,6 @@ def test_folder_that_took_the_place_of_another_is_the_one_that_is_read(phone):
     files.remove(f"{TMP}/old")
     with _Fails(errno.ENOENT):
         files.open_write(f"{TMP}/old/file")
-
-
-def test_swapping_a_folder_for_a_link_meanwhile_doesnt_help(phone):
-    secret_beside(phone.folder)
-    files = phone.userland.files
-    files.make_folder(f"{TMP}/d")
-    phone.put(f"{TMP}/d/secret", b"phone's own")
-    real, moved = phone.folder / "data/local/tmp/d", phone.folder / "data/local/tmp/moved"
-    stop = threading.Event()
-
-    def swap() -> None:
-        while not stop.is_set():
-            real.rename(moved)
-            real.symlink_to(phone.folder.parent)
-            real.unlink()
-            moved.rename(real)
-
-    swapper = threading.Thread(target=swap)
-    swapper.start()
-    seen = set()
-    try:
-        for _ in range(400):
-            try:
-                seen.add(files.open_read(f"{TMP}/d/secret", uid=0).read())
-            except PhoneFileError:
-                continue
-    finally:
-        stop.set()
-        swapper.join()
-    assert b"host's own" not in seen
-
-
-PARTS = st.sampled_from(
-    ["..", ".", "", "data", "local", "tmp", "a", "l", "sdcard", "proc", "sys", "self", "primary", "secret"]
-)
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(parts=st.lists(PARTS, max_size=12), target=st.lists(PARTS, max_size=8), absolute=st.booleans())
-def test_whatever_the_path_only_the_phones_folder_changes(tmp_path_factory, parts, target, absolute):
-    outer = tmp_path_factory.mktemp("outer")
-    (outer / "secret").write_text("host's own")
-    phone = TestPhone(outer / "phone")
-    files = phone.userland.files
-    path = "/" + "/".join(parts)
-    try:
-        files.link(("/" if absolute else "") + "/".join(target) or ".", f"{TMP}/l", uid=2000)
-        for attempt in (
-            lambda: files.open_read(path, uid=0).read(100),
-            lambda: files.open_write(path, uid=0).write(b"x"),
-            lambda: files.make_folders(path, uid=0),
-            lambda: files.rename(path, f"{TMP}/moved", uid=0),
-            lambda: files.set_mode(path, 0o600),
-            lambda: files.remove(path, uid=0),
-        ):
-            try:
-                result = attempt()
-            except PhoneFileError:
-                continue
-            assert result != b"host's own"
-    finally:
-        phone.userland.close()
-    assert sorted(path.name for path in outer.iterdir()) == ["phone", "secret"]
-    assert (outer / "secret").read_text() == "host's own"
-
-
-def test_nul_in_a_path_is_refused(phone):
-    with _Fails(errno.EINVAL):
-        phone.userland.files.stat("/data\0/x")
 
 
 @pytest.mark.parametrize(
