@@ -92,7 +92,7 @@ def zipped(**files: bytes) -> bytes:
     ("content", "message"),
     [
         (b"", "neither an ELF program nor an APK"),
-        (b"#!/bin/sh\n", "neither an ELF program nor an APK"),
+        (b"#!/bin/sh\n", "is a script, not an ELF program"),
         (b"<html>", "neither an ELF program nor an APK"),
         (b"\x7fELF", "damaged ELF file"),
         (b"\x7fELF" + bytes(60), "damaged ELF file"),
