@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 import json
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from typing import Final, Literal
 
 from orchestrator import __version__
@@ -11,8 +13,7 @@ from orchestrator.analysis.energy import Mean
 from orchestrator.analysis.summary import LEVEL
 from orchestrator.errors import UsageError
 from orchestrator.records.device import DeviceState
-from orchestrator.records.workload import Build
-from orchestrator.report.data import BestMark, CampaignRow, DeviceRow, InvocationRow, ReportData, ResultRow, SkipRow
+from orchestrator.report.data import BestMark, CampaignRow, DeviceRow, InvocationRow, ReportData, ResultRow
 from orchestrator.report.energy import EnergyRow
 from orchestrator.report.escapes import csv_text, markdown_text
 from orchestrator.report.labels import NOTHING, figure_text
@@ -31,6 +32,7 @@ from orchestrator.report.tables import (
 SCHEMA: Final = "benchfarm-report"
 #: Raised when a key goes away or changes its meaning; new keys don't raise it.
 SCHEMA_VERSION: Final = 1
+_CAMPAIGN: Final = "campaign_id name status created_at finished_at host origin benchfarm_version seed"
 #: Of a table for people, in its order.
 HEADERS: Final = ("model", "device", "configuration", "median ms", "spread", "vs CPU", "delegate", "quality")
 _BEST_WORDS: Final = {BestMark.BEST: " (fastest)", BestMark.TIED: " (tied)", BestMark.NONE: ""}
@@ -91,28 +93,27 @@ def to_json(data: ReportData, *further: ReportData) -> str:
             "trust": data.headline.trust,
             "warnings": list(data.headline.warnings),
         },
-        "campaigns": _once("campaign_id", (_campaign(row) for part in parts for row in part.campaigns)),
+        "campaigns": _once("campaign_id", (_picked(row, _CAMPAIGN) for part in parts for row in part.campaigns)),
         "devices": _once("serial", (_device(row) for part in parts for row in part.devices)),
         "models": _once(
             "sha256",
-            (
-                {"sha256": row.sha256, "label": row.label, "size_bytes": row.size_bytes}
-                for part in parts
-                for row in part.models
-            ),
+            (_picked(row, "sha256 label size_bytes") for part in parts for row in part.models),
         ),
-        "builds": _once("sha256", (_build(build) for part in parts for build in part.builds)),
+        "builds": _once(
+            "sha256", (_picked(row, "sha256 name tool abi version is_virtual") for part in parts for row in part.builds)
+        ),
         "results": [_result(row, campaign_of(row, part)) for part in parts for row in part.results],
-        "skipped": [_skipped(row, part) for part in parts for row in part.skipped],
-        "published": [
+        "skipped": [
             {
-                "source": SOURCE,
-                "model": figure.model,
-                "device": figure.device,
-                "configuration": figure.configuration,
-                "latency_us": figure.latency_us,
+                "campaign_id": part.campaigns[0].campaign_id if len(part.campaigns) == 1 else None,
+                **_picked(row.device, "serial device=title is_virtual"),
+                **_picked(row, "model=model_name delegate threads tool reason_code reason"),
             }
-            for figure in data.published
+            for part in parts
+            for row in part.skipped
+        ],
+        "published": [
+            {"source": SOURCE} | _picked(figure, "model device configuration latency_us") for figure in data.published
         ],
     }
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
@@ -123,44 +124,21 @@ def _once(key: str, records: Iterable[Mapping[str, object]]) -> list[Mapping[str
     return list({record[key]: record for record in records}.values())
 
 
-def _campaign(row: CampaignRow) -> Mapping[str, object]:
-    return {
-        "campaign_id": row.campaign_id,
-        "name": row.name,
-        "status": row.status,
-        "created_at": row.created_at.isoformat(),
-        "finished_at": None if row.finished_at is None else row.finished_at.isoformat(),
-        "host": row.host,
-        "origin": row.origin,
-        "benchfarm_version": row.benchfarm_version,
-        "seed": row.seed,
-    }
+def _plain(value: object) -> object:
+    """Return a value as JSON has it."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(key): item for key, item in value.items()}
+    return list(value) if isinstance(value, tuple) else value
 
 
-def _build(build: Build) -> Mapping[str, object]:
-    return {
-        "sha256": build.sha256,
-        "name": build.name,
-        "tool": build.tool.value,
-        "abi": build.abi,
-        "version": build.version,
-        "is_virtual": build.is_virtual,
-    }
-
-
-def _skipped(row: SkipRow, part: ReportData) -> Mapping[str, object]:
-    return {
-        "campaign_id": part.campaigns[0].campaign_id if len(part.campaigns) == 1 else None,
-        "serial": row.device.serial,
-        "device": row.device.title,
-        "is_virtual": row.device.is_virtual,
-        "model": row.model_name,
-        "delegate": row.delegate.value,
-        "threads": row.threads,
-        "tool": row.tool.value,
-        "reason_code": row.reason_code,
-        "reason": row.reason,
-    }
+def _picked(record: object, names: str) -> dict[str, object]:
+    """Return fields of a record by their names; one that is called otherwise is written ``key=field``."""
+    pairs = [word.rpartition("=")[::2] for word in names.split()]
+    return {key or field: _plain(getattr(record, field)) for key, field in pairs}
 
 
 def to_markdown(data: ReportData) -> str:
@@ -217,31 +195,15 @@ def _csv_value(value: object) -> object:
 
 
 def _device(row: DeviceRow) -> Mapping[str, object]:
-    facts = row.facts
-    known: dict[str, object] = {}
-    if facts is not None:
-        known = {
-            "kind": facts.kind.value,
-            "is_emulator": facts.is_emulator,
-            "manufacturer": facts.manufacturer,
-            "model": facts.model,
-            "codename": facts.codename,
-            "os_version": facts.os_version,
-            "sdk": facts.sdk,
-            "fingerprint": facts.fingerprint,
-            "security_patch": facts.security_patch,
-            "soc": facts.soc,
-            "abis": list(facts.abis),
-            "clusters": [
-                {"cpus": list(cluster.cpus), "min_khz": cluster.min_khz, "max_khz": cluster.max_khz}
-                for cluster in facts.clusters
-            ],
-            "memory_bytes": facts.memory_bytes,
-            "gpu": facts.gpu,
-            "gpu_driver": facts.gpu_driver,
-            "profile": facts.profile,
-        }
-    return {"serial": row.serial, "label": row.label, "is_virtual": row.is_virtual, **known}
+    known = _picked(row, "serial label is_virtual")
+    if row.facts is not None:
+        known |= _picked(
+            row.facts,
+            "kind is_emulator manufacturer model codename os_version sdk fingerprint security_patch soc abis clusters "
+            "memory_bytes gpu gpu_driver profile",
+        )
+        known["clusters"] = [_picked(cluster, "cpus min_khz max_khz") for cluster in row.facts.clusters]
+    return known
 
 
 def _result(row: ResultRow, campaign: CampaignRow | None) -> Mapping[str, object]:
@@ -253,24 +215,10 @@ def _result(row: ResultRow, campaign: CampaignRow | None) -> Mapping[str, object
         "stopped": [{"reason": code, "text": text} for code, text in row.stopped],
         "next_step": row.next_step,
         "findings": [
-            {
-                "code": finding.code,
-                "severity": finding.severity.value,
-                "message": finding.message,
-                "evidence": finding.evidence,
-                "invocations": finding.count,
-                "next_step": finding.next_step,
-            }
-            for finding in row.findings
+            _picked(finding, "code severity message evidence invocations=count next_step") for finding in row.findings
         ],
         "starts": [
-            {
-                "stage": start.stage.value,
-                "invocations": start.count,
-                "init_us": start.init_us,
-                "first_inference_us": start.first_us,
-                "quality": start.quality.value,
-            }
+            _picked(start, "stage invocations=count init_us first_inference_us=first_us quality")
             for start in row.starts
         ],
         "energy": _energy(row.energy),
@@ -289,14 +237,7 @@ def _result(row: ResultRow, campaign: CampaignRow | None) -> Mapping[str, object
             for each in row.evaluations
         ],
         "contention": [
-            {
-                "load": load.load,
-                "median_us": load.median_us,
-                "factor": _mean(load.factor),
-                "runs": load.count,
-                "cores": load.cores,
-                "died": load.died,
-            }
+            _picked(load, "load median_us factor runs=count cores died") | {"factor": _mean(load.factor)}
             for load in row.loads
         ],
         "invocations": [_invocation(row, invocation) for invocation in row.invocations],
@@ -309,18 +250,13 @@ def _energy(energy: EnergyRow | None) -> Mapping[str, object] | None:
     return {
         "net_uj": _mean(energy.net_uj),
         "gross_uj": _mean(energy.gross_uj),
-        "grade": energy.grade,
-        "quality": energy.quality.value,
-        "rails": list(energy.rails),
-        "drift": energy.drift,
+        **_picked(energy, "grade quality rails drift"),
         "missing": [{"reason": reason, "blocks": count} for reason, count in energy.missing],
     }
 
 
 def _mean(mean: Mean | None) -> Mapping[str, object] | None:
-    if mean is None:
-        return None
-    return {"value": mean.value, "half_width": mean.half_width, "count": mean.count}
+    return None if mean is None else _picked(mean, "value half_width count")
 
 
 def _invocation(row: ResultRow, invocation: InvocationRow) -> Mapping[str, object]:
@@ -332,17 +268,8 @@ def _invocation(row: ResultRow, invocation: InvocationRow) -> Mapping[str, objec
 
 
 def _state(state: DeviceState | None) -> Mapping[str, object] | None:
-    if state is None:
-        return None
-    return {
-        "at": state.at.isoformat(),
-        "heat_c": dict(state.heat_c),
-        "thermal_status": state.thermal_status,
-        "battery_percent": state.battery_percent,
-        "battery_heat_c": state.battery_heat_c,
-        "plugged": state.plugged,
-        "clock_khz": {str(cpu): clock for cpu, clock in state.clock_khz.items()},
-        "clock_limit_khz": {str(cpu): clock for cpu, clock in state.clock_limit_khz.items()},
-        "load_1min": state.load_1min,
-        "memory_available_bytes": state.memory_available_bytes,
-    }
+    names = (
+        "at heat_c thermal_status battery_percent battery_heat_c plugged clock_khz clock_limit_khz load_1min "
+        "memory_available_bytes"
+    )
+    return None if state is None else _picked(state, names)

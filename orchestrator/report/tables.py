@@ -471,7 +471,7 @@ def flat_record(row: ResultRow) -> dict[str, Scalar]:
         "min_us": _rounded(own.min_us if own is not None else None),
         "max_us": _rounded(own.max_us if own is not None else None),
         "std_us": _rounded(own.std_us if own is not None else None),
-        **_speeds(row),
+        **dict(zip(("tokens_per_s", "tokens_per_s_low", "tokens_per_s_high"), map(_rounded, speeds(row)), strict=True)),
         "speed_up": _rounded(ratio.value if ratio is not None else None, 4),
         "speed_up_low": _rounded(ratio.interval.low if ratio is not None and ratio.interval else None, 4),
         "speed_up_high": _rounded(ratio.interval.high if ratio is not None and ratio.interval else None, 4),
@@ -495,15 +495,12 @@ def flat_record(row: ResultRow) -> dict[str, Scalar]:
     }
 
 
-def _speeds(row: ResultRow) -> dict[str, Scalar]:
-    """Return a language model's tokens per second with its interval; None for every other case."""
+def speeds(row: ResultRow) -> tuple[float | None, float | None, float | None]:
+    """Return a language model's tokens per second with the ends of their interval; None for every other case."""
     own = row.result.own_summary if row.case.is_per_token else None
     interval = own.interval if own is not None else None
-    return {
-        "tokens_per_s": _rounded(tokens_per_s(own.median_us if own is not None else None)),
-        "tokens_per_s_low": _rounded(tokens_per_s(interval.high if interval is not None else None)),
-        "tokens_per_s_high": _rounded(tokens_per_s(interval.low if interval is not None else None)),
-    }
+    high, low = (interval.low, interval.high) if interval is not None else (None, None)
+    return tokens_per_s(own.median_us if own is not None else None), tokens_per_s(low), tokens_per_s(high)
 
 
 def invocation_record(row: ResultRow, invocation: InvocationRow) -> dict[str, Scalar]:
