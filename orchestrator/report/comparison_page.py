@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from orchestrator.analysis.case_result import OWN_FIGURE
@@ -45,70 +44,8 @@ _SHOWN_QUANTILE: Final = 0.9
 EvidenceOf = Callable[[Measured], ResultRow | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForestBar:
-    """Where a change is drawn, from 0 (faster by the span) over 100 (no change) to 200."""
-
-    middle: float
-    #: None without an interval.
-    ends: tuple[float, float] | None
-    #: From minus to plus the smallest change that would have been found; None where it isn't known.
-    detectable: tuple[float, float] | None
-    #: Start and width of the band of changes that are none.
-    band: tuple[float, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedLine:
-    """One case as it is shown; text is as phones and users wrote it."""
-
-    title: str
-    verdict: str
-    is_virtual: bool
-    change: str
-    interval: str
-    detectable: str
-    before: str
-    after: str
-    #: Whether baseline's and candidate's figure are no results of what was asked for.
-    is_struck: tuple[bool, bool]
-    runs: str
-    #: None where there is no change to draw.
-    shape: ForestBar | None
-    #: Facts that differ and must not.
-    differences: tuple[str, ...]
-    #: What to know beside the verdict.
-    reasons: tuple[str, ...]
-    #: What the operators' times say about the change, where both sides were profiled.
-    explained: tuple[str, ...]
-    #: Under which the runs of baseline and candidate are found.
-    keys: tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SideFact:
-    """What one side is made of beside the other."""
-
-    name: str
-    before: tuple[str, ...]
-    after: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonPage:
-    """What the template shows."""
-
-    sentences: tuple[str, ...]
-    counts: tuple[tuple[str, int], ...]
-    lines: tuple[ComparedLine, ...]
-    #: The axis above the bars: its ends and middle.
-    ticks: tuple[str, str, str]
-    sides: tuple[SideFact, ...]
-    level: str
-    threshold: str
-    notes: tuple[str, ...]
-    is_virtual: bool
-    has_real: bool
+#: What the template shows of a thing, under the names that it uses.
+Shown = Mapping[str, object]
 
 
 def render_comparison(comparison: Comparison, evidence_of: EvidenceOf) -> str:
@@ -147,7 +84,7 @@ def _page(
     comparison: Comparison,
     shown: Sequence[ComparedCase],
     found: Sequence[tuple[ResultRow | None, ResultRow | None]],
-) -> ComparisonPage:
+) -> Shown:
     span = _span(shown, comparison.threshold)
     digits = column_decimals(
         [us / US_PER_MS for row in shown for side in (row.baseline, row.candidate) if (us := _median_us(side))]
@@ -157,18 +94,19 @@ def _page(
         for number, (row, rows) in enumerate(zip(shown, found, strict=True))
     ]
     sides = [(row.baseline, row.candidate) for row in comparison.rows]
-    return ComparisonPage(
-        sentences=_sentences(comparison),
-        counts=tuple((outcome.value, comparison.counts[outcome]) for outcome in WORST_FIRST),
-        lines=tuple(lines),
-        ticks=(f"\N{MINUS SIGN}{format_percent(span, 0)}", "0", f"+{format_percent(span, 0)}"),
-        sides=_sides(sides),
-        level=level_text(comparison.level).replace("%", " %"),
-        threshold=format_percent(comparison.threshold),
-        notes=comparison.notes,
-        is_virtual=comparison.is_virtual,
-        has_real=any(not row.is_virtual for row in comparison.rows),
-    )
+    return {
+        "sentences": _sentences(comparison),
+        "counts": [(outcome.value, comparison.counts[outcome]) for outcome in WORST_FIRST],
+        "lines": lines,
+        # The axis above the bars: its ends and middle.
+        "ticks": (f"\N{MINUS SIGN}{format_percent(span, 0)}", "0", f"+{format_percent(span, 0)}"),
+        "sides": _sides(sides),
+        "level": level_text(comparison.level).replace("%", " %"),
+        "threshold": format_percent(comparison.threshold),
+        "notes": comparison.notes,
+        "is_virtual": comparison.is_virtual,
+        "has_real": any(not row.is_virtual for row in comparison.rows),
+    }
 
 
 def _sentences(comparison: Comparison) -> tuple[str, ...]:
@@ -206,26 +144,27 @@ def _span(rows: Sequence[ComparedCase], threshold: float) -> float:
 
 def _line(
     row: ComparedCase, number: int, found: tuple[ResultRow | None, ResultRow | None], *, span: float, digits: int
-) -> ComparedLine:
+) -> Shown:
     verdict = row.verdict
     differences = tuple(item.text for item in row.differences)
-    return ComparedLine(
-        title=row.title or f"{row.baseline.case.model_name}: {row.baseline.case.configuration}",
-        verdict=verdict.outcome.value,
-        is_virtual=row.is_virtual,
-        change=format_change(verdict.ratio).removesuffix(" %"),
-        interval=interval_text(verdict).replace(" %", ""),
-        detectable=format_percent(verdict.detectable).removesuffix(" %"),
-        before=_figure(row.baseline, digits),
-        after=_figure(row.candidate, digits),
-        is_struck=(row.baseline.result.status not in OWN_FIGURE, row.candidate.result.status not in OWN_FIGURE),
-        runs=runs_text(verdict),
-        shape=_shape(verdict, span) if verdict.ratio is not None else None,
-        differences=differences,
-        reasons=tuple(reason for reason in verdict.reasons if reason not in differences),
-        explained=_explained(found),
-        keys=(f"{number}-baseline", f"{number}-candidate"),
-    )
+    return {
+        "title": row.title or f"{row.baseline.case.model_name}: {row.baseline.case.configuration}",
+        "verdict": verdict.outcome.value,
+        "is_virtual": row.is_virtual,
+        "change": format_change(verdict.ratio).removesuffix(" %"),
+        "interval": interval_text(verdict).replace(" %", ""),
+        "detectable": format_percent(verdict.detectable).removesuffix(" %"),
+        "before": _figure(row.baseline, digits),
+        "after": _figure(row.candidate, digits),
+        # Figures that are no results of what was asked for.
+        "is_struck": [side.result.status not in OWN_FIGURE for side in (row.baseline, row.candidate)],
+        "runs": runs_text(verdict),
+        "shape": _shape(verdict, span) if verdict.ratio is not None else None,
+        "differences": differences,
+        "reasons": [reason for reason in verdict.reasons if reason not in differences],
+        "explained": _explained(found),
+        "links": (f"{number}-baseline", f"{number}-candidate"),
+    }
 
 
 def _figure(item: Measured, digits: int) -> str:
@@ -234,7 +173,9 @@ def _figure(item: Measured, digits: int) -> str:
     return f"{figure_text(item.case, _median_us(item), digits)}{unit}"
 
 
-def _shape(verdict: ComparisonVerdict, span: float) -> ForestBar:
+def _shape(verdict: ComparisonVerdict, span: float) -> Shown:
+    """Return where a change is drawn, from 0 (faster by the span) over 100 (no change) to 200."""
+
     def place(change: float) -> float:
         return round(_HALF + max(-1.0, min(1.0, change / span)) * _HALF, 1)
 
@@ -243,12 +184,13 @@ def _shape(verdict: ComparisonVerdict, span: float) -> ForestBar:
     if verdict.low is not None and verdict.high is not None:
         ends = place(verdict.low - 1), place(verdict.high - 1)
     start = place(-verdict.threshold)
-    return ForestBar(
-        middle=place(verdict.ratio - 1),
-        ends=ends,
-        detectable=None if seen is None else (place(-seen), place(seen)),
-        band=(start, round(place(verdict.threshold) - start, 1)),
-    )
+    return {
+        "middle": place(verdict.ratio - 1),
+        "ends": ends,
+        "detectable": None if seen is None else (place(-seen), place(seen)),
+        # Start and width of the band of changes that are none.
+        "band": (start, round(place(verdict.threshold) - start, 1)),
+    }
 
 
 def _explained(found: tuple[ResultRow | None, ResultRow | None]) -> tuple[str, ...]:
@@ -262,7 +204,8 @@ def _median_us(item: Measured) -> float | None:
     return item.result.summary.median_us if item.result.summary is not None else None
 
 
-def _sides(pairs: Sequence[tuple[Measured, Measured]]) -> tuple[SideFact, ...]:
+def _sides(pairs: Sequence[tuple[Measured, Measured]]) -> Sequence[Shown]:
+    """Return what each side is made of beside the other."""
     facts: Sequence[tuple[str, Callable[[Measured], str]]] = (
         ("campaign", lambda item: ", ".join(filter(None, (item.campaign_id, item.origin)))),
         ("program", lambda item: item.build),
@@ -271,14 +214,14 @@ def _sides(pairs: Sequence[tuple[Measured, Measured]]) -> tuple[SideFact, ...]:
         ("model", lambda item: f"{item.case.model_name} {item.case.model_sha256[:12]}"),
         ("grade of control", lambda item: item.grade.value if item.grade is not None else "unknown"),
     )
-    return tuple(
-        SideFact(
-            name=name,
-            before=tuple(sorted({of(before) for before, _ in pairs} - {""})),
-            after=tuple(sorted({of(after) for _, after in pairs} - {""})),
-        )
+    return [
+        {
+            "name": name,
+            "before": sorted({of(before) for before, _ in pairs} - {""}),
+            "after": sorted({of(after) for _, after in pairs} - {""}),
+        }
         for name, of in facts
-    )
+    ]
 
 
 def _evidence(
@@ -298,16 +241,17 @@ def _evidence(
 
 
 def _grid(rows: Sequence[ComparedCase]) -> Grid:
-    def percent(of: Callable[[ComparisonVerdict], float | None]) -> list[float | None]:
-        ratios = [of(row.verdict) for row in rows]
-        return [None if ratio is None else (ratio - 1) * 100 for ratio in ratios]
+    def percent(label: str, of: Callable[[ComparisonVerdict], float | None], less: float = 1.0) -> Column:
+        found = [of(row.verdict) for row in rows]
+        values = [None if value is None else (value - less) * 100 for value in found]
+        return Column(label=label, kind="number", unit="%", digits=1, values=values)
 
-    def median_ms(side: Callable[[ComparedCase], Measured]) -> Sequence[float | None]:
+    def median(label: str, side: Callable[[ComparedCase], Measured]) -> Column:
         own = [side(row).result.own_summary for row in rows]
-        return [None if summary is None else summary.median_us / US_PER_MS for summary in own]
+        values = [None if summary is None else summary.median_us / US_PER_MS for summary in own]
+        return Column(label=label, kind="number", unit="ms", values=values)
 
     outcomes = [row.verdict.outcome.value for row in rows]
-    seen = [row.verdict.detectable for row in rows]
     columns = [
         column_of(rows, "case", lambda row: row.title),
         Column(
@@ -317,18 +261,12 @@ def _grid(rows: Sequence[ComparedCase]) -> Grid:
             classes=[f"c-{outcome}" for outcome in outcomes],
             is_choice=True,
         ),
-        Column(label="change", kind="number", unit="%", digits=1, values=percent(lambda verdict: verdict.ratio)),
-        Column(label="from", kind="number", unit="%", digits=1, values=percent(lambda verdict: verdict.low)),
-        Column(label="to", kind="number", unit="%", digits=1, values=percent(lambda verdict: verdict.high)),
-        Column(
-            label="detectable",
-            kind="number",
-            unit="%",
-            digits=1,
-            values=[None if value is None else value * 100 for value in seen],
-        ),
-        Column(label="baseline", kind="number", unit="ms", values=median_ms(lambda row: row.baseline)),
-        Column(label="candidate", kind="number", unit="ms", values=median_ms(lambda row: row.candidate)),
+        percent("change", lambda verdict: verdict.ratio),
+        percent("from", lambda verdict: verdict.low),
+        percent("to", lambda verdict: verdict.high),
+        percent("detectable", lambda verdict: verdict.detectable, 0.0),
+        median("baseline", lambda row: row.baseline),
+        median("candidate", lambda row: row.candidate),
         column_of(rows, "why not", lambda row: ", ".join(item.fact.value for item in row.differences)),
     ]
     return Grid(
