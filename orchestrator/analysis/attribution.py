@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 #: A slope is used when it is this many standard errors from nothing, over at least so many nights.
 _SLOPE_ERRORS: Final = 3.0
 _SLOPE_NIGHTS: Final = 10
-#: In the logarithm.
-_CAPACITY_JUMP: Final = 0.1
 #: A description is used when this share of the series that fit it changed.
 _COVERAGE: Final = 0.6
 _LEAST_GROUP: Final = 2
@@ -72,23 +70,6 @@ def covariate_share(
     change = float(np.median(np.log(latency[after])) - np.median(logs))
     share = slope * shift / change if change else 0.0
     return min(1.0, max(0.0, share)), float(values.mean()), float(covariate[after].mean())
-
-
-def other_battery(before: Sequence[float], after: Sequence[float]) -> tuple[float, float] | None:
-    """Return a battery's full charge before and after, where it is another one; None where it may be the same.
-
-    A battery loses some 20 % in two years and a night's estimate is off by a few per cent: a jump of more than a tenth,
-    beyond all that both sides' own nights differ by, is no ageing.
-
-    Args:
-        before: full charge as the nights before tell it, in any unit.
-        after: the same, of the nights since.
-    """
-    if not before or not after:
-        return None
-    old, new = float(np.median(before)), float(np.median(after))
-    apart = max(before) < min(after) or max(after) < min(before)
-    return (old, new) if apart and abs(math.log(new / old)) > _CAPACITY_JUMP else None
 
 
 def coincidence_share(exposed: int, exposed_moved: int, others: int, others_moved: int) -> float:

@@ -7,7 +7,9 @@ that was low all along, with nothing that says it was heat, is told and weighs n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import statistics
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from orchestrator.analysis.steadiness import is_held
@@ -29,6 +31,8 @@ FOREIGN_CORES_MAX: Final = 0.3
 FOREIGN_CORES_MAX_PHONE: Final = 0.5
 #: The kernel tells the time of boot in whole seconds, so that it may come out one second apart.
 CLOCK_JUMP_S: Final = 3.0
+#: A battery's full charge, in the logarithm, beyond which it is another one.
+_CAPACITY_JUMP: Final = 0.1
 #: PowerManager's thermal status "light".
 _LIGHT: Final = 1
 
@@ -156,3 +160,20 @@ def _battery_findings(before: DeviceState, after: DeviceState) -> Iterator[Findi
 def _heat_text(state: DeviceState) -> str:
     hottest = sorted(state.heat_c.items(), key=lambda item: -item[1])[:3]
     return ", ".join(f"{name} {heat:.1f} C" for name, heat in hottest)
+
+
+def other_battery(before: Sequence[float], after: Sequence[float]) -> tuple[float, float] | None:
+    """Return a battery's full charge before and after, where it is another one; None where it may be the same.
+
+    A battery loses some 20 % in two years and a night's estimate is off by a few per cent: a jump of more than a tenth,
+    beyond all that both sides' own nights differ by, is no ageing.
+
+    Args:
+        before: full charge as the nights before tell it, in any unit.
+        after: the same, of the nights since.
+    """
+    if not before or not after:
+        return None
+    old, new = statistics.median(before), statistics.median(after)
+    apart = max(before) < min(after) or max(after) < min(before)
+    return (old, new) if apart and abs(math.log(new / old)) > _CAPACITY_JUMP else None

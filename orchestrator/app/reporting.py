@@ -18,7 +18,6 @@ from orchestrator.report.data import ReportData
 
 #: What takes long to load of what a report, and the end of a campaign, need.
 _LOADED_AHEAD = (
-    "numpy",
     "orchestrator.report.assembly",
     "orchestrator.report.render",
     "orchestrator.report.shared",
@@ -76,11 +75,12 @@ def _manifest_accuracies(settings: Settings) -> Mapping[str, float]:
     return {sha256: entry.accuracy.percent for sha256, entry in entries.items() if entry.accuracy is not None}
 
 
-def load_ahead() -> None:
-    """Begin to load what a report is made with, while something else is waited for."""
+def load_ahead(invocations: int) -> None:
+    """Begin to load what a report of so many invocations is made with, while something else is waited for."""
 
     def load() -> None:
-        for name in _LOADED_AHEAD:
+        # An interval takes several invocations, and numpy.
+        for name in ("numpy", *_LOADED_AHEAD) if invocations > 1 else _LOADED_AHEAD:
             # Whoever needs it is told what is wrong with it.
             with suppress(ImportError):
                 import_module(name)

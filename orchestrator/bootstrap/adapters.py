@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,7 +112,7 @@ class Adapters:
         """The benchmark programs."""
         from orchestrator.devices.hub_power import HubPower
         from orchestrator.devices.meters import MeterBook
-        from orchestrator.programs import program, programs
+        from orchestrator.programs import program
         from orchestrator.programs.running.energy import Metering
         from orchestrator.programs.running.passes import in_all_passes
 
@@ -120,19 +121,24 @@ class Adapters:
             power=HubPower(journal=self.conditioner.journal, search_path=self.settings.environ.get("PATH")),
         )
 
-        class Tools(dict[ToolName, "Tool"]):
-            """Those of benchfarm's own, and each declared one once it is asked for."""
+        @functools.cache
+        def tool(name: ToolName) -> Tool:
+            own = program(name).tool()
+            return own if name in IMPORTED_TOOLS else in_all_passes(own, self.hold, metering)
 
-            def __missing__(tools, name: ToolName) -> Tool:  # noqa: N805 - two objects
-                if not name.is_declared:
-                    raise KeyError(name)
-                tools[name] = in_all_passes(program(name).tool(), self.hold, metering)
-                return tools[name]
+        class Tools(Mapping[ToolName, "Tool"]):
+            """Those of benchfarm's own, and the declared ones, each made when it is asked for."""
 
-        return Tools(
-            (own.name, own.tool() if own.name in IMPORTED_TOOLS else in_all_passes(own.tool(), self.hold, metering))
-            for own in programs()
-        )
+            def __getitem__(self, name: ToolName) -> Tool:
+                return tool(name)
+
+            def __iter__(self) -> Iterator[ToolName]:
+                return iter(ToolName)
+
+            def __len__(self) -> int:
+                return len(ToolName)
+
+        return Tools()
 
     def hold(self, device: Device, what: str, undo: str, command: str) -> None:
         """Make a change on a device after it has been journalled."""

@@ -401,10 +401,10 @@ class Farm(Adapters):
     def open_phone(self, attached: Attached, facts: DeviceFacts | None = None) -> tuple[Device, DeviceFacts]:
         """Open one phone and probe its facts, unless they are given; raises DeviceError kinds."""
         from orchestrator.devices.adb import AdbDevice
-        from orchestrator.devices.iphone import Usbmux
+        from orchestrator.devices.server import AdbServer
         from orchestrator.devices.traffic import Lane
 
-        if isinstance(attached.server, Usbmux):
+        if not isinstance(attached.server, AdbServer):
             iphone = self._open_iphone(attached, attached.server)
             self._opened.append(iphone)
             return iphone, facts or iphone.facts()

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from orchestrator.config.faults import Faults, Section, checked
 from orchestrator.config.fields import AnyText, OneOrMany, Text, unique
@@ -403,7 +403,3 @@ def tool_named(word: str) -> ToolName:
     except ValueError as error:
         raise UsageError(str(error)) from None
     return found if isinstance(found, ToolName) else ToolName(word)
-
-
-#: A tool as a file or a command names it: one of benchfarm's own, a declared program or its file.
-ToolWord = Annotated[ToolName, BeforeValidator(tool_word), WithJsonSchema({"type": "string"})]

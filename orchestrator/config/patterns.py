@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-import regex
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
@@ -35,6 +34,8 @@ class Pattern:
             raise ValueError(f"is an expression of {len(text)} characters; {LONGEST} are allowed")
         if odd := _REFUSED.search(text.replace("\\\\", "")):
             raise ValueError(f"{odd[0]!r} isn't allowed in an expression here; it may have {_FEATURES}")
+        import regex
+
         try:
             self._compiled = regex.compile(text, regex.V0)
         except regex.error as error:

@@ -16,7 +16,6 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from orchestrator.config.declared_programs import ToolWord
 from orchestrator.config.faults import Section
 from orchestrator.config.fields import (
     THERMAL_STATUS,
@@ -39,6 +38,7 @@ from orchestrator.config.fields import (
     window_text,
 )
 from orchestrator.config.plan_models import ModelSection, PathOrModel
+from orchestrator.config.tool_words import ToolWord
 from orchestrator.records.contention import USUAL_LOADS, load_of
 from orchestrator.records.night import ImportanceRule, parse_timezone
 from orchestrator.records.plan import (

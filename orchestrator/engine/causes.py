@@ -11,11 +11,12 @@ from typing import Final
 
 import numpy as np
 
-from orchestrator.analysis.attribution import Cause, coincidence_share, covariate_share, other_battery
+from orchestrator.analysis.attribution import Cause, coincidence_share, covariate_share
 from orchestrator.analysis.changepoint import Change
 from orchestrator.analysis.outcome import figure_us, of_one_kind
 from orchestrator.analysis.samples import derive_conditions
 from orchestrator.analysis.series import NightTable, night_of
+from orchestrator.analysis.state_findings import other_battery
 from orchestrator.ports import Store
 from orchestrator.records.history import Contents, DeviceSighting
 from orchestrator.records.identity import BuildSha, CampaignId, Serial, SeriesKey

@@ -39,4 +39,4 @@ def is_usual(tool: ToolName) -> bool:
 @functools.cache
 def usual_tool(kind: DeviceKind) -> ToolName:
     """Return what a kind of device is measured with where a plan names no program."""
-    return next(own.name for own in programs() if own.usual_on is kind)
+    return next(tool for tool in ToolName if program(tool).usual_on is kind)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +17,9 @@ from orchestrator.records.run import DelegateEvidence, DelegateTruth
 from orchestrator.records.workload import Build, Case, DelegateName
 from orchestrator.units import US_PER_MS, tokens_per_s
 
+#: Identities that are file names as they are; any other is named by its hash, so that no name is ever a path.
+_PLAIN_NAME: Final = re.compile(r"[0-9a-f][0-9a-z-]{0,79}")
+_RESERVED: Final = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)")
 #: From so many tokens per second on, decimals say nothing.
 _WHOLE_TOKENS: Final = 100
 #: Where there is no figure.
@@ -243,3 +248,14 @@ def _build_label(sha256: str, builds: Mapping[str, Build]) -> str:
     build = builds.get(sha256)
     short = sha256[:SHORT_HASH]
     return f"{build.name} {short}" if build is not None else short
+
+
+#: What became of a change -> the class that colours it; any other is a doubt.
+STATE_CLASSES: Final[Mapping[str, str]] = {"confirmed": "v-error", "refuted": "t-full", "expected": "tied"}
+
+
+def page_name(identity: str) -> str:
+    """Return the file name, without its ending, of a series' or campaign's page; whatever it is called."""
+    if _PLAIN_NAME.fullmatch(identity) and not _RESERVED.fullmatch(identity):
+        return identity
+    return f"x-{hashlib.sha256(identity.encode(errors='surrogatepass')).hexdigest()[:32]}"

@@ -15,8 +15,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-import vl_convert
-
 from orchestrator.errors import HostStorageError
 from orchestrator.files import make_private
 from orchestrator.report.chart_rows import ChartRow, chart_rows
@@ -94,6 +92,8 @@ def packed_runtime(cache_folder: Path | None = None) -> str:
 
 @cache
 def _bundle() -> str:
+    import vl_convert
+
     return pack_bytes(vl_convert.javascript_bundle(_SNIPPET).encode(), _BEST_LEVEL)
 
 
@@ -120,6 +120,8 @@ def pictures_of(data: ReportData) -> Iterable[Picture]:
 
 def write_pictures(data: ReportData, folder: Path) -> tuple[Path, ...]:
     """Write each chart as SVG and PNG and return the files; raises HostStorageError when they can't be written."""
+    import vl_convert
+
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)

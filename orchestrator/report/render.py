@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import jinja2
 from jinja2.bccache import Bucket
@@ -30,16 +30,17 @@ from orchestrator.report.escapes import visible
 from orchestrator.report.evidence import case_evidence, evidence_decimals, moment_text
 from orchestrator.report.glance import winner_blocks
 from orchestrator.report.grids import Grid
-from orchestrator.report.guide_table import GuideTable
 from orchestrator.report.labels import (
     NOTHING,
     PARITY_CLASSES,
     PARITY_WORDS,
+    STATE_CLASSES,
     STATUS_WORDS,
     ShortNames,
     fallback_words,
     figure_ms,
     figure_text,
+    page_name,
     short_names,
 )
 from orchestrator.report.matrix import MatrixTable, matrix_tables
@@ -47,7 +48,6 @@ from orchestrator.report.page_policy import inline_script, pack, page_policy, wi
 from orchestrator.report.pictures import chart_specs, has_chart_data, packed_runtime
 from orchestrator.report.published import SOURCE
 from orchestrator.report.sections import grids_of
-from orchestrator.report.site import STATE_CLASSES, SiteChange, page_name
 from orchestrator.report.tables import (
     delegate_text,
     has_mean,
@@ -58,6 +58,10 @@ from orchestrator.report.tables import (
 from orchestrator.report.winners import is_unused_thread_count, worst_code
 from orchestrator.resources import data_folder
 from orchestrator.units import format_bytes, format_change, format_duration, format_latency
+
+if TYPE_CHECKING:
+    from orchestrator.report.guide_table import GuideTable
+    from orchestrator.report.site import SiteChange
 
 #: Cases whose matrix and evidence stand on the page itself, to be read without scripts and to be printed. Beyond,
 #: they are folded into the page and unfolded when they are looked at.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -21,10 +19,8 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import ConfirmationStatus
 from orchestrator.records.identity import CampaignId, SeriesKey
 from orchestrator.records.workload import Case
+from orchestrator.report.labels import page_name
 
-#: Identities that are file names as they are; any other is named by its hash, so that no name is ever a path.
-_PLAIN_NAME: Final = re.compile(r"[0-9a-f][0-9a-z-]{0,79}")
-_RESERVED: Final = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)")
 #: A figure so many nights old is told as such.
 SILENT_NIGHTS: Final = 3
 
@@ -35,16 +31,6 @@ STATUS_WORDS: Final[Mapping[ConfirmationStatus, str]] = {
     ConfirmationStatus.CANNOT: "can't be confirmed",
     ConfirmationStatus.EXPLAINED: "explained by an update",
 }
-
-#: What became of a change -> the class that colours it; any other is a doubt.
-STATE_CLASSES: Final[Mapping[str, str]] = {"confirmed": "v-error", "refuted": "t-full", "expected": "tied"}
-
-
-def page_name(identity: str) -> str:
-    """Return the file name, without its ending, of a series' or campaign's page; whatever it is called."""
-    if _PLAIN_NAME.fullmatch(identity) and not _RESERVED.fullmatch(identity):
-        return identity
-    return f"x-{hashlib.sha256(identity.encode(errors='surrogatepass')).hexdigest()[:32]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,11 +16,11 @@ from typing import Final
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import Quality
 from orchestrator.report.grids import Column, Grid
-from orchestrator.report.labels import column_decimals, short_names
+from orchestrator.report.labels import STATE_CLASSES, column_decimals, page_name, short_names
 from orchestrator.report.page_policy import pack
 from orchestrator.report.pictures import packed_runtime
 from orchestrator.report.render import render_template
-from orchestrator.report.site import SILENT_NIGHTS, STATE_CLASSES, Site, SiteCampaign, SiteNight, SiteSeries, page_name
+from orchestrator.report.site import SILENT_NIGHTS, Site, SiteCampaign, SiteNight, SiteSeries
 from orchestrator.report.sparklines import CHART_SIZE, NightChart, night_chart, spark_box, spark_path
 from orchestrator.resources import data_folder
 from orchestrator.units import US_PER_MS

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from orchestrator.analysis.attribution import other_battery
+from orchestrator.analysis.state_findings import other_battery
 from orchestrator.records.device import DeviceState
 from orchestrator.records.sample import Sample
 from orchestrator.report.data import InvocationRow, Trace

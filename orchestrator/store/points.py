@@ -11,8 +11,7 @@ from datetime import datetime
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, func, or_, select, text
-from sqlalchemy.dialects import postgresql
+from sqlalchemy import ColumnElement, Connection, LargeBinary, Select, func, or_, select, text
 
 from orchestrator.records.history import CampaignSketch, Contents, Points, RunMark, SeriesSketch
 from orchestrator.records.identity import BuildSha, CampaignId, CaseKey, ModelSha, Serial, SeriesKey
@@ -193,7 +192,7 @@ def _extend_packed(connection: Connection, query: Select[Any], columns: tuple[ar
 
     def joined(value: ColumnElement[Any], typecode: str) -> ColumnElement[bytes]:
         sent = func.float8send(value) if typecode == "d" else func.int8send(value)
-        return func.string_agg(sent, empty, type_=postgresql.BYTEA())
+        return func.string_agg(sent, empty, type_=LargeBinary())
 
     outer = select(*(joined(value, column.typecode) for value, column in zip(inner.c, columns, strict=True)))
     for column, value in zip(columns, connection.execute(outer).one(), strict=True):

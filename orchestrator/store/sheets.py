@@ -7,9 +7,12 @@ and triggers delete it with every change of its runs, whoever changes them: what
 from __future__ import annotations
 
 import struct
+import sys
 import zlib
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter, sub
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, Integer, Select, cast, exists, insert, select
@@ -42,7 +45,7 @@ _GUARDS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
-    """The timing figures of one campaign as columns of equal length; rejected and missing ones are left out."""
+    """One campaign's timing figures as columns of equal length, by series; rejected and missing ones are left out."""
 
     series_no: NDArray[np.int64]
     contents_no: NDArray[np.int64]
@@ -51,25 +54,28 @@ class Sheet:
     trusted: NDArray[np.int64]
 
 
-def pack_sheet(sheet: Sheet) -> bytes:
-    """Return a sheet's bytes."""
-    import numpy as np
+def pack_sheet(rows: Iterable[Sequence[Any]]) -> bytes:
+    """Return a sheet's bytes; a row holds what :func:`figures_of_runs` asks for.
 
-    order = np.argsort(sheet.series_no, kind="stable")
-    steps = np.diff(sheet.series_no[order], prepend=0)
+    Written without numpy: every campaign ends with it, and few need numpy for anything else.
+    """
+    ordered = sorted(rows, key=itemgetter(0))
+    numbers = [row[0] for row in ordered]
     columns = (
-        steps.astype("<i8"),
-        sheet.contents_no[order].astype("<i8"),
-        sheet.latency_us[order].astype("<f8"),
-        sheet.trusted[order].astype("<u1"),
+        array("q", map(sub, numbers, [0, *numbers])),
+        array("q", [row[1] for row in ordered]),
+        array("d", [row[2] for row in ordered]),
+        array("B", [row[3] for row in ordered]),
     )
     packer = zlib.compressobj(_LEVEL)
-    # Bytes of equal weight beside each other: most of them are the same.
-    planes = (
-        np.ascontiguousarray(column.view("u1").reshape(order.size, column.itemsize).T).tobytes() for column in columns
-    )
-    packed = b"".join([*(packer.compress(plane) for plane in planes), packer.flush()])
-    return _HEAD.pack(_FORMAT, order.size) + packed
+    packed = []
+    for column in columns:
+        if sys.byteorder == "big":
+            column.byteswap()
+        raw = column.tobytes()
+        # Bytes of equal weight beside each other: most of them are the same.
+        packed += [packer.compress(raw[place :: column.itemsize]) for place in range(column.itemsize)]
+    return _HEAD.pack(_FORMAT, len(ordered)) + b"".join([*packed, packer.flush()])
 
 
 def unpack_sheet(body: bytes, *, where: str) -> Sheet:
@@ -124,19 +130,7 @@ def keep_sheets(connection: Connection, campaign_nos: Iterable[int]) -> None:
     """Write the sheets of campaigns that have none."""
     for campaign_no in campaign_nos:
         rows = connection.execute(figures_of_runs().where(RUNS.c.campaign_no == campaign_no)).all()
-        connection.execute(insert(SHEETS), {"campaign_no": campaign_no, "body": pack_sheet(_sheet_of(rows))})
-
-
-def _sheet_of(rows: Sequence[Sequence[Any]]) -> Sheet:
-    import numpy as np
-
-    series_no, contents_no, latency_us, trusted, _ = zip(*rows, strict=True) if rows else ((),) * 5
-    return Sheet(
-        series_no=np.array(series_no, dtype=np.int64),
-        contents_no=np.array(contents_no, dtype=np.int64),
-        latency_us=np.array(latency_us, dtype=np.float64),
-        trusted=np.array(trusted, dtype=np.int64),
-    )
+        connection.execute(insert(SHEETS), {"campaign_no": campaign_no, "body": pack_sheet(rows)})
 
 
 def without_sheet(connection: Connection, limit: int | None = None) -> Sequence[int]:

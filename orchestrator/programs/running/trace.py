@@ -12,10 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.programs.running.trace_text import Mark, Recording
+from orchestrator.records.run import ATRACE_FILE, PERFETTO_FILE
 
-#: Attachments of a traced run, by the recorder.
-PERFETTO_FILE: Final = "trace.pftrace"
-ATRACE_FILE: Final = "trace.txt"
 _OPERATOR: Final = re.compile(r"(?P<name>.+)@(?P<node>-?\d{1,18})/(?P<subgraph>-?\d{1,18})", re.DOTALL | re.ASCII)
 
 

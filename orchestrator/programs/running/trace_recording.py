@@ -15,10 +15,9 @@ from typing import Final, Protocol, TypeVar
 
 from orchestrator.errors import DeviceCommandError, DeviceError, UsageError
 from orchestrator.ports import Device, InvocationRequest, Tool
-from orchestrator.programs.running.trace import ATRACE_FILE, PERFETTO_FILE
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import Serial
-from orchestrator.records.run import Attachment, RawOutput
+from orchestrator.records.run import ATRACE_FILE, PERFETTO_FILE, Attachment, RawOutput
 from orchestrator.scripts import call
 
 #: TensorFlow Lite reads it when an interpreter is made, and writes slices if it is exactly this.

@@ -16,7 +16,7 @@ from orchestrator.records.search import Pairing
 from orchestrator.records.verdict import Finding, Grade, Quality, QualityVerdict, Severity
 from orchestrator.records.workload import Pass
 from orchestrator.report import site_pages
-from orchestrator.report.site import page_name
+from orchestrator.report.labels import page_name
 from orchestrator.report.site_folder import MANIFEST, SiteFolder
 from orchestrator.report.sparklines import night_chart, spark_path
 from orchestrator.store.opening import MemoryStore
