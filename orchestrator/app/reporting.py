@@ -75,7 +75,7 @@ def _manifest_accuracies(settings: Settings) -> Mapping[str, float]:
     return {sha256: entry.accuracy.percent for sha256, entry in entries.items() if entry.accuracy is not None}
 
 
-def load_ahead(invocations: int) -> None:
+def load_ahead(invocations: int, cache_folder: Path) -> None:
     """Begin to load what a report of so many invocations is made with, while something else is waited for."""
 
     def load() -> None:
@@ -84,6 +84,10 @@ def load_ahead(invocations: int) -> None:
             # Whoever needs it is told what is wrong with it.
             with suppress(ImportError):
                 import_module(name)
+        with suppress(ImportError):
+            from orchestrator.report.pictures import keep_ahead
+
+            keep_ahead(cache_folder)
 
     threading.Thread(target=load, name="report").start()
 

@@ -7,14 +7,19 @@ import hashlib
 import json
 import os
 import re
+import subprocess
+import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+from orchestrator.child_environment import child_environment
 from orchestrator.errors import HostStorageError
 from orchestrator.files import make_private
 from orchestrator.report.chart_rows import ChartRow, chart_rows
@@ -49,12 +54,17 @@ def kept_text(folder: Path | None, name: str, *, is_whole: Callable[[str], bool]
     return made
 
 
+#: Held while that which every report shows is made.
+_MAKING: Final = threading.Lock()
+
+
 @cache
 def chart_specs(cache_folder: Path | None = None) -> tuple[ChartSpec, ...]:
     """Return all charts, in the page's order; with a folder, they are kept there for the next report."""
     files = (Path(__file__).with_name("charts.py"), Path(__file__).with_name("chart_specs.py"))
     source = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
-    kept = kept_text(cache_folder, f"charts-{version('altair')}-{source}.json", is_whole=_is_whole, make=_made)
+    with _MAKING:
+        kept = kept_text(cache_folder, f"charts-{version('altair')}-{source}.json", is_whole=_is_whole, make=_made)
     return tuple(ChartSpec(**{**fields, "needs": tuple(fields["needs"])}) for fields in json.loads(kept))
 
 
@@ -80,14 +90,43 @@ _MOST_OF_ONE_KIND: Final = 40
 _VIRTUAL_NOTE: Final = "Virtual phones: no measurement"
 
 
+_MAKES_BOTH: Final = (
+    "import sys, pathlib; from orchestrator.report.pictures import chart_specs, packed_runtime; "
+    "chart_specs(pathlib.Path(sys.argv[1])); packed_runtime(pathlib.Path(sys.argv[1]))"
+)
+
+
 def packed_runtime(cache_folder: Path | None = None) -> str:
     """Return Vega-Embed with Vega and Vega-Lite as a script, folded as packing.pack_bytes does.
 
     Putting it together takes more than a second; with a folder, it is kept there for the next report. Nothing is
     downloaded. A folder that can't be read or written is passed over.
     """
-    name = f"vega-{version('vl-convert-python')}.js.gz.txt"
-    return kept_text(cache_folder, name, is_whole=lambda text: text.startswith("H4sI"), make=_bundle)
+    with _MAKING:
+        return kept_text(cache_folder, _runtime_name(), is_whole=lambda text: text.startswith("H4sI"), make=_bundle)
+
+
+def keep_ahead(cache_folder: Path) -> None:
+    """Have a process of its own make what every report shows, unless it is kept; a report meanwhile waits for it.
+
+    A computer's first report takes two seconds for that, and the bundler lets no other thread work meanwhile.
+    """
+    with _MAKING:
+        if not (cache_folder / _runtime_name()).is_file():
+            # Who needs it makes it where this failed.
+            with suppress(OSError):
+                subprocess.run(
+                    [sys.executable, "-c", _MAKES_BOTH, str(cache_folder)],
+                    env=child_environment(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    check=False,
+                )
+
+
+def _runtime_name() -> str:
+    return f"vega-{version('vl-convert-python')}.js.gz.txt"
 
 
 @cache

@@ -15,7 +15,7 @@ from orchestrator.records.campaign import Terms
 from orchestrator.records.workload import DelegateName, Pass, ToolName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.chart_rows import chart_rows
-from orchestrator.report.pictures import chart_specs, packed_runtime, pictures_of, write_pictures
+from orchestrator.report.pictures import chart_specs, keep_ahead, packed_runtime, pictures_of, write_pictures
 from orchestrator.report.scaling import delegate_steps, on_front, thread_steps
 from tests.samples.sample_lab import (
     MOBILENET_INT8,
@@ -168,3 +168,11 @@ def test_accuracy_file_that_cant_be_read_is_named_with_its_line(tmp_path: Path, 
     with pytest.raises(UsageError) as caught:
         load_accuracy(path)
     assert said in str(caught.value)
+
+
+def test_what_every_report_shows_is_made_ahead_by_another_process(tmp_path: Path) -> None:
+    keep_ahead(tmp_path)
+    kept = {path.name.partition("-")[0]: path.read_text("ascii").strip() for path in tmp_path.iterdir()}
+    assert sorted(kept) == ["charts", "vega"]
+    assert packed_runtime(tmp_path) == kept["vega"]
+    assert [spec.name for spec in chart_specs(tmp_path)] == [spec.name for spec in chart_specs()]
