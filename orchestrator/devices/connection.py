@@ -113,6 +113,7 @@ def writing_failure(message: str, *, serial: str, what: str) -> DeviceError | No
 LONGEST_REQUEST_BYTES: Final = 0xFFFF
 #: Large enough for a whole adb payload in one system call.
 READ_BYTES: Final = 1 << 18
+_SENT_AHEAD_BYTES: Final = 1 << 20
 
 
 def encode_request(service: str | bytes) -> bytes:
@@ -310,6 +311,8 @@ def _connect(address: ServerAddress, timeout_s: float) -> socket.socket:
         except BaseException:
             link.close()
             raise
+        # Room for the next part of a push while the server sends the last one on; TCP finds its own size.
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENT_AHEAD_BYTES)
         link.settimeout(timeout_s)
         return link
     link = socket.create_connection((address.host, address.port), timeout=timeout_s)
