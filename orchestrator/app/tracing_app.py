@@ -83,6 +83,9 @@ class _Seen:
     #: The exit code of ``during``; None when there was none, or it was ended because its time was over.
     exit_code: int | None = None
     is_cut: bool = False
+    is_interrupted: bool = False
+    #: Of those seen, whether none was left at the end.
+    has_ended: bool = False
 
 
 def record_app(
@@ -226,16 +229,22 @@ def _use(
                 hint=f"'adb shell cmd package resolve-activity --brief {request.package}' names the first activity",
             )
     end_s = time.monotonic() + LONGEST_S
-    with over as is_over:
-        tell(f"{request.package} is being recorded")
-        seen.pids |= _pids(device, request.package)
-        while not is_over(min(_LOOK_S, max(0.0, end_s - time.monotonic()))):
+    try:
+        with over as is_over:
+            tell(f"{request.package} is being recorded; Ctrl-C ends it and keeps what is recorded")
             seen.pids |= _pids(device, request.package)
-            if time.monotonic() >= end_s:
-                seen.is_cut = True
-                return
-        seen.pids |= _pids(device, request.package)
-        seen.exit_code = getattr(is_over, "exit_code", None)
+            while not is_over(min(_LOOK_S, max(0.0, end_s - time.monotonic()))):
+                seen.pids |= _pids(device, request.package)
+                if time.monotonic() >= end_s:
+                    seen.is_cut = True
+                    break
+            seen.exit_code = getattr(is_over, "exit_code", None)
+    except KeyboardInterrupt:
+        # A second one, while the trace is fetched, leaves nothing but the phone as it was.
+        seen.is_interrupted = True
+    left = _pids(device, request.package)
+    seen.has_ended = bool(seen.pids) and not left
+    seen.pids |= left
 
 
 @contextlib.contextmanager
@@ -320,6 +329,10 @@ def _faults(request: AppTraceRequest, facts: DeviceFacts, seen: _Seen, summary: 
         yield f"the command of --during ended with exit code {seen.exit_code}: look at what it printed"
     if seen.is_cut:
         yield f"recording was ended after {LONGEST_S:.0f} s; trace a shorter scenario"
+    if seen.is_interrupted:
+        yield "interrupted: what was recorded until then is kept"
+    if seen.has_ended and not request.during:
+        yield f"{request.package} ended while it was recorded; 'adb logcat -b crash -d' says whether it crashed"
     if summary is None or summary.has_slices:
         return
     if not seen.pids and not seen.before:

@@ -185,6 +185,38 @@ def test_an_app_that_runs_is_left_running_unless_a_restart_is_wanted(lab: Lab, m
     as_before(lab, serial)
 
 
+def test_ctrl_c_ends_the_recording_and_keeps_what_there_is(lab: Lab, model: Path, tmp_path: Path) -> None:
+    serial = lab.serials[0]
+    adb(lab, serial, "push", model, "/data/local/tmp/m.tflite")
+    words = ("trace", "--app", PACKAGE, "-s", serial, "--seconds", 500, "--out", tmp_path, "--json")
+    process = lab.cli.start(*words)
+    assert process.stderr is not None
+    assert any("is being recorded" in line for line in process.stderr)
+    lab.shell(serial, f"{using()}; while pidof {PACKAGE} >/dev/null; do sleep 0.2; done")
+    process.send_signal(signal.SIGINT)
+    stdout, _ = process.communicate(timeout=120)
+    found = json.loads(stdout)
+    assert (process.returncode, found["faults"][0]) == (1, "interrupted: what was recorded until then is kept")
+    assert found["summary"]["inferences"] >= 7
+    assert Path(found["file"]).stat().st_size == found["size_bytes"]
+    as_before(lab, serial)
+
+
+def test_an_app_that_ends_meanwhile_is_told(lab: Lab, model: Path, tmp_path: Path) -> None:
+    serial = lab.serials[1]
+    adb(lab, serial, "push", model, "/data/local/tmp/m.tflite")
+    lab.fault(serial, "program-hang")
+    lab.shell(serial, using())
+    process = lab.cli.start("trace", "--app", PACKAGE, "-s", serial, "--out", tmp_path, "--seconds", 3, "--json")
+    assert process.stderr is not None
+    assert any("is being recorded" in line for line in process.stderr)
+    lab.shell(serial, f"am force-stop {PACKAGE}")
+    stdout, _ = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert any("ended while it was recorded" in fault for fault in json.loads(stdout)["faults"])
+    as_before(lab, serial)
+
+
 def test_after_kill_9_restore_puts_the_phone_back(lab: Lab) -> None:
     serial = lab.serials[0]
     process = lab.cli.start("trace", "--app", PACKAGE, "-s", serial, "--seconds", 500)
