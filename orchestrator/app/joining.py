@@ -1,4 +1,7 @@
-"""Phones that come while a campaign runs: heard of from the adb servers, looked at once, and made ready to join."""
+"""Phones that come while a campaign runs: heard of from the adb servers, looked at once, and made ready to join.
+
+usbmuxd's list of iPhones is asked for again and again.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from orchestrator.app.host_files import NamedFile, host_files
 from orchestrator.bootstrap import Attached, Farm, OpenedDevices
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.discovery import DeviceChange, look_at, watch_devices
+from orchestrator.devices.iphone import Usbmux, find_command, has_usbmuxd
 from orchestrator.devices.server import AdbServer
 from orchestrator.engine.events import DeviceNote
 from orchestrator.engine.joining import Arrival
@@ -34,7 +38,10 @@ _AGAIN_S: Final = 2.0
 #: One that still can't be used is looked at no more often than that.
 _LATER_S: Final = 30.0
 
-#: An adb server's address, and its name for a phone.
+#: How often it is looked for iPhones: a process of a second each time.
+_IPHONES_S: Final = 10.0
+
+#: An adb server's address, or usbmuxd's, and its name for a phone.
 _Key = tuple[str, str]
 
 
@@ -42,7 +49,7 @@ _Key = tuple[str, str]
 class _Visitor:
     """A phone that came and that may join."""
 
-    server: AdbServer
+    server: AdbServer | Usbmux
     address: str
     #: When it is looked at, on the monotonic clock, and how long after that it is looked at again.
     due_s: float = 0.0
@@ -73,7 +80,7 @@ class PluggedIn:
         self._named = named or {}
         self._observer: Observer | None = None
         self._stopped = threading.Event()
-        self._heard: queue.SimpleQueue[tuple[AdbServer, DeviceChange]] = queue.SimpleQueue()
+        self._heard: queue.SimpleQueue[tuple[AdbServer | Usbmux, DeviceChange]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._present = {facts.serial: facts for facts in opened.facts}
         #: Where phones are that were looked at: one that measures isn't asked again who it is.
@@ -97,6 +104,7 @@ class PluggedIn:
         if self._campaign.terms.joins:
             for server in self._farm.servers():
                 threading.Thread(target=self._watch, args=(server,), name="phones", daemon=True).start()
+            threading.Thread(target=self._watch_iphones, name="iphones", daemon=True).start()
             threading.Thread(target=self._look, name="newcomers", daemon=True).start()
         try:
             yield
@@ -145,6 +153,18 @@ class PluggedIn:
                 # It is started again by whoever needs a phone; this only listens.
                 self._stopped.wait(_AGAIN_S)
 
+    def _watch_iphones(self) -> None:
+        environ = self._farm.settings.environ
+        if not has_usbmuxd(environ) or not find_command(environ):
+            return
+        there: set[str] = set()
+        while not self._stopped.wait(_IPHONES_S):
+            found = self._farm.iphones()
+            for item in found:
+                if item.seen.serial not in there and isinstance(item.server, Usbmux):
+                    self._heard.put((item.server, DeviceChange(address=item.seen.serial, state="device")))
+            there = {item.seen.serial for item in found}
+
     def _look(self) -> None:
         visitors: dict[_Key, _Visitor] = {}
         while not self._stopped.is_set():
@@ -190,9 +210,14 @@ class PluggedIn:
         # Before it is asked anything: it may be measured.
         if self._is_in_use(visitor, serial or address):
             return False
-        seen = look_at(server, address)
-        if seen is None:
+        if isinstance(server, Usbmux):
+            attached = next((item for item in self._farm.iphones() if item.seen.serial == address), None)
+        else:
+            found = look_at(server, address)
+            attached = None if found is None else Attached(server=server, seen=found)
+        if attached is None:
             return True
+        seen = attached.seen
         if not seen.usable:
             return bool(seen.state not in {"device", "connecting", "authorizing", "offline", "unauthorized"})
         self._serials[key] = seen.serial
@@ -203,7 +228,7 @@ class PluggedIn:
             return True
         if self._is_in_use(visitor, seen.serial):
             return False
-        device, facts = self._farm.open_phone(Attached(server=server, seen=seen))
+        device, facts = self._farm.open_phone(attached)
         if facts.serial in self._planned:
             self._offer(Arrival(device=device, facts=facts))
             return True

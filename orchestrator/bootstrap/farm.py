@@ -217,7 +217,7 @@ class Farm(Adapters):
         listed = [(server, seen) for server in servers for seen in list_devices(server, known=self._known)]
         here, iphones = {seen.serial for _, seen in listed}, list[Attached]()
         if not serials or not set(serials) <= here:
-            iphones = self._iphones()
+            iphones = self.iphones()
             here |= {item.seen.serial for item in iphones}
         if not serials or not set(serials) <= here:
             try:
@@ -235,7 +235,7 @@ class Farm(Adapters):
         # A server lists phones in the order in which they came; people look for them by name.
         return sorted(attached, key=lambda item: (item.seen.serial, item.seen.address))
 
-    def _iphones(self) -> list[Attached]:
+    def iphones(self) -> list[Attached]:
         """Return the iPhones that are attached; none where there is no usbmuxd, or no pymobiledevice3."""
         from orchestrator.devices.iphone import Usbmux, find_command, has_usbmuxd
 

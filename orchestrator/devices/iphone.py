@@ -282,6 +282,8 @@ class IPhoneDevice:
         #: Begins the names of this object's result files; no other file of the app has it.
         self._mark = f"benchfarm-{secrets.token_hex(4)}"
         self._placed: set[str] = set()
+        #: Which installation of an app is measured; what is placed goes with it.
+        self._installed: dict[str, str] = {}
         #: The apps of which it is known what their folders held before.
         self._known_folders: set[str] = set()
         self._was_mounted = False
@@ -408,6 +410,7 @@ class IPhoneDevice:
         """
         app, stop = shlex.split(command)[0], cancelled or threading.Event()
         deadline, begun_at, begun_s = Deadline(timeout_s, self._clock), self._clock.now(), self._clock.monotonic_s()
+        self._check_installed(app)
         results = [name for name in files if f"{self.run_folder(run_id)}.{name}" in command]
         self._clear(app, [f"{self.run_folder(run_id)}.{name}" for name in results])
         pid = self._launch(command)
@@ -485,6 +488,7 @@ class IPhoneDevice:
             raise InstallError(f"{apk.name} was taken, but the phone has no app {package}", serial=self._serial)
         make_private(self._home.folder)
         write_file(self._kept(package, "ipa"), json.dumps({"sha256": sha256, "path": _plain(installed.get("Path"))}))
+        self._installed[package] = sha256
         return apk.stat().st_size
 
     def package(self, package: str) -> PackageInfo | None:
@@ -500,6 +504,7 @@ class IPhoneDevice:
             # Every installation has a folder of its own: this is still what was put there.
             if text["Path"] and kept["path"] == text["Path"]:
                 sha256 = str(kept["sha256"])
+        self._installed.setdefault(package, sha256)
         return PackageInfo(package=package, version_code=None, version_name=version, path=text["Path"], sha256=sha256)
 
     def follow_log(self, *, buffers: Sequence[str] = ("main", "crash")) -> AbstractContextManager[Iterator[bytes]]:
@@ -587,6 +592,17 @@ class IPhoneDevice:
             if local.stat().st_size > limit_bytes:
                 raise DeviceCommandError(f"{name} is larger than {limit_bytes} bytes", serial=self._serial)
             return local.read_bytes()
+
+    def _check_installed(self, app: str) -> None:
+        """Raise InstallError when the app isn't the one any more that this object has known."""
+        now = self.package(app)
+        if now is None or now.sha256 != self._installed[app]:
+            what = "isn't on the phone any more" if now is None else f"was replaced: {now.version_name} is there now"
+            raise InstallError(
+                f"the app {app} {what}",
+                serial=self._serial,
+                hint="begin a new campaign; figures of two apps aren't one",
+            )
 
     # A run ------------------------------------------------------------------------------------------------------------
 

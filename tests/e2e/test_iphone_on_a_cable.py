@@ -34,6 +34,8 @@ TOLD = {
     "no-accelerator": ("failed", "delegate-fell-back", "rejected"),
     "says-error-ends-well": ("failed", "out-of-memory", "rejected"),
     "jetsam": ("failed", "low-memory-kill", "rejected"),
+    "crashes": ("failed", "app-crashed", "rejected"),
+    "dies": ("failed", "process-died", "rejected"),
     "half-log": ("failed", "no-result", "rejected"),
     "bad-result": ("completed", "", "suspect"),
     "disk-full": ("failed", "device-storage", "rejected"),
@@ -143,6 +145,38 @@ def test_a_phone_whose_cable_is_pulled_in_a_run_measures_again_and_one_that_stay
     done = bench(cabled, model, "-s", UDID).ok().json
     assert [run["outcome"] for run in done["runs"]] == ["completed"]
     assert sum("launch" in call for call in calls(cabled.phone)) == 2
+
+
+def test_an_app_that_is_replaced_meanwhile_gives_no_figure_under_the_firsts_name(cabled: Cabled, model: Path) -> None:
+    give(cabled.phone, replaced_in_run=1)
+    done = cabled.run("bench", model, "-d", "gpu", "-t", "1", "-n", "3", "--no-reference-check", "--json", "-s", UDID)
+    runs = done.json["runs"]
+    assert [run["outcome"] for run in runs][:2] == ["completed", "failed"], runs
+    assert "was replaced: 0.1.0 (1) is there now" in runs[1]["reason"]
+    assert sum("launch" in call for call in calls(cabled.phone)) == 1
+
+
+def test_an_iphone_that_is_plugged_in_while_others_measure_joins(cli: Cli, model: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    cabled_iphone.install(tmp_path / "bin", first, second)
+    give(first, hangs=1)
+    give(second, unplugged=-1)
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        f"models: [{json.dumps(str(model))}]\nmatrix: {{delegates: [gpu], threads: 1}}\ninvocations: 1\n"
+        "settings: {min_secs: 0.1, max_secs: 0.5}\ntimeout: 40 s\nreference_check: false\n"
+    )
+    process = cli.start("run", plan, "--json", **environ(tmp_path / "bin"))
+    poll_until((first / "running").exists, "the first app runs", 60.0)
+    give(second)
+    poll_until(lambda: any("launch" in call for call in calls(second)), "the second app runs", 60.0)
+    (first / "running").unlink(missing_ok=True)
+    stdout, stderr = process.communicate(timeout=120)
+    campaign = json.loads(stdout)["campaign_id"]
+    stored = cli("results", "runs", campaign, "--json").ok().json
+    outcomes = {run["case"]["serial"]: run["outcome"] for run in stored}
+    assert outcomes["00008150-000A1"] == "completed", stderr
+    assert set(outcomes) == {"00008150-000A0", "00008150-000A1"}
 
 
 @pytest.mark.parametrize(

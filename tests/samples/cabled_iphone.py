@@ -198,11 +198,17 @@ def launch(phone: Phone, words: list[str]) -> None:
     if phone.has("hangs"):
         (phone.documents / "benchmark.log").write_text("INFO: STARTING!\n")
         return None
-    if phone.has("jetsam"):
+    if phone.has("replaced-in-run"):
+        change(phone.folder, path="/private/var/containers/Bundle/Application/2/B.app")
+    if phone.has("dies"):
+        (phone.folder / "running").unlink()
+        return None
+    if (dies := phone.has("crashes")) or phone.has("jetsam"):
         (phone.documents / "benchmark.log").write_text("INFO: STARTING!\nINFO: Min num runs: [1]\n")
         (phone.folder / "crashes").mkdir(exist_ok=True)
         told = {"timestamp": time.strftime("%Y-%m-%d %H:%M:%S.00 +0000", time.gmtime()), "bug_type": "298"}
-        (phone.folder / "crashes" / "JetsamEvent-2026-11-01-101010.ips").write_text(json.dumps(told) + "\n{}\n")
+        name = "LiteRTBenchmark" if dies else "JetsamEvent"
+        (phone.folder / "crashes" / f"{name}-2026-11-01-101010.ips").write_text(json.dumps(told) + "\n{}\n")
         (phone.folder / "running").unlink()
         return None
     if not (phone.documents / flags["graph"]).is_file():
