@@ -52,14 +52,6 @@ def expanded(
     return expand(the_plan, [facts], MODELS, builds, profiles)
 
 
-def test_every_combination_is_a_case() -> None:
-    matrix = Matrix(delegates=(DelegateName.CPU, DelegateName.GPU), threads=(1, 4), flags=((), (("x", "1"),)))
-    expansion = expanded(plan(matrix=matrix, invocations=3))
-    assert len(expansion.cases) == 2 * 2 * 2 * 2
-    assert len(expansion.invocations[PHONE.serial]) == 16 * 3
-    assert not expansion.skipped
-
-
 def test_cold_starts_come_stage_by_stage_case_after_case_as_many_rounds_as_there_are_invocations() -> None:
     matrix = Matrix(delegates=(DelegateName.CPU, DelegateName.XNNPACK))
     queue = expanded(plan(matrix=matrix, invocations=2, passes=(Pass.COLD,))).invocations[PHONE.serial]
@@ -85,14 +77,6 @@ def test_interleaving_runs_each_case_once_before_any_case_again() -> None:
         one_round = queue[number * 6 : number * 6 + 6]
         assert {item.number for item in one_round} == {number}
         assert len({item.case.case_key for item in one_round}) == 6
-
-
-def test_the_seed_decides_the_order_and_nothing_else() -> None:
-    matrix = Matrix(threads=(1, 2, 4))
-    first, again, other = (expanded(plan(matrix=matrix, seed=seed)).invocations[PHONE.serial] for seed in (1, 1, 2))
-    assert first == again
-    assert first != other
-    assert {item.case.case_key for item in first} == {item.case.case_key for item in other}
 
 
 def test_sequential_order_finishes_a_case_before_the_next() -> None:
@@ -233,28 +217,11 @@ def test_without_a_named_program_each_device_gets_its_usual_one() -> None:
     }
 
 
-def test_a_program_meant_for_other_devices_is_no_skip_here() -> None:
-    matrix = Matrix(tools=(ToolName.APK, ToolName.LITERT), threads=(1,))
-    expansion = expanded(plan(matrix=matrix), COMPUTER, LITERT)
-    assert {case.tool for case in expansion.cases} == {ToolName.LITERT}
-    assert not expansion.skipped
-
-
 def test_flags_of_another_program_are_skipped_and_the_set_without_flags_runs() -> None:
     matrix = Matrix(threads=(1,), flags=((), (("gpu_backend", "cl"),)))
     expansion = expanded(plan(matrix=matrix), COMPUTER, LITERT)
     assert {case.flags for case in expansion.cases} == {()}
     assert {skip.reason_code for skip in expansion.skipped} == {"flags-not-in-tool"}
-
-
-def test_without_named_threads_a_device_gets_four_or_as_many_as_it_has_cores() -> None:
-    assert {case.threads for case in expanded(plan()).cases} == {4}
-    assert {case.threads for case in expanded(plan(), COMPUTER, LITERT).cases} == {2}
-
-
-def test_libraries_of_another_delegate_are_no_part_of_a_case() -> None:
-    expansion = expanded(plan(matrix=Matrix(delegates=(DelegateName.XNNPACK,))), build=WITH_HEXAGON)
-    assert {case.files for case in expansion.cases} == {()}
 
 
 def test_hexagon_without_its_libraries_is_skipped_with_the_reason() -> None:

@@ -88,11 +88,6 @@ def test_what_is_not_known_makes_neither_a_claim_nor_its_opposite_hold(fact):
     assert parse_predicate(f"not ({fact} and not virtual)").holds(UNKNOWN)
 
 
-def test_version_of_another_system_is_no_android_version():
-    host = DeviceFacts(serial=Serial("host"), kind=DeviceKind.HOST, is_virtual=False, os_version="6.1")
-    assert not parse_predicate("android >= 1").holds(host)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

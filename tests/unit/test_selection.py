@@ -56,11 +56,6 @@ def test_a_selection_takes_the_first_phones_that_it_needs(selection: dict[str, o
     assert chosen(**selection) == serials
 
 
-def test_the_order_in_which_phones_are_found_doesnt_matter() -> None:
-    selection = DeviceSelection(one_of_each="profile", most=2)
-    assert choose(selection, PHONES, LABELS) == choose(selection, PHONES[::-1], LABELS)
-
-
 def test_every_phone_that_isnt_taken_has_its_reason() -> None:
     choice = choose(DeviceSelection(one_of_each="profile", most=1, where=("android < 15",)), PHONES, LABELS)
     assert choice.unfit == {"D": "'android < 15' doesn't hold"}
@@ -129,11 +124,3 @@ def test_a_name_that_no_device_has_is_refused_with_the_nearest(
     with pytest.raises(UsageError) as caught:
         check_names(DeviceSelection(**selection), profiles, LABELS.values())  # type: ignore[arg-type]
     assert (str(caught.value), caught.value.hint) == (message, hint)
-
-
-def test_names_that_devices_have_pass() -> None:
-    known = DeviceSelection(profiles=("pixel-8",), pools=("nightly",), tags=("rooted", "new"))
-    check_names(known, ["pixel-8"], LABELS.values())
-    with pytest.raises(UsageError) as caught:
-        check_names(known, ["pixel-8"], [])
-    assert caught.value.hint == "devices.yaml gives no phone a pool"

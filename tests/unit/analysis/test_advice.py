@@ -9,14 +9,14 @@ import pytest
 
 from orchestrator.analysis.advice import advise, fleet_choice
 from orchestrator.analysis.advice_case import SOURCES, AdviceCase
-from orchestrator.analysis.case_result import CaseResult, judge_case
+from orchestrator.analysis.case_result import judge_case
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateTruth
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import DelegateName
 from orchestrator.report.advice import advice_of, allow_list, format_markdown, format_text
 from orchestrator.report.assembly import build_report_data
-from tests.samples.sample_lab import HOST, PIXEL_3, PIXEL_4, REAL_PIXEL, case, lab_of, run, series, skewed
+from tests.samples.sample_lab import HOST, PIXEL_3, PIXEL_4, case, lab_of, run, series, skewed
 
 
 def item(latency_us, *, delegate=DelegateName.XNNPACK, threads=4, big_cores=4, parity=None, runs=None, **other):
@@ -91,14 +91,6 @@ def test_a_single_invocation_supports_only_differences_far_beyond_noise():
     assert "times (single invocation, not tested) as long as 4" in far["more-threads-hurt"].text
 
 
-def test_ties_are_told_as_not_detectable_also_where_others_have_one_invocation():
-    tied = [item(5_000.0, threads=2), item(4_998.0, threads=4)]
-    alone = item(0, threads=1, runs=[run(case(threads=1), 0, 9_000.0)])
-    text = rules(*tied, alone)["not-detectable"].text
-    assert "would have shown" in text
-    assert "1 thread" not in text
-
-
 def test_a_front_is_not_filled_by_differences_that_no_app_would_notice():
     fast = item(2_000.0, init_us=1_300.0, memory_mib=3.87)
     slow = item(40_000.0, threads=8, init_us=1_150.0, memory_mib=3.86)
@@ -146,23 +138,6 @@ def test_virtual_phones_have_a_choice_of_their_own_and_weigh_nothing_beside_real
     assert "fleet" not in {line.rule for line in advise([real[0], virtual[0]]).lines}
 
 
-def test_list_for_apps_has_the_real_phones_choice_and_marks_what_is_virtual():
-    runs = [
-        *series(case(REAL_PIXEL), 8_000), *series(case(REAL_PIXEL, delegate=DelegateName.GPU), 9_000),
-        *series(case(PIXEL_4), 90_000), *series(case(PIXEL_4, delegate=DelegateName.GPU), 1_000),
-    ]  # fmt: skip
-    (model,) = json.loads(allow_list(build_report_data(**lab_of(runs, REAL_PIXEL, PIXEL_4).inputs())))[
-        "models"
-    ].values()
-    assert model["default"] == {
-        "delegate": "xnnpack", "threads": 4, "flags": {}, "worst_regret": 0.0, "is_virtual": False,
-    }  # fmt: skip
-    assert sorted(entry["is_virtual"] for entry in model["devices"]) == [False, True]
-    alone = build_report_data(**lab_of(runs[10:], PIXEL_4).inputs())
-    (model,) = json.loads(allow_list(alone))["models"].values()
-    assert (model["default"]["delegate"], model["default"]["is_virtual"]) == ("gpu", True)
-
-
 def test_advice_on_one_phone_is_by_figures_of_one_kind():
     # Its mean lies above the other's median, although it is the faster one.
     faster = item(0, threads=2, runs=[skewed(one, has_median=False) for one in series(case(threads=2), 9_500)])
@@ -187,15 +162,6 @@ def test_partial_delegation_names_the_operators():
     text = rules(partial)["partial-delegation"].text
     assert "29 of 31" in text
     assert "replace TOPK_V2 (no)" in text
-
-
-def test_a_quantised_twin_is_known_by_its_name():
-    large = item(5_000.0, model_name="net_256_float", model_sha256="1" * 64)
-    small = item(2_500.0, model_name="net_256_int8", model_sha256="2" * 64)
-    other = item(1_000.0, model_name="interpreter", model_sha256="3" * 64)
-    found = rules(large, small, other)
-    assert "2.00 times as fast as net_256_float" in found["quantised"].text
-    assert "quantised" not in rules(large, other)
 
 
 def test_a_report_gives_advice_and_a_list_for_apps():
@@ -223,15 +189,6 @@ def test_a_report_gives_advice_and_a_list_for_apps():
     assert model["default"]["delegate"] == "xnnpack"
     assert [entry["configuration"]["delegate"] for entry in model["devices"]] == ["xnnpack", "xnnpack"]
     assert json.loads(allow_list(data, need_parity=True))["models"] == {}
-
-
-def test_nothing_measured_advises_nothing():
-    assert advise([]).lines == ()
-    empty = AdviceCase(
-        case=case(), result=CaseResult(status=judge_case([run(case(), 0, 1.0)]).status), device="x", big_cores=0,
-        is_virtual=False,
-    )  # fmt: skip
-    assert advise([empty]).lines == ()
 
 
 def test_what_dominates_the_fastest_configuration_is_told_once():

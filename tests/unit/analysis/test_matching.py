@@ -13,7 +13,6 @@ from orchestrator.analysis.comparison import (
     Comparison,
     FailOn,
     compare_sides,
-    differences_of,
     is_failure,
 )
 from orchestrator.analysis.matching import Axis, Fact, Measured, Rule, match, measured_cases
@@ -236,14 +235,6 @@ def test_configurations_differ_in_what_their_selectors_name_and_nothing_else() -
     assert "gpu" in both.only_candidate[0]
 
 
-def test_what_only_one_side_has_is_listed() -> None:
-    gone = case(delegate=DelegateName.NNAPI, threads=1)
-    comparison = compared([*night(case()), *night(gone)], night(case(), campaign=NEW))
-    assert len(comparison.rows) == 1
-    assert len(comparison.only_baseline) == 1
-    assert "nnapi" in comparison.only_baseline[0]
-
-
 def test_nothing_is_in_two_pairs_and_nothing_is_lost() -> None:
     before = [*night(case()), *night(case(threads=1)), *night(case(PIXEL_4))]
     after = [*night(case(), campaign=NEW), *night(replace(case(threads=1), num_runs=9), campaign=NEW)]
@@ -292,12 +283,6 @@ def test_where_nothing_could_be_compared_nothing_was_shown_to_be_good() -> None:
     assert is_failure(comparison, FailOn.SLOWER)
     assert is_failure(compare_sides([], [], Rule()), FailOn.SLOWER)
     assert not is_failure(comparison, FailOn.NEVER)
-
-
-def test_differences_are_of_facts_that_are_not_free() -> None:
-    (before,), (after,) = night(case()), night(replace(case(PIXEL_4), threads=1), campaign=NEW)
-    assert {item.fact for item in differences_of(before, after, frozenset())} >= {Fact.DEVICE, Fact.THREADS}
-    assert differences_of(before, after, frozenset({Fact.DEVICE, Fact.THREADS})) == []
 
 
 def test_an_invocation_that_waits_for_another_try_is_no_part_of_a_case() -> None:

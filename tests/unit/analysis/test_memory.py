@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from orchestrator.analysis.case_result import judge_case, remembered
-from orchestrator.analysis.memory import EVEN, GRID, Pace, expected_growth, gaps_of, growth, likelihoods, weights_of
+from orchestrator.analysis.memory import EVEN, GRID, Pace, gaps_of, growth, weights_of
 from orchestrator.analysis.pairs import compare_samples
 from orchestrator.analysis.stopping import decide
 from orchestrator.analysis.summary import IntervalMethod, summarize
@@ -91,10 +91,6 @@ def test_siblings_show_whether_a_device_remembers() -> None:
 MINUTE = timedelta(minutes=1)
 
 
-def test_a_lone_case_has_no_siblings_to_learn_from() -> None:
-    assert remembered({"a": [run(case(), 0, 100.0)]}) == {}
-
-
 def test_runs_count_in_the_order_in_which_they_were_made() -> None:
     logs = [0.01 * math.sin(2 * math.pi * place / 12) for place in range(24)]
     slowly = [
@@ -130,19 +126,6 @@ def test_single_slow_invocations_dont_hide_what_the_others_remember() -> None:
         logs[25] += 0.2
         means.append(sum(rho * weight for rho, weight in zip(GRID, weights_of([(logs, EVEN)]), strict=True)))
     assert 0.35 < float(np.mean(means)) < 0.7
-
-
-def test_growth_of_a_known_correlation_is_the_textbook_one() -> None:
-    weights = [float(rho == 0.6) for rho in GRID]
-    spread = 1 + 2 * sum((1 - lag / 8) * 0.6**lag for lag in range(1, 8))
-    assert expected_growth(8, weights) == pytest.approx(math.sqrt(spread * 7 / (8 - spread)))
-    assert expected_growth(2, weights) == 1.0
-
-
-@pytest.mark.parametrize("values", [[1.0], [1.0, 2.0], [3.0] * 9])
-def test_what_shows_nothing_of_memory_prefers_no_correlation(values: list[float]) -> None:
-    assert set(likelihoods(values)) == {0.0}
-    assert growth(values, weights_of([(values, EVEN)])) == 1.0
 
 
 def test_equal_nights_that_remember_are_hardly_ever_called_different() -> None:
@@ -186,13 +169,6 @@ def test_many_invocations_of_two_states_show_them_though_their_edges_come_close(
     generator = np.random.default_rng(SEED)
     samples = two_clocks(generator, 300, 40)
     assert sum(summarize(us(logs)).states is not None for logs in samples) / 300 >= 0.9
-
-
-def test_noise_of_one_level_seldom_looks_like_two() -> None:
-    generator = np.random.default_rng(SEED)
-    for count in (8, 20):
-        samples = remembering(generator, 0.0, 400, count)
-        assert sum(summarize(us(logs)).states is not None for logs in samples) / 400 <= 0.045
 
 
 def test_a_case_with_two_clock_states_says_so() -> None:

@@ -33,15 +33,6 @@ def test_interval_of_few_pairs_is_students_on_log_ratios():
 
 
 @COMPARISONS
-def test_half_the_time_is_faster_and_twice_the_time_is_slower(compare):
-    chance = random.Random(1)
-    slow, fast = sample(chance, 8), sample(chance, 8, 5_000.0)
-    assert compare(slow, fast).outcome is FASTER
-    assert compare(fast, slow).outcome is SLOWER
-    assert compare(slow, fast).ratio == pytest.approx(0.5, rel=0.03)
-
-
-@COMPARISONS
 @pytest.mark.parametrize("count", [3, 25])
 def test_equal_figures_without_noise_are_the_same(compare, count):
     verdict = compare([500.0] * count, [500.0] * count)

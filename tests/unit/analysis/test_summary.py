@@ -55,13 +55,6 @@ def test_what_is_no_latency_is_refused(values):
         summarize(values)
 
 
-@given(latencies)
-def test_order_of_invocations_doesnt_matter(values):
-    there, back = summarize(values), summarize(values[::-1])
-    assert there.median_us == back.median_us
-    assert there.log_middle.value == pytest.approx(back.log_middle.value)
-
-
 @given(latencies, st.floats(0.01, 100))
 def test_twice_as_slow_is_twice_the_figure_and_the_same_spread(values, factor):
     base, scaled = summarize(values), summarize([value * factor for value in values])

@@ -2,8 +2,6 @@ import math
 import random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from orchestrator.analysis.sustained import POINTS_MIN, sustained
 
@@ -80,18 +78,3 @@ def test_too_few_points_say_nothing_of_onset():
 def test_what_is_no_curve_is_refused(points):
     with pytest.raises(ValueError):
         sustained(points)
-
-
-@settings(deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 3600).map(float), st.floats(10.0, 1e6)), min_size=1, max_size=80),
-    st.floats(0.01, 100),
-    st.integers(-1000, 1000),
-)
-def test_unit_order_and_the_clocks_zero_change_nothing(points, factor, shift):
-    base = sustained(points)
-    moved = sustained([(at + shift, us * factor) for at, us in reversed(points)])
-    assert moved.burst_us == pytest.approx(base.burst_us * factor)
-    assert moved.steady_us == pytest.approx(base.steady_us * factor)
-    assert [row.count for row in moved.minutes] == [row.count for row in base.minutes]
-    assert sum(row.count for row in base.minutes) == base.count

@@ -92,11 +92,6 @@ def test_library_that_wants_what_the_runtime_has_not_is_of_another_release(libra
         library.add(folder / "benchmark_model", name="benchmark_litert_model")
 
 
-def test_weak_wishes_and_names_of_others_are_not_asked_for(tmp_path):
-    main = write_elf(tmp_path / "p", is_program=True, wanted=("LiteRtA", "malloc"), weak=("LiteRtB",))
-    check(main, (write_elf(tmp_path / "libx.so", defined=("LiteRtA",)), ""))
-
-
 def test_library_for_another_machine_is_refused(tmp_path):
     main = program(tmp_path / "p")
     other = write_elf(tmp_path / "libx.so", machine=ARM)
@@ -116,16 +111,6 @@ def test_library_that_needs_one_that_is_not_there_is_refused(tmp_path):
     check(main, (lacking, ""), (write_elf(tmp_path / "libc++_shared.so"), ""))
     # What only some vendors' phones have can't be known here.
     check(main, (write_elf(tmp_path / "libv.so", needed=("libedgetpu_litert.so",)), ""))
-
-
-def test_hexagon_libraries_must_be_of_one_release(library, tmp_path):
-    main = program(tmp_path / "benchmark_model")
-    interface = write_elf(tmp_path / "libhexagon_interface.so")
-    skel = write_elf(tmp_path / "libhexagon_nn_skel.so", machine=DSP)
-    check(main, (interface, "hexagon"), (skel, "hexagon"), tags={interface: {"1.20"}, skel: {"1.20", "1.17"}})
-    for tags in ({interface: {"1.20"}, skel: {"1.17"}}, {interface: {"1.20"}}, {}):
-        with pytest.raises(ArtifactError, match="the hexagon libraries must be of one release"):
-            check(main, (interface, "hexagon"), (skel, "hexagon"), tags=tags)
 
 
 def test_hexagon_libraries_are_added_to_the_program_in_use_and_another_release_refused(library, tmp_path):

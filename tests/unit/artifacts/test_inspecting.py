@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchfarm_lab.samples import benchmark_apk, benchmark_elf, write_benchmark_apk, write_benchmark_elf
-from orchestrator.artifacts.apk import full_activity, inspect_apk
+from orchestrator.artifacts.apk import inspect_apk
 from orchestrator.artifacts.elf import inspect_elf, inspect_elf_bytes
 from orchestrator.artifacts.program import inspect_program
 from orchestrator.errors import ArtifactError
@@ -72,12 +72,6 @@ def test_apk_tells_package_activities_versions_and_abis(tmp_path):
     assert facts.activities == ("org.tensorflow.lite.benchmark.BenchmarkModelActivity",)
     assert (facts.version_code, facts.version_name, facts.min_sdk, facts.debuggable) == (7, "2.1", 24, False)
     assert facts.is_fake
-
-
-def test_activity_names_are_completed_as_android_does():
-    assert (
-        full_activity("a.b", ".Main") == full_activity("a.b", "Main") == full_activity("a.b", "a.b.Main") == "a.b.Main"
-    )
 
 
 def zipped(**files: bytes) -> bytes:

@@ -8,10 +8,6 @@ from orchestrator.programs.grammar.failure_codes import FAILURE_CODES
 from orchestrator.report.next_steps import ERROR_STEPS
 
 
-def test_a_term_of_the_glossary() -> None:
-    assert explain("partial").text.startswith("partial  (docs/concepts.md)\n  meaning: The delegate took k of n")
-
-
 def test_a_finding_with_all_its_columns() -> None:
     text = explain("few-runs").text
     assert "severity: warning" in text
@@ -28,11 +24,6 @@ def test_every_code_of_an_error(code: str) -> None:
     assert len(explain(code).text.splitlines()) > 1
 
 
-@pytest.mark.parametrize("word", ["Reference_Check", "`reference check`", "reference-check"])
-def test_as_people_type_it(word: str) -> None:
-    assert "reference workload" in explain(word).text
-
-
 def test_a_word_that_is_none_names_the_closest() -> None:
     with pytest.raises(UsageError, match="thortled") as raised:
         explain("thortled")
@@ -42,7 +33,3 @@ def test_a_word_that_is_none_names_the_closest() -> None:
 def test_without_a_word_all_are_listed() -> None:
     assert "delegate-fell-back" in explain("").text
     assert len(list(entries())) > 100
-
-
-def test_nothing_is_explained_without_a_text() -> None:
-    assert [item.term for item in entries() if not item.columns] == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from orchestrator.queueing.absence import GONE_S
 from orchestrator.queueing.newcomers import Added
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
-from orchestrator.records.night import parse_window
 from orchestrator.records.payload import Content, Payload
 from orchestrator.records.plan import DeviceSelection, Plan, PlanModel
 from orchestrator.records.workload import Build, Model, ToolName
@@ -135,12 +134,3 @@ def test_a_serial_number_that_two_phones_have_is_left_out(other: dict[str, Any],
     # One that can't be used there, or was there before its host fell silent, isn't seen twice now.
     for change in ({"unusable": "offline"}, {"silent_s": 300.0}):
         assert usable([rows[0], {**rows[1], **change}], [])[1] == {}
-
-
-@pytest.mark.parametrize(("window", "hours"), [("11:00-14:00", 2), ("20:00-22:00", 10)])
-def test_a_window_ends_for_a_phone_that_comes_as_for_the_others(window: str, hours: int) -> None:
-    """Also when it comes at a time whose next window is another night's."""
-    plan = replace(PLAN, window=parse_window(window, "UTC"))
-    (job,) = added(plan, phone("A"), announced(phone("B")))
-    sent = read_plan(job.job.plan)
-    assert (sent.until, sent.window) == (NOON + timedelta(hours=hours), None)

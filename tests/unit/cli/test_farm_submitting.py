@@ -26,22 +26,12 @@ def test_phones_of_a_host_that_was_not_heard_for_long_are_left_out_with_the_reas
     assert left_out == {"A": "its host dead wasn't heard for 720 h 00 min"}
 
 
-def test_a_phone_that_is_named_waits_for_its_host() -> None:
-    chosen, left_out = usable([announced("A", "dead", silent_s=30 * 86400.0)], ["A"])
-    assert (list(chosen), left_out) == (["A"], {})
-
-
 @pytest.mark.parametrize("unusable", ["", "offline"])
 def test_a_phone_that_moved_is_the_living_hosts(unusable: str) -> None:
     rows = [announced("A", "dead", silent_s=86400.0), announced("A", "live", unusable=unusable)]
     chosen, left_out = usable(rows, ())
     assert [row["host"] for row in chosen.values()] == ([] if unusable else ["live"])
     assert left_out == ({"A": unusable} if unusable else {})
-
-
-@pytest.mark.parametrize("named", [[], ["A"]])
-def test_a_phone_of_which_nothing_is_known_can_not_have_a_job(named: list[str]) -> None:
-    assert usable([announced("A", "h", unusable="unauthorized", facts="")], named) == ({}, {"A": "unauthorized"})
 
 
 def test_a_phone_that_is_named_is_what_a_host_knows_of_it() -> None:

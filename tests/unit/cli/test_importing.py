@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.app.importing import ImportRequest
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli import exchanging, reports, stored
+from orchestrator.cli import exchanging, stored
 from orchestrator.cli.result import CommandResult
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.records.campaign import CampaignStatus
@@ -104,14 +104,6 @@ def test_a_delegate_report_becomes_runs_of_each_model(
     assert stored.reparse(settings, ()).data == {"reviewed": 6, "pruned": 0, "changed": []}
 
 
-def test_importing_again_adds_nothing(settings: Settings, take: Callable[..., CommandResult]) -> None:
-    text = delegate_report_json(MODEL.stem)
-    take(text)
-    assert "0 runs imported, 3 were there already" in take(text).text
-    with Farm(settings) as farm:
-        assert len(list(farm.store.campaigns())) == 1
-
-
 def test_an_import_that_was_cut_off_leaves_nothing_to_resume_and_is_gone_on_with(
     settings: Settings, take: Callable[..., CommandResult]
 ) -> None:
@@ -171,10 +163,3 @@ def test_a_phone_that_is_known_keeps_its_facts(settings: Settings, take: Callabl
     with Farm(settings) as farm:
         (facts,) = farm.store.devices().values()
     assert facts.profile == "pixel-4"
-
-
-def test_a_report_shows_imported_runs(settings: Settings, take: Callable[..., CommandResult]) -> None:
-    take(firebase_json("xnnpack_2threads", 4900), firebase_json("cpu_2threads", 4890), profile="pixel-4")
-    shown = Path(reports.render(settings, (), form="html", out=None, published=False).text).read_text("utf-8")
-    assert "firebase" in shown
-    assert "ran on xnnpack" in shown

@@ -118,13 +118,6 @@ def test_a_campaign_that_could_not_say_that_it_ended_is_shown_no_more_once_its_b
     board.close()
 
 
-def test_a_board_that_can_not_be_written_costs_nothing(tmp_path: Path) -> None:
-    (tmp_path / "boards").write_text("a file in its place")
-    board = PublishedBoard(Nobody(), tmp_path / "boards")
-    board.on_event(STARTED)
-    board.on_event(ENDED)
-
-
 def test_the_live_view_prints_what_is_to_be_remembered_and_gives_the_terminal_back() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=60, height=12, _environ={"TERM": "xterm"})
@@ -139,8 +132,3 @@ def test_the_live_view_prints_what_is_to_be_remembered_and_gives_the_terminal_ba
     assert "campaign night-1 finished: 7 stored, 0 left" in written
     assert "away: the cable" in written
     assert written.rindex("\x1b[?25h") > written.rindex("\x1b[?25l")
-
-
-def test_a_terminal_that_can_not_be_drawn_on_is_known() -> None:
-    dumb = Console(file=io.StringIO(), force_terminal=True, _environ={"TERM": "dumb"})
-    assert not TerminalObserver(describe, dumb).can_draw

@@ -8,8 +8,6 @@ from benchfarm_lab.profiles import load_profile as load_virtual
 from benchfarm_lab.profiles import profile_names
 from orchestrator.config.profiles import load_profile, load_profiles, match_profile
 from orchestrator.errors import PlanError
-from orchestrator.records.device import DeviceKind
-from orchestrator.records.workload import DelegateName
 from orchestrator.resources import data_folder
 
 MINIMAL = "title: T\nkind: android\nsoc: S\ncluster_cores: [4, 4]\ndelegates: cpu\n"
@@ -20,14 +18,6 @@ def write(folder: Path, name: str, match: str, extra: str = "") -> Path:
     path = folder / f"{name}.yaml"
     path.write_text(f"name: {name}\n{MINIMAL}match: {match}\n{extra}")
     return path
-
-
-def test_shipped_profiles_load():
-    profiles = load_profiles([data_folder("device_profiles")])
-    assert {"pixel-3", "pixel-4", "pixel-8", "iphone-xs", "galaxy-s23"} <= {profile.name for profile in profiles}
-    for profile in profiles:
-        assert sum(profile.cluster_cores) in {4, 6, 8, 9}
-        assert (DelegateName.COREML in profile.delegates) == (profile.kind is DeviceKind.IOS)
 
 
 @pytest.mark.parametrize("name", profile_names())
@@ -52,13 +42,6 @@ def test_most_specific_profile_wins_and_no_profile_is_none(tmp_path):
     assert match_profile(profiles, {"ro.product.manufacturer": "MOTOROLA", "ro.product.device": "x"}).name == "any-moto"
     assert match_profile(profiles, {"ro.product.device": "james"}) is None
     assert match_profile(profiles, {}) is None
-
-
-def test_first_folder_overrides_a_profile_of_the_same_name(tmp_path):
-    write(tmp_path / "mine", "pixel-3", "{ro.product.device: blueline}", "thermal_limits: {cpu.*: 45 C}\n")
-    profiles = load_profiles([tmp_path / "mine", data_folder("device_profiles")])
-    (mine,) = [profile for profile in profiles if profile.name == "pixel-3"]
-    assert (mine.title, mine.thermal_limits_c) == ("T", {"cpu.*": 45.0})
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,6 @@ def parse(text):
     return parse_yaml(text, label="f.yaml")
 
 
-def test_scalars_keep_the_text_that_was_written():
-    value = parse("a: 0123456\nb: 1.10\nc: yes\nd: 1e3\ne: 12:30:45\nf: 2024-01-01\ng: ''\n").value
-    assert value == {"a": "0123456", "b": "1.10", "c": "yes", "d": "1e3", "e": "12:30:45", "f": "2024-01-01", "g": ""}
-
-
 def test_places_are_lines_and_columns_of_characters():
     file = parse("é: [x, {ü: y}]\nb:\n  - c: d\n")
     assert file.places[("é",)] == (1, 4)

@@ -42,10 +42,6 @@ def test_a_phone_that_would_only_rest_above_the_limit_never_becomes_fit() -> Non
     assert found.is_hopeless(300.0)
 
 
-def test_one_reading_says_nothing() -> None:
-    assert readings(newton(50.0, 20.0, 60.0), [0.0]).remaining_s() is None
-
-
 def test_a_wait_that_can_be_met_is_never_abandoned() -> None:
     for tau_s in (40.0, 120.0, 400.0):
         for start_c in (41.0, 44.0, 50.0):

@@ -59,13 +59,6 @@ def test_a_folder_that_others_may_have_laid_there_is_not_used(tmp_path: Path, la
     assert hub_folder("", tmp_path / "own", runtime=runtime) == tmp_path / "own"
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root gives a folder away")
-def test_another_users_folder_is_not_used(tmp_path: Path) -> None:
-    own_folder(tmp_path).mkdir(mode=0o700)
-    os.chown(own_folder(tmp_path), 65534, -1)
-    assert hub_folder("", tmp_path / "own", runtime=tmp_path) == tmp_path / "own"
-
-
 def test_a_link_in_the_place_of_a_lock_leads_nowhere(tmp_path: Path) -> None:
     folder, theirs = tmp_path / "hubs", tmp_path / "theirs"
     lane = Lane(folder, "hub")

@@ -51,14 +51,6 @@ def test_properties_say_what_the_phone_is(name: str, expected: dict[str, object]
             assert properties[keys[key]] == str(value)
 
 
-@on("cpuinfo")
-def test_cpuinfo_lists_the_cores(name: str, expected: dict[str, object]) -> None:
-    cpuinfo = probes.parse_cpuinfo(text_of(name))
-    assert len(cpuinfo.processors) == expected["processors"]
-    assert list(cpuinfo.parts) == expected["parts"]
-    assert cpuinfo.hardware == expected.get("hardware", cpuinfo.hardware)
-
-
 @on("battery")
 def test_battery_is_read_from_its_own_section(name: str, expected: dict[str, object]) -> None:
     battery = probes.parse_battery(text_of(name))
@@ -85,33 +77,6 @@ def test_thermalservice_is_read_from_the_hal_not_the_cache(name: str, expected: 
     assert thermal.battery_c == pytest.approx(expected["hal_battery"])
     assert expected["hal_skin"].items() <= thermal.heat_c.items()
     assert thermal.worst_status == max(expected["thermal_status"], expected.get("max_sensor_status_hal", 0))
-
-
-@on("adb_devices")
-def test_devices_are_listed_with_state_and_model(name: str, expected: dict[str, object]) -> None:
-    seen = parse_devices(text_of(name))
-    listed = [[one.address, one.state, one.model or None] for one in seen]
-    assert listed == expected["devices"]
-
-
-@on("cpufreq")
-def test_clusters_come_from_cpufreq(name: str, expected: dict[str, object]) -> None:
-    cpufreq = probes.parse_cpufreq(text_of(name))
-    clusters = {" ".join(map(str, cluster.cpus)): cluster.max_khz for cluster in cpufreq.clusters}
-    assert clusters == expected["clusters"]
-    assert set(cpufreq.governors.values()) == {expected["governor"]}
-
-
-@on("gles")
-def test_the_graphics_driver_is_named(name: str, expected: dict[str, object]) -> None:
-    gles = probes.parse_gles(text_of(name))
-    assert (gles.vendor, gles.renderer, gles.version) == tuple(expected[k] for k in ("vendor", "renderer", "version"))
-
-
-@on("power")
-def test_wakefulness_tells_whether_the_screen_is_on(name: str, expected: dict[str, object]) -> None:
-    screen = probes.parse_screen(text_of(name))
-    assert screen.on is (expected["wakefulness"] == "Awake")
 
 
 @pytest.mark.parametrize("name", [name for name, _ in entries()] or [""])

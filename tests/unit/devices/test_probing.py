@@ -51,11 +51,6 @@ def test_cores_whose_clocks_are_hidden_form_a_cluster_of_unknown_clocks() -> Non
     assert facts.big_cores == tuple(range(8))
 
 
-def test_old_phones_name_their_abis_one_by_one() -> None:
-    text = getprop(ro__product__cpu__abi="armeabi-v7a", ro__product__cpu__abi2="armeabi")
-    assert facts_from({"properties": text}, serial="S").abis == ("armeabi-v7a", "armeabi")
-
-
 def test_a_soc_without_a_property_is_named_by_cpuinfo() -> None:
     facts = facts_from({"cpuinfo": "processor\t: 0\n\nHardware\t: Qualcomm Technologies, Inc MSM8998\n"}, serial="S")
     assert facts.soc == "Qualcomm Technologies, Inc MSM8998"
@@ -129,8 +124,3 @@ def test_two_phones_of_one_serial_number_can_neither_be_used() -> None:
     )
     assert [one.usable for one in judged] == [False, False]
     assert "several phones call themselves 0123456789ABCDEF" in judged[0].reason
-
-
-def test_phones_without_twins_stay_as_they_are() -> None:
-    phones = [seen("A", "A", "b1"), seen("B", "B", "b2")]
-    assert judge_twins(phones) == phones

@@ -19,7 +19,3 @@ def test_a_family_is_the_leader_its_group_and_all_descendants() -> None:
 
 def test_a_family_whose_leader_died_is_found_by_its_group() -> None:
     assert family([process(1, 0), process(13, 1, 10), process(14, 13, 10)], [10]) == [13, 14]
-
-
-def test_processes_without_a_known_group_belong_to_nobody() -> None:
-    assert family([process(1, 0), process(10, 1), process(11, 1)], [10]) == [10]

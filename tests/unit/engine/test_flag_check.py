@@ -47,12 +47,6 @@ def refused(book: HelpFlagBook, delegates: str, *flags: Flags, passes: Sequence[
     return caught.value
 
 
-def test_flags_that_are_right_change_nothing(book: HelpFlagBook) -> None:
-    expansion = checked(book, "cpu,xnnpack,gpu")
-    assert len(expansion.cases) == 3
-    assert expansion.skipped == ()
-
-
 def test_all_faults_are_told_at_once_and_each_once(book: HelpFlagBook) -> None:
     error = refused(
         book, "cpu,xnnpack", {"use_caching": "yes", "allow_fp17": "true"}, {"use_caching": "yes", "run_delay": "3x"}
@@ -62,10 +56,6 @@ def test_all_faults_are_told_at_once_and_each_once(book: HelpFlagBook) -> None:
     assert "did you mean --allow_fp16?" in text
     assert "--run_delay=3x: a number is expected" in text
     assert "nothing was run" in text
-
-
-def test_the_nearest_flag_that_a_plan_sets_itself_comes_with_its_key(book: HelpFlagBook) -> None:
-    assert "did you mean --num_runs? (a plan's settings set it)" in str(refused(book, "cpu", {"num_run": "5"}))
 
 
 def test_a_flag_without_effect_anywhere_in_the_plan_is_refused(book: HelpFlagBook) -> None:
@@ -103,22 +93,3 @@ def test_a_delegate_that_the_program_lacks_is_skipped_and_its_invocations_with_i
         ("gpu", "delegate-not-in-build"),
         ("nnapi", "delegate-not-in-build"),
     }
-
-
-def test_a_wrong_value_is_refused_also_where_the_delegate_is_missing(book: HelpFlagBook) -> None:
-    book.learn(BUILD, HELP)
-    assert len(refused(book, "gpu", {"allow_fp16": "ja"}).faults) == 1
-
-
-def test_flags_of_a_delegate_that_the_program_lacks_are_skipped_with_it(book: HelpFlagBook) -> None:
-    book.learn(BUILD, HELP)
-    expansion = checked(book, "xnnpack,gpu", {})
-    assert len(expansion.cases) == 1
-    expansion = checked(book, "gpu", {"gpu_backend": "cl"})
-    assert expansion.cases == ()
-    assert [skip.reason_code for skip in expansion.skipped] == ["delegate-not-in-build"]
-    assert "--gpu_backend" in str(refused(book, "xnnpack", {"gpu_backend": "cl"}))
-
-
-def test_a_flag_with_two_faults_is_told_once(book: HelpFlagBook) -> None:
-    assert len(refused(book, "cpu", {"gpu_backend": "vulkan"}).faults) == 1

@@ -10,7 +10,7 @@ from orchestrator.analysis.brackets import checks
 from orchestrator.analysis.case_result import judge_case
 from orchestrator.analysis.samples import BUSY_CLOCK
 from orchestrator.engine.rounds import slim
-from orchestrator.records.run import Attachment, OperatorTypeTime, RunRecord
+from orchestrator.records.run import Attachment, RunRecord
 from orchestrator.records.workload import Pass
 from tests.samples.sample_lab import case, run
 
@@ -58,16 +58,3 @@ def test_a_check_keeps_the_batterys_heat_at_its_begin() -> None:
     assert first is not None
     assert [one.battery_heat_c for one in checks([slim(one) for one in runs])] == [first.battery_heat_c]
     assert checks([slim(one) for one in runs]) == checks(runs)
-
-
-def test_what_a_program_printed_and_the_clocks_of_a_phone_are_not_held() -> None:
-    whole = slowed()[0]
-    assert whole.report is not None
-    operators = (OperatorTypeTime(node_type="CONV_2D", nodes=1, mean_us=1.0, times_called=1.0),)
-    held = slim(replace(whole, report=replace(whole.report, operator_types=operators, echoed={"Num threads": "4"})))
-    assert held.report is not None
-    assert (held.attachments, held.command, held.report.operator_types, held.report.echoed) == ((), "", (), {})
-    assert held.state_before is None
-    assert held.state_after is not None
-    assert held.state_after.time_in_state == {}
-    assert held.state_after.battery_heat_c == 31.5

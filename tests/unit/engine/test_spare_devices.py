@@ -89,47 +89,6 @@ def test_a_lost_device_is_waited_for_while_its_spare_is_used_by_somebody_else(tm
 
 
 @pytest.mark.slow
-def test_another_one_is_looked_for_when_the_stand_in_is_lost_before_its_turn(tmp_path: Path) -> None:
-    lease, second = FileLease(tmp_path), Serial("SECOND")
-    # Somebody takes it after it was found to be free.
-    taken = lease.acquire(SPARE)
-    waiting: list[Serial] = []
-    chosen, done = iter((SPARE, second)), []
-
-    def replace_lost(serial: Serial, is_free: Callable[[Serial], bool]) -> Serial | None:
-        spare = next(chosen, None)
-        if spare is not None:
-            assert (serial, is_free(spare)) == (LOST, True)
-            waiting.append(spare)
-        if spare == SPARE:
-            taken.__enter__()
-        return spare
-
-    class Done:
-        def __init__(self, serial: Serial) -> None:
-            self._serial = serial
-
-        def run(self) -> None:
-            done.append(self._serial)
-
-        def left(self) -> int:
-            return 0
-
-        def done(self) -> int:
-            return 0
-
-    def newcomers() -> list[tuple[Any, Callable[[], Done]]]:
-        return [(phone(serial), partial(Done, serial)) for serial in [waiting.pop()]] if waiting else []
-
-    lost: dict[Serial, str] = {}
-    try:
-        turns_with(lease).run([(phone(LOST), Gone)], lost, newcomers=newcomers, replace_lost=replace_lost)
-    finally:
-        taken.__exit__(None, None, None)
-    assert (done, list(lost)) == ([second], [LOST])
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("is_first_taken", [True, False])
 def test_a_spare_that_is_in_use_stands_in_as_soon_as_it_is_free_while_others_work(
     tmp_path: Path, *, is_first_taken: bool

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.analysis.rounds import standings
-from orchestrator.planning.order import first_of_each
 from orchestrator.records.campaign import Invocation, Terms
 from orchestrator.records.run import DelegateTruth, Outcome
 from orchestrator.records.workload import DelegateName, Pass
@@ -89,10 +88,3 @@ def test_a_resume_keeps_to_the_thread_count_that_was_measured_and_no_round_is_ad
     assert counted(rig) == before == {(1, Outcome.COMPLETED): 3, (2, Outcome.SKIPPED): 3, (3, Outcome.SKIPPED): 3}
     texts = {item.case.threads: item.text for item in standings(rig.campaign, rig.store.runs()).values()}
     assert texts[2] == "threads unused: measured with another number of them"
-
-
-def test_the_first_thread_count_of_the_plan_comes_first_in_every_round() -> None:
-    gpu = [replace(case(threads), delegate=DelegateName.GPU) for threads in THREADS]
-    cpu = [case(threads) for threads in THREADS]
-    shuffled = [cpu[2], gpu[1], gpu[2], cpu[0], gpu[0], cpu[1]]
-    assert first_of_each([*cpu, *gpu], shuffled) == [cpu[2], gpu[0], gpu[1], cpu[0], gpu[2], cpu[1]]

@@ -106,12 +106,6 @@ def test_wholly_taken_model_says_what_is_taken_elsewhere_with_the_same_types():
     assert learn(seen, {}, "xnnpack") == {}
 
 
-def test_what_is_taken_in_float_says_nothing_about_int8():
-    seen = sightings([run(DelegateTruth.FULL, model=FLOAT, delegate=DelegateName.XNNPACK)])
-    learned = predict(GRAPHS[INT8], "xnnpack", learned=learn(seen, GRAPHS, "xnnpack"))
-    assert (learned.taken, [refusal.operator for refusal in learned.refusals]) == (29, ["SOFTMAX"])
-
-
 def test_refusal_of_one_device_weighs_more_than_another_that_took_it():
     seen = sightings([
         run(DelegateTruth.FULL, serial="A"),

@@ -33,10 +33,6 @@ def test_what_is_written_is_read_again(tmp_path):
     assert [item.name for item in tmp_path.iterdir()] == ["models.yaml"]
 
 
-def test_no_manifest_is_an_empty_one(tmp_path):
-    assert load_manifest(tmp_path / "models.yaml") == {}
-
-
 def test_new_entry_takes_the_place_of_its_name_and_keeps_an_accuracy_of_the_same_content(tmp_path):
     path = tmp_path / "models.yaml"
     known = Accuracy(percent=70.0, metric="top-1", source="somebody")
@@ -95,13 +91,6 @@ def test_name_without_a_file_and_unknown_name_are_faults(folders):
     (plans / "p.yaml").write_text("models: nobody\n")
     with pytest.raises(PlanError, match=r"there is no file .*nobody"):
         load_plan(plans / "p.yaml", home=home)
-
-
-def test_a_file_goes_before_a_name(folders):
-    home, plans = folders
-    (plans / "texture").write_bytes(MODEL.read_bytes())
-    (plans / "p.yaml").write_text("models: texture\n")
-    assert load_plan(plans / "p.yaml", home=home).models[0].path == plans / "texture"
 
 
 def test_nearer_manifest_goes_before_the_data_folders(folders):

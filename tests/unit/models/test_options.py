@@ -72,8 +72,3 @@ def test_absent_fields_have_the_schemas_defaults(code, tmp_path):
     options = getattr(schema, f"{TABLES[NAMES[code]]}T")()
     defaults = {name: getattr(options, FIELDS[name]) for name in OPTIONS[code]}
     assert written(tmp_path / "m.tflite", code, options).options == defaults
-
-
-def test_an_operator_without_options_has_none(tmp_path):
-    assert written(tmp_path / "m.tflite", 3, None).options == {}
-    assert written(tmp_path / "m.tflite", schema.BuiltinOperator.TOPK_V2, None).options == {}

@@ -94,12 +94,6 @@ def test_partitions_follow_data_and_not_the_order_of_the_file():
     assert partitions(graph.subgraphs[0], [False, True, False, True, True]) == [[1, 3, 4]]
 
 
-def test_operators_in_a_circle_end():
-    operators = (operator("RELU", (1,), (0,)), operator("RELU", (0,), (1,)))
-    graph = graph_of(*operators, tensors=(tensor(), tensor()))
-    assert partitions(graph.subgraphs[0], [True, True]) == []
-
-
 def test_rank_options_and_constant_inputs_decide():
     slice_tensors = (
         tensor(),

@@ -64,13 +64,6 @@ def test_a_delegate_that_the_program_lacks_is_refused(delegate: DelegateName) ->
         flags_of(replace(CASE, delegate=delegate))
 
 
-def test_timing_never_profiles_and_never_samples_memory() -> None:
-    flags = flags_of(CASE)
-    assert "enable_op_profiling" not in flags
-    assert "report_peak_memory_footprint" not in flags
-    assert flags["export_model_runtime_info"] == "true"
-
-
 def test_each_other_pass_asks_for_what_it_is_for() -> None:
     assert flags_of(CASE, Pass.MEMORY)["report_peak_memory_footprint"] == "true"
     profile = flags_of(CASE, Pass.PROFILE)

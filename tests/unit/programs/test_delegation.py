@@ -214,8 +214,3 @@ def test_runtime_info_decides_against_the_log() -> None:
     assert evidence.truth is DelegateTruth.PARTIAL
     assert (evidence.delegated_nodes, evidence.total_nodes, evidence.partitions) == (9, 10, 2)
     assert evidence.cpu_operators == (("SOFTMAX", ""),)
-
-
-def test_an_excerpt_without_any_line_about_the_delegate_proves_nothing() -> None:
-    report = parse_run(stdout=RESULT.encode(), stderr=b"", exit_code=0, timed_out=False, requested="gpu")
-    assert report.delegate.truth is DelegateTruth.UNKNOWN

@@ -95,16 +95,6 @@ def test_exit_code_alone_tells_signal_or_shell(exit_code: int, code: str, outcom
     assert (failure.code, failure.outcome) == (code, outcome)
 
 
-def test_deadline_without_a_result_is_timed_out() -> None:
-    report = parse_run(stdout=b"INFO: STARTING!\n", stderr=b"", exit_code=None, timed_out=True)
-    assert (report.outcome, report.failure_code) == ("truncated", "timed-out")
-
-
-def test_silence_with_exit_code_0_is_no_result() -> None:
-    report = parse_run(stdout=b"", stderr=b"", exit_code=0, timed_out=False)
-    assert (report.outcome, report.failure_code) == ("truncated", "no-result")
-
-
 def test_crash_of_the_shell_s_child_keeps_the_reason_before_it() -> None:
     (report,) = parse_text(
         "ERROR: NN API returned error X.\nERROR: Failed to apply NNAPI delegate.\nSegmentation fault \n"
@@ -125,12 +115,6 @@ def test_tombstone_s_first_frames_are_kept_with_the_process() -> None:
     assert crash is not None
     assert (crash.code, crash.process) == ("aborted", "/data/local/tmp/benchmark_model")
     assert "libOpenCL.so" in crash.frames[0]
-
-
-def test_another_process_s_death_is_not_ours() -> None:
-    log = SystemLog()
-    log.feed("Fatal signal 11 (SIGSEGV), code 1 (SEGV_MAPERR), fault addr 0x0", tag="libc", pid=99, severity="F")
-    assert log.end_of(4, ("org.tensorflow.lite.benchmark",)) is None
 
 
 QNN_TEXT = (

@@ -57,29 +57,11 @@ def test_a_program_is_asked_once_and_known_by_its_content_from_then_on(tmp_path:
     assert again.names(replace(BUILD, sha256=BuildSha("b" * 64))) == frozenset()
 
 
-def test_what_lists_no_flags_is_not_kept(book: HelpFlagBook, tmp_path: Path) -> None:
-    assert not book.learn(BUILD, b"/system/bin/sh: ./benchmark_model: not executable: 64-bit ELF file")
-    assert not list(tmp_path.rglob("*.txt"))
-    assert book.names(BUILD) == frozenset()
-
-
-def test_a_damaged_note_counts_as_none(learned: HelpFlagBook, tmp_path: Path) -> None:
-    (note,) = tmp_path.rglob("*.txt")
-    note.write_bytes(b"\0\0\0")
-    assert HelpFlagBook(note.parent).names(BUILD) == frozenset()
-
-
 def test_a_folder_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     book = HelpFlagBook(tmp_path / "file" / "flags")
     assert book.learn(BUILD, HELP)
     assert len(book.names(BUILD)) == 58
-
-
-def test_only_programs_of_a_shell_can_be_asked(book: HelpFlagBook) -> None:
-    assert book.help_command(BUILD, "/d/a b/x") == "LD_LIBRARY_PATH='/d/a b' '/d/a b/x' --help"
-    assert book.help_command(replace(BUILD, tool=ToolName.APK), "/d/x") == ""
-    assert book.help_command(replace(BUILD, tool=ToolName.LITERT), "/d/x") == ""
 
 
 @pytest.mark.parametrize("delegate", ["cpu", "xnnpack", "gpu", "nnapi", "hexagon"])
@@ -91,19 +73,9 @@ def test_what_benchfarm_passes_by_itself_has_no_fault(
     assert faults(book, delegate=delegate, tool=tool, run_pass=run_pass) == []
 
 
-@pytest.mark.parametrize("run_pass", list(Pass))
-def test_a_real_binary_has_what_benchfarm_passes(learned: HelpFlagBook, run_pass: Pass) -> None:
-    assert faults(learned, run_pass=run_pass) == []
-
-
 def test_a_delegate_that_the_binary_lacks_is_told_apart_from_a_wrong_flag(learned: HelpFlagBook) -> None:
     (fault,) = faults(learned, delegate="gpu")
     assert (fault.code, fault.flag) == ("delegate-flag", "use_gpu")
-
-
-def test_a_flag_that_this_binary_lacks_and_others_have_is_unknown(learned: HelpFlagBook, book: HelpFlagBook) -> None:
-    (fault,) = faults(learned, nnapi_accelerator_name="x")
-    assert (fault.code, fault.flag) == ("unknown-flag", "nnapi_accelerator_name")
 
 
 def test_a_flag_has_effect_with_the_delegate_that_it_belongs_to(book: HelpFlagBook) -> None:

@@ -3,7 +3,6 @@
 import pytest
 
 from orchestrator.delegates.specification import FlagFamily
-from orchestrator.errors import OutputParseError
 from orchestrator.programs.flags.checking import check_flags, documented_flags, parse_help
 from tests.samples.places import NATIVE
 
@@ -71,11 +70,6 @@ def test_each_fault_is_found_and_named(words: list[str], code: str, nearest: str
     assert fault.flag in fault.message
 
 
-def test_accelerator_name_without_nnapi_is_ineffective() -> None:
-    (fault,) = check_flags(["--nnapi_accelerator_name=qti-dsp"], documented_flags(FlagFamily.BENCHMARK_MODEL))
-    assert (fault.code, fault.nearest) == ("ineffective-flag", "use_nnapi")
-
-
 def test_all_faults_are_told_at_once() -> None:
     schema = documented_flags(FlagFamily.BENCHMARK_MODEL)
     faults = check_flags(["--grph=x", "--num_runs=x", "word", "--gpu_backend=cl"], schema)
@@ -110,8 +104,3 @@ def test_a_vendor_flag_of_litert_is_checked_because_the_program_never_does() -> 
     assert unreachable.code == "unknown-flag"
     (fault,) = check_flags(["--gpu-precision=fp8", "--use_gpu=true"], schema)
     assert fault.code == "wrong-value"
-
-
-def test_text_without_flags_is_refused() -> None:
-    with pytest.raises(OutputParseError):
-        parse_help("sh: benchmark_model: not found\n")

@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import OutputParseError
 from orchestrator.programs.delegate_performance import parse_delegate_performance, setting_of
 from orchestrator.programs.firebase import SCENARIOS, parse_firebase
-from orchestrator.programs.grammar.output import describe, parse_text, to_public
 from orchestrator.records.run import DelegateTruth
 from orchestrator.records.workload import DelegateName
 from tests.samples.imported_reports import (
@@ -19,7 +17,6 @@ from tests.samples.imported_reports import (
     TARGET,
     delegate_report_csv,
     delegate_report_json,
-    firebase_csv,
     firebase_json,
 )
 
@@ -37,12 +34,6 @@ def test_each_delegate_of_each_model_is_a_result(form) -> None:
     # One process measured all of them: no run's memory is known. Nor is a size of -0.000001.
     assert {report.overall_memory_mib for report in reports} == {None}
     assert {report.model_size_mb for report in reports} == {None}
-
-
-def test_running_without_settings_is_running_on_xnnpack() -> None:
-    _, default, gpu = parse_delegate_performance(delegate_report_json("m"))
-    assert (default.delegate.truth, default.delegate.actual) == (DelegateTruth.WRONG_BACKEND, "xnnpack")
-    assert (gpu.delegate.requested, gpu.delegate.truth) == ("gpu", DelegateTruth.UNKNOWN)
 
 
 @pytest.mark.parametrize(
@@ -88,15 +79,6 @@ def test_a_text_without_a_latency_is_no_report(text: str) -> None:
     assert parse_delegate_performance(text) == []
 
 
-@pytest.mark.parametrize("form", [delegate_report_csv, delegate_report_json])
-def test_a_report_is_read_like_any_other_output(form) -> None:
-    reports = parse_text(form("mobilenet"))
-    assert [to_public(report)["outcome"] for report in reports] == ["ok"] * 3
-    assert "630.7 ms" in " ".join(describe(reports[1])) or "631 ms" in " ".join(describe(reports[1]))
-    with pytest.raises(OutputParseError):
-        parse_text("Model, Metric\n")
-
-
 def test_half_a_character_in_a_name_becomes_text_that_can_be_stored() -> None:
     (report, *_) = parse_delegate_performance(delegate_report_json("half \ud800 and \0 nul"))
     assert report.extra["graph"] == "half ? and  nul"
@@ -122,12 +104,6 @@ def test_every_scenario_of_the_game_loop_has_its_delegate_and_threads() -> None:
         assert report.delegate.requested == scenario.delegate.value
         assert report.inference_mean_us == 5000
         assert (scenario.threads > 0) == ("thread" in label)
-
-
-@pytest.mark.parametrize("label", ["cpu_1thread", "cpu_2threads", "cpu_4threads"])
-def test_the_cpu_scenarios_are_really_xnnpack(label: str) -> None:
-    (report,) = parse_firebase(firebase_csv(label, 5000, size_mb=4.3))
-    assert (report.delegate.truth, report.delegate.actual) == (DelegateTruth.WRONG_BACKEND, "xnnpack")
 
 
 def test_nothing_shows_what_the_other_scenarios_ran_on() -> None:

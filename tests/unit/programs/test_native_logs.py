@@ -53,11 +53,6 @@ def test_every_file_has_an_expectation() -> None:
     assert {path.name for path in NATIVE.glob("*.txt")} == set(EXPECTED)
 
 
-@pytest.mark.parametrize("name", SINGLE)
-def test_outcome_and_delegate_are_what_the_file_shows(name: str) -> None:
-    assert described(run_report(name)) == EXPECTED[name]
-
-
 @pytest.mark.parametrize("name", PERFORMANCE)
 def test_each_performance_option_is_a_run_of_its_own(name: str) -> None:
     body, _ = body_and_exit(name)

@@ -80,21 +80,6 @@ def test_every_form_gives_the_same_report(form: str) -> None:
     assert figures(report) == figures(plain)
 
 
-def test_logcat_with_the_tag_behind_the_message_gives_the_same_report() -> None:
-    other = "E(  928) <E> count=5 avg=1  (QnnDsp)\n"
-    (report,) = parse_text(prefixed(RUN, "I( 4669) ", "  (tflite)").replace("\n", f"\n{other}"))
-    assert figures(report) == figures(parse_text(RUN)[0])
-    assert report.extra["pid"] == 4669
-
-
-def test_other_tags_in_what_android_studio_shows_are_not_the_program_s() -> None:
-    other = "2024-06-18 10:20:41.572  4669-4669  QnnDsp     org.tensorflow.lite.benchmark     E  count=5 curr=1\n"
-    old = "2022-06-18 10:20:41.572 4669-4702/org.tensorflow.lite.benchmark I/QnnDsp: count=5 curr=1\n"
-    text = prefixed(RUN, PREFIXES["Android Studio"]).replace("\n", f"\n{other}{old}")
-    (report,) = parse_text(text)
-    assert figures(report) == figures(parse_text(RUN)[0])
-
-
 def test_a_long_tag_that_android_studio_shortens_is_known() -> None:
     start = "2024-06-18 10:20:40.572  4669-4669  tflite_Ben...delActivity org.tensorflow.lite.benchmark        I  "
     text = f"{start}Running TensorFlow Lite benchmark with args: --use_gpu=true --graph=m.tflite\n"
@@ -118,16 +103,6 @@ def test_large_logcat_of_any_form_is_searched_and_not_read_line_by_line(form: st
     assert looks_like_logcat(noise.encode())
     (report,) = parse_text(noise + prefixed(RUN, PREFIXES[form], SUFFIXES.get(form, "")))
     assert report.inference_mean_us == 11293.0
-
-
-def test_line_ends_of_windows_change_nothing() -> None:
-    assert parse_text(RUN.replace("\n", "\r\n")) == parse_text(RUN)
-
-
-def test_foreign_lines_in_between_change_nothing() -> None:
-    noise = "06-18 10:20:41.600   928  1099 E QnnDsp  :  <E> count=5 avg=1\n"
-    text = "".join(line + noise for line in prefixed(RUN, PREFIXES["threadtime"]).splitlines(keepends=True))
-    assert figures(parse_text(text)[0]) == figures(parse_text(prefixed(RUN, PREFIXES["threadtime"]))[0])
 
 
 def test_bytes_that_are_no_text_change_nothing() -> None:
@@ -158,11 +133,6 @@ def test_runs_after_one_another_are_kept_apart_without_any_heading() -> None:
     without_start = RUN.removeprefix("STARTING!\n")
     reports = parse_text(without_start * 3)
     assert [report.inference_mean_us for report in reports] == [11293.0] * 3
-
-
-def test_result_of_2019_is_read() -> None:
-    (report,) = parse_text("Average inference timings in us: Warmup: 86184.3, Init: 1892, no stats: 115062\n")
-    assert (report.warmup_mean_us, report.init_us, report.inference_mean_us) == (86184.3, 1892.0, 115062.0)
 
 
 def test_a_single_statistics_line_without_context_is_no_result() -> None:

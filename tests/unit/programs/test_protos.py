@@ -30,10 +30,6 @@ def test_every_figure_of_a_result_proto_is_decoded_into_our_units() -> None:
     assert result.model_size_mb == pytest.approx(1.875852)
 
 
-def test_memory_peak_that_was_not_measured_stays_unknown() -> None:
-    assert decode_result(RESULT).peak_memory_mib is None
-
-
 def test_runtime_info_names_what_each_delegate_took_and_what_stayed() -> None:
     nodes = decode_runtime_info(RUNTIME)
     assert nodes.total_nodes == 34
@@ -46,14 +42,6 @@ def test_runtime_info_names_what_each_delegate_took_and_what_stayed() -> None:
 def test_bytes_that_are_no_proto_are_refused(data: bytes) -> None:
     with pytest.raises(OutputParseError):
         decode_runtime_info(data)
-
-
-def test_proto_that_agrees_with_the_log_is_no_disagreement() -> None:
-    report = parse_run(
-        stdout=log("result_file_path.txt"), stderr=b"", exit_code=0, timed_out=False, files=WRITTEN
-    )  # fmt: skip
-    assert report.disagreements == ()
-    assert report.inference_mean_us == 456.99
 
 
 def test_proto_of_another_run_is_a_disagreement_and_the_log_s_number_stays() -> None:
@@ -88,13 +76,6 @@ def test_proto_gives_the_number_wherever_the_log_was_cut_before_its_result(ended
         assert report.disagreements == ()
         assert "log_cut" in report.extra
         assert any("result file" in line for line in describe(report))
-
-
-def test_whole_log_beside_its_proto_is_not_called_cut() -> None:
-    report = parse_run(
-        stdout=log("result_file_path.txt"), stderr=b"", exit_code=0, timed_out=False, files=WRITTEN
-    )  # fmt: skip
-    assert "log_cut" not in report.extra
 
 
 def test_damaged_proto_is_told_and_the_log_s_number_stays() -> None:

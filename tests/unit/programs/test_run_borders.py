@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import OutputParseError
 from orchestrator.programs.grammar.output import iterate_file, parse_text
 
 END = (
@@ -51,13 +50,6 @@ def test_command_above_a_phone_s_log_is_its_first_process_s() -> None:
         first, second = ("".join(f"I/tflite  ({pid}): {line}\n" for line in END.splitlines()) for pid in (11, 12))
         reports = parse_text(f"{command}\n{first}{second}")
         assert [report.delegate.requested for report in reports] == ["gpu", ""]
-
-
-def test_nothing_is_said_to_be_asked_where_nothing_says_it() -> None:
-    (report,) = parse_text(LITERT)
-    assert (report.delegate.requested, report.delegate.actual) == ("", "xnnpack")
-    (report,) = parse_text(f"I ran benchmark_model with --use_gpu=true and without.\n{LITERT}")
-    assert report.delegate.requested == ""
 
 
 def test_banner_of_a_compiled_model_fills_the_statistics() -> None:
@@ -121,11 +113,6 @@ def test_operator_table_that_can_not_be_of_the_run_is_not_given_to_it() -> None:
 def test_adb_session_is_told_by_what_it_ends_with(text: str, told: tuple[str, str]) -> None:
     (report,) = parse_text(text)
     assert (report.outcome, report.failure_code) == told
-
-
-def test_line_of_equals_signs_is_no_run() -> None:
-    with pytest.raises(OutputParseError):
-        parse_text("=" * 60 + "\n")
 
 
 ROWS = (

@@ -83,16 +83,6 @@ def test_a_cold_process_has_no_cache_not_even_the_users() -> None:
     }
 
 
-def test_a_start_is_one_inference_long() -> None:
-    flags = flags_of("xnnpack", 1)
-    assert (flags["num_runs"], flags["min_secs"], flags["warmup_runs"], flags["warmup_min_secs"]) == (
-        "1",
-        "0",
-        "1",
-        "0",
-    )
-
-
 PROGRAM = r"""#!/bin/sh
 for word in "$@"; do case "$word" in --xnnpack_weight_cache_file_path=*) echo packed > "${word#*=}";; esac; done
 """

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.grammar.output import parse_file, parse_text, to_public
+from orchestrator.programs.grammar.output import parse_text, to_public
 from tests.samples.beside import WILD, needs_wild
 
 EXPECTED = json.loads((WILD / "expected.json").read_text(encoding="utf-8")) if WILD.is_dir() else {}
@@ -56,8 +56,3 @@ def test_rows_of_performance_options_keep_their_order(name: str) -> None:
 def test_state_of_a_phone_is_not_taken_for_output(name: str) -> None:
     with pytest.raises(OutputParseError):
         parse_text((WILD / name).read_bytes())
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_file_reads_like_its_text(name: str) -> None:
-    assert parse_file(WILD / name) == parse_text((WILD / name).read_bytes())

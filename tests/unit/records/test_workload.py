@@ -17,11 +17,6 @@ CASE = Case(
 )
 
 
-def test_a_case_comes_back_from_its_row_whole() -> None:
-    for case in (CASE, replace(CASE, mode=ProcessMode.TOP_APP)):
-        assert Case.from_row(case.to_row()) == case
-
-
 def test_a_mode_that_was_not_chosen_does_not_change_the_key() -> None:
     assert "mode" not in CASE.to_row()
     assert replace(CASE, mode=ProcessMode.TOP_APP).case_key != CASE.case_key

@@ -24,11 +24,6 @@ def test_every_delegate_truth_has_words():
     assert all(truth_words(DelegateEvidence(truth=truth)) for truth in DelegateTruth)
 
 
-def test_partial_delegation_tells_how_much():
-    evidence = DelegateEvidence(truth=DelegateTruth.PARTIAL, delegated_nodes=28, total_nodes=31)
-    assert truth_words(evidence) == "partial 28/31"
-
-
 def test_every_finding_code_has_a_next_step():
     assert [code for code in CODES if not finding_step(code)] == []
 
@@ -44,11 +39,6 @@ def test_every_error_that_can_end_an_invocation_has_a_next_step():
     codes |= {ArtifactError().code, HostStorageError().code}
     assert codes
     assert codes - set(ERROR_STEPS) == set()
-
-
-def test_names_that_would_look_the_same_get_their_identity():
-    labels = unique_labels({"aaa": "Pixel 3", "bbb": "Pixel 3", "ccc": "Pixel 4", "ddd": ""})
-    assert labels == {"aaa": "Pixel 3 (aaa)", "bbb": "Pixel 3 (bbb)", "ccc": "Pixel 4", "ddd": "(ddd)"}
 
 
 def test_identity_that_tells_phones_apart_at_its_end_is_shown_whole():

@@ -10,9 +10,6 @@ import pytest
 from orchestrator.programs.grammar.output import parse_text
 from orchestrator.records.run import OperatorTime
 from orchestrator.records.workload import DelegateName
-from orchestrator.report.assembly import build_report_data
-from orchestrator.report.chart_rows import chart_rows
-from orchestrator.report.charts import PALETTE
 from orchestrator.report.operators import Place, Profile, compare_profiles, profiles_of
 from tests.samples.sample_lab import (
     CPU_ROWS,
@@ -22,9 +19,7 @@ from tests.samples.sample_lab import (
     PIXEL_3,
     SPLIT_ROWS,
     case,
-    lab_of,
     profile,
-    rich_lab,
 )
 
 GPU = case(PIXEL_3, delegate=DelegateName.GPU, threads=1)
@@ -69,12 +64,6 @@ def test_partitions_of_a_delegate_are_compared_as_a_whole() -> None:
     assert (whole.name, whole.before_us, whole.after_us, whole.change) == ("2 partitions", 6_000.0, 6_000.0, "same")
 
 
-def test_shifted_node_number_doesnt_make_another_operator() -> None:
-    before = profile_of(("CONV_2D", "[a]:4", 100.0), ("CONV_2D", "[b]:5", 200.0))
-    after = profile_of(("CONV_2D", "[a]:1", 100.0), ("CONV_2D", "[b]:2", 400.0))
-    assert changes(before, after) == {"CONV_2D [b]:2": "slower", "CONV_2D [a]:1": "same"}
-
-
 def test_time_inside_of_a_delegate_isnt_counted_twice() -> None:
     record = profile(GPU, GPU_ROWS)
     assert record.report is not None
@@ -86,14 +75,6 @@ def test_time_inside_of_a_delegate_isnt_counted_twice() -> None:
     report = replace(record.report, operators=(*record.report.operators, inner, cycles, starts))
     (found,) = profiles_of([replace(record, report=report)])
     assert found.total_us == 6_000.0
-
-
-def test_nights_of_one_case_and_delegate_against_cpu_are_the_pairs() -> None:
-    pairs = build_report_data(**rich_lab().inputs()).diffs
-    assert [(pair.before, pair.after) for pair in pairs] == [
-        ("nightly, 2026-03-14 22:05", "nightly, 2026-03-15 22:05"),
-        ("xnnpack, 1 thread, native", "gpu, 1 thread, native"),
-    ]
 
 
 def test_newest_profile_of_each_campaign_counts() -> None:
@@ -155,13 +136,3 @@ def test_kernels_of_a_delegate_are_matched_in_their_order() -> None:
     assert changes(profile_of(row), profile_of(shifted)) == {f"convolution_2d -> relu {shifted[1]}": "slower"}
     left = compare_profiles(profile_of(row), profile_of(*CPU_ROWS))
     assert [item.change for item in left.rows if item.node_type == "TOPK_V2"] == ["left the delegate"]
-
-
-def test_chart_of_operators_has_no_more_types_than_colours() -> None:
-    rows = [(f"TYPE_{chr(65 + number)}", f"[n{number}]:{number}", 100.0 + number) for number in range(20)]
-    data = build_report_data(**lab_of([profile(GPU, rows)]).inputs())
-    drawn = chart_rows(data)["operators"]
-    names = {str(row["type"]) for row in drawn}
-    assert len(names) == len(PALETTE)
-    assert {"TYPE_T", "other types"} <= names
-    assert sum(float(row["time"] or 0) for row in drawn) == pytest.approx(2.19)

@@ -5,7 +5,7 @@ import pytest
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.records.campaign import Terms
-from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial
+from orchestrator.records.identity import BuildSha, CampaignId, Serial
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import DelegateTruth, Outcome
@@ -22,9 +22,6 @@ from tests.samples.sample_lab import (
     CAMPAIGN,
     CPU_ROWS,
     HOST,
-    MOBILENET,
-    MOBILENET_INT8,
-    NATIVE,
     PIXEL_3,
     PIXEL_4,
     REAL_PIXEL,
@@ -61,10 +58,6 @@ def test_fastest_configuration_is_best_and_others_are_not():
 def test_configurations_that_cant_be_told_apart_are_both_tied():
     data = data_of(*series(case(threads=2), 10_000), *series(case(threads=4), 10_010), *series(case(threads=1), 19_000))
     assert [row.best for row in data.results] == [BestMark.NONE, BestMark.TIED, BestMark.TIED]
-
-
-def test_single_configuration_is_not_called_best():
-    assert data_of(*series(case(), 10_000)).results[0].best is BestMark.NONE
 
 
 @pytest.mark.parametrize(
@@ -138,19 +131,6 @@ def test_numbers_of_a_virtual_phone_are_virtual_even_if_its_facts_are_lost():
     assert data.devices[0].is_virtual
     assert data.devices[0].title.endswith("(virtual)")
     assert data.has_virtual
-
-
-def test_numbers_of_a_stand_in_program_are_virtual():
-    lab = lab_of(series(case(REAL_PIXEL), 10_000), REAL_PIXEL)
-    fake = replace(NATIVE, is_virtual=True)
-    data = build_report_data(**{**lab.inputs(), "builds": {fake.sha256: fake}})
-    assert data.results[0].is_virtual
-
-
-def test_real_devices_are_not_virtual():
-    data = data_of(*series(case(REAL_PIXEL), 10_000), devices=(REAL_PIXEL,))
-    assert not data.has_virtual
-    assert data.devices[0].title == "Google Pixel 3"
 
 
 def test_headline_never_sets_a_virtual_phone_against_a_real_device():
@@ -298,23 +278,6 @@ def test_two_phones_of_one_kind_have_labels_of_their_own():
     assert [device.label for device in data.devices] == ["Google Pixel 3 (89AX0KQ3H)", "Google Pixel 3 (89AX0KQ99)"]
 
 
-def test_rows_of_phones_with_serials_of_one_beginning_stand_together():
-    phones = [replace(PIXEL_3, serial=Serial(f"virtual-pixel-3-nightly-{number}")) for number in (1, 2, 3)]
-    owners = [case(phone, threads=threads) for threads in (1, 4) for phone in phones]
-    data = data_of(*(run for owner in owners for run in series(owner, 1_000)), devices=phones)
-    assert [row.device.serial for row in data.results] == [phone.serial for phone in phones for _ in (1, 4)]
-    titles = [f"Google Pixel 3 ({phone.serial}) (virtual)" for phone in phones]
-    assert [device.title for device in data.devices] == titles
-    lines = render_text_table(data).splitlines()
-    assert [sum(title in line for line in lines) for title in titles] == [1, 1, 1]
-
-
-def test_two_models_of_one_name_have_labels_of_their_own():
-    other = replace(MOBILENET, sha256=ModelSha("f" * 64))
-    data = data_of(*series(case(), 1_000), *series(case(model=other), 1_000), models=(MOBILENET, other))
-    assert len({model.label for model in data.models}) == 2
-
-
 def test_configurations_that_differ_only_in_build_or_affinity_are_told_apart():
     plain = case()
     other_build = replace(plain, build_sha256=BuildSha("e" * 64))
@@ -424,11 +387,6 @@ def test_devices_and_builds_that_no_case_names_are_left_out():
     assert [build.name for build in data.builds] == ["litert-benchmark"]
 
 
-def test_failure_of_a_known_kind_tells_the_next_step():
-    data = data_of(run(case(), 0, None, outcome=Outcome.FAILED, reason_code="device-storage", quality=Quality.REJECTED))
-    assert "Free some space" in data.results[0].next_step
-
-
 def test_failure_code_of_a_program_tells_the_step_that_its_reader_knows():
     lab = lab_of([run(case(), 0, None, outcome=Outcome.FAILED, reason_code="wrong-abi", quality=Quality.REJECTED)])
     data = build_report_data(**lab.inputs())
@@ -440,26 +398,6 @@ def test_totals_add_up():
     assert data.totals.cases == len(data.results)
     assert data.totals.judged == sum(row.result.is_judged for row in data.results)
     assert data.totals.skipped == 2
-
-
-def test_nothing_is_a_report_too():
-    data = build_report_data(**Lab().inputs())
-    assert data.results == ()
-    assert data.headline.scope == "Nothing has been measured yet."
-    assert not data.has_virtual
-
-
-def test_campaign_with_skips_only_shows_them():
-    lab = small_lab()
-    only_skips = campaign_of([], skipped=lab.campaigns[0].skipped)
-    data = build_report_data(**{**lab.inputs(), "campaigns": (only_skips,), "runs": []})
-    assert len(data.skipped) == 2
-    assert {skip.device.serial for skip in data.skipped} == {PIXEL_4.serial, HOST.serial}
-
-
-def test_models_are_in_the_order_of_their_labels():
-    data = data_of(*series(case(model=MOBILENET_INT8), 1_000), *series(case(), 1_000))
-    assert [row.model.label for row in data.results] == ["mobilenet_v1_1.0_224", "mobilenet_v1_1.0_224_int8"]
 
 
 def test_a_case_without_a_timing_pass_is_neither_missing_nor_doubtful():

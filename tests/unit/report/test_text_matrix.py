@@ -78,7 +78,3 @@ def test_one_process_each_is_not_called_sure() -> None:
     fast, slow = configuration(0, "gpu", 1), configuration(0, "xnnpack", 4)
     (winner,) = winners(data_of(*series(fast, 5_000, 1), *series(slow, 10_000, 1)).results)
     assert "2.00 times (not tested: one process) as fast as xnnpack" in winner_text(winner)
-
-
-def test_one_configuration_wins_nothing() -> None:
-    assert winners(data_of(*series(configuration(0, "gpu", 1), 5_000)).results) == ()
