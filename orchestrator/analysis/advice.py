@@ -63,6 +63,9 @@ _MOVING: Final = re.compile(
 )
 
 _BESIDE_THREADS: Final = all_but("threads")
+#: Operators that run others, whose time is in theirs.
+_WITH_SUBGRAPHS: Final = frozenset({"WHILE", "IF", "CALL_ONCE"})
+
 #: What a front weighs beside latency: its name, what reads it (less is better), and what is the same in any case.
 _Axis = tuple[str, Callable[[AdviceCase], float | None], float]
 
@@ -320,7 +323,9 @@ def _partial(members: Sequence[AdviceCase]) -> Iterator[Advice]:
         known = dict.fromkeys(first.cpu_operators)
         listed = ", ".join(f"{name} ({why})" if why else name for name, why in list(known)[:_MOST_OPERATORS])
         more = f" and {len(known) - _MOST_OPERATORS} more" if len(known) > _MOST_OPERATORS else ""
-        replaced = f"replace {listed}{more}" if listed else "the program didn't list which (see 'models inspect')"
+        replaced = (
+            f"replace {listed}{more}" if listed else "the program didn't list which (see 'benchfarm model inspect')"
+        )
         text = f"{first.case.delegate.value} takes {nodes} operators; to give it the whole model: {replaced}"
         yield advice_line("partial-delegation", first, text)
 
@@ -332,7 +337,10 @@ def _operators(members: Sequence[AdviceCase]) -> Iterator[Advice]:
         return
     first = min(profiled, key=lambda item: item.center_us)
     kind, name, share = max(first.operators, key=lambda row: row[2])
-    called = f"{kind} {name}".strip()
+    # A fused operator is called by all its tensors; the first names it.
+    called = f"{kind} {re.split('[,;]', name.lstrip('['))[0].rstrip(']')}".strip()
+    if kind in _WITH_SUBGRAPHS:
+        called += ", a loop or branch whose own operators the report's profile lists"
     types: dict[str, list[float]] = {}
     for each, _, part in first.operators:
         types.setdefault(each, []).append(part)

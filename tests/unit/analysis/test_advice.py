@@ -196,6 +196,12 @@ def test_what_dominates_the_fastest_configuration_is_told_once():
     slow = item(9_000.0, threads=1, operators=(("CONV_2D", "a", 0.9),))
     one = rules(slow, item(5_000.0, operators=(("CONV_2D", "a", 0.62), *spread)))["dominating-operator"].text
     assert one.startswith("62 % of the time is one operator: CONV_2D a; look at it first (xnnpack, 4 threads")
+    # As LiteRT's profile of a recurrent network has it.
+    name = "[functional_1/lstm_1/while, functional_1/lstm_1/while1, Unknown]:1"
+    loop = rules(item(5_000.0, operators=(("WHILE", name, 0.97),)))["dominating-operator"].text
+    assert loop.startswith("97 % of the time is one operator: WHILE functional_1/lstm_1/while, a loop or branch whose")
+    fused = rules(item(5_000.0, operators=(("DEPTHWISE_CONV_2D", "[a/Relu6;a/mul_1;a/depthwise]:1", 0.6),)))
+    assert ": DEPTHWISE_CONV_2D a/Relu6; look" in fused["dominating-operator"].text
     several = rules(item(5_000.0, operators=spread))["dominating-operator"].text
     assert several.startswith("55 % of the time is in 2 operators of one type: CONV_2D")
     assert "dominating-operator" not in rules(item(5_000.0, operators=spread[1:]))
