@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 from typing import Final
@@ -110,17 +110,12 @@ def build(farm: Farm, request: SiteRequest) -> WrittenSite:
     # The pages that lead to all others come last: what they name is there.
     folder.write("campaigns/index.html", site_pages.campaigns_page(site).encode())
     folder.write("index.html", site_pages.overview_page(site).encode())
-    done = folder.finish()
     return WrittenSite(
         path=request.out / "index.html",
         series=len(site.series),
         nights=len(site.nights),
         reports=len(reports),
-        written=done.written,
-        unchanged=done.unchanged,
-        removed=done.removed,
-        kept=done.kept,
-        size_bytes=done.size_bytes,
+        **asdict(folder.finish()),
     )
 
 

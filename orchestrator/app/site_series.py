@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import fields
 from datetime import date, datetime, time
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -84,21 +86,8 @@ def outputs_from(found: FoundOutputs) -> SiteOutputs:
 
 
 def _change(found: FoundChange) -> SiteChange:
-    return SiteChange(
-        night=found.night,
-        earliest=found.earliest,
-        latest=found.latest,
-        ratio=found.ratio,
-        low=found.low,
-        high=found.high,
-        confidence=found.confidence,
-        before_us=found.before_us,
-        after_us=found.after_us,
-        status=found.status,
-        status_detail=found.status_detail,
-        expected=found.expected,
-        causes=found.causes,
-    )
+    shown: dict[str, Any] = {field.name: getattr(found, field.name) for field in fields(SiteChange)}
+    return SiteChange(**shown)
 
 
 def _notes(annotations: Sequence[Annotation], key: SeriesKey, words: Mapping[str, str]) -> Iterator[SiteEvent]:

@@ -85,6 +85,31 @@ def column_of(rows: Iterable[Row], label: str, of: Callable[[Row], str | float |
     return Column(label=label, values=[of(row) for row in rows], **other)  # type: ignore[arg-type]
 
 
+def number_of(
+    items: Sequence[Row], label: str, unit: str, of: Callable[[Row], float | None], digits: int | None = None
+) -> Column:
+    """Return a column of figures."""
+    return column_of(items, label, of, kind="number", unit=unit, digits=digits)
+
+
+def count_of(items: Sequence[Row], label: str, of: Callable[[Row], int | None], unit: str = "") -> Column:
+    """Return a column of whole numbers."""
+    return number_of(items, label, unit, lambda item: None if (count := of(item)) is None else float(count), 0)
+
+
+def choice_of(items: Sequence[Row], label: str, of: Callable[[Row], str]) -> Column:
+    """Return a column whose words can be chosen from a list."""
+    return column_of(items, label, of, is_choice=True)
+
+
+def badge_of(
+    items: Sequence[Row], label: str, of: Callable[[Row], tuple[str, str]], *, is_choice: bool = True
+) -> Column:
+    """Return a column of coloured words; ``of`` returns a word and its class."""
+    words, classes = zip(*map(of, items), strict=True) if items else ((), ())
+    return Column(label=label, kind="badge", values=words, classes=classes, is_choice=is_choice)
+
+
 def _column(column: Column) -> Mapping[str, object]:
     page: dict[str, object] = {"label": column.label, "kind": column.kind, "unit": column.unit}
     if column.kind == "number":

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final
 
 from orchestrator.analysis.energy import Mean
 from orchestrator.records.verdict import Quality
 from orchestrator.report.data import BestMark, DiffPair, ReportData, ResultRow
-from orchestrator.report.grids import Column, Grid, column_of
+from orchestrator.report.grids import Column, Grid, badge_of, choice_of, column_of, count_of, number_of
 from orchestrator.report.labels import NOTHING, PARITY_CLASSES, PARITY_WORDS
 from orchestrator.report.matrix import figures_decimals
 from orchestrator.report.operators import Place
@@ -18,7 +18,6 @@ from orchestrator.report.shared import SharedCase, shared_cases
 from orchestrator.report.tables import delegate_text, has_mean, quality_text, speeds
 from orchestrator.units import US_PER_MS
 
-Item = TypeVar("Item")
 _CHANGE_CLASSES: Final = {
     "left the delegate": "v-error",
     "slower": "v-warning",
@@ -84,58 +83,36 @@ def _median_ms(row: ResultRow) -> float | None:
     return _ms(row.result.own_summary.median_us) if row.result.own_summary is not None else None
 
 
-def _number(
-    items: Sequence[Item], label: str, unit: str, of: Callable[[Item], float | None], digits: int | None = None
-) -> Column:
-    return column_of(items, label, of, kind="number", unit=unit, digits=digits)
-
-
-def _count(items: Sequence[Item], label: str, of: Callable[[Item], int | None], unit: str = "") -> Column:
-    return _number(items, label, unit, lambda item: None if (count := of(item)) is None else float(count), 0)
-
-
-def _choice(items: Sequence[Item], label: str, of: Callable[[Item], str]) -> Column:
-    return column_of(items, label, of, is_choice=True)
-
-
-def _badge(
-    items: Sequence[Item], label: str, of: Callable[[Item], tuple[str, str]], *, is_choice: bool = True
-) -> Column:
-    """Return a column of coloured words; ``of`` returns a word and its class."""
-    words, classes = zip(*map(of, items), strict=True) if items else ((), ())
-    return Column(label=label, kind="badge", values=words, classes=classes, is_choice=is_choice)
-
-
 def _truth_column(rows: Sequence[ResultRow]) -> Column:
     def of(row: ResultRow) -> tuple[str, str]:
         return delegate_text(row), f"t-{row.result.truth.value}" if row.result.truth is not None else ""
 
-    return _badge(rows, "delegate", of)
+    return badge_of(rows, "delegate", of)
 
 
 def _quality_column(rows: Sequence[ResultRow]) -> Column:
     def of(row: ResultRow) -> tuple[str, str]:
         return quality_text(row), f"q-{row.result.quality.value if row.result.quality is not None else 'none'}"
 
-    return _badge(rows, "quality", of)
+    return badge_of(rows, "quality", of)
 
 
 def _plain_quality(qualities: Sequence[Quality]) -> Column:
-    return _badge(qualities, "quality", lambda quality: (quality.word, f"q-{quality.value}"), is_choice=False)
+    return badge_of(qualities, "quality", lambda quality: (quality.word, f"q-{quality.value}"), is_choice=False)
 
 
 def _parity_columns(rows: Sequence[ResultRow]) -> Sequence[Column]:
     """Return the column of what the outputs are worth, where any were compared."""
     found = [row.result.parity for row in rows]
     words = {None: ("", "")} | {verdict: (PARITY_WORDS[verdict], PARITY_CLASSES[verdict]) for verdict in PARITY_WORDS}
-    return (_badge(found, "outputs", lambda verdict: words[verdict]),) if any(found) else ()
+    return (badge_of(found, "outputs", lambda verdict: words[verdict]),) if any(found) else ()
 
 
 def _kind_columns(rows: Sequence[ResultRow]) -> Sequence[Column]:
     """Return the column that says whose figure is made of means, where any is."""
     if not any(map(has_mean, rows)):
         return ()
-    return (_badge(rows, "figure", lambda row: (row.result.figure.value if row.result.own_summary else "", "")),)
+    return (badge_of(rows, "figure", lambda row: (row.result.figure.value if row.result.own_summary else "", "")),)
 
 
 def _results(rows: Sequence[ResultRow]) -> Grid:
@@ -145,22 +122,22 @@ def _results(rows: Sequence[ResultRow]) -> Grid:
     digits = figures_decimals(rows)
     best = {BestMark.BEST: ("★ fastest", "best"), BestMark.TIED: ("≈ tied", "tied"), BestMark.NONE: ("", "")}
     columns = [
-        _number(rows, "median", "ms", _median_ms, digits),
+        number_of(rows, "median", "ms", _median_ms, digits),
         *_kind_columns(rows),
-        _number(intervals, "from", "ms, 95 %", lambda interval: _ms(interval.low) if interval else None, digits),
-        _number(intervals, "to", "ms, 95 %", lambda interval: _ms(interval.high) if interval else None, digits),
-        _number(summaries, "spread", "±%", lambda summary: _percent(summary.spread) if summary else None, 1),
+        number_of(intervals, "from", "ms, 95 %", lambda interval: _ms(interval.low) if interval else None, digits),
+        number_of(intervals, "to", "ms, 95 %", lambda interval: _ms(interval.high) if interval else None, digits),
+        number_of(summaries, "spread", "±%", lambda summary: _percent(summary.spread) if summary else None, 1),
         *_speed_columns(rows),
-        _number(rows, "speed-up", "x CPU", lambda row: row.speed_up.value if row.speed_up is not None else None, 2),
-        _badge(rows, "rank", lambda row: best[row.best]),
+        number_of(rows, "speed-up", "x CPU", lambda row: row.speed_up.value if row.speed_up is not None else None, 2),
+        badge_of(rows, "rank", lambda row: best[row.best]),
         _truth_column(rows),
         _quality_column(rows),
         *_parity_columns(rows),
-        _choice(rows, "grade", lambda row: row.grade.value if row.grade is not None else NOTHING),
+        choice_of(rows, "grade", lambda row: row.grade.value if row.grade is not None else NOTHING),
         column_of(rows, "why not", lambda row: row.result.reason_code),
-        _count(rows, "runs", lambda row: len(row.result.used) if row.result.own_summary is not None else 0, "used"),
-        _count(rows, "of", lambda row: row.result.ended, "ended"),
-        _choice(rows, "speed-up over", lambda row: row.baseline),
+        count_of(rows, "runs", lambda row: len(row.result.used) if row.result.own_summary is not None else 0, "used"),
+        count_of(rows, "of", lambda row: row.result.ended, "ended"),
+        choice_of(rows, "speed-up over", lambda row: row.baseline),
     ]
     judged = [row.result.is_judged for row in rows]
     return _grid("results", "One row for each case", rows, columns, judged=judged)
@@ -173,21 +150,21 @@ def _speed_columns(rows: Sequence[ResultRow]) -> Sequence[Column]:
     records = [speeds(row) for row in rows]
     labels = (("speed", "tokens/s"), ("speed from", "tokens/s, 95 %"), ("speed to", "tokens/s, 95 %"))
     return [
-        _number([record[place] for record in records], label, unit, lambda speed: speed, 1)
+        number_of([record[place] for record in records], label, unit, lambda speed: speed, 1)
         for place, (label, unit) in enumerate(labels)
     ]
 
 
 def _starts(rows: Sequence[ResultRow]) -> Grid:
     columns = [
-        _number(rows, "init", "ms", lambda row: _ms(row.init_us)),
-        _number(rows, "first inference", "ms", lambda row: _ms(row.first_us)),
-        _number(rows, "warm-up", "ms", lambda row: _ms(row.warmup_us)),
-        _number(rows, "median", "ms", _median_ms),
+        number_of(rows, "init", "ms", lambda row: _ms(row.init_us)),
+        number_of(rows, "first inference", "ms", lambda row: _ms(row.first_us)),
+        number_of(rows, "warm-up", "ms", lambda row: _ms(row.warmup_us)),
+        number_of(rows, "median", "ms", _median_ms),
         *_kind_columns(rows),
-        _number(rows, "memory after init", "MB", lambda row: row.init_memory_mib, 1),
-        _number(rows, "memory overall", "MB", lambda row: row.overall_memory_mib, 1),
-        _number(rows, "peak memory", "MB", lambda row: row.peak_memory_mib, 1),
+        number_of(rows, "memory after init", "MB", lambda row: row.init_memory_mib, 1),
+        number_of(rows, "memory overall", "MB", lambda row: row.overall_memory_mib, 1),
+        number_of(rows, "peak memory", "MB", lambda row: row.peak_memory_mib, 1),
     ]
     caption = "Initialisation, first inference and memory of each case that has any of them"
     return _grid("starts", caption, rows, columns)
@@ -197,10 +174,10 @@ def _stages(rows: Sequence[ResultRow]) -> Grid:
     pairs = [(row, start) for row in rows for start in row.starts]
     owners, starts = [row for row, _ in pairs], [start for _, start in pairs]
     columns = [
-        _choice(starts, "stage", lambda start: start.stage.value),
-        _number(starts, "init", "ms", lambda start: _ms(start.init_us)),
-        _number(starts, "first inference", "ms", lambda start: _ms(start.first_us)),
-        _count(starts, "processes", lambda start: start.count),
+        choice_of(starts, "stage", lambda start: start.stage.value),
+        number_of(starts, "init", "ms", lambda start: _ms(start.init_us)),
+        number_of(starts, "first inference", "ms", lambda start: _ms(start.first_us)),
+        count_of(starts, "processes", lambda start: start.count),
         _plain_quality([start.quality for start in starts]),
     ]
     return _grid("stages", "Initialisation and first inference of each case by stage", owners, columns)
@@ -210,12 +187,12 @@ def _energy(rows: Sequence[ResultRow]) -> Grid:
     owners = [row for row in rows if row.energy is not None]
     energies = [row.energy for row in owners if row.energy is not None]
     columns = [
-        _number(energies, "net", "mJ", lambda energy: _mj(energy.net_uj)),
-        _number(energies, "± 95 %", "%", lambda energy: _half_percent(energy.net_uj), 1),
-        _number(energies, "gross", "mJ", lambda energy: _mj(energy.gross_uj)),
-        _count(energies, "blocks", lambda energy: len(energy.blocks)),
-        _number(energies, "rests differ by", "%", lambda energy: _percent(energy.drift), 1),
-        _choice(energies, "by", lambda energy: energy.grade),
+        number_of(energies, "net", "mJ", lambda energy: _mj(energy.net_uj)),
+        number_of(energies, "± 95 %", "%", lambda energy: _half_percent(energy.net_uj), 1),
+        number_of(energies, "gross", "mJ", lambda energy: _mj(energy.gross_uj)),
+        count_of(energies, "blocks", lambda energy: len(energy.blocks)),
+        number_of(energies, "rests differ by", "%", lambda energy: _percent(energy.drift), 1),
+        choice_of(energies, "by", lambda energy: energy.grade),
         _plain_quality([energy.quality for energy in energies]),
         column_of(energies, "rails", lambda energy: " ".join(energy.rails)),
     ]
@@ -249,13 +226,13 @@ def _loads(rows: Sequence[ResultRow]) -> Grid:
     pairs = [(row, load) for row in rows for load in row.loads]
     owners, loads = [row for row, _ in pairs], [load for _, load in pairs]
     columns = [
-        _choice(loads, "load", lambda load: load.load),
-        _number(loads, "median", "ms", lambda load: _ms(load.median_us)),
-        _number(loads, "times as long", "", lambda load: load.factor.value if load.factor else None, 3),
-        _number(loads, "± 95 %", "%", lambda load: _percent(load.factor.half_width) if load.factor else None, 1),
-        _count(loads, "runs", lambda load: load.count),
-        _number(loads, "load kept busy", "cores", lambda load: load.cores, 1),
-        _count(loads, "load died", lambda load: load.died or None),
+        choice_of(loads, "load", lambda load: load.load),
+        number_of(loads, "median", "ms", lambda load: _ms(load.median_us)),
+        number_of(loads, "times as long", "", lambda load: load.factor.value if load.factor else None, 3),
+        number_of(loads, "± 95 %", "%", lambda load: _percent(load.factor.half_width) if load.factor else None, 1),
+        count_of(loads, "runs", lambda load: load.count),
+        number_of(loads, "load kept busy", "cores", lambda load: load.cores, 1),
+        count_of(loads, "load died", lambda load: load.died or None),
     ]
     return _grid("loads", "Each case beside loads, against itself alone", owners, columns)
 
@@ -267,12 +244,12 @@ def _shared(cases: Sequence[SharedCase]) -> Grid:
     figures = [figure for _, figure in known]
     each = [", ".join(f"{serial} {us / US_PER_MS:.4g} ms" for serial, (us, _) in one.phones.items()) for one in figures]
     columns = [
-        _count(figures, "phones", lambda figure: len(figure.phones)),
-        _count(figures, "invocations", lambda figure: figure.invocations),
-        _number(figures, "middle of the phones", "ms", lambda figure: _ms(figure.middle_us)),
-        _number(figures, "95 % from", "ms", lambda figure: _ms(figure.low_us)),
-        _number(figures, "to", "ms", lambda figure: _ms(figure.high_us)),
-        _number(figures, "phones differ by", "%", lambda figure: 100 * figure.difference),
+        count_of(figures, "phones", lambda figure: len(figure.phones)),
+        count_of(figures, "invocations", lambda figure: figure.invocations),
+        number_of(figures, "middle of the phones", "ms", lambda figure: _ms(figure.middle_us)),
+        number_of(figures, "95 % from", "ms", lambda figure: _ms(figure.low_us)),
+        number_of(figures, "to", "ms", lambda figure: _ms(figure.high_us)),
+        number_of(figures, "phones differ by", "%", lambda figure: 100 * figure.difference),
         Column(label="each phone", values=each),
     ]
     return _grid("shared", "Cases that equal phones share, and how much the phones differ", rows, columns)
@@ -281,11 +258,11 @@ def _shared(cases: Sequence[SharedCase]) -> Grid:
 def _threads(steps: Sequence[ThreadStep]) -> Grid:
     rows = [step.row for step in steps]
     columns = [
-        _count(rows, "threads", lambda row: row.case.threads),
-        _number(rows, "median", "ms", _median_ms),
+        count_of(rows, "threads", lambda row: row.case.threads),
+        number_of(rows, "median", "ms", _median_ms),
         *_kind_columns(rows),
-        _number(steps, "speed-up", "x fewest threads", lambda step: step.speed_up, 2),
-        _number(steps, "efficiency", "% per thread", lambda step: step.efficiency * 100, 0),
+        number_of(steps, "speed-up", "x fewest threads", lambda step: step.speed_up, 2),
+        number_of(steps, "efficiency", "% per thread", lambda step: step.efficiency * 100, 0),
         _quality_column(rows),
     ]
     return _grid("threads", "Thread scaling of each case that was measured with several numbers", rows, columns)
@@ -294,12 +271,12 @@ def _threads(steps: Sequence[ThreadStep]) -> Grid:
 def _delegates(steps: Sequence[DelegateStep]) -> Grid:
     rows = [step.row for step in steps]
     columns = [
-        _number(steps, "speed-up", "x CPU", lambda step: step.speed_up, 2),
-        _number(rows, "median", "ms", _median_ms),
+        number_of(steps, "speed-up", "x CPU", lambda step: step.speed_up, 2),
+        number_of(rows, "median", "ms", _median_ms),
         *_kind_columns(rows),
         _truth_column(rows),
-        _count(steps, "delegated", lambda step: step.delegated_nodes, "nodes"),
-        _count(steps, "of", lambda step: step.total_nodes, "nodes"),
+        count_of(steps, "delegated", lambda step: step.delegated_nodes, "nodes"),
+        count_of(steps, "of", lambda step: step.total_nodes, "nodes"),
         _quality_column(rows),
         column_of(steps, "left to the CPU", lambda step: step.fallen_off or NOTHING),
     ]
@@ -315,15 +292,15 @@ def _operators(rows: Sequence[ResultRow]) -> Grid:
         for number, node in enumerate((*profile.rows, *profile.nested), start=1)
     ]
     nodes = [node for _, _, node in found]
-    subgraphs = [_choice(nodes, "inside of", lambda node: node.subgraph or NOTHING)]
+    subgraphs = [choice_of(nodes, "inside of", lambda node: node.subgraph or NOTHING)]
     columns = [
-        _count(found, "order", lambda item: item[1]),
+        count_of(found, "order", lambda item: item[1]),
         *(subgraphs if any(profile.nested for _, profile in profiles) else ()),
-        _choice(nodes, "type", lambda node: node.node_type),
+        choice_of(nodes, "type", lambda node: node.node_type),
         column_of(nodes, "node", lambda node: node.name),
         _place_column([node.place for node in nodes]),
-        _number(nodes, "time", "ms", lambda node: _ms(node.mean_us), 3),
-        _number(nodes, "share", "%", lambda node: node.share * 100, 1),
+        number_of(nodes, "time", "ms", lambda node: _ms(node.mean_us), 3),
+        number_of(nodes, "share", "%", lambda node: node.share * 100, 1),
     ]
     owners = [row for row, _, _ in found]
     return _grid("operators", "Operators in the order in which they ran", owners, columns)
@@ -333,29 +310,29 @@ def _types(rows: Sequence[ResultRow]) -> Grid:
     found = [(row, kind) for row in rows for kind in row.profiles[-1].by_type()]
     owners, types = [row for row, _ in found], [kind for _, kind in found]
     columns = [
-        _choice(types, "type", lambda kind: kind.node_type),
+        choice_of(types, "type", lambda kind: kind.node_type),
         _place_column([kind.place for kind in types]),
-        _count(types, "nodes", lambda kind: kind.nodes),
-        _number(types, "time", "ms", lambda kind: _ms(kind.mean_us), 3),
-        _number(types, "share", "%", lambda kind: kind.share * 100, 1),
+        count_of(types, "nodes", lambda kind: kind.nodes),
+        number_of(types, "time", "ms", lambda kind: _ms(kind.mean_us), 3),
+        number_of(types, "share", "%", lambda kind: kind.share * 100, 1),
     ]
     return _grid("types", "Time by type of operator", owners, columns)
 
 
 def _place_column(places: Sequence[Place]) -> Column:
-    return _badge(places, "where", lambda place: (place.value, "t-full" if place is Place.DELEGATE else ""))
+    return badge_of(places, "where", lambda place: (place.value, "t-full" if place is Place.DELEGATE else ""))
 
 
 def _changes(pairs: Sequence[DiffPair]) -> Grid:
     found = [(pair, number, change) for number, pair in enumerate(pairs) for change in pair.diff.rows]
     changes = [change for _, _, change in found]
     columns = [
-        _choice(changes, "type", lambda change: change.node_type),
+        choice_of(changes, "type", lambda change: change.node_type),
         column_of(changes, "node", lambda change: change.name),
-        _number(changes, "before", "ms", lambda change: _ms(change.before_us), 3),
-        _number(changes, "after", "ms", lambda change: _ms(change.after_us), 3),
-        _number(changes, "difference", "ms", lambda change: _ms(change.difference_us), 3),
-        _badge(changes, "change", lambda change: (change.change, _CHANGE_CLASSES.get(change.change, ""))),
+        number_of(changes, "before", "ms", lambda change: _ms(change.before_us), 3),
+        number_of(changes, "after", "ms", lambda change: _ms(change.after_us), 3),
+        number_of(changes, "difference", "ms", lambda change: _ms(change.difference_us), 3),
+        badge_of(changes, "change", lambda change: (change.change, _CHANGE_CLASSES.get(change.change, ""))),
     ]
     return Grid(
         name="changes",
@@ -371,13 +348,13 @@ def _sustained(rows: Sequence[ResultRow]) -> Grid:
     pairs = [(row, run) for row in rows for run in row.sustained]
     owners, runs = [row for row, _ in pairs], [run for _, run in pairs]
     columns = [
-        _count(runs, "attempt", lambda run: run.attempt),
-        _choice(runs, "length", lambda run: "whole" if run.is_whole else "cut"),
-        _number(runs, "burst", "ms", lambda run: _ms(run.curve.burst_us)),
-        _number(runs, "steady", "ms", lambda run: _ms(run.curve.steady_us)),
-        _number(runs, "slowdown", "%", lambda run: (run.curve.slowdown - 1) * 100, 1),
-        _number(runs, "slower from", "s", lambda run: run.curve.onset_s, 0),
-        _number(runs, "duration", "s", lambda run: run.curve.duration_s, 0),
-        _count(runs, "invocations", lambda run: run.curve.count),
+        count_of(runs, "attempt", lambda run: run.attempt),
+        choice_of(runs, "length", lambda run: "whole" if run.is_whole else "cut"),
+        number_of(runs, "burst", "ms", lambda run: _ms(run.curve.burst_us)),
+        number_of(runs, "steady", "ms", lambda run: _ms(run.curve.steady_us)),
+        number_of(runs, "slowdown", "%", lambda run: (run.curve.slowdown - 1) * 100, 1),
+        number_of(runs, "slower from", "s", lambda run: run.curve.onset_s, 0),
+        number_of(runs, "duration", "s", lambda run: run.curve.duration_s, 0),
+        count_of(runs, "invocations", lambda run: run.curve.count),
     ]
     return _grid("sustained", "Sustained runs: how fast at first, how fast when warm", owners, columns)

@@ -15,12 +15,20 @@ from typing import Final
 
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import Quality
-from orchestrator.report.grids import Column, Grid
+from orchestrator.report.grids import Column, Grid, badge_of, choice_of, column_of, number_of
 from orchestrator.report.labels import STATE_CLASSES, column_decimals, page_name, short_names
 from orchestrator.report.page_policy import pack
 from orchestrator.report.pictures import packed_runtime
 from orchestrator.report.render import render_template
-from orchestrator.report.site import SILENT_NIGHTS, Site, SiteCampaign, SiteNight, SiteSeries
+from orchestrator.report.site import (
+    SILENT_NIGHTS,
+    Site,
+    SiteCampaign,
+    SiteChange,
+    SiteNight,
+    SiteOutputs,
+    SiteSeries,
+)
 from orchestrator.report.sparklines import CHART_SIZE, NightChart, night_chart, spark_box, spark_path
 from orchestrator.resources import data_folder
 from orchestrator.units import US_PER_MS
@@ -232,53 +240,37 @@ def _counts(site: Site) -> dict[str, int]:
 def _grid(site: Site, paths: Sequence[str]) -> Grid:
     rows = site.series
     names = short_names((row.case.configuration, row.case) for row in rows)
-    against = [row.against_window for row in rows]
     newest = [row.newest for row in rows]
     faulty = [row.faulty_outputs for row in rows]
+
+    def percent(label: str, values: Sequence[float | None]) -> Column:
+        shown = [None if value is None else 100 * value for value in values]
+        return Column(label=label, kind="number", unit="%", values=shown, digits=1, is_signed=True)
+
+    def state(change: SiteChange | None) -> tuple[str, str]:
+        return ("", "") if change is None else (change.state, STATE_CLASSES.get(change.state, "v-warning"))
+
+    def outputs(item: SiteOutputs | None) -> tuple[str, str]:
+        return ("", "") if item is None else (item.verdict, "v-error" if item.is_wrong else "v-warning")
+
     columns = (
-        Column(label="model", kind="case", values=[row.model for row in rows]),
-        Column(label="last figure", kind="number", unit="ms", values=[row.last_us / US_PER_MS for row in rows]),
-        Column(
-            label="vs window",
-            kind="number",
-            unit="%",
-            values=[None if value is None else 100 * value for value in against],
-            digits=1,
-            is_signed=True,
-        ),
+        column_of(rows, "model", lambda row: row.model, kind="case"),
+        number_of(rows, "last figure", "ms", lambda row: row.last_us / US_PER_MS),
+        percent("vs window", [row.against_window for row in rows]),
         Column(label="nights", kind="spark", values=list(paths), box=spark_box(len(site.nights))),
-        Column(label="device", values=[f"{row.phone} ({row.case.serial})" for row in rows], is_choice=True),
-        Column(label="configuration", values=[names.of(row.case.configuration) for row in rows], is_choice=True),
-        Column(
-            label="newest change",
-            kind="number",
-            unit="%",
-            values=[None if change is None else 100 * (change.ratio - 1) for change in newest],
-            digits=1,
-            is_signed=True,
-        ),
-        Column(label="on", values=["" if change is None else f"{change.night}" for change in newest]),
-        Column(
-            label="state",
-            kind="badge",
-            values=["" if change is None else change.state for change in newest],
-            classes=["" if change is None else STATE_CLASSES.get(change.state, "v-warning") for change in newest],
-            is_choice=True,
-        ),
-        Column(
-            label="outputs",
-            kind="badge",
-            values=["" if item is None else item.verdict for item in faulty],
-            classes=["" if item is None else "v-error" if item.is_wrong else "v-warning" for item in faulty],
-            is_choice=True,
-        ),
-        Column(label="grade", values=[row.grade for row in rows], is_choice=True),
-        Column(label="last night", values=[f"{site.nights[row.last_place]}" for row in rows], is_choice=True),
+        choice_of(rows, "device", lambda row: f"{row.phone} ({row.case.serial})"),
+        choice_of(rows, "configuration", lambda row: names.of(row.case.configuration)),
+        percent("newest change", [None if change is None else change.ratio - 1 for change in newest]),
+        column_of(newest, "on", lambda change: "" if change is None else f"{change.night}"),
+        badge_of(newest, "state", state),
+        *([badge_of(faulty, "outputs", outputs)] if any(faulty) else ()),
+        choice_of(rows, "grade", lambda row: row.grade),
+        choice_of(rows, "last night", lambda row: f"{site.nights[row.last_place]}"),
     )
     return Grid(
         name="series",
         caption="All series, worst first",
-        columns=[column for column in columns if column.label != "outputs" or any(faulty)],
+        columns=columns,
         keys=[row.page.removesuffix(".html") for row in rows],
         virtual=[row.is_virtual for row in rows],
         judged=[row.is_trusted and item is None for row, item in zip(rows, faulty, strict=True)],
