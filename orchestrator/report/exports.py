@@ -59,12 +59,12 @@ def to_parquet(
 
     Raises UsageError when pyarrow, the extra ``analytics``, isn't installed.
     """
-    from orchestrator.report.frames import frame_of
+    from orchestrator.report.frames import frame_of, utf8
 
     try:
         frame = frame_of(parts, rows)
         attributes = dict(frame.attrs)
-        frame = frame.map(lambda value: text(_utf8(value)) if isinstance(value, str) else value)
+        frame = frame.map(lambda value: text(utf8(value)) if isinstance(value, str) else value)
         frame.attrs = attributes
         content: bytes = frame.to_parquet(index=False, engine="pyarrow", compression="zstd")
     except ImportError as error:
@@ -183,11 +183,6 @@ def result_cells(row: ResultRow, decimals: int) -> tuple[str, ...]:
 def _figure(row: ResultRow, latency_us: float | None, decimals: int) -> str:
     unit = " tokens/s" if row.case.is_per_token and latency_us is not None else " (mean)" if has_mean(row) else ""
     return f"{figure_text(row.case, latency_us, decimals)}{unit}"
-
-
-def _utf8(value: str) -> str:
-    """Return text that Parquet can hold: of a name that wasn't UTF-8, the bytes that aren't are written out."""
-    return value.encode(errors="backslashreplace").decode()
 
 
 def _csv_value(value: object) -> object:

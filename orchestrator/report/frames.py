@@ -71,8 +71,14 @@ def invocations_frame(data: ReportData) -> pd.DataFrame:
     return pd.DataFrame(records, columns=_INVOCATION_COLUMNS, dtype=object)
 
 
+def utf8(text: str) -> str:
+    """Return text that Arrow can hold: of a name that wasn't UTF-8, the bytes that aren't are written out."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 def typed(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the frame with pandas' own types, which know what is missing; moments are UTC timestamps."""
+    frame = frame.map(lambda value: utf8(value) if isinstance(value, str) else value)
     found = frame.convert_dtypes()
     for name in map(str, frame):
         if name in _MOMENTS:

@@ -12,6 +12,7 @@ from orchestrator.report.assembly import build_report_data
 from orchestrator.report.escapes import display_width, visible
 from orchestrator.report.exports import SCHEMA, SCHEMA_VERSION, to_csv, to_json, to_markdown, to_parquet
 from orchestrator.report.exports_for_trackers import to_asv, to_bencher
+from orchestrator.report.frames import frame_of, typed
 from orchestrator.report.published import load_published
 from orchestrator.report.tables import FLAT_COLUMNS, flat_record, render_text_table
 from orchestrator.resources import data_folder
@@ -221,3 +222,4 @@ def test_names_that_are_no_utf8_are_exported_for_trackers_and_as_parquet():
     found = pd.read_parquet(io.BytesIO(to_parquet(data)))
     assert found["serial"].tolist() == ["Smod\\udce9l"]
     assert found.attrs["schema"] == "benchfarm-cases"
+    assert typed(frame_of([data], "cases"))["serial"].tolist() == ["Smod\\udce9l"]
