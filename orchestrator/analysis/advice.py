@@ -24,6 +24,7 @@ from orchestrator.analysis.advice_case import (
 )
 from orchestrator.analysis.case_result import comparable
 from orchestrator.analysis.compare import best_of, speed_up
+from orchestrator.analysis.energy import ratio_of
 from orchestrator.analysis.pairs import welch_error
 from orchestrator.analysis.student import t_quantile
 from orchestrator.analysis.summary import LEVEL, Summary
@@ -90,7 +91,16 @@ def advise(cases: Sequence[AdviceCase], *, inferences: int | None = None) -> Adv
                     continue
                 first, tied = keyed[best.fastest], [keyed[key] for key in best.tied]
                 lines += _best(members, first, tied, is_tested=best.is_tested)
-                for rule in (_pareto, _accuracy, _threads, _over_big_cores, _not_worth_it, _partial, _operators):
+                for rule in (
+                    _pareto,
+                    _accuracy,
+                    _threads,
+                    _energy_of_threads,
+                    _over_big_cores,
+                    _not_worth_it,
+                    _partial,
+                    _operators,
+                ):
                     lines += rule(members)
                 lines += _not_detectable(first, tied)
                 lines += _break_even(members, inferences)
@@ -266,6 +276,28 @@ def _threads(members: Sequence[AdviceCase]) -> Iterator[Advice]:
             told = ", ".join(f"{item.case.threads} threads take {times_as_long(item, enough)}" for item in hurt)
             text = f"{what}: more threads hurt: {told} as long as {enough.case.threads}{_flags_of(enough)}"
             yield advice_line("more-threads-hurt", enough, text, *hurt)
+
+
+def _energy_of_threads(members: Sequence[AdviceCase]) -> Iterator[Advice]:
+    """What the fastest number of threads costs beside the one that takes least energy."""
+    metered = [item for item in members if item.energy_uj is not None]
+    for group in grouped(metered, lambda item: repr(replace(item.case, threads=0).to_row())).values():
+        fastest = min(group, key=lambda item: item.center_us)
+        frugal = min(group, key=lambda item: item.energy_uj or 0.0)
+        ratio = ratio_of(fastest.energy_blocks, frugal.energy_blocks)
+        if fastest is frugal or ratio is None or ratio.half_width is None or ratio.value <= 1 + ratio.half_width:
+            continue
+        threads = f"{frugal.case.threads} thread{'s' if frugal.case.threads > 1 else ''}"
+        gain = (
+            f"{format_percent(frugal.center_us / fastest.center_us - 1)} faster than {threads} and cost"
+            if is_slower(frugal, fastest)
+            else f"not shown to be faster than {threads}, and cost"
+        )
+        ends = [ratio.value / (1 + ratio.half_width) - 1, ratio.value * (1 + ratio.half_width) - 1]
+        of = "a token" if fastest.case.is_per_token else "an inference"
+        cost = f"{format_percent(ratio.value - 1)} more energy {of} [{', '.join(map(format_percent, ends))}]"
+        text = f"{fastest.case.delegate.value}: {_threaded(fastest)} {gain} {cost}{_flags_of(fastest)}"
+        yield advice_line("energy-of-threads", fastest, text, frugal)
 
 
 def _threaded(item: AdviceCase) -> str:

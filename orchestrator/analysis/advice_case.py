@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from orchestrator.analysis.case_result import CaseResult
@@ -22,6 +22,7 @@ SOURCES: Final[Mapping[str, str]] = {
     "best": "the fastest and its ties by Welch's interval (docs/internals/statistics.md)",
     "fleet": "smallest worst regret over the phones (minimax regret, Savage 1951)",
     "pareto": "what nothing else beats in latency, start, memory, energy and error at once",
+    "energy-of-threads": "paired blocks by Student's t (docs/reference/energy.md); Welch's interval of latencies",
     "threads": "Welch's interval (docs/internals/statistics.md); ai.google.dev/edge/litert/performance/best_practices",
     "more-threads-hurt": "Welch's interval (docs/internals/statistics.md); "
     "ai.google.dev/edge/litert/performance/best_practices",
@@ -57,6 +58,8 @@ class AdviceCase:
     memory_mib: float | None = None
     #: Net energy of an inference.
     energy_uj: float | None = None
+    #: The same of each block, by meter and round.
+    energy_blocks: Mapping[tuple[str, str, int], float] = field(default_factory=dict)
     #: In percent: of an evaluation with this delegate, else of a table of the user's.
     accuracy: float | None = None
     evaluated: Evaluated | None = None

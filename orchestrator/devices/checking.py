@@ -107,7 +107,7 @@ _NEEDS: Final[dict[str, _Need]] = {
         cost="clocks are unknown: throttling shows by heat and figures only", has_other_way=False
     ),
     "temp": _Need(cost="heat comes from thermalservice and the battery alone"),
-    "current_now": _Need(cost="the battery's current is unknown", has_other_way=False),
+    "current_now": _Need(cost="energy needs perfetto's meters or the battery service's current"),
     "comm": _Need(cost="the end of a run is noticed up to half a second late"),
     "stat-file": _Need(cost="the load of other processes is unknown", has_other_way=False),
 }

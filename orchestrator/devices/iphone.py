@@ -353,17 +353,14 @@ class IPhoneDevice:
             value = told.get(name)
             if not isinstance(value, int) or isinstance(value, bool):
                 return None
-            # A current that flows out may be told as its 64 bits without a sign.
-            value -= 1 << 64 if value >= 1 << 63 else 0
             return value if least <= value <= most else None
 
-        centi_c, current_ma = number("Temperature", -4000, 12000), number("InstantAmperage", -20000, 20000)
+        centi_c = number("Temperature", -4000, 12000)
         plugged = told.get("ExternalConnected")
         return DeviceState(
             at=self._clock.now(),
             battery_percent=number("CurrentCapacity", 0, 100),
             battery_heat_c=centi_c / 100 if centi_c is not None else None,
-            battery_current_ua=current_ma * 1000 if current_ma is not None else None,
             plugged={True: "usb", False: "none"}.get(plugged, "") if isinstance(plugged, bool) else "",
         )
 

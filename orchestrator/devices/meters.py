@@ -50,6 +50,7 @@ def _from_row(row: Mapping[str, object]) -> PowerMeters:
         is_virtual=bool(row["is_virtual"]),
         source=PowerSource(str(row["source"])),
         rails=tuple(map(str, rails)),
+        is_sampled=bool(row["is_sampled"]),
         gauge=None
         if gauge is None
         else Gauge(

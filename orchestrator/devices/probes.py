@@ -327,11 +327,6 @@ def parse_screen(text: str) -> ScreenReading:
     return ScreenReading(on=screen_on, locked=keyguard[1] == "true" if keyguard else None)
 
 
-def parse_current_ua(text: str) -> int | None:
-    """Read power_supply's ``current_now``: microamperes, negative while discharging on most phones."""
-    return _whole(text.strip())
-
-
 def parse_foreground(text: str, *, cmdlines: str = "") -> str:
     """Return the package that has the screen: WindowManager's focus, else the first command line of ``top-app``.
 

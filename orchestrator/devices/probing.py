@@ -118,7 +118,6 @@ def state_from(sections: Mapping[str, str], *, at: datetime) -> DeviceState:
         cooling=thermal.cooling,
         battery_percent=battery.percent,
         battery_heat_c=battery.heat_c if battery.heat_c is not None else thermal.battery_c,
-        battery_current_ua=probes.parse_current_ua(_content(files, "/sys/class/power_supply/battery/current_now")),
         plugged=battery.plugged,
         # Some phones count nothing and say 0, or count in another unit.
         battery_charge_uah=battery.charge_uah if (battery.charge_uah or 0) >= _LEAST_CHARGE_UAH else None,

@@ -13,7 +13,17 @@ from orchestrator.ports.device import (
     ShellResult,
 )
 from orchestrator.ports.store import Store
-from orchestrator.ports.tool import Executor, FlagBook, InvocationRequest, Observer, ParityReference, SessionTool, Tool
+from orchestrator.ports.tool import (
+    Executor,
+    FlagBook,
+    InvocationRequest,
+    Observer,
+    ParityReference,
+    SessionTool,
+    Tool,
+    Turn,
+    TurnTool,
+)
 
 __all__ = [
     "Conditioner",
@@ -34,4 +44,6 @@ __all__ = [
     "ShellResult",
     "Store",
     "Tool",
+    "Turn",
+    "TurnTool",
 ]

@@ -60,6 +60,17 @@ class Tool(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One of the things that a process did."""
+
+    seconds: float
+    #: 0 for what it did in between.
+    tokens: int
+    #: Whether it is what the case measures.
+    is_own: bool
+
+
 @runtime_checkable
 class SessionTool(Tool, Protocol):
     """A program that measures several cases in one process; ``parse`` reads the run of the case that it is given."""
@@ -70,6 +81,19 @@ class SessionTool(Tool, Protocol):
 
     def found_cases(self, raw: RawOutput, case: Case) -> Sequence[Case]:
         """Return cases that the process measured and nobody could plan: an option for each accelerator it found."""
+        ...
+
+
+@runtime_checkable
+class TurnTool(Tool, Protocol):
+    """A program whose process does different things in turns, one of which is a case's: prefill and decode."""
+
+    def for_energy(self, case: Case, repetitions: int) -> Case:
+        """Return a case as a block of energy runs it, so often; nothing but its own turns, where that can be had."""
+        ...
+
+    def turns(self, raw: RawOutput, case: Case) -> Sequence[Turn]:
+        """Return what a process did, in order, up to its end; nothing where it didn't tell."""
         ...
 
 

@@ -23,7 +23,7 @@ from typing import Final
 from orchestrator.delegates import flags_of
 from orchestrator.delegates.specification import Delegate, FlagFamily
 from orchestrator.errors import ArtifactError, OutputParseError
-from orchestrator.ports import Device, InvocationRequest
+from orchestrator.ports import Device, InvocationRequest, Turn
 from orchestrator.programs.grammar.failures import signal_failure
 from orchestrator.programs.grammar.litert_lm import LitertLmReader, Process, reports_of
 from orchestrator.programs.grammar.protos import decode_language_model
@@ -93,21 +93,57 @@ class LitertLmTool:
                 return raw
             left_out.add(name)
 
+    def for_energy(self, case: Case, repetitions: int) -> Case:
+        """See TurnTool.for_energy: a prompt without an answer; an answer always has a prompt before it."""
+        flags = {**dict(case.flags), REPETITIONS: str(repetitions)}
+        if flags.get(FIGURE) == PHASES[0]:
+            flags["decode_tokens"] = "1"
+        return dataclasses.replace(case, flags=tuple(sorted(flags.items())))
+
+    def turns(self, raw: RawOutput, case: Case) -> Sequence[Turn]:
+        """See TurnTool.turns."""
+        phase = dict(case.flags).get(FIGURE, PHASES[1])
+        found: list[Turn] = []
+        before_s = None
+        for repetition in _process(raw).repetitions:
+            own = [repetition.prefill, repetition.decode]
+            length_s = sum(turns.time_us for turns in own) / 1e6
+            if before_s is not None and repetition.at_s is not None:
+                # Over midnight too.
+                between_s = (repetition.at_s - before_s) % 86_400 - length_s
+                found += [Turn(seconds=between_s, tokens=0, is_own=False)] if 0 < between_s < length_s else []
+            before_s = repetition.at_s
+            found += [
+                Turn(seconds=turns.time_us / 1e6, tokens=turns.tokens, is_own=name == phase)
+                for name, turns in zip(PHASES, own, strict=True)
+            ]
+        return found
+
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the case's own figure; the exit code counts only where nothing that was printed tells more."""
-        reader = LitertLmReader(is_known=True)
-        for name in ("stdout", "stderr"):
-            for line in raw.data(name).decode("utf-8", "replace").split("\n"):
-                reader.feed(line.rstrip("\r"))
-        process = next(reversed(reader.end()), None) or Process()
-        _take_metrics(process, raw)
+        process = _process(raw)
         flags = dict(case.flags)
         phase = flags.get(FIGURE, "decode")
         process.backend = _backend(case)
         process.asked = {name.partition("_")[0]: int(flags[name]) for name in TOKENS if flags.get(name, "").isdigit()}
+        # A block of energy asks for other numbers than the case.
+        process.asked |= {
+            name: int(count) for name, count in re.findall(r"--benchmark_(\w+)_tokens=(\d+)", raw.command)
+        }
         process.asked["tokens"] = process.asked.pop("max", 0)
         report = next(report for report in reports_of(process, requested=case.delegate.value) if report.label == phase)
         return dataclasses.replace(_ended(report, raw), label=phase)
+
+
+def _process(raw: RawOutput) -> Process:
+    """Return what the last process of a run told."""
+    reader = LitertLmReader(is_known=True)
+    for name in ("stdout", "stderr"):
+        for line in raw.data(name).decode("utf-8", "replace").split("\n"):
+            reader.feed(line.rstrip("\r"))
+    process = next(reversed(reader.end()), None) or Process()
+    _take_metrics(process, raw)
+    return process
 
 
 def _take_metrics(process: Process, raw: RawOutput) -> None:

@@ -12,6 +12,8 @@ from orchestrator.records.identity import Serial
 ENERGY_FILE: Final = "energy"
 #: The attachment with what the phone's meters said meanwhile: a perfetto trace.
 POWER_FILE: Final = "power.pftrace"
+#: The same where a script on the phone samples its battery: lines of uptime, current, microvolts, microampere hours.
+BATTERY_FILE: Final = "battery"
 
 
 class PowerSource(enum.StrEnum):
@@ -64,6 +66,8 @@ class PowerMeters:
     source: PowerSource
     #: Names of the rails as the phone has them.
     rails: tuple[str, ...] = ()
+    #: The battery is sampled by a script, as perfetto tells nothing of it.
+    is_sampled: bool = False
     #: None until a run on the battery has shown it.
     gauge: Gauge | None = None
 

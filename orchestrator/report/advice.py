@@ -39,6 +39,9 @@ def _case(row: ResultRow) -> AdviceCase:
         init_us=row.init_us,
         memory_mib=row.overall_memory_mib,
         energy_uj=_energy_uj(row.energy),
+        energy_blocks={(row.energy.grade, *key): value for key, value in row.energy.blocks.items()}
+        if row.energy
+        else {},
         accuracy=row.accuracy,
         evaluated=row.evaluation.found if row.evaluation is not None else None,
         parity_error=row.result.parity_error,

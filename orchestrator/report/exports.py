@@ -216,7 +216,7 @@ def _result(row: ResultRow, campaign: CampaignRow | None) -> Mapping[str, object
             _picked(start, "stage invocations=count init_us first_inference_us=first_us quality")
             for start in row.starts
         ],
-        "energy": _energy(row.energy),
+        "energy": _energy(row.energy, per="token" if row.case.is_per_token else "inference"),
         "evaluations": [
             {
                 "metric": each.found.metric if each.found is not None else None,
@@ -239,10 +239,11 @@ def _result(row: ResultRow, campaign: CampaignRow | None) -> Mapping[str, object
     }
 
 
-def _energy(energy: EnergyRow | None) -> Mapping[str, object] | None:
+def _energy(energy: EnergyRow | None, *, per: str) -> Mapping[str, object] | None:
     if energy is None:
         return None
     return {
+        "per": per,
         "net_uj": _mean(energy.net_uj),
         "gross_uj": _mean(energy.gross_uj),
         **_picked(energy, "grade quality rails drift"),

@@ -246,7 +246,8 @@ def _energy_lines(rows: Sequence[ResultRow]) -> list[str]:
     measured = [row for row in rows if row.energy is not None]
     for (model, device), group in groupby(measured, key=lambda row: (row.model.label, row.device.title)):
         own = list(group)
-        lines += ["", *_wrapped(visible(f"energy per inference, {model} on {device}"))]
+        what = "token" if own[0].case.is_per_token else "inference"
+        lines += ["", *_wrapped(visible(f"energy per {what}, {model} on {device}"))]
         lines.append(
             f"  {'net mJ':>10}{'±95 %':>9}{'gross mJ':>10}{'blocks':>8}{'by':>12}{'against least':>18}  quality"
         )

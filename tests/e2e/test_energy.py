@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from benchfarm_lab.profiles import load_profile
+from benchfarm_lab.programs.language_model import DECODING_SHARE
 from tests.conftest import poll_until
 from tests.e2e.conftest import Lab
+from tests.e2e.test_language_models import TINY
 
-RAILS, BATTERY = 0, 1
+RAILS, BATTERY, OLD = 0, 1, 2
 
 
 @pytest.fixture(scope="module")
@@ -75,12 +77,51 @@ def test_the_battery_shows_the_same_once_nothing_charges_it(lab: Lab, model: Pat
     assert (gauge["unit_ua"], gauge["discharging"], gauge["is_verified"]) == (1000.0, 1, True)
 
 
-def test_a_part_without_a_rail_and_a_phone_without_meters_have_no_figure(lab: Lab, model: Path) -> None:
+def test_a_phone_without_perfetto_has_its_battery_sampled(lab: Lab, model: Path) -> None:
+    words = ("-d", "xnnpack", "-t", "1", "-n", "1")
+    (charged,) = energies(lab, OLD, model, *words)
+    assert "is charged (usb)" in charged["extra"]["energy_missing"]
+    lab.fault(lab.serials[OLD], "cable-out")
+    (report,) = energies(lab, OLD, model, *words)
+    (cluster,) = load_profile("moto-e5-play").clusters
+    truth_uj = cluster.watts * report["inference"]["mean_us"]
+    assert report["extra"]["energy_net_uj"] == pytest.approx(truth_uj, rel=0.02)
+    assert report["extra"]["energy_grade"] == "battery"
+    assert report["extra"]["energy_gauge"].startswith("uA, + discharging")
+    assert leftovers(lab, OLD) == ""
+
+
+def test_a_part_without_a_rail_has_no_figure(lab: Lab, model: Path) -> None:
     (npu,) = energies(lab, RAILS, model, "-d", "nnapi", "-n", "1")
     assert npu["extra"]["energy_missing"] == "none of the phone's 6 rails feeds its NPU"
-    (old,) = energies(lab, 2, model, "-d", "xnnpack", "-n", "1")
-    assert "has no meter" in old["extra"]["energy_missing"]
-    assert old["inference"]["median_us"] > 0
+
+
+def test_prefill_and_decode_have_an_energy_per_token_each(lab: Lab) -> None:
+    tokens = {"prefill_tokens": 100_000, "decode_tokens": 20_000, "max_num_tokens": 200_000}
+    flags = [word for name, value in tokens.items() for word in ("--flag", f"{name}={value}")]
+    made = bench(lab, RAILS, TINY, "-d", "xnnpack", "-t", "1", "-n", "2", "--pass", "energy", *flags)
+    reports = [run["report"] for run in made["runs"]]
+    truth_w = watts("pixel-7", "big")
+    ratios: dict[str, list[float]] = {}
+    for report in reports:
+        power_w = truth_w * (1 if report["label"] == "prefill" else DECODING_SHARE)
+        ratio = report["extra"]["energy_net_uj"] / (power_w * report["inference"]["mean_us"])
+        ratios.setdefault(report["label"], []).append(ratio)
+    assert {label: len(found) for label, found in ratios.items()} == {"prefill": 2, "decode": 2}
+    assert ratios["decode"] == pytest.approx([1.0, 1.0], rel=0.01)
+    # Between the prompts this machine's time passes, forty times as fast on the phone.
+    assert ratios["prefill"] == pytest.approx([1.0, 1.0], rel=0.03)
+    rows = lab.cli("report", made["campaign_id"], "--format", "json").ok().json["results"]
+    assert [(row["energy"]["per"], row["energy"]["net_uj"]["count"]) for row in rows] == [("token", 2)] * 2
+    assert "energy per token" in lab.cli("report", made["campaign_id"], "--format", "text").ok().stdout
+
+
+def test_answers_that_are_too_short_to_be_told_from_their_prompts_have_no_figure(lab: Lab) -> None:
+    flags = ("--flag", "prefill_tokens=3000", "--flag", "decode_tokens=1000", "--flag", "max_num_tokens=5000")
+    made = bench(lab, RAILS, TINY, "-d", "xnnpack", "-t", "1", "-n", "1", "--pass", "energy", *flags)
+    told = {run["report"]["label"]: run["report"]["extra"] for run in made["runs"]}
+    assert "energy_net_uj" in told["prefill"]
+    assert "are needed to tell them apart (more tokens)" in told["decode"]["energy_missing"]
 
 
 def test_a_recording_that_cant_begin_costs_the_energy_and_nothing_else(lab: Lab, model: Path) -> None:

@@ -149,7 +149,6 @@ def state(at: datetime, *, heat_c: float, limit_khz: int = 2_803_200) -> DeviceS
         thermal_status=0,
         battery_percent=82,
         battery_heat_c=29.5,
-        battery_current_ua=-210_000,
         plugged="usb",
         clock_khz={0: 1_209_600, 4: 2_169_600},
         clock_limit_khz={0: 1_766_400, 4: limit_khz},

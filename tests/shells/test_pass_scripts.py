@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from itertools import pairwise
 from pathlib import Path
 
 from orchestrator.scripts import call
@@ -16,7 +17,7 @@ def lines(shell: Shell, name: str) -> list[list[str]]:
 
 def test_a_command_runs_between_two_rests_and_keeps_its_exit_code(shell: Shell) -> None:
     shell.tool("dumpsys", "echo '  USB powered: true'")
-    done = shell.call("energy", 1, 'echo "it\'s out"; sleep 0.2; exit 7')
+    done = shell.call("energy", 1, "", 'echo "it\'s out"; sleep 0.2; exit 7')
     assert (done.returncode, done.stdout) == (7, b"it's out\n")
     marks = {words[0]: float(words[1]) for words in lines(shell, "energy") if len(words) == 2}
     assert list(marks) == ["rest", "work", "end", "over"]
@@ -28,8 +29,61 @@ def test_a_command_runs_between_two_rests_and_keeps_its_exit_code(shell: Shell) 
 
 def test_nothing_that_cant_be_written_keeps_a_command_from_running(shell: Shell) -> None:
     (shell.folder / "energy").mkdir()
-    done = shell.call("energy", 0, "echo out")
+    done = shell.call("energy", 0, "", "echo out")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"out\n", b"")
+
+
+def supply(shell: Shell, **files: str) -> Path:
+    """A power_supply folder with a charger and a battery."""
+    for name, content in {"usb/type": "USB", "usb/current_now": "500000", "bms/type": "Battery", **files}.items():
+        path = shell.folder / "supply" / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content + "\n")
+    return shell.folder / "supply"
+
+
+BATTERY = {"bms__current_now": "-412", "bms__voltage_now": "4012000", "bms__charge_counter": "2345000"}
+SERVICE = "echo '  voltage: 3987'; echo '  Charge counter: 2340000'"
+
+
+def battery(shell: Shell, count: int, folder: Path) -> list[list[str]]:
+    done = shell.call("battery", count, 1, folder)
+    assert (done.returncode, done.stderr) == (0, b"")
+    found = [line.split() for line in done.stdout.decode().splitlines()]
+    assert len(found) == count
+    assert all(float(late[0]) - float(early[0]) > 0.9 for early, late in pairwise(found))
+    return [line[1:] for line in found]
+
+
+def test_a_battery_is_sampled_from_the_kernels_files(shell: Shell) -> None:
+    shell.tool("dumpsys", "exit 1")
+    assert battery(shell, 2, supply(shell, **BATTERY)) == [["-412", "4012000", "2345000"]] * 2
+
+
+def test_what_the_kernel_hides_is_asked_of_the_battery_service(shell: Shell) -> None:
+    shell.tool("dumpsys", SERVICE)
+    half = supply(shell, **{**BATTERY, "bms__voltage_now": "", "bms__charge_counter": "n/a"})
+    assert battery(shell, 1, half) == [["-412", "3987000", "2340000"]]
+    nothing = supply(shell, bms__current_now="")
+    assert battery(shell, 1, nothing) == [["-", "3987000", "2340000"]]
+    shell.tool("dumpsys", SERVICE + "; echo '  current now: 398000'")
+    assert battery(shell, 1, nothing) == [["398000", "3987000", "2340000"]]
+    shell.tool("dumpsys", 'echo "Can\'t find service: battery"; exit 1')
+    assert battery(shell, 1, shell.folder / "absent") == [["-", "-", "-"]]
+
+
+def test_a_sampler_runs_from_the_first_rest_to_the_end(shell: Shell) -> None:
+    shell.tool("dumpsys", SERVICE)
+    sampler = call("battery", 600, 1, supply(shell, **BATTERY))
+    done = shell.call("energy", 1, sampler, "sleep 1; exit 4")
+    assert done.returncode == 4
+    samples = [float(words[0]) for words in lines(shell, "battery")]
+    marks = {words[0]: float(words[1]) for words in lines(shell, "energy") if len(words) == 2}
+    assert samples[0] < marks["work"]
+    assert samples[-1] > marks["end"]
+    count = len(samples)
+    shell.run("sleep 1.2")
+    assert len(lines(shell, "battery")) == count
 
 
 def processes(shell: Shell) -> list[int]:

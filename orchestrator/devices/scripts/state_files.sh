@@ -11,7 +11,7 @@ fi
 adreno=/sys/class/kgsl/kgsl-3d0
 mali=/sys/class/misc/mali0/device
 # shellcheck disable=SC2086 # patterns
-grep -H "" /proc/sys/kernel/random/boot_id /proc/uptime /proc/loadavg /sys/class/power_supply/battery/current_now \
+grep -H "" /proc/sys/kernel/random/boot_id /proc/uptime /proc/loadavg \
     /sys/class/thermal/thermal_zone*/type /sys/class/thermal/thermal_zone*/temp \
     $c/related_cpus $c/scaling_cur_freq $c/scaling_min_freq $c/scaling_max_freq $c/scaling_governor \
     $c/stats/time_in_state \

@@ -45,7 +45,7 @@ _MOST_LINES: Final = 2000
 #: A delegate's part of a subgraph is told once for each engine; a language model has some four.
 _MOST_SHARES: Final = 100
 
-_GLOG: Final = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d+\.\d+\s+\d+ [\w./-]+:\d+\] ")
+_GLOG: Final = re.compile(r"[IWEF]\d{4} (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d+\.\d+)\s+\d+ [\w./-]+:\d+\] ")
 #: One of these is in every line that is read.
 _TELLING: Final = re.compile(
     r"BenchmarkInfo|enchmarking|tokens|token:|Results|Init|init|Total|initialization|ms$|\d[mnu]?s$|-----|Backend "
@@ -117,6 +117,8 @@ class Repetition:
     init_us: dict[str, float] = field(default_factory=dict)
     first_token_us: float | None = None
     rules: int = 0
+    #: When it was told, in seconds since midnight.
+    at_s: float | None = None
 
     def add(self, phase: str, tokens: int, time_us: float) -> None:
         """Add a turn of a phase."""
@@ -180,8 +182,9 @@ class LitertLmReader:
         if not _TELLING.search(text):
             self._leave_block()
             return
+        header = _GLOG.search(text)
         text = _GLOG.sub("", text, count=1).strip()
-        if self._takes_start(text) or self._takes_evidence(text) or self._takes_command(text):
+        if self._takes_start(text, header) or self._takes_evidence(text) or self._takes_command(text):
             return
         if self._lines_left and not self._takes_result(text):
             self._leave_block()
@@ -191,12 +194,13 @@ class LitertLmReader:
         self._close()
         return self.processes
 
-    def _takes_start(self, text: str) -> bool:
+    def _takes_start(self, text: str, header: re.Match[str] | None) -> bool:
         if command := _COMMAND.match(text):
             self._close()
             self._current = Process(is_command=True, model=command["name"])
         elif text == _INFO:
-            self._repetition, self._is_aggregated, self._lines_left = Repetition(), False, _MOST_LINES
+            at_s = None if header is None else 3600 * int(header["h"]) + 60 * int(header["m"]) + float(header["s"])
+            self._repetition, self._is_aggregated, self._lines_left = Repetition(at_s=at_s), False, _MOST_LINES
             self._current.repetitions.append(self._repetition)
         elif _AGGREGATED.match(text):
             # The same labels as a repetition's, of the median of all of them, the first one included.

@@ -1,7 +1,8 @@
 """The pass ``energy``: a run between two rests while the phone's own meters are recorded, and what that says.
 
 perfetto's data source ``android.power`` reads both kinds of meters: the chip's rails on phones that have them, else
-the battery's current, voltage and charge. Without any of that a run is as it would be, and says why it has no energy.
+the battery's current, voltage and charge. Where it reads neither, a script on the phone samples the battery. Without
+any of that a run is as it would be, and says why it has no energy.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import itertools
 import math
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from orchestrator.delegates import DELEGATES
 from orchestrator.errors import DeviceCommandError, DeviceError, HostStorageError, OutputParseError
-from orchestrator.ports import Device, InvocationRequest, Tool
+from orchestrator.ports import Device, InvocationRequest, Tool, Turn, TurnTool
 from orchestrator.programs.grammar.protos import decode_message
 from orchestrator.programs.running.beside import Enclosing
 from orchestrator.programs.running.energy_figure import (
@@ -33,6 +34,7 @@ from orchestrator.programs.running.energy_figure import (
 from orchestrator.programs.running.trace_recording import Hold, PerfettoRecorder, RecordingJob
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.energy import (
+    BATTERY_FILE,
     ENERGY_FILE,
     LEAST_REST_S,
     LEAST_WORK_S,
@@ -41,7 +43,7 @@ from orchestrator.records.energy import (
     PowerMeters,
     PowerSource,
 )
-from orchestrator.records.identity import Serial
+from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.workload import Case
 from orchestrator.scripts import call
@@ -53,6 +55,13 @@ _LOOK_S: Final = 2
 _BUFFER_KB: Final = 16_384
 #: Beyond the least lengths, so that a clock that is a little off does no harm.
 _MORE: Final = 1.1
+#: How often the script samples the battery, and where its files are.
+_SAMPLE_S: Final = 1
+_SUPPLY: Final = "/sys/class/power_supply"
+#: How often a process that works in turns repeats them when it is tried how long they take.
+_TRIED: Final = 2
+#: From this share of a process's time on all of it is taken for one kind of turn.
+_ALL: Final = 0.97
 _MISSING: Final = b"missing "
 _CHARGED: Final = (
     "the phone has no rails and is charged ({}), so its battery tells nothing: reach it over Wi-Fi with the cable "
@@ -102,6 +111,8 @@ class EnergyMeter:
         self._hold = hold
         self._book = metering.meters
         self._power = metering.power
+        #: What a repetition of a case takes whose process works in turns.
+        self._repetition_s: dict[CaseKey, float] = {}
 
     def run(
         self, tool: Tool, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None
@@ -109,12 +120,15 @@ class EnergyMeter:
         """Run one invocation between two rests; raises DeviceError kinds for the run itself only."""
         meters = None
         is_charged = False
-        why = _why_not(device, request)
+        why = _why_not(tool, device, request)
         if not why:
             try:
                 meters = self._book.load(device.serial, request.facts.fingerprint) or self._look(device, request)
                 if meters.source is PowerSource.NONE:
-                    why = "the phone has no meter that perfetto's android.power can read (Android 10 and later)"
+                    why = (
+                        "the phone has no meter: neither perfetto's android.power (Android 10 and later) nor "
+                        "power_supply/*/current_now nor its battery service tells a current"
+                    )
                 elif meters.source is PowerSource.BATTERY:
                     plugged = device.state().plugged
                     is_charged = plugged not in ("", "none")
@@ -123,12 +137,12 @@ class EnergyMeter:
                 why = f"its meters can't be read: {error}"
         if why or meters is None:
             return _with(tool.run(device, request, cancelled=cancelled), ENERGY_FILE, _MISSING + why.encode())
-        longer = _lengthened(request, meters)
-        span_s = 2 * LEAST_REST_S[meters.source] + longer.case.min_secs + longer.case.warmup_min_secs + _SLACK_S
+        longer = self._lengthened(tool, device, request, meters, cancelled)
+        span_s = longer.timeout_s - request.timeout_s + _SLACK_S + longer.case.warmup_min_secs
         off = self._power.off(device, after_s=_BEGIN_S, lasts_s=span_s) if is_charged else contextlib.nullcontext()
         with off:
             raw = self._run_between(tool, device, longer, meters, cancelled)
-        figure = energy_of(tool.parse(raw, request.case), raw, request.case)
+        figure = energy_of(tool, tool.parse(raw, request.case), raw, request.case)
         if isinstance(figure, EnergyFigure) and figure.gauge is not None and figure.gauge != meters.gauge:
             self._keep(replace(meters, gauge=figure.gauge))
         return raw
@@ -142,7 +156,17 @@ class EnergyMeter:
         cancelled: threading.Event | None,
     ) -> RawOutput:
         rest_s = math.ceil(LEAST_REST_S[meters.source])
-        between = Enclosing(device, lambda command: call("energy", rest_s, command), [ENERGY_FILE])
+        sampler = call("battery", math.ceil(request.timeout_s / _SAMPLE_S), _SAMPLE_S, _SUPPLY)
+        sampler = sampler if meters.is_sampled else ""
+        between = Enclosing(
+            device,
+            lambda command: call("energy", rest_s, sampler, command),
+            [ENERGY_FILE, *([BATTERY_FILE] if sampler else [])],
+        )
+        if sampler:
+            raw = tool.run(between.as_device, request, cancelled=cancelled)
+            marks = between.files.get(ENERGY_FILE, _MISSING + b"no times were written")
+            return _with(_with(raw, ENERGY_FILE, marks), BATTERY_FILE, between.files.get(BATTERY_FILE, b""))
         recorder = self._recorder(device, request, duration_s=request.timeout_s)
         why, data = "", b""
         try:
@@ -163,6 +187,29 @@ class EnergyMeter:
         marks = _MISSING + why.encode() if why else between.files.get(ENERGY_FILE, _MISSING + b"no times were written")
         return _with(_with(raw, ENERGY_FILE, marks), POWER_FILE, data)
 
+    def _lengthened(
+        self,
+        tool: Tool,
+        device: Device,
+        request: InvocationRequest,
+        meters: PowerMeters,
+        cancelled: threading.Event | None,
+    ) -> InvocationRequest:
+        """Return the same with a process that is long enough for the meters, and time for it and its rests."""
+        case, period_s = request.case, meters.gauge.period_s if meters.gauge is not None else 0.0
+        work_s = math.ceil(_MORE * max(LEAST_WORK_S[meters.source], LEAST_UPDATES * period_s, case.min_secs))
+        if isinstance(tool, TurnTool):
+            if case.case_key not in self._repetition_s:
+                tried = replace(request, case=tool.for_energy(case, _TRIED))
+                turns = tool.turns(tool.run(device, tried, cancelled=cancelled), case)
+                # One that fails is to fail again, and to be told.
+                self._repetition_s[case.case_key] = sum(turn.seconds for turn in turns) / _TRIED or work_s
+            case = tool.for_energy(case, max(_TRIED, math.ceil(work_s / self._repetition_s[case.case_key])))
+        else:
+            case = replace(case, num_runs=1, min_secs=float(work_s), max_secs=max(case.max_secs, 2.0 * work_s))
+        more_s = 2 * LEAST_REST_S[meters.source] + 2 * work_s
+        return replace(request, case=case, timeout_s=request.timeout_s + more_s)
+
     def _look(self, device: Device, request: InvocationRequest) -> PowerMeters:
         """Find out which meters a phone has, and keep it. Raises DeviceError kinds, OutputParseError."""
         power = _Power()
@@ -175,13 +222,19 @@ class EnergyMeter:
             finally:
                 with contextlib.suppress(DeviceError):
                     recorder.discard()
-        source = PowerSource.RAILS if power.rails else PowerSource.BATTERY if power.battery else PowerSource.NONE
+        is_sampled = not power.rails and not power.battery
+        if is_sampled:
+            power = _sampled(device.shell(call("battery", 2, _SAMPLE_S, _SUPPLY)).stdout)
+        # Some phones have the file and always say 0.
+        has_battery = any(item.current for item in power.battery)
+        source = PowerSource.RAILS if power.rails else PowerSource.BATTERY if has_battery else PowerSource.NONE
         meters = PowerMeters(
             serial=device.serial,
             fingerprint=request.facts.fingerprint,
             is_virtual=request.facts.is_virtual,
             source=source,
             rails=tuple(sorted(power.rails)),
+            is_sampled=is_sampled and has_battery,
         )
         self._keep(meters)
         return meters
@@ -213,24 +266,15 @@ def power_config(duration_ms: int) -> str:
     )
 
 
-def _why_not(device: Device, request: InvocationRequest) -> str:
+def _why_not(tool: Tool, device: Device, request: InvocationRequest) -> str:
     case = request.case
     if device.kind is not DeviceKind.ANDROID:
         return "energy is measured on Android phones only"
     if case.tool.is_app:
         return "energy is measured of executables only; an app's inferences have no known beginning"
-    if case.tool.is_session:
+    if case.tool.is_session and not isinstance(tool, TurnTool):
         return f"a process of {case.tool} does several things, and when each began isn't known"
     return ""
-
-
-def _lengthened(request: InvocationRequest, meters: PowerMeters) -> InvocationRequest:
-    """Return the same with a process that is long enough for the meters, and time for it and its rests."""
-    period_s = meters.gauge.period_s if meters.gauge is not None else 0.0
-    work_s = math.ceil(_MORE * max(LEAST_WORK_S[meters.source], LEAST_UPDATES * period_s, request.case.min_secs))
-    case = replace(request.case, num_runs=1, min_secs=float(work_s), max_secs=max(request.case.max_secs, 2.0 * work_s))
-    more_s = 2 * LEAST_REST_S[meters.source] + 2 * work_s
-    return replace(request, case=case, timeout_s=request.timeout_s + more_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,7 +310,23 @@ def _read(data: bytes) -> _Power:
     return _Power(rails=rails, battery=tuple(sorted(battery, key=lambda item: item.at_s)))
 
 
-def energy_of(report: ToolReport, raw: RawOutput, case: Case) -> EnergyFigure | str:
+def _sampled(told: bytes) -> _Power:
+    """Read what the script ``battery`` printed; lines without current and voltage, or cut off, are left out."""
+    battery = []
+    for line in told.decode("utf-8", "replace").splitlines():
+        with contextlib.suppress(ValueError):
+            at_s, current, voltage_uv, charge_uah = line.split()
+            sample = BatterySample(
+                at_s=float(at_s),
+                current=float(current),
+                voltage_uv=float(voltage_uv),
+                charge_uah=None if charge_uah == "-" else float(charge_uah),
+            )
+            battery.append(sample)
+    return _Power(battery=tuple(sorted(battery, key=lambda item: item.at_s)))
+
+
+def energy_of(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> EnergyFigure | str:
     """Return a run's energy, or why there is none."""
     told = raw.data(ENERGY_FILE)
     if told.startswith(_MISSING):
@@ -274,7 +334,9 @@ def energy_of(report: ToolReport, raw: RawOutput, case: Case) -> EnergyFigure | 
     try:
         marks = _marks(told)
         inferences = _inferences(report, case)
-        power = _read(raw.data(POWER_FILE))
+        if isinstance(tool, TurnTool):
+            inferences = _in_turns(tool.turns(raw, case))
+        power = _sampled(raw.data(BATTERY_FILE)) if raw.data(BATTERY_FILE) else _read(raw.data(POWER_FILE))
         if power.rails:
             return of_rails(power.rails, marks, inferences, wanted=_part(case))
         is_charged = b"powered: true" in told
@@ -319,11 +381,27 @@ def _inferences(report: ToolReport, case: Case) -> Inferences:
     return Inferences(count=inference.count, period_s=period_s)
 
 
-def with_energy(report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
+def _in_turns(turns: Sequence[Turn]) -> Inferences:
+    """Return the tokens of a process that works in turns, whose last one ends with it."""
+    left_s = length_s = sum(turn.seconds for turn in turns)
+    own_s = sum(turn.seconds for turn in turns if turn.is_own)
+    tokens = sum(turn.tokens for turn in turns if turn.is_own)
+    if not tokens or own_s <= 0:
+        raise NoEnergyError("the run has no figures of its turns")
+    spans = []
+    for turn in turns:
+        if turn.is_own:
+            spans.append((left_s, left_s - turn.seconds))
+        left_s -= turn.seconds
+    is_alone = own_s >= _ALL * sum(turn.seconds for turn in turns if turn.tokens)
+    return Inferences(count=tokens, period_s=own_s / tokens, length_s=length_s, own=tuple(spans), is_alone=is_alone)
+
+
+def with_energy(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
     """Return a report with what the meters say, ``energy_...``; or ``energy_missing``, why there is nothing."""
     if not raw.data(ENERGY_FILE):
         return report
-    found = energy_of(report, raw, case)
+    found = energy_of(tool, report, raw, case)
     extra: dict[str, float | str] = dict(report.extra)
     if isinstance(found, str):
         extra["energy_missing"] = found

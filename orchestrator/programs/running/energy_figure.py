@@ -69,6 +69,12 @@ class Inferences:
     count: int
     #: From one's begin to the next one's.
     period_s: float
+    #: How long the work went on in all, where something else is done between them; 0: count x period.
+    length_s: float = 0.0
+    #: The parts of it that are theirs, each from and to so many seconds before its end; none: all of it.
+    own: tuple[tuple[float, float], ...] = ()
+    #: Next to nothing else is done in between.
+    is_alone: bool = False
 
 
 class NoEnergyError(Exception):
@@ -149,7 +155,7 @@ def gauge_of(samples: Sequence[BatterySample]) -> Gauge:
 
 def _window(marks: Marks, inferences: Inferences, source: PowerSource) -> tuple[float, float]:
     """Return begin and end of the measured inferences; raises NoEnergyError when it or a rest is too short."""
-    length_s = inferences.count * inferences.period_s
+    length_s = inferences.length_s or inferences.count * inferences.period_s
     # A clock of the phone that doesn't agree with the program's own.
     if length_s > 1.05 * (marks.end_s - marks.work_s):
         raise NoEnergyError(f"the inferences took {length_s:.1f} s, and the program {marks.end_s - marks.work_s:.1f} s")
@@ -181,7 +187,20 @@ def _figure(
         return joules / (to_s - from_s)
 
     # A program's own end, and a begin that is known by its length only, are kept out of it.
-    work_w = watts(begin_s + 1, end_s - 1)
+    inner_s = 1 + (2 * gauge.period_s if gauge is not None else 0)
+    spans = [(end_s - from_s + inner_s, end_s - to_s - inner_s) for from_s, to_s in inferences.own]
+    spans = [(one_s, other_s) for one_s, other_s in spans if other_s - one_s >= inner_s]
+    is_told_apart = sum(other_s - one_s for one_s, other_s in spans) >= LEAST_WORK_S[source] / 6
+    if not inferences.own or (inferences.is_alone and not is_told_apart):
+        spans = [(begin_s + 1, end_s - 1)]
+    elif not is_told_apart:
+        longest_s = max(from_s - to_s for from_s, to_s in inferences.own)
+        raise NoEnergyError(
+            f"what the case measures took {longest_s:.1f} s at a time, with other work in between: "
+            f"{3 * inner_s + 1:.0f} s are needed to tell them apart (more tokens)"
+        )
+    work_s = sum(other_s - one_s for one_s, other_s in spans)
+    work_w = sum(watts(one_s, other_s) * (other_s - one_s) for one_s, other_s in spans) / work_s
     rest_w = (watts(marks.rest_s + 1, marks.work_s - 1), watts(marks.end_s + settles_s, marks.over_s - 1))
     net_w = work_w - statistics.fmean(rest_w)
     if net_w <= 0:
@@ -193,13 +212,13 @@ def _figure(
             f"the rests differ too much, {rest_w[0]:.3g} and {rest_w[1]:.3g} W beside a work of {work_w:.3g} W: "
             "something else began or ended"
         )
-    per_inference_s = (end_s - begin_s) / inferences.count
+    per_inference_s = inferences.period_s if inferences.length_s else (end_s - begin_s) / inferences.count
     return EnergyFigure(
         net_uj=net_w * per_inference_s * 1e6,
         gross_uj=work_w * per_inference_s * 1e6,
         work_w=work_w,
         rest_w=rest_w,
-        window_s=end_s - begin_s,
+        window_s=work_s if len(spans) > 1 else end_s - begin_s,
         inferences=inferences.count,
         source=source,
         grade=grade,

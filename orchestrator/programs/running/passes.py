@@ -38,7 +38,7 @@ class PassTool:
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """See Tool.parse."""
-        return with_load(with_energy(self._tool.parse(raw, case), raw, case), raw)
+        return with_load(with_energy(self._tool, self._tool.parse(raw, case), raw, case), raw)
 
 
 class PassSessionTool(PassTool):

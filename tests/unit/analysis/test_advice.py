@@ -61,6 +61,29 @@ def test_threads_that_are_not_faster_by_more_than_noise_are_not_advised():
     assert "not-detectable" in found
 
 
+def metered(latency_us, threads, *mj, by="rails"):
+    blocks = {(by, "campaign", turn): 1e3 * value for turn, value in enumerate(mj)}
+    return item(latency_us, threads=threads, energy_uj=sum(blocks.values()) / len(blocks), energy_blocks=blocks)
+
+
+def test_what_the_fastest_number_of_threads_costs_in_energy_is_told():
+    frugal = metered(5_400.0, 2, 10.0, 10.1, 10.2)
+    told = rules(frugal, metered(5_000.0, 4, 14.0, 14.2, 14.2))["energy-of-threads"].text
+    assert told.startswith(
+        "xnnpack: 4 threads are 8.0 % faster than 2 threads and cost 39.9 % more energy an inference ["
+    )
+    same = rules(metered(5_000.0, 1, 10.0, 10.1, 10.2), metered(4_999.0, 4, 14.0, 14.2, 14.2))["energy-of-threads"].text
+    assert "4 threads are not shown to be faster than 1 thread, and cost 39.9 % more energy" in same
+
+
+def test_energy_of_threads_is_silent_where_nothing_is_shown():
+    frugal, fast = metered(5_400.0, 2, 10.0, 10.1, 10.2), metered(5_000.0, 4, 9.0, 9.2, 9.2)
+    noisy, other = metered(5_000.0, 4, 6.0, 25.0, 9.0), metered(5_000.0, 4, 14.0, 14.2, 14.2, by="battery")
+    single = metered(5_000.0, 4, 14.0)
+    for beside in (fast, noisy, other, single):
+        assert "energy-of-threads" not in rules(frugal, beside)
+
+
 def test_more_threads_than_big_cores_are_told_only_where_they_cost():
     assert "more-threads-than-big-cores" in rules(item(5_000.0, threads=4), item(9_000.0, threads=8))
     assert "more-threads-than-big-cores" not in rules(item(9_000.0, threads=4), item(5_000.0, threads=8))

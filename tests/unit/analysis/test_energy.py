@@ -143,3 +143,37 @@ def test_blocks_have_an_interval_and_rounds_are_pairs() -> None:
     ratio = ratio_of({0: 20.0, 1: 40.0, 2: 80.0}, {0: 10.0, 1: 20.0, 2: 40.0, 3: 1.0})
     assert ratio is not None
     assert (ratio.value, ratio.half_width, ratio.count) == (pytest.approx(2.0), pytest.approx(0.0), 3)
+
+
+def in_turns(
+    turn_s: float, *, count: int = 4, is_alone: bool = False
+) -> tuple[dict[str, list[tuple[float, float]]], Inferences, Marks]:
+    """Return turns of 5 W that are others' and as long ones of 3 W that are the case's, at a rest of 1 W."""
+    length_s = 2 * count * turn_s
+    marks = Marks(rest_s=100.0, work_s=130.0, end_s=132.0 + length_s, over_s=162.0 + length_s)
+    found, energy_uj, at_s = [], 0.0, 99.0
+    while at_s < marks.over_s + 1:
+        found.append((at_s, energy_uj))
+        since_s = at_s - (marks.end_s - length_s)
+        watts = 1.0 if not 0 <= since_s < length_s else 5.0 if since_s % (2 * turn_s) < turn_s else 3.0
+        energy_uj += 0.25 * watts * 1e6
+        at_s += 0.25
+    own = tuple((2 * turn_s * number + turn_s, 2 * turn_s * number) for number in reversed(range(count)))
+    inferences = Inferences(count=100 * count, period_s=turn_s / 100, length_s=length_s, own=own, is_alone=is_alone)
+    return {"S2M_VDD_CPUCL2": found}, inferences, marks
+
+
+def test_turns_are_told_from_what_is_done_between_them() -> None:
+    rails, inferences, marks = in_turns(6.0)
+    figure = of_rails(rails, marks, inferences)
+    assert figure.work_w == pytest.approx(3.0, rel=1e-6)
+    assert figure.net_uj == pytest.approx(2.0 * 0.06 * 1e6, rel=1e-6)
+    assert (figure.window_s, figure.inferences) == (pytest.approx(16.0), 400)
+
+
+def test_turns_that_are_too_short_have_no_figure_unless_nothing_else_is_done() -> None:
+    rails, inferences, marks = in_turns(2.5, count=8)
+    with pytest.raises(NoEnergyError, match=r"took 2\.5 s at a time.*4 s are needed"):
+        of_rails(rails, marks, inferences)
+    rails, inferences, marks = in_turns(2.5, count=8, is_alone=True)
+    assert of_rails(rails, marks, inferences).work_w == pytest.approx(4.0, rel=0.02)

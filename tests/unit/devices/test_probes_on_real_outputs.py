@@ -85,6 +85,6 @@ def test_no_probe_fails_on_the_output_of_another(name: str) -> None:
     for parse in (
         probes.parse_properties, probes.parse_cpuinfo, probes.parse_cpufreq, probes.parse_thermalservice,
         probes.parse_thermal_zones, probes.parse_battery, probes.parse_gles, probes.parse_meminfo,
-        probes.parse_uptime, probes.parse_load, probes.parse_screen, probes.parse_current_ua, parse_devices,
+        probes.parse_uptime, probes.parse_load, probes.parse_screen, parse_devices,
     ):  # fmt: skip
         parse(text)

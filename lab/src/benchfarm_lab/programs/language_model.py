@@ -39,6 +39,8 @@ _LOAD_BYTES_PER_US: Final = 900.0
 _INIT_US: Final = 9000.0
 #: Of it where a cache is there.
 _WARM: Final = 0.5
+#: A core that waits for the weights of each token takes less than one that multiplies.
+DECODING_SHARE: Final = 0.7
 #: Phone time that is slept through at once; clocks are looked at in between.
 _SLEEP_S: Final = 0.32
 _RULE: Final = "-" * 50
@@ -160,7 +162,10 @@ class _Engine:
         """Work on so many tokens, as fast as the phone is meanwhile."""
         hardware = self._bench.hardware
         cpus = () if self._is_gpu else self._threads.cpus
-        work = hardware.begin_work(cpus, gpu_share=1.0 if self._is_gpu else 0.0, pid=self._process.pid)
+        work = hardware.begin_work(
+            cpus, gpu_share=1.0 if self._is_gpu else 0.0, pid=self._process.pid,
+            cpu_share=1.0 if is_prompt else DECODING_SHARE,
+        )  # fmt: skip
         left, time_us = tokens, 0.0
         try:
             while left > 0:

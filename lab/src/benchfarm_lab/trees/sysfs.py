@@ -193,6 +193,9 @@ def _battery_folder(system: PhoneSystem) -> Node:
         {
             "capacity": text_file(lambda: hardware.battery().level_percent),
             "temp": text_file(lambda: round(hardware.battery().heat_c * 10)),
-            "current_now": text_file(lambda: hardware.battery().current_ua),
+            "type": text_file(lambda: "Battery"),
+            "current_now": text_file(lambda: hardware.gauge()[0]),
+            "voltage_now": text_file(lambda: hardware.gauge()[1]),
+            "charge_counter": text_file(lambda: hardware.gauge()[2]),
         }
     )
