@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from orchestrator.delegates import DELEGATES, needed_companions
 from orchestrator.planning.assignment import Assignment, Present, assign, equal_phones
-from orchestrator.planning.order import bounds_s, order_invocations
+from orchestrator.planning.order import DECLARED_PASSES, bounds_s, order_invocations
 from orchestrator.planning.skips import (
     NoBuild,
     delegates_for,
@@ -156,7 +156,7 @@ def expand(
                             )
         unique = {case.case_key: case for case in cases}
         queues[facts.serial] = order_invocations(plan, facts.serial, list(unique.values()))
-        skipped += _without_pass(unique, queues[facts.serial])
+        skipped += _without_pass(plan, unique, queues[facts.serial])
     shards = equal_phones(devices) if plan.sharding is Sharding.EQUAL_PHONES else ()
     present = [Present(facts=facts, invocations=queues[facts.serial]) for facts in devices]
     work = assign(Assignment(shards=shards), present).work
@@ -164,20 +164,22 @@ def expand(
     return Expansion(invocations=invocations, skipped=tuple(dict.fromkeys(skipped)), shards=shards)
 
 
-def _without_pass(cases: Mapping[CaseKey, Case], queue: Sequence[Invocation]) -> list[SkippedCase]:
-    """Return the cases that no pass of the plan is for."""
-    planned = {item.case.case_key for item in queue}
-    return [
-        SkippedCase.of(
-            case,
-            "pass-not-in-tool",
-            f"'{case.tool}' is declared, which has timing and sustained only"
-            if case.tool.is_declared
-            else f"'{case.tool}' has no process of its own for each case, whose start could be cold",
-        )
-        for key, case in cases.items()
-        if key not in planned
-    ]
+def _without_pass(plan: Plan, cases: Mapping[CaseKey, Case], queue: Sequence[Invocation]) -> list[SkippedCase]:
+    """Return the cases that a pass of the plan isn't for, once for all such passes."""
+    planned = {(item.case.case_key, item.run_pass) for item in queue}
+    found = []
+    for key, case in cases.items():
+        missing = [run_pass for run_pass in plan.passes if (key, run_pass) not in planned]
+        if missing and (case.tool.is_declared or len(missing) == len(plan.passes)):
+            what = f"pass {', '.join(missing)}: "
+            own = f"{', '.join(DECLARED_PASSES[:-1])} and {DECLARED_PASSES[-1]}"
+            why = (
+                f"'{case.tool}' is declared, which has {own} only"
+                if case.tool.is_declared
+                else f"'{case.tool}' has no process of its own for each case, whose start could be cold"
+            )
+            found.append(SkippedCase.of(case, "pass-not-in-tool", what + why))
+    return found
 
 
 def without(expansion: Expansion, skips: Mapping[CaseKey, Skip]) -> Expansion:

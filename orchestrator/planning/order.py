@@ -66,6 +66,8 @@ class UnusedThreads:
         return f"threads unused: all operators ran on the {case.delegate.value}; the figure is that of {count}"
 
 
+#: Of a declared program nothing but its time is known: not its starts, nor when its work began.
+DECLARED_PASSES: Final = (Pass.TIMING, Pass.SUSTAINED, Pass.CONTENTION)
 #: Rounds of cold starts where no fixed number is given.
 _COLD_ROUNDS: Final = 3
 #: Rounds of the passes ``energy`` and ``contention`` where no fixed number is given.
@@ -137,8 +139,7 @@ def order_invocations(plan: Plan, serial: Serial, cases: Sequence[Case]) -> tupl
     passes.sort(key=lambda run_pass: run_pass is Pass.SUSTAINED)
     further: list[Invocation] = []
     for run_pass in passes:
-        # Of a declared program nothing but its time is known.
-        own = [case for case in cases if run_pass is Pass.SUSTAINED or not case.tool.is_declared]
+        own = [case for case in cases if run_pass in DECLARED_PASSES or not case.tool.is_declared]
         if run_pass in (Pass.ENERGY, Pass.CONTENTION):
             further += _in_turns(plan, run_pass, own)
             continue

@@ -93,6 +93,28 @@ def test_what_a_program_is_not_declared_with_is_refused_before_anything_runs(
     assert "llama-bench" in said
 
 
+def test_passes_that_need_more_than_its_time_are_refused_before_anything_runs(lab: Lab, tmp_path: Path) -> None:
+    words = (
+        a_model(tmp_path, ".param"),
+        "-s",
+        lab.serials[0],
+        "--flag",
+        "shape=[8,8,3]",
+        "-t",
+        "1",
+        "-n",
+        "2",
+        "--json",
+    )
+    done = lab.cli("bench", *words, "--pass", "timing,energy,cold,contention")
+    assert {run["run_pass"] for run in done.json["runs"]} == {"timing", "contention"}
+    assert {run["outcome"] for run in done.json["runs"]} == {"completed"}
+    (told,) = {skip["reason"] for skip in done.json["skipped"]}
+    assert told == (
+        "pass energy, cold: 'declared:benchncnn' is declared, which has timing, sustained and contention only"
+    )
+
+
 OWN = """\
 name: counting
 title: A program of one's own

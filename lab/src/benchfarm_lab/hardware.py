@@ -49,6 +49,8 @@ class Work:
     cpu_share: float = 1.0
     #: Whose it is; 0 for what is no process of the phone's table.
     pid: int = 0
+    #: What it moves of the memory's bandwidth, beside its work.
+    memory_share: float = 0.0
 
 
 class VirtualHardware:
@@ -97,20 +99,20 @@ class VirtualHardware:
 
     def begin_work(
         self, cpus: Sequence[int], *, gpu_share: float = 0.0, accelerator_watts: float = 0.0, cpu_share: float = 1.0,
-        pid: int = 0,
+        pid: int = 0, memory_share: float = 0.0,
     ) -> Work:  # fmt: skip
         """Register a load; it heats the phone until :meth:`end_work`."""
         with self._lock:
             self._advance()
             work = Work(
                 work_id=next(self._work_ids), cpus=tuple(cpus), gpu_share=gpu_share,
-                accelerator_watts=accelerator_watts, cpu_share=cpu_share, pid=pid,
+                accelerator_watts=accelerator_watts, cpu_share=cpu_share, pid=pid, memory_share=memory_share,
             )  # fmt: skip
             self._works[work.work_id] = work
             self._count_wanted()
             return work
 
-    def begin_spin(self, pid: int) -> Work:
+    def begin_spin(self, pid: int, *, memory_share: float = 0.0) -> Work:
         """Register a process that keeps one core busy: the fastest of those with the least to do."""
         with self._lock:
             self._look()
@@ -118,7 +120,8 @@ class VirtualHardware:
                 (cpu for state in self._clusters for cpu in state.spec.cpus),
                 key=lambda cpu: -max(state.spec.watts for state in self._clusters if cpu in state.spec.cpus),
             )
-            return self.begin_work([min(fastest, key=lambda cpu: self._wanted.get(cpu, 0.0))], pid=pid)
+            least = min(fastest, key=lambda cpu: self._wanted.get(cpu, 0.0))
+            return self.begin_work([least], pid=pid, memory_share=memory_share)
 
     def end_work(self, work: Work) -> None:
         """Take a load away again."""
@@ -138,6 +141,11 @@ class VirtualHardware:
                 for cpu in state.spec.cpus:
                     shares[cpu] = speed / (1.0 + sum(other.cpu_share for other in others if cpu in other.cpus))
             return shares
+
+    def memory_share(self) -> float:
+        """Return what is left of the memory's bandwidth beside those who do nothing but move data."""
+        with self._lock:
+            return 1.0 / (1.0 + sum(work.memory_share for work in self._works.values()))
 
     def gpu_share(self, work: Work | None = None) -> float:
         """Return the GPU's speed as a share of its highest, divided among those who use it."""

@@ -127,8 +127,9 @@ class Speed:
 
 
 def cpu_speed(
-    profile: VirtualProfile, threads: Threads, shares: dict[int, float], *, xnnpack: bool, fp16: bool = False
-) -> Speed:
+    profile: VirtualProfile, threads: Threads, shares: dict[int, float], *, xnnpack: bool, fp16: bool = False,
+    memory_share: float = 1.0,
+) -> Speed:  # fmt: skip
     """Return the CPU's speed for a number of threads, with each core's share of its highest clock."""
     spec = profile.cpu
     by_cpu: dict[int, ClusterSpec] = {cpu: cluster for cluster in profile.clusters for cpu in cluster.cpus}
@@ -144,7 +145,8 @@ def cpu_speed(
     if not xnnpack:
         f32, int8 = f32 * spec.builtin_f32_share, int8 * spec.builtin_int8_share
     return Speed(
-        f32_gmacs=f32, int8_gmacs=int8, memory_gbps=_memory_gbps(spec, count) * min(1.0, 0.5 + 0.5 * clock),
+        f32_gmacs=f32, int8_gmacs=int8,
+        memory_gbps=memory_share * _memory_gbps(spec, count) * min(1.0, 0.5 + 0.5 * clock),
         op_overhead_us=spec.op_overhead_us * slow / max(0.05, clock * math.sqrt(size)),
         conv_share=spec.conv_share, depthwise_share=spec.depthwise_share, byte_share=0.5 if fp16 else 1.0,
     )  # fmt: skip
@@ -165,12 +167,12 @@ def _memory_gbps(spec: CpuSpec, threads: int) -> float:
     return spec.memory_gbps * min(1.0, 0.55 + 0.15 * (threads - 1))
 
 
-def gpu_speed(gpu: GpuSpec, share: float, *, fp16: bool, backend: str) -> Speed:
+def gpu_speed(gpu: GpuSpec, share: float, *, fp16: bool, backend: str, memory_share: float = 1.0) -> Speed:
     """Return the GPU's speed with its share of the highest clock."""
     slow = gpu.gl_factor if backend == "gl" else 1.0
     rate = (gpu.fp16_gmacs if fp16 else gpu.fp32_gmacs) * share / slow
     return Speed(
-        f32_gmacs=rate, int8_gmacs=0.9 * rate, memory_gbps=gpu.memory_gbps / slow,
+        f32_gmacs=rate, int8_gmacs=0.9 * rate, memory_gbps=memory_share * gpu.memory_gbps / slow,
         op_overhead_us=gpu.op_overhead_us / max(0.1, share), conv_share=gpu.conv_share,
         depthwise_share=gpu.depthwise_share, byte_share=0.5 if fp16 else 1.0,
     )  # fmt: skip

@@ -150,3 +150,14 @@ def test_gpu_clock_is_low_at_rest_and_high_under_load():
     assert hardware.gpu_khz()[0] == min(hardware.gpu_khz()[1])
     hardware.begin_work([4], gpu_share=1.0)
     assert hardware.gpu_khz()[0] == max(hardware.gpu_khz()[1])
+
+
+def test_those_that_only_move_data_take_their_share_of_the_memory():
+    hardware, _ = made()
+    assert hardware.memory_share() == 1.0
+    loads = [hardware.begin_spin(7, memory_share=0.3) for _ in range(2)]
+    assert hardware.memory_share() == pytest.approx(1 / 1.6)
+    for load in loads:
+        hardware.end_work(load)
+    hardware.begin_spin(8)
+    assert hardware.memory_share() == 1.0

@@ -24,7 +24,7 @@ def dd(call: Invocation) -> int:
         call.error("bs and count must be whole numbers")
         return 1
     hardware = call.system.hardware
-    work = hardware.begin_spin(call.process.pid)
+    work = hardware.begin_spin(call.process.pid, memory_share=_SHARE)
     try:
         call.system.time.sleep(size / (_SHARE * hardware.profile.cpu.memory_gbps * 1e9), call.process.killed)
     finally:

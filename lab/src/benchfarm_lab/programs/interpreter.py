@@ -250,10 +250,14 @@ class Interpreter:
         fp16_gpu = flags.switch("gpu_precision_loss_allowed")
         backend = self.gpu_backend
         device = self.accelerator
+        memory = self.run.bench.hardware.memory_share()
+        on_gpu = None
+        if gpu is not None:
+            on_gpu = latency.gpu_speed(gpu, gpu_share, fp16=fp16_gpu, backend=backend, memory_share=memory)
         return UnitSpeeds(
-            builtin=latency.cpu_speed(profile, threads, shares, xnnpack=False),
-            xnnpack=latency.cpu_speed(profile, threads, shares, xnnpack=True, fp16=fp16),
-            gpu=latency.gpu_speed(gpu, gpu_share, fp16=fp16_gpu, backend=backend) if gpu is not None else None,
+            builtin=latency.cpu_speed(profile, threads, shares, xnnpack=False, memory_share=memory),
+            xnnpack=latency.cpu_speed(profile, threads, shares, xnnpack=True, fp16=fp16, memory_share=memory),
+            gpu=on_gpu,
             gpu_fixed_us=gpu.fixed_us if gpu is not None else 0.0,
             accelerator=latency.accelerator_speed(device) if device is not None else None,
             accelerator_fixed_us=device.fixed_us if device is not None else 0.0,
@@ -261,7 +265,7 @@ class Interpreter:
 
     def inference_us(self, shares: dict[int, float], gpu_share: float) -> float:
         """Return the time of one inference at these clocks, before noise."""
-        key = (*shares.values(), gpu_share)
+        key = (*shares.values(), gpu_share, self.run.bench.hardware.memory_share())
         known = self._known_times.get(key)
         if known is None:
             speeds = self.speeds(shares, gpu_share)
