@@ -181,39 +181,6 @@ def test_a_load_makes_a_case_as_slow_as_the_same_load_from_elsewhere(lab: Lab, m
     assert "beside a load" in lab.cli("report", made["campaign_id"], "--format", "text").ok().stdout
 
 
-def loaded(lab: Lab, model: Path, tmp_path: Path, loads: str, matrix: str) -> dict[str, Any]:
-    plan = tmp_path / "plan.yaml"
-    plan.write_text(
-        f"name: loads\nmodels: [{json.dumps(str(model))}]\nmatrix: {{{matrix}}}\n"
-        f"devices: {{serials: [{lab.serials[RAILS]}]}}\npasses: [contention]\ncontention: [{loads}]\ninvocations: 3\n"
-    )
-    made = lab.cli("run", plan, "--json").ok().json
-    (row,) = lab.cli("report", made["campaign_id"], "--format", "json").ok().json["results"]
-    return {item["load"]: item["factor"] and item["factor"]["value"] for item in row["contention"]}
-
-
-def test_memory_that_is_filled_slows_a_case_as_much_as_from_elsewhere(lab: Lab, model: Path, tmp_path: Path) -> None:
-    serial, matrix = lab.serials[RAILS], "delegates: [xnnpack], threads: [1]"
-    factors = loaded(lab, model, tmp_path, "cpu=1, memory=1", matrix)
-    assert factors["memory=1"] > 1.02 * factors["cpu=1"]
-    alone = bench(lab, RAILS, model, "-d", "xnnpack", "-t", "1", "-n", "3")
-    lab.shell(serial, "while :; do dd if=/dev/zero of=/dev/null bs=16777216 count=64; done >/dev/null 2>&1 & echo $!")
-    try:
-        words = ("-s", serial, "-d", "xnnpack", "-t", "1", "-n", "3", "--json")
-        beside = lab.cli("bench", model, *words).json
-    finally:
-        lab.shell(serial, "kill $(pidof dd)")
-    medians = [
-        sorted(run["report"]["inference"]["median_us"] for run in made["runs"] if run["run_pass"] == "timing")[1]
-        for made in (alone, beside)
-    ]
-    assert factors["memory=1"] == pytest.approx(medians[1] / medians[0], rel=0.1)
-
-
-def test_a_case_on_the_gpu_has_half_of_it_beside_a_loop_there(lab: Lab, model: Path, tmp_path: Path) -> None:
-    assert 1.5 < loaded(lab, model, tmp_path, "gpu=1", "delegates: [gpu], threads: [1]")["gpu=1"] < 2.1
-
-
 def test_a_killed_host_leaves_no_load_and_no_recording(lab: Lab, model: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.yaml"
     plan.write_text(
