@@ -172,7 +172,7 @@ def _without_pass(plan: Plan, cases: Mapping[CaseKey, Case], queue: Sequence[Inv
         missing = [run_pass for run_pass in plan.passes if (key, run_pass) not in planned]
         if missing and (case.tool.is_declared or len(missing) == len(plan.passes)):
             what = f"pass {', '.join(missing)}: "
-            own = f"{', '.join(DECLARED_PASSES[:-1])} and {DECLARED_PASSES[-1]}"
+            own = " and ".join(DECLARED_PASSES)
             why = (
                 f"'{case.tool}' is declared, which has {own} only"
                 if case.tool.is_declared

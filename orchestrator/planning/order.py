@@ -67,7 +67,7 @@ class UnusedThreads:
 
 
 #: Of a declared program nothing but its time is known: not its starts, nor when its work began.
-DECLARED_PASSES: Final = (Pass.TIMING, Pass.SUSTAINED, Pass.CONTENTION)
+DECLARED_PASSES: Final = (Pass.TIMING, Pass.SUSTAINED)
 #: Rounds of cold starts where no fixed number is given.
 _COLD_ROUNDS: Final = 3
 #: Rounds of the passes ``energy`` and ``contention`` where no fixed number is given.
