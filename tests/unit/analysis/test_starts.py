@@ -39,3 +39,7 @@ def test_a_first_load_beside_a_cache_is_an_error() -> None:
 def test_a_warm_start_without_a_cache_or_its_use_is_doubtful() -> None:
     assert codes("cache-warm", "nnapi", cache_bytes_before=0.0) == ["cache-not-used"]
     assert codes("cache-warm", "gpu", cache_bytes_before=9.0) == ["cache-not-used"]
+
+
+def test_reports_of_other_passes_have_no_such_finding() -> None:
+    assert list(start_findings(ToolReport(outcome="ok", extra={"from_cache": LINE}))) == []

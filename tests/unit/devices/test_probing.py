@@ -124,3 +124,8 @@ def test_two_phones_of_one_serial_number_can_neither_be_used() -> None:
     )
     assert [one.usable for one in judged] == [False, False]
     assert "several phones call themselves 0123456789ABCDEF" in judged[0].reason
+
+
+def test_phones_without_twins_stay_as_they_are() -> None:
+    phones = [seen("A", "A", "b1"), seen("B", "B", "b2")]
+    assert judge_twins(phones) == phones

@@ -93,3 +93,8 @@ def test_a_delegate_that_the_program_lacks_is_skipped_and_its_invocations_with_i
         ("gpu", "delegate-not-in-build"),
         ("nnapi", "delegate-not-in-build"),
     }
+
+
+def test_a_wrong_value_is_refused_also_where_the_delegate_is_missing(book: HelpFlagBook) -> None:
+    book.learn(BUILD, HELP)
+    assert len(refused(book, "gpu", {"allow_fp16": "ja"}).faults) == 1
