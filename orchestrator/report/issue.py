@@ -138,7 +138,10 @@ def _where(reported: Reported) -> list[tuple[str, str]]:
             ("rooted", "yes" if facts.is_rooted else ""),
         ]
     if build is not None:
-        rows += [("program", f"{build.name} {build.version}".strip()), ("program's sha256", str(build.sha256))]
+        rows += [
+            ("program", " ".join(dict.fromkeys(f"{build.name} {build.version}".split()))),
+            ("program's sha256", str(build.sha256)),
+        ]
     else:
         rows.append(("program's sha256", str(case.build_sha256)))
     extra = reported.run.report.extra if reported.run.report is not None else {}
