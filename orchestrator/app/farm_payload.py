@@ -16,7 +16,7 @@ from typing import Any
 from orchestrator import __version__
 from orchestrator.app.beginning import reference_model
 from orchestrator.app.host_files import NamedFile, host_files
-from orchestrator.bootstrap import Farm
+from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.declared_programs import file_of
 from orchestrator.config.farm_documents import dump
 from orchestrator.errors import HostStorageError, PlanError
@@ -24,6 +24,7 @@ from orchestrator.files import make_private
 from orchestrator.planning import HostFiles, NoBuild, tools_for
 from orchestrator.queueing.contents import CACHED_S, Contents
 from orchestrator.queueing.messages import PhoneJob
+from orchestrator.queueing.queue import FarmQueue
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.payload import Content, FlagFile, Payload, Twin
@@ -55,6 +56,11 @@ class Unpacked:
     plan: Plan
     named: Mapping[str, NamedFile]
     reference: Model | None
+
+
+def contents_of(settings: Settings, queue: FarmQueue) -> Contents:
+    """Return the farm's contents as this host sees them; raises UsageError for a wrong $BENCHFARM_ARTIFACTS."""
+    return Contents(queue, settings.cache_folder / "farm-files", place=settings.artifacts)
 
 
 def pack(farm: Farm, plan: Plan, phones: Sequence[DeviceFacts], place: str) -> Packed:

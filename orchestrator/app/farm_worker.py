@@ -18,9 +18,8 @@ from orchestrator.app.access import Listening, access_of, address_of, require_pa
 from orchestrator.app.closing import close_cancelled
 from orchestrator.app.farm_idle import IdlePhones
 from orchestrator.app.farm_job import Shared, inputs_folder, run_job
-from orchestrator.app.farm_newcomers import meant
-from orchestrator.app.farm_nights import make_due
-from orchestrator.app.farm_payload import clean_inputs
+from orchestrator.app.farm_payload import clean_inputs, contents_of
+from orchestrator.app.farm_submitting import make_due, meant
 from orchestrator.bootstrap import Attached, Farm, Settings
 from orchestrator.config.farm_documents import dump, labels_of
 from orchestrator.config.profiles import KeptInventory
@@ -170,11 +169,6 @@ def _numbers_served(settings: Settings, store: Store, listening: Listening, say:
         with web.answering(app, opened):
             say(f"numbers for Prometheus: {address_of(opened)}/metrics")
             yield
-
-
-def contents_of(settings: Settings, queue: FarmQueue) -> Contents:
-    """Return the farm's contents as this host sees them; raises UsageError for a wrong $BENCHFARM_ARTIFACTS."""
-    return Contents(queue, settings.cache_folder / "farm-files", place=settings.artifacts)
 
 
 def _give_up(settings: Settings, store: Store, claimed: Claimed, say: Say) -> None:

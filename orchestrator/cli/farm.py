@@ -12,9 +12,9 @@ from typing import Any, Final
 from orchestrator.app import farm_submitting, nights
 from orchestrator.app.closing import close_cancelled
 from orchestrator.app.farm_beside import shortcomings
+from orchestrator.app.farm_payload import contents_of
 from orchestrator.app.farm_phones import away_text
 from orchestrator.app.farm_waiting import WATCH_S, is_open, wait_for
-from orchestrator.app.farm_worker import contents_of
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.files import format_of
 from orchestrator.cli.progress import tell

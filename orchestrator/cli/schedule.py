@@ -10,13 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from orchestrator.app import farm_nights
+from orchestrator.app import farm_submitting
 from orchestrator.app.beginning import identify
 from orchestrator.app.farm_beside import shortcomings, worst_text
-from orchestrator.app.farm_payload import by_phone_and_kind, keep_all, pack
+from orchestrator.app.farm_payload import by_phone_and_kind, contents_of, keep_all, pack
 from orchestrator.app.farm_phones import check_names, choose_phones
 from orchestrator.app.farm_submitting import check_travels, sent_plan
-from orchestrator.app.farm_worker import contents_of
 from orchestrator.app.nights import limited
 from orchestrator.bootstrap import Farm, Settings, this_computer
 from orchestrator.cli.result import CommandResult, table
@@ -209,7 +208,7 @@ def _lacking(farm: Farm, queue: FarmQueue, ticks: Sequence[Mapping[str, Any]]) -
 
 def submit_now(settings: Settings, name: str) -> CommandResult:
     """Submit a schedule's plan now, whether it is paused or not; raises UsageError for a schedule that isn't there."""
-    submission, note = farm_nights.submit_now(settings, name)
+    submission, note = farm_submitting.submit_now(settings, name)
     return CommandResult(text=one_line(f"{submission}: {note}"), data={"submission": submission, "note": note})
 
 

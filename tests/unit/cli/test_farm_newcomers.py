@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.app.farm_newcomers import kept_for_newcomers, meant
 from orchestrator.app.farm_payload import Packed, by_phone_and_kind
 from orchestrator.app.farm_phones import usable
+from orchestrator.app.farm_submitting import kept_for_newcomers, meant
 from orchestrator.config.farm_documents import PhoneLabels, dump, read_payload, read_plan
 from orchestrator.engine.night import bounded
 from orchestrator.queueing.absence import GONE_S
