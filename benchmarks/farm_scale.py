@@ -27,9 +27,9 @@ from typing import Any
 import psycopg
 from private_postgresql import private_server
 
-from orchestrator.queueing.gauges import read_numbers
-from orchestrator.queueing.messages import PhoneJob, queue_of
+from orchestrator.queueing.overview import read_numbers
 from orchestrator.queueing.queue import Announced, FarmQueue
+from orchestrator.queueing.submissions import PhoneJob, queue_of
 from orchestrator.records.identity import Serial
 
 

@@ -21,7 +21,7 @@ import json, sys, time
 begun = time.perf_counter()
 from pathlib import Path
 from orchestrator.models.inspect import inspect_model, open_graph
-from orchestrator.models.names import schema_names
+from orchestrator.models.graph import schema_names
 from orchestrator.models.prediction import PREDICTED, predict
 schema_names()
 imported = time.perf_counter()

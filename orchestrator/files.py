@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import threading
 from pathlib import Path
 
@@ -19,6 +20,28 @@ def make_private(folder: Path) -> None:
     if not folder.is_dir():
         make_private(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def own_temporary(parent: Path = Path("/tmp")) -> Path | None:  # noqa: S108 - what is made there is checked
+    """Return this user's own folder, closed to others, for what is the computer's and not a home's.
+
+    None where it can't be made, or isn't this user's alone: anybody may lay one there, or a link.
+    """
+    folder = parent / f"benchfarm-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError:
+        return None
+    return folder if is_private(folder) else None
+
+
+def is_private(folder: Path) -> bool:
+    """Whether a folder is there, no link leads to it, and it is open to this user alone."""
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
 
 
 def write_whole(path: Path, content: bytes | str, *, is_private: bool = True) -> None:

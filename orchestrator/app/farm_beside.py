@@ -14,6 +14,15 @@ from orchestrator.records.identity import CampaignId
 if TYPE_CHECKING:
     from orchestrator.queueing.overview import Owner
     from orchestrator.queueing.queue import FarmQueue
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from orchestrator.errors import UsageError
+
+if TYPE_CHECKING:
+    from orchestrator.queueing.queue import FarmQueue
 
 
 def queue_beside(settings: Settings, stack: ExitStack) -> FarmQueue | None:
@@ -45,3 +54,35 @@ def shortcomings(store: Store, jobs: Iterable[Mapping[str, Any]]) -> dict[str, Y
 def worst_text(lacking: Mapping[str, Yield]) -> str:
     """Return for people which phones measured all for nothing; empty when none did."""
     return ", ".join(sorted(serial for serial, given in lacking.items() if given.is_nothing))
+
+
+#: So often the queue is looked at.
+WATCH_S: Final = 2.0
+
+
+def is_open(jobs: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether one of some jobs waits or runs."""
+    return any(job["status"] in {"waits", "runs"} for job in jobs)
+
+
+def wait_for(
+    queue: FarmQueue, submission: str, say: Callable[[str], None], *, sleep: Callable[[float], None] = time.sleep
+) -> None:
+    """Return when no job of a submission waits or runs any more, also none of a phone that came meanwhile.
+
+    ``say`` gets a line for people each time that something changed. Raises UsageError when there is no such submission,
+    StoreError.
+    """
+    said = ""
+    while True:
+        jobs = queue.jobs(submission)
+        if not jobs:
+            raise UsageError(f"there is no submission {submission!r}", hint="'benchfarm farm status' lists all")
+        counts = Counter(str(job["status"]) for job in jobs)
+        text = f"{submission}: " + ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+        if text != said:
+            say(text)
+            said = text
+        if not is_open(jobs):
+            return
+        sleep(WATCH_S)

@@ -13,8 +13,8 @@ from orchestrator.app.farm_beside import shortcomings, worst_text
 from orchestrator.app.farm_phones import away_text, of_several
 from orchestrator.bootstrap import Farm
 from orchestrator.ports import Store
-from orchestrator.queueing.absence import HOST_SILENT_S
-from orchestrator.queueing.gauges import QueueNumbers, read_numbers
+from orchestrator.queueing.newcomers import HOST_SILENT_S
+from orchestrator.queueing.overview import QueueNumbers, read_numbers
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.units import format_duration
 

@@ -34,8 +34,8 @@ from orchestrator.errors import (
 )
 from orchestrator.ports import Device, Observer, Store
 from orchestrator.queueing.contents import Contents
-from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import Claimed
+from orchestrator.queueing.submissions import PhoneJob
 from orchestrator.queueing.worker import Ended
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts

@@ -294,7 +294,7 @@ def _rank(order: Sequence[str], word: str) -> int:
 
 def _phone_state(row: Mapping[str, Any], holds: Mapping[str, str]) -> tuple[str, str]:
     """Return the state of an announced phone, and the reason."""
-    from orchestrator.queueing.messages import IN_QUARANTINE
+    from orchestrator.queueing.submissions import IN_QUARANTINE
 
     scopes = ("farm", f"host:{row['host']}", f"phone:{row['serial']}")
     reasons = {
@@ -328,7 +328,7 @@ def _completed(
 
 
 def _host(row: Mapping[str, Any], holds: Mapping[str, str]) -> HostAnswer:
-    from orchestrator.queueing.absence import HOST_SILENT_S
+    from orchestrator.queueing.newcomers import HOST_SILENT_S
 
     state = "silent" if row["silent_s"] > HOST_SILENT_S else holds.get(f"host:{row['name']}", "alive")
     return HostAnswer(name=row["name"], state=state, note=row["note"])

@@ -23,8 +23,8 @@ from orchestrator.errors import HostStorageError, PlanError
 from orchestrator.files import make_private
 from orchestrator.planning import HostFiles, NoBuild, tools_for
 from orchestrator.queueing.contents import CACHED_S, Contents
-from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import FarmQueue
+from orchestrator.queueing.submissions import PhoneJob
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.payload import Content, FlagFile, Payload, Twin

@@ -11,7 +11,7 @@ from orchestrator.config.farm_documents import read_facts, read_labels
 from orchestrator.errors import NoDeviceError
 from orchestrator.planning.selection import choose, misfit
 from orchestrator.predicates import Labels
-from orchestrator.queueing.absence import GONE_S
+from orchestrator.queueing.newcomers import GONE_S
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial

@@ -23,11 +23,10 @@ from orchestrator.errors import PlanError, UsageError
 from orchestrator.planning.selection import choose, misfit
 from orchestrator.ports import Store
 from orchestrator.predicates import Labels
-from orchestrator.queueing.messages import PhoneJob, campaign_id_of
 from orchestrator.queueing.newcomers import Added
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.schedule import Line, Schedule, Schedules
-from orchestrator.queueing.submissions import Submission
+from orchestrator.queueing.submissions import PhoneJob, Submission, campaign_id_of
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection, Plan, PlanModel, Sharding

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -26,14 +25,13 @@ from orchestrator.config.profiles import KeptInventory
 from orchestrator.devices.discovery import KnownPhones
 from orchestrator.devices.lease import own_boot
 from orchestrator.errors import BenchfarmError, HostStorageError, StoreError, UsageError
-from orchestrator.files import make_private
+from orchestrator.files import write_whole
 from orchestrator.ports import Observer, Store
-from orchestrator.queueing.absence import GONE_S
 from orchestrator.queueing.contents import Contents
-from orchestrator.queueing.messages import IN_QUARANTINE
-from orchestrator.queueing.newcomers import Newcomers
+from orchestrator.queueing.newcomers import GONE_S, Newcomers
 from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
 from orchestrator.queueing.schedule import Line
+from orchestrator.queueing.submissions import IN_QUARANTINE
 from orchestrator.queueing.worker import Callbacks, Ended, Look, Say, Worker
 from orchestrator.records.identity import Serial
 from orchestrator.report.escapes import one_line
@@ -316,10 +314,7 @@ def host_id(state_folder: Path) -> str:
     kept = state_folder / "farm-host"
     try:
         if not kept.exists():
-            make_private(state_folder)
-            draft = kept.with_name(f"{kept.name}.{os.getpid()}.part")
-            draft.write_text(secrets.token_hex(16), "utf-8")
-            draft.replace(kept)
+            write_whole(kept, secrets.token_hex(16))
         own = kept.read_text("utf-8")
     except OSError as error:
         raise HostStorageError(f"{error.filename or kept}: {error.strerror}") from error

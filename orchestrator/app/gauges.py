@@ -174,7 +174,7 @@ class Numbers:
         ]
 
     def _of_queue(self) -> list[Family]:
-        from orchestrator.queueing.gauges import read_numbers
+        from orchestrator.queueing.overview import read_numbers
 
         assert self._queue is not None, "asked for only when there is one"
         numbers = read_numbers(self._queue)

@@ -21,8 +21,8 @@ from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.discovery import DeviceChange, look_at, watch_devices
 from orchestrator.devices.iphone import Usbmux, find_command, has_usbmuxd
 from orchestrator.devices.server import AdbServer
+from orchestrator.engine.assigning import Arrival
 from orchestrator.engine.events import DeviceNote
-from orchestrator.engine.joining import Arrival
 from orchestrator.errors import AdbUnavailableError, BenchfarmError, DeviceError
 from orchestrator.planning.selection import choose
 from orchestrator.ports import Device, Observer

@@ -8,7 +8,7 @@ from orchestrator.analysis.matching import Measured, measured_cases
 from orchestrator.bootstrap import Farm
 from orchestrator.errors import UsageError
 from orchestrator.ports import Store
-from orchestrator.queueing.messages import campaign_id_of
+from orchestrator.queueing.submissions import campaign_id_of
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import RunRecord

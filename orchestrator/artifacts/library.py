@@ -10,14 +10,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from orchestrator.artifacts.companions import SetFile, check_set
 from orchestrator.artifacts.elf import HEXAGON, MAGIC, inspect_elf
 from orchestrator.artifacts.program import (
     ABI_SEPARATOR,
     Declarations,
     ProgramFacts,
+    SetFile,
     abi_names,
     check_against,
+    check_set,
     fits,
     inspect_program,
     needed_abi,
@@ -493,8 +494,6 @@ class BuildLibrary:
 
 def _is_shared_library(path: Path) -> bool:
     try:
-        if not path.is_file():  # nor opened: a named pipe would hold us here for ever
-            return False
         with path.open("rb") as stream:
             is_elf = stream.read(4) == MAGIC
     except (OSError, ValueError):

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from orchestrator.config.profiles import KeptInventory, Labels
     from orchestrator.devices.conditioning import LadderConditioner
     from orchestrator.devices.experiments import ExperimentBook
-    from orchestrator.devices.lease import FileLease
-    from orchestrator.devices.quarantine import QuarantineFolder
+    from orchestrator.devices.lease import FileLease, QuarantineFolder
     from orchestrator.devices.recovery import LadderRescuer
     from orchestrator.ports import Device, ParityReference, Store, Tool
     from orchestrator.programs.flags.book import HelpFlagBook
@@ -247,7 +246,7 @@ class Adapters:
     @cached_property
     def quarantine(self) -> QuarantineFolder:
         """The phones that are kept out until somebody has looked at them."""
-        from orchestrator.devices.quarantine import QuarantineFolder
+        from orchestrator.devices.lease import QuarantineFolder
 
         return QuarantineFolder(self.settings.state_folder / "quarantine")
 

@@ -117,8 +117,9 @@ class Farm(Adapters):
     def hub_folder(self) -> Path:
         """Where all homes of this computer take turns on hubs (`devices.traffic`); raises UsageError."""
         from orchestrator.devices.traffic import hub_folder
+        from orchestrator.files import own_temporary
 
-        return hub_folder(self.settings.hubs, self.settings.state_folder / "hubs")
+        return hub_folder(self.settings.hubs, self.settings.state_folder / "hubs", temporary=own_temporary())
 
     def lab_server(self) -> AdbServer | None:
         """The adb server of the virtual lab, None when no lab is up."""

@@ -11,10 +11,9 @@ from typing import Any, Final
 
 from orchestrator.app import farm_submitting, nights
 from orchestrator.app.closing import close_cancelled
-from orchestrator.app.farm_beside import shortcomings
+from orchestrator.app.farm_beside import WATCH_S, is_open, shortcomings, wait_for
 from orchestrator.app.farm_payload import contents_of
 from orchestrator.app.farm_phones import away_text
-from orchestrator.app.farm_waiting import WATCH_S, is_open, wait_for
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.files import format_of
 from orchestrator.cli.progress import tell
@@ -23,7 +22,7 @@ from orchestrator.cli.terminal import say
 from orchestrator.config.farm_documents import read_labels
 from orchestrator.errors import InterruptedByUserError, UsageError
 from orchestrator.quantities import parse_age
-from orchestrator.queueing.absence import HOST_SILENT_S
+from orchestrator.queueing.newcomers import HOST_SILENT_S
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.records.identity import CampaignId
 from orchestrator.report.escapes import one_line

@@ -40,7 +40,7 @@ def dump(record: Plan | DeviceFacts | Payload) -> str:
     """Return a record as a JSON document.
 
     What is as it is by default isn't in it, so that a host which doesn't know a field yet reads the plans that don't
-    need it. A default that changes needs a new version of the messages (queueing/messages.py).
+    need it. A default that changes needs a new version of the messages (queueing/submissions.py).
     """
     return adapter_of(type(record)).dump_json(record, exclude_defaults=True).decode()
 

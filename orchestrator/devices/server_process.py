@@ -11,7 +11,6 @@ import os
 import shutil
 import signal
 import socket
-import stat
 import subprocess
 import sys
 import time
@@ -27,7 +26,7 @@ from orchestrator.clock import Deadline
 from orchestrator.devices.address import ServerAddress, parse_address
 from orchestrator.devices.connection import Connection
 from orchestrator.errors import AdbUnavailableError, DeviceError, UsageError
-from orchestrator.files import make_private, write_whole
+from orchestrator.files import is_private, make_private, own_temporary, write_whole
 
 _START_TIMEOUT_S: Final = 15.0
 _STOP_TIMEOUT_S: Final = 5.0
@@ -252,28 +251,15 @@ def _lock(state_folder: Path, *, usb: bool) -> Iterator[None]:
 def _addresses(state_folder: Path, *, usb: bool) -> Iterator[ServerAddress]:
     """Yield where a server may listen: sockets in folders of this user alone, then ports, which anybody reaches."""
     name = hashlib.sha256(f"{state_folder.absolute()}\0{usb}".encode()).hexdigest()[:16]
-    for folder, file in ((state_folder.absolute() / "adb", _name(usb=usb)), (_own_temporary(), name)):
-        path = folder / f"{file}.socket"
-        if len(os.fsencode(path)) <= _LONGEST_PATH_BYTES and _is_private(folder):
-            yield ServerAddress(path=str(path))
+    own = state_folder.absolute() / "adb"
+    with contextlib.suppress(OSError):
+        make_private(own)
+    for folder, file in ((own if is_private(own) else None, _name(usb=usb)), (own_temporary(), name)):
+        path = str(folder / f"{file}.socket") if folder is not None else ""
+        if path and len(os.fsencode(path)) <= _LONGEST_PATH_BYTES:
+            yield ServerAddress(path=path)
     for _ in range(_PORTS_TRIED):
         yield ServerAddress(port=_free_port())
-
-
-def _own_temporary() -> Path:
-    """Return the folder for what needs a short path; whoever made it, it is looked at before it is used."""
-    return Path(f"/tmp/benchfarm-{os.getuid()}")  # noqa: S108
-
-
-def _is_private(folder: Path) -> bool:
-    """Make a folder of mode 0700; False when it isn't this user's alone, or can't be made."""
-    try:
-        make_private(folder)
-        # Not what a link leads to: anybody may lay one into /tmp.
-        found = folder.lstat()
-    except OSError:
-        return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
 
 
 def _is_free(address: ServerAddress) -> bool:

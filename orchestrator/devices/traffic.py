@@ -24,7 +24,6 @@ import fcntl
 import hashlib
 import os
 import re
-import stat
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -159,32 +158,17 @@ def _open(path: Path) -> int:
     return made
 
 
-#: Local on every computer, also where a home is on a network, and the same one in every session.
-_RUNTIME: Final = Path("/tmp")  # noqa: S108 - what is made there is checked
-_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
-
-
-def hub_folder(configured: str, own: Path, *, runtime: Path = _RUNTIME) -> Path:
+def hub_folder(configured: str, own: Path, *, temporary: Path | None = None) -> Path:
     """Return the folder for the locks of hubs.
 
     Args:
         configured: what the user says, empty for nothing; made when it isn't there.
         own: of this home alone, for where no folder of the user's is to be had.
-        runtime: where folders that don't outlive the computer's start are made.
+        temporary: local on this computer, and the same one in every session (files.own_temporary).
 
     Raises UsageError for a configured folder that can't be used.
     """
-    if configured:
-        return _checked(Path(configured))
-    folder = runtime / f"benchfarm-{os.getuid()}"
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        # Not what a link leads to: anybody may lay one there.
-        found = folder.lstat()
-    except OSError:
-        return own
-    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & _OTHERS_WRITE
-    return folder if is_ours else own
+    return _checked(Path(configured)) if configured else temporary or own
 
 
 def _checked(folder: Path) -> Path:

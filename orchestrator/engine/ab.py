@@ -20,7 +20,7 @@ from orchestrator.analysis.pairing import (
 )
 from orchestrator.analysis.pairs import compare_pairs
 from orchestrator.engine.campaign import CampaignResult
-from orchestrator.engine.case_runner import CaseRunner
+from orchestrator.engine.case_runner import CaseFailures, CaseRunner
 from orchestrator.engine.events import (
     CampaignEnded,
     CampaignStarted,
@@ -30,7 +30,6 @@ from orchestrator.engine.events import (
     PairsSoFar,
     RunStored,
 )
-from orchestrator.engine.failures import CaseFailures
 from orchestrator.engine.recovery import Turns
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import InterruptedByUserError

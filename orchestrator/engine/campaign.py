@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from orchestrator.analysis.rounds import Savings, savings
+from orchestrator.engine.assigning import Arrivals
 from orchestrator.engine.device_pool import DevicePool
 from orchestrator.engine.device_queue import runs_of
 from orchestrator.engine.events import CampaignEnded, CampaignStarted
-from orchestrator.engine.joining import Arrivals
 from orchestrator.engine.recovery import Turns
 from orchestrator.engine.reference_check import keep_doubts
 from orchestrator.engine.rounds import OpenWork, open_works

@@ -10,9 +10,9 @@ from typing import Final
 
 from orchestrator.analysis.outcome import Ending
 from orchestrator.analysis.parity import with_parity
+from orchestrator.analysis.rounds import is_hopeless
 from orchestrator.analysis.samples import with_busy_clock
 from orchestrator.engine.events import DeviceNote, InvocationStarted, Measuring, RunStored
-from orchestrator.engine.failures import CaseFailures
 from orchestrator.engine.night import CampaignTime, TimeWithoutEnd
 from orchestrator.engine.placing import Placer, request_of
 from orchestrator.engine.run_records import RunRecords, basis_of, covered
@@ -40,6 +40,29 @@ from orchestrator.records.run import Outcome, RawOutput, RunRecord
 from orchestrator.records.sample import SAMPLES_FILE
 from orchestrator.records.workload import Case, Pass
 from orchestrator.units import format_duration
+
+_Key = tuple[CaseKey, Pass]
+
+
+class CaseFailures:
+    """How one device's cases ended, as long as this process runs: whoever resumes has them tried again."""
+
+    def __init__(self) -> None:
+        self._endings: dict[_Key, list[tuple[Outcome, str]]] = {}
+        self._hopeless: dict[_Key, tuple[str, str]] = {}
+
+    def ending(self, case_key: CaseKey, run_pass: Pass) -> tuple[str, str] | None:
+        """Return the code and the reason for which a case isn't tried any more; None when it is."""
+        return self._hopeless.get((case_key, run_pass))
+
+    def learn(self, run: RunRecord) -> None:
+        """Give a case up that leaves no hope."""
+        key = (run.case.case_key, run.run_pass)
+        endings = self._endings.setdefault(key, [])
+        endings.append((run.outcome, run.reason_code))
+        if is_hopeless(endings):
+            self._hopeless[key] = (run.reason_code, run.reason)
+
 
 __all__ = ["CaseRunner", "Services", "Workload"]
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
-from orchestrator.engine.assigning import Assigner
+from orchestrator.engine.assigning import Arrival, Arrivals, Assigner, workload_with
+from orchestrator.engine.case_runner import CaseFailures
 from orchestrator.engine.device_queue import DeviceQueue, runs_of
 from orchestrator.engine.events import DeviceJoined
-from orchestrator.engine.failures import CaseFailures
-from orchestrator.engine.joining import Arrival, Arrivals, workload_with
 from orchestrator.engine.recovery import Work
 from orchestrator.engine.rounds import OpenWork
 from orchestrator.engine.workload import Services, Workload

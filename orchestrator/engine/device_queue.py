@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from orchestrator.analysis.sustained import ATTEMPT_NUMBERS, Attempt, attempts
 from orchestrator.engine.assigning import Assigner
-from orchestrator.engine.case_runner import CaseRunner, Ledger
+from orchestrator.engine.case_runner import CaseFailures, CaseRunner, Ledger
 from orchestrator.engine.events import RoundAdded
-from orchestrator.engine.failures import CaseFailures
 from orchestrator.engine.night import time_left
 from orchestrator.engine.reference_check import ReferenceCheck
 from orchestrator.engine.rounds import OpenWork, done_count, following, open_work, slim

@@ -8,7 +8,6 @@ from typing import Final, Protocol
 
 from orchestrator.clock import Deadline
 from orchestrator.engine.events import DeviceFinished, DeviceNote
-from orchestrator.engine.quarantine import quarantine_reason
 from orchestrator.engine.workload import Services
 from orchestrator.errors import (
     AdbUnavailableError,
@@ -16,6 +15,7 @@ from orchestrator.errors import (
     DeviceBusyError,
     DeviceChangedError,
     DeviceError,
+    DeviceSetAsideError,
     DeviceUnauthorizedError,
     DeviceUnfitError,
     HostStorageError,
@@ -26,6 +26,16 @@ from orchestrator.errors import (
 from orchestrator.ports import Device, Executor, Lease, Quarantine, Rescuer
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import Serial
+
+
+def quarantine_reason(error: DeviceError) -> str:
+    """Return why a device that ended so is kept out; empty when it may simply be tried again.
+
+    A device that is busy, unfit or away says nothing about its next night. One whose reference workload moved and
+    didn't come back measures something else than before.
+    """
+    return str(error).removeprefix(f"{error.serial}: ") if isinstance(error, DeviceSetAsideError) else ""
+
 
 #: After so many returns with nothing measured in between, a device is kept out.
 RETURNS_MAX: Final = 3

@@ -15,9 +15,20 @@ from typing import Final
 
 from orchestrator.errors import ModelError
 from orchestrator.models.flatbuffer import DamagedBufferError, FlatBuffer
-from orchestrator.models.graph import Graph, Operator, Subgraph, Tensor, read_graph
+from orchestrator.models.graph import (
+    Graph,
+    Operator,
+    Subgraph,
+    Tensor,
+    dtype_of,
+    is_custom,
+    newest_of,
+    oldest_runtime,
+    operator_name,
+    read_graph,
+    widened,
+)
 from orchestrator.models.language_model import inspect_bundle, is_bundle
-from orchestrator.models.names import dtype_of, is_custom, newest_of, oldest_runtime, operator_name, widened
 from orchestrator.records.identity import ModelSha
 from orchestrator.records.model import ModelChange, ModelFacts, SignatureFacts, TensorFacts
 from orchestrator.records.tokens import MAGIC, is_foreign

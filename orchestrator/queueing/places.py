@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import psycopg
 
@@ -62,7 +63,7 @@ class DatabasePlace:
 
     def write(self, sha256: str, path: Path) -> str:
         """See Place. The content must be known to the queue before."""
-        digest = _digest()
+        digest = hashlib.sha256()
         with self._database.connection() as connection, connection.transaction(), path.open("rb") as file:
             # Several may bring it at once; the second waits here for the first.
             connection.execute("SELECT 1 FROM farm_files WHERE sha256 = %s FOR UPDATE", (sha256,))
@@ -72,7 +73,7 @@ class DatabasePlace:
                 connection.execute("INSERT INTO farm_file_parts VALUES (%s, %s, %s)", (sha256, number, part))
             if digest.hexdigest() != sha256:
                 raise psycopg.Rollback
-        return str(digest.hexdigest())
+        return digest.hexdigest()
 
     def parts(self, sha256: str) -> Iterator[bytes]:
         """See Place."""
@@ -154,7 +155,7 @@ class FolderPlace:
 
     def write(self, sha256: str, path: Path) -> str:
         """See Place."""
-        digest, kept = _digest(), self._path(sha256)
+        digest, kept = hashlib.sha256(), self._path(sha256)
         draft = f"{kept}.{secrets.token_hex(4)}{_DRAFT}"
         with self._told():
             if self._has_folders:
@@ -170,7 +171,7 @@ class FolderPlace:
             finally:
                 if self._files.exists(draft):
                     self._files.rm_file(draft)
-        return str(digest.hexdigest())
+        return digest.hexdigest()
 
     def parts(self, sha256: str) -> Iterator[bytes]:
         """See Place."""
@@ -219,9 +220,3 @@ class FolderPlace:
     def _changed_at(self, path: str) -> datetime:
         changed_at: datetime = self._files.modified(path)
         return changed_at if changed_at.tzinfo is not None else changed_at.replace(tzinfo=UTC)
-
-
-def _digest() -> Any:  # noqa: ANN401 - hashlib's type has no public name
-    import hashlib
-
-    return hashlib.sha256()

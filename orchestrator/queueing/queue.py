@@ -17,9 +17,8 @@ import psycopg
 
 from orchestrator.errors import UsageError
 from orchestrator.queueing.database import told
-from orchestrator.queueing.messages import PhoneJob, queue_of, read_message
 from orchestrator.queueing.overview import Overview, forget_worker
-from orchestrator.queueing.submissions import Submission, enqueue, keep, opening
+from orchestrator.queueing.submissions import PhoneJob, Submission, enqueue, keep, opening, queue_of, read_message
 from orchestrator.records.identity import Serial
 
 #: Any number that no other program of this database locks.

@@ -243,9 +243,9 @@ def test_a_damaged_store_is_not_copied_as_if_it_were_whole(tmp_path: Path, sampl
 
 
 def test_a_dump_of_postgresql_brings_store_queue_and_schedules_back(postgresql: Cluster, samples) -> None:
-    from orchestrator.queueing.messages import PhoneJob
     from orchestrator.queueing.queue import FarmQueue
     from orchestrator.queueing.schedule import Cron, Schedule, Schedules
+    from orchestrator.queueing.submissions import PhoneJob
 
     name = postgresql.create()
     store = open_store(postgresql.url(name))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import FarmQueue
+from orchestrator.queueing.submissions import PhoneJob
 from orchestrator.records.identity import Serial
 from tests.conftest import poll_until
 from tests.samples.farm_hosts import PATIENCE_S, Database, private_database

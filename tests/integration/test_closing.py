@@ -19,8 +19,8 @@ from orchestrator.engine.events import CampaignStarted
 from orchestrator.engine.rounds import open_works
 from orchestrator.errors import UsageError
 from orchestrator.ports import Store
-from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import FarmQueue
+from orchestrator.queueing.submissions import PhoneJob
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.identity import RunId, Serial
 from orchestrator.records.plan import StoppingRule

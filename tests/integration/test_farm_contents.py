@@ -20,8 +20,8 @@ from orchestrator.app.farm_payload import clean_inputs, unpack
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.errors import HostStorageError, StoreError, UsageError
 from orchestrator.queueing.contents import CACHED_S, Contents
-from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import FarmQueue
+from orchestrator.queueing.submissions import PhoneJob
 from orchestrator.records.identity import Serial
 from orchestrator.records.payload import Content, Payload
 from orchestrator.records.plan import Plan

@@ -15,10 +15,9 @@ import pytest
 
 from orchestrator.errors import StoreError
 from orchestrator.queueing.contents import Contents
-from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.newcomers import Added, Newcomers
 from orchestrator.queueing.queue import Announced, FarmQueue
-from orchestrator.queueing.submissions import Submission
+from orchestrator.queueing.submissions import PhoneJob, Submission
 from orchestrator.records.identity import Serial
 
 NIGHT = "night"

@@ -13,10 +13,9 @@ from orchestrator.bootstrap import Settings
 from orchestrator.cli.farm import cancel
 from orchestrator.errors import PlanError
 from orchestrator.queueing.contents import Contents
-from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.newcomers import Added, Newcomers
 from orchestrator.queueing.queue import Announced, FarmQueue
-from orchestrator.queueing.submissions import Submission
+from orchestrator.queueing.submissions import PhoneJob, Submission
 from orchestrator.queueing.worker import TRIES_MAX, Callbacks, Ended, Look, Worker
 from orchestrator.records.identity import Serial
 

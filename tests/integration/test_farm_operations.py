@@ -23,10 +23,10 @@ from orchestrator.cli import devices, doctor, farm, serving
 from orchestrator.config.farm_documents import dump
 from orchestrator.devices.journal import Change
 from orchestrator.errors import NoDeviceError, PlanError, UsageError
-from orchestrator.queueing.gauges import read_numbers
-from orchestrator.queueing.messages import PhoneJob
+from orchestrator.queueing.overview import read_numbers
 from orchestrator.queueing.queue import Announced, FarmQueue
 from orchestrator.queueing.schedule import Cron, Schedule, Schedules
+from orchestrator.queueing.submissions import PhoneJob
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import CampaignId, RunId, Serial

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from orchestrator.errors import UsageError
-from orchestrator.queueing.messages import PhoneJob, read_message
 from orchestrator.queueing.queue import DEATHS_MAX, Announced, FarmQueue
+from orchestrator.queueing.submissions import PhoneJob, read_message
 from orchestrator.records.identity import Serial
 
 if TYPE_CHECKING:

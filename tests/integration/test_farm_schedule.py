@@ -15,7 +15,7 @@ from orchestrator.cli.schedule import AddRequest, add, listed
 from orchestrator.config.farm_documents import read_plan
 from orchestrator.errors import NoDeviceError, UsageError
 from orchestrator.queueing.contents import Contents
-from orchestrator.queueing.gauges import read_numbers
+from orchestrator.queueing.overview import read_numbers
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.schedule import Cron, Line, Schedule, Schedules
 from tests.samples.distant_times import half_a_day_away, half_an_hour_ago

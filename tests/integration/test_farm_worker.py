@@ -26,8 +26,8 @@ from orchestrator.devices.journal import Change
 from orchestrator.errors import PlanError, StoreError, UsageError
 from orchestrator.ports import Store
 from orchestrator.queueing.contents import Contents
-from orchestrator.queueing.messages import PhoneJob
 from orchestrator.queueing.queue import Announced, Beat, Claimed, FarmQueue
+from orchestrator.queueing.submissions import PhoneJob
 from orchestrator.queueing.worker import TRIES_MAX, Callbacks, Ended, Look, Worker
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.identity import CampaignId, Serial

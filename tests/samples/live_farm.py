@@ -12,9 +12,9 @@ import numpy as np
 from orchestrator.analysis.series import night_of
 from orchestrator.config.farm_documents import dump
 from orchestrator.ports import Store
-from orchestrator.queueing.messages import IN_QUARANTINE, PhoneJob
 from orchestrator.queueing.queue import Announced, FarmQueue
 from orchestrator.queueing.schedule import Cron, Schedule, Schedules
+from orchestrator.queueing.submissions import IN_QUARANTINE, PhoneJob
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import CampaignId, ModelSha, Serial, content_key

@@ -2,10 +2,9 @@
 
 import pytest
 
-from orchestrator.artifacts.companions import SetFile, check_set
 from orchestrator.artifacts.elf import inspect_elf_bytes
 from orchestrator.artifacts.library import BuildLibrary
-from orchestrator.artifacts.program import inspect_program
+from orchestrator.artifacts.program import SetFile, check_set, inspect_program
 from orchestrator.artifacts.shelf import sha256_of
 from orchestrator.config.builds import load_builds
 from orchestrator.errors import ArtifactError

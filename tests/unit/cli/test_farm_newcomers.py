@@ -16,8 +16,7 @@ from orchestrator.app.farm_phones import usable
 from orchestrator.app.farm_submitting import kept_for_newcomers, meant
 from orchestrator.config.farm_documents import PhoneLabels, dump, read_payload, read_plan
 from orchestrator.engine.night import bounded
-from orchestrator.queueing.absence import GONE_S
-from orchestrator.queueing.newcomers import Added
+from orchestrator.queueing.newcomers import GONE_S, Added
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.payload import Content, Payload

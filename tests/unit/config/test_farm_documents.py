@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from orchestrator.config.farm_documents import dump, read_labels, read_payload, read_plan
 from orchestrator.errors import NewerPlanError, PlanError
-from orchestrator.queueing.messages import PROTOCOL
+from orchestrator.queueing.submissions import PROTOCOL
 from orchestrator.records.identity import BuildSha
 from orchestrator.records.payload import Content, FlagFile, Payload, Twin
 from orchestrator.records.plan import Plan, PlanModel
@@ -87,7 +87,7 @@ def test_a_host_that_does_not_know_a_field_yet_reads_the_plans_that_do_not_need_
 def test_a_default_of_what_travels_is_what_it_was_when_the_version_of_the_messages_was_made() -> None:
     """A host of another benchfarm fills in its own: it would measure something else under the same plan.
 
-    Whoever changes a default raises PROTOCOL (queueing/messages.py); whoever adds a field writes it down here.
+    Whoever changes a default raises PROTOCOL (queueing/submissions.py); whoever adds a field writes it down here.
     """
     recorded = json.loads((DATA / f"defaults_of_protocol_{PROTOCOL}.json").read_text())
     assert defaults(Plan) | defaults(Payload) == recorded

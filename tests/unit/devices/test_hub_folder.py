@@ -12,6 +12,7 @@ import pytest
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.devices.traffic import Lane, hub_folder
 from orchestrator.errors import InterruptedByUserError, UsageError
+from orchestrator.files import own_temporary
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def own_folder(runtime: Path) -> Path:
 
 
 def test_all_homes_of_a_user_have_one_folder_that_is_closed_to_others(tmp_path: Path) -> None:
-    folders = {hub_folder("", tmp_path / home, runtime=tmp_path) for home in ("one", "two")}
+    folders = {hub_folder("", tmp_path / home, temporary=own_temporary(tmp_path)) for home in ("one", "two")}
     assert folders == {own_folder(tmp_path)}
     assert own_folder(tmp_path).stat().st_mode & 0o777 == 0o700
 
@@ -56,7 +57,7 @@ def test_a_folder_that_others_may_have_laid_there_is_not_used(tmp_path: Path, la
         folder.mkdir()
         folder.chmod(0o770)
     runtime = tmp_path / "missing" if laid == "no room" else tmp_path
-    assert hub_folder("", tmp_path / "own", runtime=runtime) == tmp_path / "own"
+    assert hub_folder("", tmp_path / "own", temporary=own_temporary(runtime)) == tmp_path / "own"
 
 
 def test_a_link_in_the_place_of_a_lock_leads_nowhere(tmp_path: Path) -> None:

@@ -12,9 +12,8 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.clock import SystemClock
-from orchestrator.engine.assigning import Assigner
+from orchestrator.engine.assigning import Arrival, Assigner
 from orchestrator.engine.device_pool import DevicePool
-from orchestrator.engine.joining import Arrival
 from orchestrator.engine.rounds import open_works
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import InterruptedByUserError

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from orchestrator.engine.joining import Arrival
+from orchestrator.engine.assigning import Arrival
 from orchestrator.engine.night import TimeLeft, bounded, busy_s, cut_to_time, left_s, time_left
 from orchestrator.engine.rounds import open_work
 from orchestrator.planning import Expansion

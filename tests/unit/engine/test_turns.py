@@ -11,8 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.devices.lease import FileLease
-from orchestrator.devices.quarantine import QuarantineFolder
+from orchestrator.devices.lease import FileLease, QuarantineFolder
 from orchestrator.engine.recovery import RETURNS_MAX, Turns
 from orchestrator.engine.rounds import done_count
 from orchestrator.errors import DeviceUnfitError, LinkLostError, StoreError, UsageError

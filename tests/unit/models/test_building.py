@@ -13,8 +13,8 @@ from orchestrator.app import model_files
 from orchestrator.config.model_manifest import load_manifest
 from orchestrator.errors import ModelError, UsageError
 from orchestrator.models.building import VARIANTS, BuildOrder, build_models
+from orchestrator.models.graph import newest_of, oldest_runtime, operator_name
 from orchestrator.models.inspect import identify_model, inspect_model, open_graph
-from orchestrator.models.names import newest_of, oldest_runtime, operator_name
 from orchestrator.models.prediction import predict
 from tests.conftest import poll_until
 from tests.samples.command import Cli

@@ -5,8 +5,7 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 
 from orchestrator.models.flatbuffer import FlatBuffer
-from orchestrator.models.graph import OPTIONS, read_graph
-from orchestrator.models.names import operator_name
+from orchestrator.models.graph import OPTIONS, operator_name, read_graph
 
 #: Our names of fields -> the schema's.
 FIELDS = {

@@ -11,8 +11,7 @@ from orchestrator.errors import UsageError
 from orchestrator.models import prediction as predicting
 from orchestrator.models.graph import OPTIONS, Graph, Operator, Subgraph, Tensor
 from orchestrator.models.inspect import open_graph
-from orchestrator.models.operator_view import QUESTIONS
-from orchestrator.models.prediction import PREDICTED, kinds, partitions, predict
+from orchestrator.models.prediction import PREDICTED, QUESTIONS, kinds, partitions, predict
 from orchestrator.models.zoo import sample_models
 from orchestrator.records.model import LearnedOperator
 
