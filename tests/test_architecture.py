@@ -29,7 +29,7 @@ DECIDING = {
     "progress", "quickstart", "schedule", "searching", "serving", "stored",
 }  # fmt: skip
 BELOW_APP = {
-    "analysis", "artifacts", "delegates", "devices", "engine", "executors", "models", "planning", "programs",
+    "analysis", "artifacts", "delegates", "devices", "engine", "models", "planning", "programs",
     "queueing", "store",
 }  # fmt: skip
 #: So many parameters may a function have, besides self or cls.
@@ -61,7 +61,6 @@ ALLOWED: dict[str, set[str]] = {
     "artifacts": PORTS | {"programs"},
     "programs": PORTS | {"delegates", "config"},
     "models": PORTS | {"delegates"},
-    "executors": PORTS,
     "store": PORTS | {"documents"},
     "queueing": PORTS,
     "serve": PORTS,

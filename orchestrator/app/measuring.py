@@ -22,7 +22,6 @@ from orchestrator.engine.events import DeviceNote, FileMoving, Notice
 from orchestrator.engine.recovery import Turns
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import UsageError
-from orchestrator.executors.local import ThreadExecutor
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import Serial
@@ -218,4 +217,4 @@ def equipment(
 
 def turns_of(farm: Farm, services: Services) -> Turns:
     """Return what gives a campaign's devices their turns on this computer."""
-    return Turns(services, farm.lease, ThreadExecutor(farm.cancelled), rescuer=farm.rescuer, quarantine=farm.quarantine)
+    return Turns(services, farm.lease, rescuer=farm.rescuer, quarantine=farm.quarantine)

@@ -119,7 +119,7 @@ class CaseRunner:
         self._time = time or TimeWithoutEnd()
         self._was_told_of_time = False
         self._placer = Placer(device, workload, services)
-        self._records = RunRecords(facts, workload, services)
+        self._records = RunRecords(facts, workload.campaign, services.tools, services.clock)
         #: How many invocations were dealt with, and how many are known of.
         self._position = 0
         self._total = 0

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Final
 
 from orchestrator.analysis.outcome import Ending
-from orchestrator.analysis.quality import judge
 from orchestrator.clock import Clock
 from orchestrator.engine.rounds import following, open_works, slim
+from orchestrator.engine.run_records import RunRecords
 from orchestrator.ports import Store, Tool
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
-from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import RunId
 from orchestrator.records.night import ABANDONED
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import ToolName
@@ -32,12 +28,10 @@ def close_campaign(campaign: Campaign, store: Store, tools: Mapping[ToolName, To
     """
     count = 0
     if campaign.terms.search is None and campaign.terms.pairing is None:
-        known = store.devices()
+        makers = {serial: RunRecords(facts, campaign, tools, clock) for serial, facts in store.devices().items()}
         runs = [slim(run) for run in store.runs(campaign_ids=[campaign.campaign_id])]
         while left := _left(campaign, runs, tools):
-            abandoned = [
-                _abandoned(campaign, invocation, known[invocation.case.serial], clock.now()) for invocation in left
-            ]
+            abandoned = [makers[item.case.serial].record(item, clock.now(), _ENDING) for item in left]
             stored = [run for run in abandoned if store.append_run(run)]
             if not stored:
                 break
@@ -55,27 +49,3 @@ def _left(campaign: Campaign, runs: list[RunRecord], tools: Mapping[ToolName, To
         for work in works
         for invocation in (*work.planned, *work.added, *(following(marker, runs) for marker in work.sustained))
     ]
-
-
-def _abandoned(campaign: Campaign, invocation: Invocation, facts: DeviceFacts, at: datetime) -> RunRecord:
-    verdict = judge(
-        None, _ENDING, case=invocation.case, run_pass=invocation.run_pass, facts=facts, before=None, after=None
-    )
-    return RunRecord(
-        run_id=RunId(uuid.uuid4().hex),
-        campaign_id=campaign.campaign_id,
-        case=invocation.case,
-        run_pass=invocation.run_pass,
-        invocation=invocation.number,
-        outcome=_ENDING.outcome,
-        reason_code=_ENDING.reason_code,
-        reason=_ENDING.reason,
-        is_virtual=facts.is_virtual,
-        started_at=at,
-        duration_s=0.0,
-        command="",
-        exit_code=None,
-        attachments=(),
-        report=None,
-        verdict=verdict,
-    )

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.analysis.outcome import ending_of
-from orchestrator.analysis.quality import judge
 from orchestrator.clock import Clock
+from orchestrator.engine.run_records import RunRecords
 from orchestrator.ports import Store, Tool
 from orchestrator.programs.device_lab import BESIDE
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import CaseKey, RunId
+from orchestrator.records.identity import CaseKey
 from orchestrator.records.run import Attachment, RawOutput, RunRecord
 from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
 
@@ -63,7 +62,17 @@ def import_runs(
     records = []
     for run in fresh:
         key = (run.case.case_key, run.run_pass)
-        records.append(_record(campaign, run, numbers[key], tools[run.case.tool], devices[run.case.serial]))
+        report = tools[run.case.tool].parse(run.raw, run.case)
+        ending = ending_of(report, exit_code=run.raw.exit_code, timed_out=run.raw.timed_out)
+        records.append(
+            RunRecords(devices[run.case.serial], campaign, tools, clock).record(
+                Invocation(case=run.case, run_pass=run.run_pass, number=numbers[key]),
+                run.raw.started_at,
+                ending,
+                raw=run.raw,
+                report=report,
+            )
+        )
         numbers[key] += 1
     whole = replace(
         campaign,
@@ -102,27 +111,3 @@ def _identity(
     case: Case, run_pass: Pass, attachments: Sequence[Attachment]
 ) -> tuple[CaseKey, Pass, frozenset[Attachment]]:
     return case.case_key, run_pass, frozenset(item for item in attachments if item.name != BESIDE)
-
-
-def _record(campaign: Campaign, run: ForeignRun, number: int, tool: Tool, facts: DeviceFacts) -> RunRecord:
-    report = tool.parse(run.raw, run.case)
-    ending = ending_of(report, exit_code=run.raw.exit_code, timed_out=run.raw.timed_out)
-    verdict = judge(report, ending, case=run.case, run_pass=run.run_pass, facts=facts, before=None, after=None)
-    return RunRecord(
-        run_id=RunId(uuid.uuid4().hex),
-        campaign_id=campaign.campaign_id,
-        case=run.case,
-        run_pass=run.run_pass,
-        invocation=number,
-        outcome=ending.outcome,
-        reason_code=ending.reason_code,
-        reason=ending.reason,
-        is_virtual=facts.is_virtual,
-        started_at=run.raw.started_at,
-        duration_s=run.raw.duration_s,
-        command=run.raw.command,
-        exit_code=run.raw.exit_code,
-        attachments=run.raw.attachments,
-        report=report,
-        verdict=verdict,
-    )

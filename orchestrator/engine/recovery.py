@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from orchestrator.clock import Deadline
 from orchestrator.engine.events import DeviceFinished, DeviceNote
+from orchestrator.engine.threads import ThreadExecutor
 from orchestrator.engine.workload import Services
 from orchestrator.errors import (
     AdbUnavailableError,
@@ -23,7 +24,7 @@ from orchestrator.errors import (
     NoDeviceError,
     StoreError,
 )
-from orchestrator.ports import Device, Executor, Lease, Quarantine, Rescuer
+from orchestrator.ports import Device, Lease, Quarantine, Rescuer
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import Serial
 
@@ -82,7 +83,6 @@ class Turns:
         self,
         services: Services,
         lease: Lease,
-        executor: Executor,
         *,
         rescuer: Rescuer | None = None,
         quarantine: Quarantine | None = None,
@@ -94,7 +94,7 @@ class Turns:
         """
         self._services = services
         self._lease = lease
-        self._executor = executor
+        self._threads = ThreadExecutor(services.cancelled)
         self._rescuer = rescuer
         self._quarantine = quarantine
         self._unfit_pause_s = unfit_pause_s
@@ -128,7 +128,7 @@ class Turns:
 
         A fault of another kind ends one device's part as if it were lost; these faults are returned.
 
-        Raises what the executor raises: StoreError, HostStorageError, InterruptedByUserError, KeyboardInterrupt.
+        Raises the first error of any: StoreError, HostStorageError, InterruptedByUserError, KeyboardInterrupt.
         """
         self._may_reboot = may_reboot
         self._replace_lost = replace_lost
@@ -143,7 +143,7 @@ class Turns:
         for is_host in (False, True):
             now = [(device, begin) for device, begin in turns if (device.kind is DeviceKind.HOST) is is_host]
             self._working = {device.serial for device, _ in now}
-            self._executor.run(
+            self._threads.run(
                 [(str(device.serial), self._turn(device, begin, lost)) for device, begin in now],
                 more=None if is_host or newcomers is None else come,
             )

@@ -10,16 +10,18 @@ from typing import Final
 
 from orchestrator.analysis.outcome import Ending, ending_of
 from orchestrator.analysis.quality import Surroundings, judge
+from orchestrator.clock import Clock
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import BenchfarmError, ModelError
 from orchestrator.ports import SessionTool, Tool
 from orchestrator.programs import program
-from orchestrator.records.campaign import Invocation
+from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.device import DeviceFacts, DeviceState
 from orchestrator.records.identity import RunId
 from orchestrator.records.parity import ParityBasis
 from orchestrator.records.run import Outcome, RawOutput, RunRecord, ToolReport
 from orchestrator.records.sample import SAMPLES_FILE
+from orchestrator.records.workload import ToolName
 
 
 def covered(tool: Tool, raw: RawOutput, invocation: Invocation, queue: Sequence[Invocation]) -> list[Invocation]:
@@ -57,10 +59,11 @@ def own_end(tool: Tool, raw: RawOutput, report: ToolReport) -> RawOutput:
 class RunRecords:
     """Makes the records of one device's runs in a campaign."""
 
-    def __init__(self, facts: DeviceFacts, workload: Workload, services: Services) -> None:
+    def __init__(self, facts: DeviceFacts, campaign: Campaign, tools: Mapping[ToolName, Tool], clock: Clock) -> None:
         self._facts = facts
-        self._workload = workload
-        self._services = services
+        self._campaign = campaign
+        self._tools = tools
+        self._clock = clock
 
     def measured(
         self,
@@ -73,7 +76,7 @@ class RunRecords:
         after: DeviceState | None,
     ) -> RunRecord:
         """Return the record of a case that a process measured."""
-        raw = own_end(self._services.tools[invocation.case.tool], raw, report)
+        raw = own_end(self._tools[invocation.case.tool], raw, report)
         ending = ending_of(report, exit_code=raw.exit_code, timed_out=raw.timed_out)
         return self.record(
             invocation, raw.started_at, ending, run_id=run_id, raw=raw, report=report, before=before, after=after
@@ -86,7 +89,7 @@ class RunRecords:
             reason_code="failed-before",
             reason=f"the same case ended before with {code}: {reason}",
         )
-        return self.record(invocation, self._services.clock.now(), ending)
+        return self.record(invocation, self._clock.now(), ending)
 
     def not_run(
         self, invocation: Invocation, started_at: datetime, outcome: Outcome, error: BenchfarmError
@@ -118,12 +121,12 @@ class RunRecords:
             before=before,
             after=after,
             around=Surroundings(
-                samples=raw.data(SAMPLES_FILE) if raw else b"", screen=self._workload.campaign.terms.quiet.screen
+                samples=raw.data(SAMPLES_FILE) if raw else b"", screen=self._campaign.terms.quiet.screen
             ),
         )
         return RunRecord(
             run_id=run_id or RunId(uuid.uuid4().hex),
-            campaign_id=self._workload.campaign.campaign_id,
+            campaign_id=self._campaign.campaign_id,
             case=invocation.case,
             run_pass=invocation.run_pass,
             invocation=invocation.number,

@@ -14,7 +14,6 @@ from orchestrator.ports.device import (
 )
 from orchestrator.ports.store import Store
 from orchestrator.ports.tool import (
-    Executor,
     FlagBook,
     InvocationRequest,
     Observer,
@@ -28,7 +27,6 @@ from orchestrator.ports.tool import (
 __all__ = [
     "Conditioner",
     "Device",
-    "Executor",
     "Fitness",
     "FlagBook",
     "InvocationRequest",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -125,22 +125,6 @@ class ParityReference(Protocol):
 
         ``given`` is a folder with inputs as ``<model>.<number>.bin``, raw; where it has none for the model, or is
         empty, they are made from a seed. Raises ModelError for a model that the reference can't compute.
-        """
-        ...
-
-
-class Executor(Protocol):
-    """Does the devices' jobs."""
-
-    def run(
-        self,
-        jobs: Sequence[tuple[str, Callable[[], None]]],
-        *,
-        more: Callable[[], Sequence[tuple[str, Callable[[], None]]]] | None = None,
-    ) -> None:
-        """Do all jobs, each with its name, and return when all have ended; raises the first error of any.
-
-        ``more`` is asked for further jobs again and again as long as any job runs, and must return at once.
         """
         ...
 

@@ -15,7 +15,6 @@ from orchestrator.devices.lease import FileLease
 from orchestrator.engine.device_pool import DevicePool
 from orchestrator.engine.recovery import Turns
 from orchestrator.errors import LinkLostError
-from orchestrator.executors.local import ThreadExecutor
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import Serial
 
@@ -47,7 +46,7 @@ def turns_with(lease: FileLease, rescue: Callable[..., bool] | None = None) -> T
         cancelled=cancelled,
     )
     rescuer = cast(Any, SimpleNamespace(rescue=rescue)) if rescue is not None else None
-    return Turns(cast(Any, services), lease, ThreadExecutor(cancelled), rescuer=rescuer)
+    return Turns(cast(Any, services), lease, rescuer=rescuer)
 
 
 def test_a_lost_device_is_waited_for_while_its_spare_is_used_by_somebody_else(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from orchestrator.devices.lease import FileLease, QuarantineFolder
 from orchestrator.engine.recovery import RETURNS_MAX, Turns
 from orchestrator.engine.rounds import done_count
 from orchestrator.errors import DeviceUnfitError, LinkLostError, StoreError, UsageError
-from orchestrator.executors.local import ThreadExecutor
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import Serial
@@ -73,7 +72,6 @@ class Farm:
         self._turns = Turns(
             cast(Any, services),
             self.lease,
-            ThreadExecutor(self.cancelled),
             rescuer=cast(Any, SimpleNamespace(rescue=lambda device, **others: True)),
             quarantine=self.quarantine,
             unfit_pause_s=0.01,

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from orchestrator.executors.local import Job, ThreadExecutor
+from orchestrator.engine.threads import Job, ThreadExecutor
 
 DEADLINE_S = 30.0
 

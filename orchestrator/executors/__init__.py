@@ -1,1 +1,0 @@
-"""Where the engine's work for several devices runs."""
