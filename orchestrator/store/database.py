@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,7 +51,6 @@ class Database:
             self._reader = engine.execution_options(isolation_level="REPEATABLE READ")
         self._turns = Turns(self.patience)
         self._is_open = True
-        self._pid = os.getpid()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -96,11 +94,6 @@ class Database:
     def _check(self) -> None:
         if not self._is_open:
             raise admission.closed()
-        if self._pid != os.getpid():
-            # A forked child must not speak over its parent's connections, nor wait for a thread that it hasn't got.
-            self._engine.dispose(close=False)
-            self._turns = Turns(self.patience)
-            self._pid = os.getpid()
 
 
 def sqlite_engine(

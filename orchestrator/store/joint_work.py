@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -71,10 +70,6 @@ class JointWork(Generic[Item, Answer]):
         self._work = work
         self._patience = patience
         self._late = late
-        self._begin()
-
-    def _begin(self) -> None:
-        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._waiting: list[_Entry[Item, Answer]] = []
         self._is_led = False
@@ -90,9 +85,6 @@ class JointWork(Generic[Item, Answer]):
 
         What the work itself raises is for the thread that does it; the others' items go on waiting.
         """
-        if self._pid != os.getpid():
-            # A forked child hasn't got the threads that its parent waits for.
-            self._begin()
         entry: _Entry[Item, Answer] = _Entry(item, self._patience.now_s())
         leads = False
         # Interrupted at any moment: also between coming and waiting, or leading.

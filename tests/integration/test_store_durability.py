@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import multiprocessing
 import os
 import pickle
 import shutil
@@ -549,19 +548,3 @@ def test_a_reader_sees_a_whole_run_or_none(path: Path, samples) -> None:
     assert len(list(reader.runs())) == 60
     store.close()
     reader.close()
-
-
-def test_a_forked_process_uses_the_store_beside_its_parent(unused_database: str, samples) -> None:
-    store = open_store(unused_database)
-    samples.begin(store)
-    store.append_run(samples.run(0))
-
-    forked = multiprocessing.get_context("fork").Process(target=store.append_run, args=(samples.run(1),))
-    forked.start()
-    for number in range(2, 12):
-        store.append_run(samples.run(number))
-    forked.join(timeout=60)
-
-    assert forked.exitcode == 0
-    assert sorted(run.invocation for run in store.runs(with_attachments=True)) == list(range(12))
-    store.close()

@@ -1,7 +1,6 @@
 """What several threads want is done together by one of them, and each gets its own answer."""
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import threading
@@ -178,28 +177,6 @@ def test_who_is_interrupted_while_working_leaves_the_others_theirs(desk: Desk) -
 
     assert isinstance(answers[0], KeyboardInterrupt)
     assert answers[2] == 4
-
-
-def test_a_forked_process_waits_for_nobody_of_its_parent(desk: Desk) -> None:
-    answers: dict[int, object] = {}
-    thread = desk.begin(0, answers)
-
-    def want() -> None:
-        # Events of its own: the parent's thread may have been inside of one of them when it was forked.
-        desk.may_take, desk.may_end, desk.has_taken = (threading.Event() for _ in range(3))
-        desk.may_take.set()
-        desk.may_end.set()
-        os._exit(0 if desk.joint.do(2) == 4 else 1)
-
-    forked = multiprocessing.get_context("fork").Process(target=want)
-    forked.start()
-    forked.join(timeout=60)
-
-    assert forked.exitcode == 0
-    desk.may_take.set()
-    desk.may_end.set()
-    thread.join()
-    assert desk.done == [[0]]
 
 
 @pytest.mark.parametrize("is_led", [False, True])
