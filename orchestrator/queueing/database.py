@@ -26,8 +26,8 @@ _WAIT_S: Final = 10.0
 #: A host that freezes inside a transaction loses it after so long, and its locks with it.
 _FROZEN: Final = "60s"
 #: The same where others want the rows at once, and how long is waited for one there: longer than a frozen host has it.
-_FROZEN_BRIEF: Final = "4s"
-_LOCKED_BRIEF: Final = "6s"
+_FROZEN_BRIEF: Final = "8s"
+_LOCKED_BRIEF: Final = "10s"
 _AWAY: Final = "look whether the database runs, and can be reached from here as --store or $BENCHFARM_STORE names it"
 _Given = ParamSpec("_Given")
 _Returned = TypeVar("_Returned")
