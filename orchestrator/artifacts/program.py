@@ -1,4 +1,4 @@
-"""A benchmark program in one file, binary or APK alike: looked inside, and held against what is declared of it."""
+"""A benchmark program, binary or APK alike: looked inside, held against what is declared, and against its libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exclusive right to use one device, held as a lock on a file: it ends with its process, however that ends.
+"""Who may use a device: the right to it, a lock on a file that ends with its process, however; and quarantine.
 
 A pid alone doesn't tell: it is given again, and two containers of one name have the same ones. A *life* names the
 computer's boot, the pid namespace, the pid and when it was started; where one of them can't be read, nothing is known.

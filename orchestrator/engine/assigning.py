@@ -1,4 +1,4 @@
-"""Who measures what of a running campaign: decided by ``planning.assignment``, stored, then acted upon."""
+"""Who measures what of a running campaign, also of devices that come: by ``planning.assignment``, stored, then done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A .tflite file as a graph of tensors and operators, by the numbers of its schema; names come later.
+"""A .tflite file as a graph of tensors and operators, by the numbers of its schema; and the names of those.
 
 Field numbers are those of the public schema (tensorflow/compiler/mlir/lite/schema/schema.fbs), version 3.
 

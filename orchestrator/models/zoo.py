@@ -1,5 +1,6 @@
-"""Builds the sample models with TensorFlow: a small MobileNet in float32, and its int8 twin from the same weights.
+"""Sample models, and those of published tables.
 
+The samples are built with TensorFlow: a small MobileNet in float32, and its int8 twin from the same weights.
 The network has MobileNet v1's shape (Howard et al., arXiv 1704.04861) at a quarter of its width: a strided convolution,
 thirteen pairs of depthwise and pointwise convolutions with ReLU6, average pooling, a classifier, softmax. Each layer
 passes its input on, stirred by weights that are random from a seed; what batch normalisation would do is folded in,

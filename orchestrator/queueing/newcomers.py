@@ -1,4 +1,4 @@
-"""Phones that are announced after a submission, and spare ones for lost phones: each gets its job once.
+"""Phones that are announced after a submission, and spare ones for those that are lost: each gets its job once.
 
 Every worker looks. One of them adds what is to be added, in a transaction with the submission's row locked: whom it
 chooses, it chooses there. A host that falls asleep over it loses the lock after some seconds, and nothing is added.

@@ -1,4 +1,4 @@
-"""A submission as it is kept while phones may still be added to it, and how a job of it is queued."""
+"""A submission as it is kept while phones may still be added to it; what a job of it says, and how it is queued."""
 
 from __future__ import annotations
 
