@@ -46,11 +46,11 @@ class Cron:
             raise UsageError(f"--cron {self.text!r} doesn't have five fields", hint="minute hour day month weekday")
         if not croniter.is_valid(self.text):
             raise UsageError(f"--cron {self.text!r} can't be understood", hint='for example "0 1 * * *"')
-        if next(iter(self.after(datetime.now(UTC))), None) is None:
+        if self.after(datetime.now(UTC)) is None:
             raise UsageError(f"--cron {self.text!r} never comes")
 
-    def after(self, moment: datetime) -> Sequence[datetime]:
-        """Return the next time (UTC), empty when there is none.
+    def after(self, moment: datetime) -> datetime | None:
+        """Return the next time (UTC), None when there is none.
 
         An hour that a change of the clocks repeats is one time for a schedule that names hours, and two for one that
         doesn't; an hour that is left out is made up for right after it.
@@ -64,9 +64,9 @@ class Cron:
                 if not (names_hours and found.fold) and found > moment:
                     break
         except ValueError:
-            return ()
+            return None
         found = found.astimezone(UTC)
-        return (found,) if found - moment < _AHEAD else ()
+        return found if found - moment < _AHEAD else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,8 @@ class Schedules:
     def _put(self, schedule: Schedule, files: Sequence[str], *, replace: bool) -> datetime:
         with self._database.connection() as connection, connection.transaction():
             now = database_time(connection)
-            (first,) = schedule.cron.after(now)
+            first = schedule.cron.after(now)
+            assert first is not None, "checked when it was read"
             if replace:
                 connection.execute("DELETE FROM farm_schedules WHERE name = %s", (schedule.name,))
             made = connection.execute(
@@ -156,11 +157,11 @@ class Schedules:
             if row is None:
                 return False
             # A rest needs no next time, and can be given by a host that doesn't know the schedule's zone.
-            following = () if paused else _cron_of(row).after(database_time(connection))
+            following = None if paused else _cron_of(row).after(database_time(connection))
             connection.execute(
                 "UPDATE farm_schedules SET paused = %s, next_at = %s,"
                 " went_on_at = CASE WHEN paused AND NOT %s THEN now() ELSE went_on_at END WHERE name = %s",
-                (paused, following[0] if following else row["next_at"], paused, name),
+                (paused, following or row["next_at"], paused, name),
             )
         return True
 
@@ -249,7 +250,7 @@ class Schedules:
         )
         connection.execute(
             "UPDATE farm_schedules SET next_at = %s, paused = %s WHERE name = %s",
-            (following[0] if following else now + _AHEAD, not following, schedule.name),
+            (following or now + _AHEAD, not following, schedule.name),
         )
         text = f"schedule {schedule.name}, {newest:%Y-%m-%d %H:%M} UTC: {outcome}: {note}"
         level = "info" if outcome == "submitted" else "error"
@@ -306,19 +307,12 @@ class Schedules:
 
 
 def _due(cron: Cron, next_at: datetime, now: datetime) -> list[datetime]:
-    """Return the times from ``next_at`` to now, oldest first, the newest thousands of them."""
+    """Return the times from ``next_at`` to now, oldest first."""
     due: list[datetime] = []
-    moment = next_at
-    while moment <= now:
+    moment: datetime | None = next_at
+    while moment is not None and moment <= now:
         due.append(moment)
-        following = cron.after(moment)
-        if not following:
-            break
-        moment = following[0]
-        if len(due) > 20 * _LISTED:
-            # A schedule of every minute over weeks: only its last times are of interest.
-            moment = max(moment, (cron.after(now - timedelta(hours=1)) or (moment,))[0])
-            del due[:_LISTED]
+        moment = cron.after(moment)
     return due
 
 
