@@ -16,7 +16,7 @@ from orchestrator.units import format_bytes
 if TYPE_CHECKING:
     from orchestrator.artifacts.download import Downloader
     from orchestrator.models.building import BuildOrder, BuiltModel, FailedBuild
-    from orchestrator.models.zoo import PublishedModel
+    from orchestrator.models.published import PublishedModel
 
 RANDOM_NOTE = "weights are random: right for latency, which doesn't depend on them, and its outputs mean nothing"
 
@@ -116,7 +116,7 @@ def fetch(
         UsageError: a name isn't known.
         ArtifactError: a download failed, or isn't what it was; what was fetched before it is kept.
     """
-    from orchestrator.models.zoo import published_models
+    from orchestrator.models.published import published_models
 
     known = published_models()
     for name in names:
@@ -135,7 +135,7 @@ def _fetched(
 ) -> tuple[ManifestEntry, str]:
     from orchestrator.config.model_manifest import add_to_manifest, load_manifest
     from orchestrator.models.inspect import identify_model
-    from orchestrator.models.zoo import take_model
+    from orchestrator.models.published import take_model
 
     folder, manifest = places(settings, out)
     before = next((entry for entry in load_manifest(manifest).values() if entry.name == model.name), None)
@@ -188,7 +188,7 @@ def known_models(settings: Settings, folder: Path | None) -> KnownModels:
     """Return the models of a folder's manifest, or of the data folder's; raises UsageError."""
     from orchestrator.config.model_manifest import load_manifest
     from orchestrator.models.networks import NAMES
-    from orchestrator.models.zoo import published_models
+    from orchestrator.models.published import published_models
 
     if folder is not None and not folder.is_dir():
         raise UsageError(f"there is no folder {str(folder)!r}", hint="name the folder of a models.yaml")
