@@ -90,7 +90,7 @@ def count_pairs(pairing: Pairing, pilot: Sequence[float], *, pair_s: float | Non
     """Return how many pairs to count, from the pilot's log ratios.
 
     Enough to claim the wanted difference nearly always, and to call equal sides the same 8 times of 10. ``pair_s`` is
-    what one pair takes, ``sides`` how many comparisons share the device's budget.
+    what one pair takes, ``sides`` how many comparisons with processes of their own share the device's budget.
     """
     std = middle(pilot).std if pilot else None
     if std is None:
@@ -130,7 +130,8 @@ def pair_seconds(runs: Sequence[RunRecord]) -> float | None:
 
     The median over neighbours: a pause between a crash and the resume doesn't count.
     """
-    starts = sorted(run.started_at for run in runs)
+    # Figures of one process have one start.
+    starts = sorted({run.started_at for run in runs})
     gaps = [(after - before).total_seconds() for before, after in pairwise(starts)]
     return 2 * median(gaps) if gaps else None
 
@@ -141,7 +142,8 @@ def pair_round(
     """Return one pair of each of some sides (indices into ``pairing.sides``), in the order in which they run.
 
     The side that begins changes as A B, B A, B A, A B, so that a steady drift weighs on both alike; which one is
-    first of all is drawn from the seed. The order of several comparisons is shuffled in each round.
+    first of all is drawn from the seed. The order of several comparisons is shuffled in each round. Those that one
+    pair of processes answers (prefill and decode) begin with the same side, whichever of them starts it.
     """
     # For spreading drift, not for secrecy.
     shuffler = random.Random(f"{seed}:{serial}:{number}")  # noqa: S311
@@ -149,8 +151,9 @@ def pair_round(
     shuffler.shuffle(order)
     invocations = []
     for side in order:
-        first = random.Random(f"{seed}:{serial}:side {side}").randrange(2)  # noqa: S311
         keys = pairing.sides[side]
+        shared = "processes" if cases[keys[0]].tool.is_session else f"side {side}"
+        first = random.Random(f"{seed}:{serial}:{shared}").randrange(2)  # noqa: S311
         leader = (_LEADERS[number % len(_LEADERS)] + first) % 2
         invocations += [
             Invocation(case=cases[keys[index]], run_pass=Pass.TIMING, number=number) for index in (leader, 1 - leader)

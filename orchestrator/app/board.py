@@ -151,7 +151,7 @@ class Board:
         phone = self._phone(run.case.serial)
         phone.stored += 1
         phone.doing = ""
-        phone.so_far = difference_so_far(event.so_far) if event.so_far is not None else phone.so_far
+        phone.so_far = difference_so_far(event.so_far, event.run) if event.so_far is not None else phone.so_far
         if run.outcome is not Outcome.UNFIT and run.run_pass not in {Pass.REFERENCE, Pass.SUSTAINED}:
             phone.left = max(0, phone.left - 1)
         state = run.state_after or run.state_before

@@ -24,14 +24,14 @@ from orchestrator.engine.ab import AbRunner, first_invocations, pair_counts
 from orchestrator.engine.campaign import CampaignResult
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.planning import tools_for
-from orchestrator.programs import usual_tool
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import content_key
 from orchestrator.records.plan import Plan
 from orchestrator.records.search import Pairing
+from orchestrator.records.tokens import FIGURE, is_foreign, is_language_model
 from orchestrator.records.verdict import ComparisonOutcome
-from orchestrator.records.workload import Build, Case, Model, ToolName
+from orchestrator.records.workload import PER_TOKEN_TOOLS, Build, Case, Model
 from orchestrator.report.escapes import one_line
 from orchestrator.units import format_percent
 
@@ -96,7 +96,7 @@ class Prepared:
 
 
 def parse_side(text: str) -> Side:
-    """Return what ``build:NAME``, ``flags:name=value`` ... means; a bare word is a build, or a model by its .tflite."""
+    """Return what ``build:NAME``, ``flags:name=value`` ... means; a bare word is a build, or a model by its ending."""
     kind, colon, value = text.partition(":")
     if colon and kind in KINDS:
         if not value and kind != "flags":
@@ -104,7 +104,8 @@ def parse_side(text: str) -> Side:
         return Side(kind=kind, value=value)
     if not text:
         raise UsageError("an empty word names no side", hint="benchfarm ab build:OLD build:NEW -m MODEL")
-    return Side(kind="model" if text.endswith(".tflite") else "build", value=text)
+    is_model = text.endswith(".tflite") or is_language_model(Path(text)) or is_foreign(Path(text))
+    return Side(kind="model" if is_model else "build", value=text)
 
 
 def compare_ab(farm: Farm, request: AbRequest) -> CampaignResult:
@@ -266,9 +267,6 @@ def _sides(request: AbRequest) -> tuple[Side, Side]:
         raise UsageError("the builds are the sides; leave --build out")
     if before.kind != "model" and not request.options.get("models"):
         raise UsageError("no model is named", hint="give one with -m FILE.tflite; it may be given again")
-    if shared := next((tool for tool in ToolName if tool.is_session and tool in _tools(request)), None):
-        hint = "--tool native, or measure twice and compare the campaigns: benchfarm compare BEFORE AFTER"
-        raise UsageError(f"{shared} measures many cases in one process, which can't be paired", hint=hint)
     return before, after
 
 
@@ -285,14 +283,18 @@ def _plan(request: AbRequest, side: Side) -> Plan:
         case "model":
             options["models"] = Path(side.value)
         case "build":
-            options["builds"] = dict.fromkeys(_tools(request) or (usual_tool(DeviceKind.ANDROID).value,), side.value)
+            usual = tools_for(plan_from_options(**options), DeviceKind.ANDROID)[:1]
+            options["builds"] = dict.fromkeys(_tools(request) or map(str, usual), side.value)
         case "flags":
             options["flags"] = [*each(request.options.get("flags")), *split(side.value)]
         case kind:
             options[_OPTIONS[kind]] = side.value  # type: ignore[literal-required]
     plan = plan_from_options(**options)
-    if shared := [tool for tool in tools_for(plan, DeviceKind.ANDROID) if tool.is_session]:
-        raise PlanError(f"{shared[0]} measures many cases in one process, which can't be paired")
+    # A language model's prefill and decode are paired both, by the same processes.
+    shared = [tool for tool in tools_for(plan, DeviceKind.ANDROID) if tool.is_session and tool not in PER_TOKEN_TOOLS]
+    if shared:
+        hint = "--tool native, or measure twice and compare the campaigns: benchfarm compare BEFORE AFTER"
+        raise PlanError(f"{shared[0]} measures many cases in one process, which can't be paired", hint=hint)
     return plan
 
 
@@ -301,4 +303,4 @@ def _shared_key(case: Case, kind: str) -> str:
     row = case.to_row()
     for part in KINDS[kind][1]:
         row.pop(part, None)
-    return content_key(row)
+    return content_key([row, dict(case.flags).get(FIGURE)])

@@ -5,8 +5,9 @@ What is planned beyond the pilot follows from the stored pilot alone, so that a 
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -39,6 +40,7 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.search import Pairing
+from orchestrator.records.tokens import FIGURE
 from orchestrator.records.workload import Case, Pass
 from orchestrator.units import format_duration, format_percent
 
@@ -70,6 +72,8 @@ class PairProgress:
         self._pairing = campaign.terms.pairing
         self._cases = {item.case.case_key: item.case for item in campaign.invocations}
         self._sides = _by_device(self._pairing, self._cases).get(serial, [])
+        #: Comparison -> which comparisons its processes answer too: a language model's prefill and decode.
+        self._answered = {side: self._process(side) for side in self._sides}
 
     def counts(self) -> dict[int, PairCount]:
         """Return how many pairs each side needs, as the stored pilot says; empty before the pilot is whole."""
@@ -86,10 +90,32 @@ class PairProgress:
                 log_ratios(pair for number, pair in self._usable(runs, side).items() if number in first),
                 log_ratios(self._usable(runs, side).values()),
                 pair_s=pair_s,
-                sides=len(self._sides),
+                sides=len(set(self._answered.values())),
             )
             for side in self._sides
         }
+
+    def _process(self, side: int) -> str:
+        """Return what two comparisons have in common whose figures are one process's."""
+        cases = [self._cases[key] for key in self._pairing.sides[side]]
+        rows = [case.to_row() | {"flags": [flag for flag in case.flags if flag[0] != FIGURE]} for case in cases]
+        return json.dumps(rows, sort_keys=True, default=str) if cases[0].tool.is_session else str(side)
+
+    def processes(self, sides: Iterable[tuple[int, int]]) -> int:
+        """Return how many pairs of processes comparisons take, of which each has its number of pairs."""
+        most: dict[str, int] = {}
+        for side, count in sides:
+            most[self._answered[side]] = max(count, most.get(self._answered[side], 0))
+        return sum(most.values())
+
+    def left_pairs(self) -> float:
+        """Return how many pairs of processes are still to run."""
+        found = set()
+        for side in self._sides:
+            places = {key: place for place, key in enumerate(self._pairing.sides[side])}
+            own = [item for item in self.left() if item.case.case_key in places]
+            found |= {(self._answered[side], item.number, places[item.case.case_key]) for item in own}
+        return len(found) / 2
 
     def side_of(self, key: CaseKey) -> str:
         """Return what the side that a case belongs to is called: ``A, build old``; empty for another case."""
@@ -288,11 +314,10 @@ class _PairWork:
 
     def _tell(self, counts: Mapping[int, PairCount]) -> None:
         """Say what the pilot means: how many pairs, how long."""
-        pairs = sum(count.pairs for count in counts.values())
+        pairs = self._progress.processes((side, count.pairs) for side, count in counts.items())
         noises = [count.log_std for count in counts.values() if count.log_std is not None]
         pair_s = self._progress.pair_s()
-        left = len(self._progress.left())
-        lasts = f", about {format_duration(left / 2 * pair_s)} more" if pair_s else ""
+        lasts = f", about {format_duration(self._progress.left_pairs() * pair_s)} more" if pair_s else ""
         noise = f", as pairs differ by {format_percent(max(noises))}" if noises else ""
         text = f"{pairs} pairs are planned{noise}{lasts}"
         limits = {count.limit: count.needed for count in counts.values() if count.limit in {"most", "budget"}}

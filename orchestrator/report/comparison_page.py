@@ -11,7 +11,7 @@ from orchestrator.analysis.matching import Measured
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 from orchestrator.report.comparisons import (
     WORST_FIRST,
-    interval_text,
+    change_of,
     level_text,
     runs_text,
     summary_line,
@@ -25,7 +25,7 @@ from orchestrator.report.labels import column_decimals, figure_text
 from orchestrator.report.operators import compare_profiles
 from orchestrator.report.page_policy import pack
 from orchestrator.report.render import EVIDENCE_SIZE, render_template
-from orchestrator.units import US_PER_MS, format_change, format_percent
+from orchestrator.units import US_PER_MS, format_percent
 
 #: Cases that are laid out with bars and runs; a longer comparison has a table of all beside them.
 MOST_SHOWN: Final = 200
@@ -147,12 +147,13 @@ def _line(
 ) -> Shown:
     verdict = row.verdict
     differences = tuple(item.text for item in row.differences)
+    what, change, interval = change_of(row)
     return {
         "title": row.title or f"{row.baseline.case.model_name}: {row.baseline.case.configuration}",
         "verdict": verdict.outcome.value,
         "is_virtual": row.is_virtual,
-        "change": format_change(verdict.ratio).removesuffix(" %"),
-        "interval": interval_text(verdict).replace(" %", ""),
+        "change": change.removesuffix(" %") + (" speed" if what == "speed" else ""),
+        "interval": interval.replace(" %", ""),
         "detectable": format_percent(verdict.detectable).removesuffix(" %"),
         "before": _figure(row.baseline, digits),
         "after": _figure(row.candidate, digits),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,36 @@ def test_a_phones_process_gives_prefill_and_decode(lab: Lab) -> None:
         "tiny, prefill 32, context 128", "tiny, decode 16 after 32, context 128"
     }  # fmt: skip
     assert all(cell["tokens_per_s"] for line in cells for cell in line["cells"] if cell["latency_us"])
+
+
+def test_two_sides_are_paired_process_by_process_with_a_verdict_of_prefill_and_of_decode(lab: Lab) -> None:
+    words = ("-m", TINY, "-s", lab.serials[0], "-d", "xnnpack", "--detect", "10%", "--most-pairs", "8", *SMALL)
+    done = lab.cli("ab", "threads:1", "threads:4", *words)
+    assert done.exit_code in {0, 1}, done.said
+    campaign = done.said.rpartition("campaign: ")[2].split()[0]
+    runs = lab.cli("runs", campaign, "--json").ok().json
+    pairs: dict[int, dict[int, set[str]]] = {}
+    for run in runs:
+        assert run["outcome"] == "completed", run["reason"]
+        pairs.setdefault(run["invocation"], {}).setdefault(run["case"]["threads"], set()).add(run["started_at"])
+    # Both figures of a side come from one process, which has one begin.
+    assert {tuple(sorted((threads, len(times)) for threads, times in sides.items())) for sides in pairs.values()} == {
+        ((1, 1), (4, 1))
+    }
+    leaders = ["A" if min(sides[1]) < min(sides[4]) else "B" for _, sides in sorted(pairs.items())]
+    assert "".join(leaders) in {"ABBAABBAAB", "BAABBAABBA", "ABBAABBAA", "BAABBAABB"}
+    for phase in ("decode 16 after 32", "prefill 32"):
+        assert re.search(
+            rf"\[B, threads 4\] tiny, .*{phase}.*; B's speed [+-][\d.]+ % \[.* against A after", done.stderr
+        )
+    # More threads take less time: more tokens a second, and that is faster.
+    said = re.sub(r"\s+", " ", done.stdout)
+    rows = re.findall(r"(FASTER|SLOWER) tiny on.*?figure=(\w+).*?speed ([+-][\d.]+) % \(([+-][\d.]+) % to "
+                      r"([+-][\d.]+) %\), ([\d.]+) tokens/s -> ([\d.]+) tokens/s", said)  # fmt: skip
+    assert {row[1] for row in rows} == {"prefill", "decode"}, done.stdout
+    for verdict, _, change, low, high, before, after in rows:
+        assert (verdict == "FASTER") == (float(after) > float(before)) == (float(change) > 0)
+        assert float(low) <= float(change) <= float(high)
 
 
 def test_the_example_plan_measures_a_bundle_on_every_phone(lab: Lab, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from orchestrator.analysis.pairs import compare_pairs
 from orchestrator.records.identity import BuildSha, content_key
 from orchestrator.records.search import Pairing
 from orchestrator.records.verdict import ComparisonOutcome, Quality
+from orchestrator.records.workload import ToolName
 from tests.samples.sample_lab import START, case, run, series
 
 A = case()
@@ -55,6 +56,23 @@ def test_several_comparisons_share_each_round() -> None:
     assert Counter(item.case.threads for item in order) == {1: 2, 4: 2}
     # The two of a pair stay neighbours.
     assert order[0].case.threads == order[1].case.threads
+
+
+def test_prefill_and_decode_of_a_process_begin_with_the_same_side_whichever_starts_it() -> None:
+    sides = [
+        tuple(replace(item, tool=ToolName.LITERT_LM, flags=(("figure", phase),)) for item in (A, B))
+        for phase in ("prefill", "decode")
+    ]
+    cases = {item.case_key: item for side in sides for item in side}
+    pairing = replace(PAIRING, sides=tuple((before.case_key, after.case_key) for before, after in sides))
+    for seed in range(8):
+        first = ""
+        for number in range(8):
+            order = pair_round(pairing, cases, number, [0, 1], seed=seed, serial=A.serial)
+            builds = [item.case.build_sha256 for item in order]
+            assert builds[:2] == builds[2:], "a process of the first two is the others' too"
+            first += "A" if builds[0] == A.build_sha256 else "B"
+        assert first in {"ABBAABBA", "BAABBAAB"}
 
 
 def test_warm_up_and_pairs_with_an_unusable_run_are_left_out_whole() -> None:
@@ -135,3 +153,5 @@ def test_a_pause_between_a_crash_and_the_resume_is_no_part_of_what_a_pair_takes(
 
     assert pair_seconds(at(0, 5, 10, 15, 9000, 9005, 9010)) == 10.0  # type: ignore[arg-type]
     assert pair_seconds(at(0)) is None  # type: ignore[arg-type]
+    # Two figures of each process.
+    assert pair_seconds(at(0, 0, 5, 5, 10, 10, 15, 15)) == 10.0  # type: ignore[arg-type]
