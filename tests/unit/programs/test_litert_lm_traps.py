@@ -6,13 +6,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orchestrator.programs.litert_lm import METRICS, LitertLmTool
-from orchestrator.records.identity import BuildSha, ModelSha, Serial
+from orchestrator.ports import InvocationRequest
+from orchestrator.programs.litert_lm import METRICS, LitertLmTool, _host_command, _phone_command
+from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.identity import BuildSha, ModelSha, RunId, Serial
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.tokens import flag_faults
-from orchestrator.records.workload import Case, DelegateName, ToolName
+from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
 from tests.samples.wire import field
-from tests.unit.programs.test_litert_lm import CREATED, HEAD, NODES, RULE, block
+from tests.unit.programs.test_litert_lm import COMMAND as LM_COMMAND
+from tests.unit.programs.test_litert_lm import CREATED, HEAD, NODES, RESULTS, RULE, block
 
 FLAGS = {"prefill_tokens": "32", "decode_tokens": "16", "max_num_tokens": "128"}
 COMMAND = "./litert_lm_advanced_main --num_iterations=3 --metric_proto_file_path=/run/metrics.pb"
@@ -75,6 +78,61 @@ def test_metrics_stand_in_where_the_text_has_no_results() -> None:
     assert report.inference is not None
     # The first of four warms up.
     assert report.inference.count == 3 * 16
+
+
+def command(kind: DeviceKind, **flags: str) -> str:
+    case = Case(
+        serial=Serial("s"), model_sha256=ModelSha("m"), model_name="qwen", delegate=DelegateName.XNNPACK, threads=4,
+        tool=ToolName.LITERT_LM, build_sha256=BuildSha("b"), flags=(*(FLAGS | flags).items(), ("figure", "decode")),
+    )  # fmt: skip
+    request = InvocationRequest(
+        case=case, run_id=RunId("r"), run_pass=Pass.TIMING, model_path="/m/q.litertlm", program_path="/p/litert",
+        facts=DeviceFacts(serial=Serial("s"), kind=kind, is_virtual=False), timeout_s=60,
+        build=Build(name="b", tool=ToolName.LITERT_LM, sha256=BuildSha("b"), abi=""),
+    )  # fmt: skip
+    return _phone_command(request, "/run", set()) if kind is DeviceKind.ANDROID else _host_command(request, "/run")
+
+
+def test_the_command_repeats_once_a_process_as_a_repetition_that_failed_only_lowers_its_mean() -> None:
+    """T-LM2; and T-LM4: what it prints of the start is the first measured run's, which a warm-up has made warm."""
+    said = command(DeviceKind.HOST)
+    assert " --runs 1 " in said
+    assert " --cache no " in said
+    assert "--skip-warmup" not in said
+    # The user's own settings say nothing.
+    assert " --config /dev/null " in said
+    cold = command(DeviceKind.HOST, cache="cold")
+    assert " --cache disk " in cold
+    assert cold.endswith("--skip-warmup --cpu-thread-count 4")
+
+
+@pytest.mark.parametrize(("prefill", "decode"), [("0.00", "0.00"), ("12.00", "0.00")])
+def test_a_null_answer_is_a_speed_of_nothing_and_no_figure(prefill: str, decode: str) -> None:
+    """T-LM2: it isn't an error of the command, which ends with 0 and averages it in."""
+    text = LM_COMMAND.format(backend="cpu") + RESULTS.format(prefill=prefill, decode=decode)
+    report = parsed(text, written=b"")
+    assert (report.outcome, report.failure_code, report.inference) == ("failed", "no-inferences", None)
+    assert report.failure_reason == "the program printed a decode speed of 0.00 tokens/s: no decode was made"
+
+
+def test_a_phones_program_is_asked_so_that_no_error_is_lost_and_nothing_is_raised() -> None:
+    """T-LM8, 9: messages one at a time; T-LM16: no priority that an app lacks; T-LM10: the log isn't thinned out."""
+    words = command(DeviceKind.ANDROID).split()
+    assert {"--async=false", "--boost_performance=disabled", "--min_log_severity=0", "--benchmark=true"} <= {*words}
+    assert not [word for word in words if word.startswith(("--multi_turns", "--enable_profiling", "--report_peak"))]
+    assert words[-2:] == ["<", "/dev/null"]
+    # T-LM15: older builds lack these two, and end at a flag that they lack.
+    assert {"--boost_performance=disabled", "--metric_proto_file_path=/run/metrics.pb"} <= {*words}
+
+
+def test_the_first_token_is_derived_and_the_first_repetition_warms_up() -> None:
+    """T-LM5: the prompt's time and a mean token; T-LM12: one init for all repetitions."""
+    report = parsed(CREATED + NODES + THREE)
+    assert report.extra["derived_first_token_us"] == pytest.approx(1600 + 1040 / 16)
+    assert not [name for name in report.extra if "first_token" in name and not name.startswith("derived_")]
+    assert (report.init_us, report.warmup_mean_us) == (pytest.approx(580_100), pytest.approx(2000 / 16))
+    # T-LM17: memory isn't looked at while time is measured.
+    assert report.peak_memory_mib is None
 
 
 @pytest.mark.parametrize(
