@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     from orchestrator.records.run import RunRecord
 
 _JOB: Final = re.compile(r"(cpu|gpu|npu)-([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
-_OTHER_RUN: Final = re.compile(r"metrics_((cpu|gpu|npu)(?:_\d{1,4})?)\.pb")
+_OTHER_RUN: Final = re.compile(r"(?:metrics_)?((cpu|gpu|npu)(?:_\d{1,4})?)\.(?:pb|exit)")
+#: What the other harness notes of the phone's heat, by run; from 1 on the phone holds itself back.
+_THERMAL: Final = re.compile(r"^thermal (before|after) (\w{1,20}): .*?Thermal Status: (\d{1,2})\b", re.MULTILINE)
 _DEVICE_ID: Final = re.compile(r"([a-z][a-z0-9]*)-(\d{2})")
 _KINDS: Final = {"android": DeviceKind.ANDROID, "ios": DeviceKind.IOS}
 _FLAG: Final = re.compile(r"--(\w+)=(\S+)")
@@ -293,7 +295,7 @@ def _folder(path: Path, batch: _Batch) -> Origin:
                 sums.update(f"{job.folder.relative_to(path)}/{name} {hashlib.sha256(data).hexdigest()}\n".encode())
             _add_job(batch, job, files)
         except OutputParseError as error:
-            batch.refused.append(f"{job.folder}: {error}")
+            batch.refused.append(f"{job.folder}{f' {job.run}' if job.run else ''}: {error}")
     return Origin(file=path.resolve().name, sha256=sums.hexdigest())
 
 
@@ -306,7 +308,8 @@ class _Job:
     device_id: str
     #: As it is attached -> as it is called.
     names: Mapping[str, str]
-    exit_file: str = ""
+    #: What the other harness calls it, whose folder holds several.
+    run: str = ""
 
     def read(self) -> dict[str, bytes]:
         """Return its files; raises UsageError for one that is too large, or that is a link to elsewhere."""
@@ -334,16 +337,16 @@ def _jobs(path: Path) -> Iterator[_Job]:
         if named is not None:
             yield _Job(folder=folder, accelerator=named[1], device_id=named[2], names={name: name for name in _FILES})
             continue
-        for file in sorted(folder.iterdir()):
-            run = _OTHER_RUN.fullmatch(file.name)
-            if run is not None:
-                names = {
-                    METRICS: file.name,
-                    PROVENANCE: PROVENANCE,
-                    LOGCAT: f"{run[1]}_logcat.txt",
-                    STDOUT: f"{run[1]}.log",
-                }
-                yield _Job(folder=folder, accelerator=run[2], device_id="", names=names, exit_file=f"{run[1]}.exit")
+        found = (_OTHER_RUN.fullmatch(file.name) for file in sorted(folder.iterdir()))
+        # It ends with 0 whatever its runs come to: one that left an exit code and no results failed.
+        for name, accelerator in {run[1]: run[2] for run in found if run is not None}.items():
+            names = {
+                METRICS: f"metrics_{name}.pb",
+                PROVENANCE: PROVENANCE,
+                LOGCAT: f"{name}_logcat.txt",
+                STDOUT: f"{name}.log",
+            }
+            yield _Job(folder=folder, accelerator=accelerator, device_id="", names=names, run=name)
 
 
 def _below(path: Path) -> list[Path]:
@@ -366,7 +369,10 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
     }
     is_lm = METRICS in files
     if not is_lm and RESULTS not in files:
-        raise OutputParseError(f"has neither {RESULTS} nor {METRICS}: the job failed, or its files weren't downloaded")
+        files_of = f"no {job.names[METRICS]}" if job.run else f"neither {RESULTS} nor {METRICS}"
+        code = _exit_code(job)
+        ended = f" (exit code {code})" if code is not None else ""
+        raise OutputParseError(f"has {files_of}: the job failed{ended}, or its files weren't downloaded")
     process = decode_language_model(files[METRICS]) if is_lm else Process()
     tokens = _tokens(process, provenance, flags) if is_lm else {}
     file = (said.model or flags.get("model_path") or flags.get("graph") or _logged_model(files)).rpartition("/")[2]
@@ -397,6 +403,11 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
     name = "LiteRT-LM" if is_lm else "LiteRT"
     build = batch.build(told, name=f"{name} {said.version}".strip(), version=said.version, platform=said.platform)
     main = job.folder / job.names[METRICS if is_lm else RESULTS]
+    heat = [
+        f"{found[3]} {found[1]} it" for found in _THERMAL.finditer(provenance) if found[2] == job.run and int(found[3])
+    ]
+    beside = {"unusual": f"the phone's thermal status was {' and '.join(heat)}"} if heat else {}
+    files = {**files, **({BESIDE: json.dumps(beside).encode()} if beside else {})}
     raw = RawOutput(
         command=" ".join(f"--{key}={value}" for key, value in flags.items())[:2000],
         exit_code=_exit_code(job),
@@ -512,7 +523,7 @@ def _names_gpu(logcat: bytes) -> bool:
 
 
 def _exit_code(job: _Job) -> int | None:
-    file = job.folder / job.exit_file if job.exit_file else None
+    file = job.folder / f"{job.run}.exit" if job.run else None
     if file is None or not file.is_file() or file.is_symlink():
         return None
     text = read_source(file)[:20].strip()

@@ -120,7 +120,7 @@ def _latency() -> ChartSpec:
         name="latency",
         title="Latency by configuration and device",
         description="Each point is the median latency of one configuration on one device, its line the 95 % interval. "
-        "Only figures of the delegate that was asked for.",
+        "Only figures of the delegate that was asked for. Of a language model it is a token's time: less is faster.",
         dataset="cases",
         by="model",
         spec=spec,
@@ -142,7 +142,8 @@ def _threads() -> ChartSpec:
     return ChartSpec(
         name="threads",
         title="Latency by number of threads",
-        description="Median latency of cases that differ in nothing but the number of threads.",
+        description="Median latency of cases that differ in nothing but the number of threads; of a language model the "
+        "time of one token.",
         dataset="threads",
         by="model",
         spec=_finish(chart, measure="y", height=260),
