@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import IntEnum
@@ -16,6 +18,7 @@ from typing import Final
 from urllib.parse import quote as percent_encode
 
 from orchestrator.app.progress import difference_so_far
+from orchestrator.bootstrap import Farm, Settings, this_computer
 from orchestrator.devices.lease import is_dead, own_life
 from orchestrator.engine.events import (
     CampaignEnded,
@@ -29,12 +32,15 @@ from orchestrator.engine.events import (
     RoundAdded,
     RunStored,
 )
+from orchestrator.engine.rounds import OpenWork, open_works, slim
+from orchestrator.errors import InterruptedByUserError
 from orchestrator.files import write_whole
 from orchestrator.ports import Observer
 from orchestrator.programs import usual_tool
-from orchestrator.records.campaign import Invocation
+from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.run import Outcome
+from orchestrator.records.identity import CampaignId, Serial
+from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import Pass
 from orchestrator.units import format_bytes
 
@@ -289,3 +295,69 @@ def doing_of(invocation: Invocation) -> str:
     configuration = case.configuration.replace(f", {usual_tool(DeviceKind.ANDROID)}", "")
     kind = "" if invocation.run_pass is Pass.TIMING else f" ({invocation.run_pass})"
     return f"{case.model_name}: {configuration}{kind} #{invocation.number + 1}"
+
+
+@contextmanager
+def resumable(campaign: Campaign) -> Iterator[None]:
+    """Let who stops a campaign know how it is resumed: what is inside raises InterruptedByUserError with a hint."""
+    try:
+        yield
+    except InterruptedByUserError as error:
+        error.hint = f"resume it: benchfarm run --resume --campaign {campaign.campaign_id}"
+        raise
+
+
+def runner_here(shown: Shown) -> str:
+    """Return who writes a board, in words."""
+    return f"process {shown.pid} on {socket.gethostname()}"
+
+
+def runner_elsewhere(settings: Settings, campaign: Campaign) -> str:
+    """Return the other computer that runs a campaign of a shared store, empty for none.
+
+    Only that computer knows whether it is still at it. A store in a file is this computer's alone, whatever it was
+    called when the campaign began.
+    """
+    is_own = campaign.host in {this_computer(), socket.gethostname()} or settings.store_file is not None
+    return "" if is_own or campaign.status is not CampaignStatus.RUNNING else campaign.host
+
+
+class StoredRows:
+    """The phones of campaigns that nobody runs, each read again only when more of it is stored."""
+
+    def __init__(self, farm: Farm) -> None:
+        self._farm = farm
+        self._read: dict[CampaignId, tuple[tuple[int, int], tuple[PhoneRow, ...]]] = {}
+
+    def of(self, campaign_id: CampaignId, progress: tuple[int, int]) -> tuple[PhoneRow, ...]:
+        """Return a campaign's phones; ``progress`` is how much of it is stored and planned."""
+        known = self._read.get(campaign_id)
+        if known is None or known[0] != progress:
+            campaign = self._farm.store.campaign(campaign_id)
+            known = self._read[campaign_id] = (progress, _stored_rows(self._farm, campaign) if campaign else ())
+        return known[1]
+
+
+def _stored_rows(farm: Farm, campaign: Campaign) -> tuple[PhoneRow, ...]:
+    runs = [slim(run) for run in farm.store.runs(campaign_ids=[campaign.campaign_id])]
+    by_serial: dict[Serial, list[RunRecord]] = {}
+    for run in runs:
+        by_serial.setdefault(run.case.serial, []).append(run)
+    works = open_works(campaign, runs, farm.tools)
+    return tuple(_stored_row(serial, work, by_serial.get(serial, ())) for serial, work in works.items())
+
+
+def _stored_row(serial: Serial, work: OpenWork, runs: Sequence[RunRecord]) -> PhoneRow:
+    last = max(runs, key=lambda run: run.started_at, default=None)
+    state = (last.state_after or last.state_before) if last is not None else None
+    following = work.invocations[0] if work.invocations else None
+    pace_s, left = pace_of([run.started_at for run in runs]), len(work.invocations)
+    return PhoneRow(
+        serial=serial,
+        standing=Standing.WAITING if left else Standing.DONE,
+        doing=f"waits for a resume; next: {doing_of(following)}" if following is not None else "",
+        stored=len(runs),
+        left=left,
+        battery_heat_c=state.battery_heat_c if state is not None else None,
+        eta_s=pace_s * left if pace_s is not None else None,
+    )

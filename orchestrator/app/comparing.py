@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
-from orchestrator.analysis.comparison import ABSOLUTE, Comparison, compare_sides
-from orchestrator.analysis.matching import Axis, Fact, Rule
+from orchestrator.analysis.comparison import ABSOLUTE, Comparison, FailOn, compare_sides, is_failure
+from orchestrator.analysis.matching import Axis, Fact, Measured, Rule
 from orchestrator.app.pairing import pair_comparison
+from orchestrator.app.reporting import report_data
 from orchestrator.app.stored import find_campaigns, load_measured, named_campaigns
-from orchestrator.bootstrap import Farm
+from orchestrator.bootstrap import Farm, Settings
 from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.workload import Case
+from orchestrator.report.data import ResultRow
 
 _SHORTEST_SHA: Final = 4
 #: What a configuration is chosen by, and which fact that frees; any other name is a flag's.
@@ -65,6 +69,21 @@ def compare(farm: Farm, sides: Sequence[str], rule: Rule, *, campaigns: Sequence
         return _within_campaigns(farm, sides, rule, campaigns)
     pair = _paired_campaign(farm.store, sides)
     return pair_comparison(farm, pair) if pair is not None else _between_campaigns(farm, sides, rule)
+
+
+def fails(comparison: Comparison, fail_on: FailOn, *, is_incomplete: bool = False) -> bool:
+    """Whether a comparison is a failure for somebody; one that isn't whole always is, unless nothing is to be."""
+    return is_failure(comparison, fail_on) or (is_incomplete and fail_on is not FailOn.NEVER)
+
+
+def ways_out(comparison: Comparison, allowed: Collection[str]) -> Iterator[str]:
+    """Say which option compares what nothing but facts that may be let pass keeps apart."""
+    apart = [{item.fact for item in row.differences} for row in comparison.rows]
+    helped = [facts for facts in apart if facts and not facts & ABSOLUTE]
+    if helped:
+        every = ",".join(sorted({*allowed, *(fact.value for facts in helped for fact in facts)}))
+        cases = "1 case" if len(helped) == 1 else f"{len(helped)} cases"
+        yield f"'--allow {every}' compares {cases} more and tells what differs beside each."
 
 
 def _paired_campaign(store: Store, sides: Sequence[str]) -> Campaign | None:
@@ -219,3 +238,32 @@ def _has(case: Case, key: str, value: str) -> bool:
     if key in _CONFIG_KEYS:
         return _CONFIG_KEYS[key][1](case) == value
     return dict(case.flags).get(key) == value
+
+
+_LONGEST_NAME = 120
+
+
+def comparison_html(farm: Farm, comparison: Comparison) -> str:
+    """Return the comparison as one HTML file; the runs of the cases that it shows are read from the store."""
+    from orchestrator.report.comparison_page import MOST_SHOWN, render_comparison
+    from orchestrator.report.comparisons import worst_first
+
+    shown = worst_first(comparison)[:MOST_SHOWN]
+    stored = _stored(farm, [side for row in shown for side in (row.baseline, row.candidate)])
+    return render_comparison(comparison, lambda item: stored.get((item.campaign_id, item.case.case_key)))
+
+
+def _stored(farm: Farm, sides: list[Measured]) -> Mapping[tuple[str, str], ResultRow]:
+    found: dict[tuple[str, str], ResultRow] = {}
+    for campaign_id in dict.fromkeys(side.campaign_id for side in sides):
+        campaign = farm.store.campaign(campaign_id)
+        if campaign is not None:
+            data = report_data(farm, [campaign])
+            found |= {(str(campaign_id), row.key): row for row in data.results}
+    return found
+
+
+def default_path(settings: Settings, comparison: Comparison) -> Path:
+    """Return where a page goes that no file is named for."""
+    name = f"compare-{comparison.axis}-{comparison.baseline}-{comparison.candidate}"
+    return settings.data_folder / "reports" / f"{re.sub('[^A-Za-z0-9._-]+', '-', name)[:_LONGEST_NAME]}.html"

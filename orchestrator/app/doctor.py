@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
 from orchestrator.app.farm_beside import owners_of
-from orchestrator.app.listing import check_file
+from orchestrator.app.phones import check_file
 from orchestrator.bootstrap import Farm
 from orchestrator.errors import BenchfarmError, DeviceError
 from orchestrator.records.campaign import CampaignStatus

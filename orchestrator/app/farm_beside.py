@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.bootstrap import Settings
+from orchestrator.errors import UsageError
 from orchestrator.ports import Store
 from orchestrator.records.history import Yield
 from orchestrator.records.identity import CampaignId
@@ -14,12 +15,7 @@ from orchestrator.records.identity import CampaignId
 if TYPE_CHECKING:
     from orchestrator.queueing.overview import Owner
     from orchestrator.queueing.queue import FarmQueue
-import time
-from collections import Counter
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
-
-from orchestrator.errors import UsageError
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from orchestrator.queueing.queue import FarmQueue
@@ -56,33 +52,6 @@ def worst_text(lacking: Mapping[str, Yield]) -> str:
     return ", ".join(sorted(serial for serial, given in lacking.items() if given.is_nothing))
 
 
-#: So often the queue is looked at.
-WATCH_S: Final = 2.0
-
-
-def is_open(jobs: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether one of some jobs waits or runs."""
-    return any(job["status"] in {"waits", "runs"} for job in jobs)
-
-
-def wait_for(
-    queue: FarmQueue, submission: str, say: Callable[[str], None], *, sleep: Callable[[float], None] = time.sleep
-) -> None:
-    """Return when no job of a submission waits or runs any more, also none of a phone that came meanwhile.
-
-    ``say`` gets a line for people each time that something changed. Raises UsageError when there is no such submission,
-    StoreError.
-    """
-    said = ""
-    while True:
-        jobs = queue.jobs(submission)
-        if not jobs:
-            raise UsageError(f"there is no submission {submission!r}", hint="'benchfarm farm status' lists all")
-        counts = Counter(str(job["status"]) for job in jobs)
-        text = f"{submission}: " + ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-        if text != said:
-            say(text)
-            said = text
-        if not is_open(jobs):
-            return
-        sleep(WATCH_S)
+def unknown_submission(name: str) -> UsageError:
+    """Return the error for a submission that isn't there."""
+    return UsageError(f"there is no submission {name!r}", hint="'benchfarm farm status' lists all")

@@ -11,8 +11,7 @@ from typing import Final
 from orchestrator.app import nights
 from orchestrator.app.beginning import begin, identify, named_paths, prepare
 from orchestrator.app.farm_payload import Unpacked, unpack
-from orchestrator.app.measuring import equipment, turns_of
-from orchestrator.app.reopening import reopen
+from orchestrator.app.measuring import equipment, reopen, turns_of
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.declared_programs import lent
 from orchestrator.config.farm_documents import read_facts, read_payload, read_plan

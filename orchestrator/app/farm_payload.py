@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import __version__
-from orchestrator.app.beginning import reference_model
-from orchestrator.app.host_files import NamedFile, host_files
+from orchestrator.app.beginning import NamedFile, host_files, reference_model
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.declared_programs import file_of
 from orchestrator.config.farm_documents import dump

@@ -14,11 +14,11 @@ from typing import Final
 
 from orchestrator import __version__
 from orchestrator.app.access import Listening, access_of, address_of, require_packages
-from orchestrator.app.closing import close_cancelled
 from orchestrator.app.farm_idle import IdlePhones
 from orchestrator.app.farm_job import Shared, inputs_folder, run_job
 from orchestrator.app.farm_payload import clean_inputs, contents_of
 from orchestrator.app.farm_submitting import make_due, meant
+from orchestrator.app.resuming import close_cancelled
 from orchestrator.bootstrap import Attached, Farm, Settings
 from orchestrator.config.farm_documents import dump, labels_of
 from orchestrator.config.profiles import KeptInventory

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from orchestrator.app.beginning import Beginning, identify, named_paths, prepare
-from orchestrator.app.host_files import NamedFile, host_files
+from orchestrator.app.beginning import Beginning, NamedFile, host_files, identify, named_paths, prepare
 from orchestrator.bootstrap import Attached, Farm, OpenedDevices
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.discovery import DeviceChange, look_at, watch_devices

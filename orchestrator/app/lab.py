@@ -13,8 +13,8 @@ from orchestrator.config.plan_keys import OneOrMore, PlanOptions, each
 from orchestrator.records.plan import Plan
 
 if TYPE_CHECKING:
-    from orchestrator.app.listing import ListedDevice
     from orchestrator.app.measuring import MeasuredCampaign
+    from orchestrator.app.phones import ListedDevice
     from orchestrator.app.results import Comparison, Results
 
 
@@ -93,7 +93,7 @@ class Lab:
 
     def devices(self) -> list[ListedDevice]:
         """Return the attached phones; of those that can't be used the reason. Raises AdbUnavailableError, PlanError."""
-        from orchestrator.app.listing import list_devices
+        from orchestrator.app.phones import list_devices
 
         with self._farm(makes_store=False) as farm:
             return list_devices(farm)

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.errors import ArtifactError, ModelError, UsageError
-from orchestrator.records.model import Accuracy, ManifestEntry
+from orchestrator.files import write_file
+from orchestrator.records.model import Accuracy, ManifestEntry, ModelChange, ModelFacts
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.download import Downloader
     from orchestrator.models.building import BuildOrder, BuiltModel, FailedBuild
+    from orchestrator.models.language_model import LanguageModelFacts
     from orchestrator.models.published import PublishedModel
+    from orchestrator.records.workload import Model
 
 RANDOM_NOTE = "weights are random: right for latency, which doesn't depend on them, and its outputs mean nothing"
 
@@ -195,3 +198,50 @@ def known_models(settings: Settings, folder: Path | None) -> KnownModels:
     _, manifest = places(settings, folder)
     entries = sorted(load_manifest(manifest).values(), key=lambda entry: entry.name)
     return KnownModels(manifest=manifest, models=entries, buildable=list(NAMES), fetchable=list(published_models()))
+
+
+def inspect(path: Path, *, is_predicted: bool) -> ModelFacts | LanguageModelFacts:
+    """Look inside a model; of a language model only what its bundle holds is known, unless delegates are predicted.
+
+    Raises ModelError.
+    """
+    from orchestrator.models.inspect import inspect_model
+    from orchestrator.models.language_model import inspect_bundle
+    from orchestrator.records.tokens import is_language_model
+
+    return inspect_bundle(path) if is_language_model(path) and not is_predicted else inspect_model(path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """How two models differ."""
+
+    is_same_file: bool
+    changes: Sequence[ModelChange]
+
+
+def compare_models(first: Path, second: Path) -> Compared:
+    """Tell two models apart; raises ModelError."""
+    from orchestrator.models.inspect import differences, identify_model, inspect_model, open_graph, operator_changes
+
+    changes = [
+        *differences(inspect_model(first), inspect_model(second)),
+        *operator_changes(open_graph(first), open_graph(second)),
+    ]
+    return Compared(is_same_file=identify_model(first).sha256 == identify_model(second).sha256, changes=changes)
+
+
+def samples(build: Path | None, out: Path | None) -> list[Model]:
+    """Return the sample models as they lie here, copied to ``out``, or built again; UsageError, HostStorageError."""
+    from orchestrator.models.inspect import identify_model
+    from orchestrator.models.zoo import build_samples, sample_models
+
+    paths = build_samples(build) if build is not None else list(sample_models())
+    if out is not None:
+        copies = [out / path.name for path in paths]
+        for path, copy in zip(paths, copies, strict=True):
+            if copy.exists() and copy.read_bytes() != path.read_bytes():
+                raise UsageError(f"{copy} is there already and is another file", hint="name another folder")
+            write_file(copy, path.read_bytes())
+        paths = copies
+    return [identify_model(path) for path in paths]

@@ -12,11 +12,9 @@ from orchestrator.analysis.comparison import ComparedCase, Comparison, compare_m
 from orchestrator.analysis.matching import Axis, Fact, Rule
 from orchestrator.analysis.pairing import PairCount
 from orchestrator.analysis.pairs import CLAIM_LEVEL, threshold_for
-from orchestrator.app.beginning import expansion_of, files_of, identify, new_campaign_id, terms_of
-from orchestrator.app.host_files import host_files
-from orchestrator.app.measuring import equipment, turns_of
-from orchestrator.app.reopening import reopen
-from orchestrator.app.running import resumable
+from orchestrator.app.beginning import expansion_of, files_of, host_files, identify, new_campaign_id, terms_of
+from orchestrator.app.board import resumable
+from orchestrator.app.measuring import equipment, reopen, turns_of
 from orchestrator.app.stored import load_measured
 from orchestrator.bootstrap import Farm, OpenedDevices, this_computer
 from orchestrator.config.plan_keys import PlanOptions, each, split

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from orchestrator.analysis.sustained import measured_us
@@ -16,21 +17,30 @@ from orchestrator.engine.events import (
     DeviceJoined,
     DeviceNote,
     FilePlaced,
+    InvocationStarted,
     Notice,
     PairsSoFar,
     RoundAdded,
     RunStored,
 )
 from orchestrator.ports import Observer
+from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceState
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
 from orchestrator.records.start import stage_of
-from orchestrator.records.workload import Pass
+from orchestrator.records.workload import Case, Pass
 from orchestrator.report.escapes import one_line
 from orchestrator.units import format_bytes, format_change, format_duration, format_figure, format_latency
 
 #: Passes whose latency is told as a run is stored.
 _FIGURES = frozenset({Pass.TIMING, Pass.SUSTAINED, Pass.REFERENCE})
+
+
+#: Events that are written for programs.
+_EVENTS: Final = (
+    CampaignStarted, CampaignEnded, DeviceFinished, DeviceJoined, DeviceNote, FilePlaced, InvocationStarted, RoundAdded,
+    RunStored,
+)  # fmt: skip
 
 
 def describe(event: object) -> str:
@@ -135,6 +145,94 @@ def describe_run(run: RunRecord) -> str:
     worth = f"{run.verdict.quality.word}{grade}{f' ({codes})' if codes else ''}"
     virtual = " [virtual]" if run.is_virtual else ""
     return f"{what}: {figure}{nodes}, {worth}{virtual}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRecord:
+    """An event for programs: the keys are the same whoever writes it (docs/reference/monitoring.md)."""
+
+    name: str
+    level: str
+    text: str
+    keys: Mapping[str, object]
+
+
+def record_of(event: object) -> EventRecord | None:
+    """Return an event's record; None for one that isn't written: a file on its way is told a hundred times a second."""
+    if not isinstance(event, _EVENTS):
+        return None
+    text = describe_run(event.run) if isinstance(event, RunStored) else describe(event)
+    name = re.sub("(?<!^)(?=[A-Z])", "-", type(event).__name__).lower()
+    return EventRecord(name=name, level=_level_of(event), text=text, keys=_keys_of(event))
+
+
+def _level_of(event: object) -> str:
+    match event:
+        case RunStored(run=run) if run.outcome in {Outcome.FAILED, Outcome.TIMED_OUT, Outcome.ABORTED}:
+            return "error"
+        case RunStored(run=run) if run.outcome is not Outcome.COMPLETED:
+            return "warning"
+        case DeviceNote(is_problem=True):
+            return "warning"
+        case DeviceFinished(left=left) | CampaignEnded(left=left) if left:
+            return "warning"
+        case _:
+            return "info"
+
+
+def _keys_of(event: object) -> dict[str, object]:
+    match event:
+        case RunStored(run=run, position=position, total=total, side=side, so_far=so_far):
+            found = {**_of_run(run), "position": position, "total": total, "side": side}
+            return {**found, **({f"so_far_{name}": value for name, value in asdict(so_far).items()} if so_far else {})}
+        case InvocationStarted(invocation=invocation, position=position, total=total, side=side):
+            about = {**_of_case(invocation.case), "side": side}
+            about |= {"run_pass": str(invocation.run_pass), "invocation": invocation.number + 1}
+            return {**about, "position": position, "total": total}
+        case CampaignStarted(campaign=campaign, total=total, done=done):
+            return {**_of_campaign(campaign), "host": campaign.host, "total": total, "stored": done}
+        case CampaignEnded(campaign=campaign, status=status, stored=stored, left=left):
+            return {**_of_campaign(campaign), "status": str(status), "stored": stored, "left": left}
+        case DeviceFinished(serial=serial, left=left):
+            return {"serial": serial, "left": left}
+        case FilePlaced(serial=serial, name=name, pushed_bytes=pushed_bytes, duration_s=duration_s):
+            return {"serial": serial, "file": name, "pushed_bytes": pushed_bytes, "duration_s": round(duration_s, 3)}
+        case DeviceJoined(serial=serial, left=left, instead_of=other):
+            return {"serial": serial, "left": left, "instead_of": other}
+        case DeviceNote(serial=serial) | RoundAdded(serial=serial):
+            return {"serial": serial}
+        case _:
+            return {}
+
+
+def _of_campaign(campaign: Campaign) -> dict[str, object]:
+    return {"campaign_id": campaign.campaign_id, "campaign": campaign.name}
+
+
+def _of_case(case: Case) -> dict[str, object]:
+    return {
+        "serial": case.serial,
+        "case_key": case.case_key,
+        "model": case.model_name,
+        "configuration": case.configuration,
+    }
+
+
+def _of_run(run: RunRecord) -> dict[str, object]:
+    state = run.state_after or run.state_before
+    return {
+        **_of_case(run.case),
+        "run_id": run.run_id,
+        "run_pass": str(run.run_pass),
+        "invocation": run.invocation + 1,
+        "outcome": str(run.outcome),
+        "reason_code": run.reason_code,
+        "quality": str(run.verdict.quality),
+        "latency_us": measured_us(run),
+        "duration_s": round(run.duration_s, 3),
+        "battery_heat_c": state.battery_heat_c if state is not None else None,
+        "is_virtual": run.is_virtual,
+    }
 
 
 @dataclass(slots=True)

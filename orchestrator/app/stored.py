@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from orchestrator.analysis.matching import Measured, measured_cases
 from orchestrator.bootstrap import Farm
@@ -13,6 +14,9 @@ from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import Pass
+
+if TYPE_CHECKING:
+    from orchestrator.engine.review import Review
 
 
 def find_campaigns(store: Store, word: str) -> list[Campaign]:
@@ -137,3 +141,11 @@ def load_measured(
         origins={item.campaign_id: item.terms.origin.text for item in campaigns if item.terms.origin is not None},
         wanted=counts,
     )
+
+
+def reparse_campaigns(farm: Farm, words: Iterable[str]) -> Review:
+    """Read the stored output of some campaigns again, of all where none is named; raises UsageError, StoreError."""
+    from orchestrator.engine.review import reparse
+
+    chosen = tuple(campaign.campaign_id for campaign in named_campaigns(farm.store, words))
+    return reparse(farm.store, farm.tools, campaign_ids=chosen)

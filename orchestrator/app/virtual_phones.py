@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.bootstrap import Farm, Settings, virtual_lab
+from orchestrator.config.plan_keys import PlanOptions
+from orchestrator.delegates import DELEGATES
+from orchestrator.delegates.specification import EVERYWHERE
 from orchestrator.errors import BenchfarmError, UsageError
 
 DEFAULT_PROFILES = ("pixel-3", "pixel-4")
@@ -139,3 +142,24 @@ def stop_quietly(settings: Settings) -> None:
     except BenchfarmError:
         # The caller has its own error to tell, and 'benchfarm lab down' can be called again.
         return
+
+
+def quickstart_options(serials: Sequence[str]) -> PlanOptions:
+    """Return what the quickstart measures: the sample models, on virtual phones and on this computer."""
+    from orchestrator.models.zoo import sample_models
+
+    # A fixed number of invocations, so that it ends soon; a bench of one's own gives each case what its noise needs.
+    return PlanOptions(
+        models=tuple(sample_models()),
+        delegates=tuple(name.value for name, own in DELEGATES.items() if own.kinds == EVERYWHERE),
+        threads=(1, 2),
+        devices=tuple(serials),
+        host=True,
+        invocations=3,
+        reference_check=False,
+        min_secs=0.5,
+        max_secs=10.0,
+        timeout=60.0,
+        seed=1,
+        name="quickstart",
+    )

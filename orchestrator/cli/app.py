@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from orchestrator.cli.declared import (  # noqa: F401 - importing them declares their commands
     comparing,
-    completion,
-    explaining,
     farm,
     history,
-    iphones,
     measuring,
     models,
+    other,
     phones,
     programs,
     reading,

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.app.builds import (
+    FetchRequest,
+    MakeRequest,
+    add_build,
+    fetch_builds,
+    find_build,
+    known_builds,
+    make_build,
+    shows_as_benchmark,
+)
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.download_progress import downloads_on_stderr
 from orchestrator.cli.result import CommandResult, table
-from orchestrator.errors import ArtifactError, BenchfarmError, UsageError
+from orchestrator.errors import ArtifactError
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.workload import Build
 from orchestrator.report.escapes import one_line
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
-    from orchestrator.app.making_builds import MakeRequest
     from orchestrator.artifacts.fetching import Fetched
     from orchestrator.artifacts.program import ProgramFacts
     from orchestrator.artifacts.releases import Release
@@ -28,36 +36,18 @@ _PROGRAM_PROBLEM = ArtifactError.exit_code
 _FAKE = "only for virtual phones, by name"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchRequest:
-    """What ``builds fetch`` was asked for."""
-
-    names: tuple[str, ...]
-    abis: tuple[str, ...] = ()
-    keep_pin: bool = False
-    mirror: str = ""
-    timeout_s: float = 1800.0
-    stall_s: float = 30.0
-
-
 def list_builds(settings: Settings, *, everything: bool = False) -> CommandResult:
     """List the declared builds, which release of each is in use, and with ``everything`` the older ones too."""
     with Farm(settings) as farm:
-        library = farm.library
-        builds, specs = library.list(), library.specs
-        histories = {name: library.history.releases(name) for name in library.history.names()}
-        pins = {
-            (name, abi): library.history.pinned(name, abi)
-            for name, known in histories.items()
-            for abi in {abi for release in known for abi in release.abis}
-        }
+        known = known_builds(farm)
+    builds, specs = known.kept, known.declared
     tools = {build.name: build.tool.value for build in builds} | {spec.name: spec.tool.value for spec in specs}
     fakes = {build.sha256 for build in builds if build.is_virtual}
     rows = []
     shown: set[str] = set()
-    for name, known in histories.items():
-        for release in reversed(known):
-            used_for = [abi for abi in release.abis if _is(pins.get((name, abi)), release)]
+    for name, releases in known.releases.items():
+        for release in reversed(releases):
+            used_for = known.used_for(name, release)
             shown.add(release.program.sha256)
             if used_for or everything:
                 is_fake = release.program.sha256 in fakes
@@ -68,7 +58,7 @@ def list_builds(settings: Settings, *, everything: bool = False) -> CommandResul
         for build in builds
         if build.sha256 not in shown
     ]
-    here = {(name, abi) for name, abi in pins} | {(b.name, abi) for b in builds for abi in b.abi.split(",")}
+    here = set(known.pins) | {(b.name, abi) for b in builds for abi in b.abi.split(",")}
     rows += [
         (spec.name, spec.tool.value, spec.abi, "", "", "", "", "not here")
         for spec in specs
@@ -77,75 +67,50 @@ def list_builds(settings: Settings, *, everything: bool = False) -> CommandResul
     headers = ("build", "tool", "ABI", "release", "which", "first seen", "files", "state")
     text = table(headers, sorted(rows, key=lambda row: (row[0], row[2])))
     hint = "benchfarm build fetch NAME gets one that isn't here; benchfarm build add FILE takes one of your own"
-    releases = [
+    listed = [
         {
             "release": release,
             "release_id": release.release_id,
             "is_virtual": release.program.sha256 in fakes,
-            "in_use_for": [abi for abi in release.abis if _is(pins.get((name, abi)), release)],
+            "in_use_for": known.used_for(name, release),
         }
-        for name, known in histories.items()
-        for release in known
+        for name, releases in known.releases.items()
+        for release in releases
     ]
-    return CommandResult(text=f"{text}\n{hint}", data={"cached": builds, "declared": specs, "releases": releases})
+    return CommandResult(text=f"{text}\n{hint}", data={"cached": builds, "declared": specs, "releases": listed})
 
 
 def fetch(settings: Settings, request: FetchRequest) -> CommandResult:
-    """Download declared builds; the exit code is 4 when one that was asked for isn't here afterwards.
-
-    Raises:
-        UsageError: an unknown name or ABI.
-        DownloadError, ArtifactError: with a single target; with several each has its line.
-    """
-    with Farm(settings) as farm:
-        specs = _chosen(farm.library.specs, request)
-        fetcher = farm.build_fetcher(mirror=request.mirror, timeout_s=request.timeout_s, stall_s=request.stall_s)
-        results: list[Fetched] = []
-        problems: list[tuple[BuildSpec, BenchfarmError]] = []
-        with downloads_on_stderr(settings.log_format) as downloads:
-            for spec in specs:
-                try:
-                    results.append(fetcher.fetch(spec, keep_pin=request.keep_pin, on_progress=downloads.on_progress))
-                except ArtifactError as error:
-                    if len(specs) == 1:
-                        raise
-                    problems.append((spec, error))
-    lines = [line for result in results for line in _told(result)]
-    for spec, problem in problems:
+    """Download declared builds; the exit code is 4 when one that was asked for isn't here afterwards."""
+    with Farm(settings) as farm, downloads_on_stderr(settings.log_format) as downloads:
+        done = fetch_builds(farm, request, downloads.on_progress)
+    lines = [line for result in done.fetched for line in _told(result)]
+    for spec, problem in done.problems:
         lines.append(one_line(f"{spec.name} for {spec.abi}: FAILED: {problem}"))
         lines += [f"  {problem.hint}"] if problem.hint else []
-    missing = bool(problems) or any(result.recipe for result in results)
     data = {
-        "fetched": results,
+        "fetched": done.fetched,
         "problems": [
             {"name": spec.name, "abi": spec.abi, "code": error.code, "message": str(error), "hint": error.hint}
-            for spec, error in problems
+            for spec, error in done.problems
         ],
     }
-    return CommandResult(text="\n".join(lines), data=data, exit_code=_PROGRAM_PROBLEM if missing else 0)
+    return CommandResult(text="\n".join(lines), data=data, exit_code=_PROGRAM_PROBLEM if done.is_missing else 0)
 
 
 def add(
     settings: Settings, file: Path, name: str, libraries: Sequence[Path] = (), release: str = "", tool: str = ""
 ) -> CommandResult:
     """Validate a program and its libraries and add them to the cache; raises ArtifactError for any other file."""
-    from orchestrator.artifacts.program import check_shows_benchmark
-    from orchestrator.config.declared_programs import tool_named
-
-    wanted = tool_named(tool) if tool else None
-    if wanted is None or not wanted.is_declared:
-        check_shows_benchmark(file)
     with Farm(settings) as farm:
-        build = farm.library.add(file, name=name, libraries=libraries, release=release, tool=wanted)
-    is_shown = _shows_benchmark(build)
+        build = add_build(farm, file, name, libraries, release=release, tool=tool)
+    is_shown = shows_as_benchmark(build)
     lines = _build_lines(build) + _doubted(build, is_shown=is_shown)
     return CommandResult(text="\n".join(lines), data=dataclasses.asdict(build) | {"shows_benchmark": is_shown})
 
 
 def make(settings: Settings, request: MakeRequest) -> CommandResult:
     """Build a program from its source and keep it; raises UsageError and ArtifactError."""
-    from orchestrator.app.making_builds import make_build
-
     with Farm(settings) as farm:
         build, commands = make_build(farm, request)
     return CommandResult(
@@ -169,18 +134,11 @@ def which(settings: Settings, tool: str, abi: str, name: str) -> CommandResult:
         UsageError: an unknown tool.
         ArtifactError: there is none; the message says how to get it.
     """
-    from orchestrator.artifacts.program import inspect_program
-    from orchestrator.config.declared_programs import tool_named
-
     with Farm(settings) as farm:
-        build = farm.library.resolve(tool_named(tool), abi, name_or_path=name)
-        release = farm.library.release_of(build, abi)
-        specs = farm.library.specs
-    assert build.path is not None, "what is resolved has a file"
-    facts = inspect_program(build.path)
-    spec = next((item for item in specs if item.name == build.name and item.abi in build.abi.split(",")), None)
-    is_shown = _shows_benchmark(build)
-    lines = [*_build_lines(build), *_doubted(build, is_shown=is_shown), *_told_by_file(facts, spec)]
+        found = find_build(farm, tool, abi, name)
+    build, release, facts = found.build, found.release, found.facts
+    is_shown = shows_as_benchmark(build)
+    lines = [*_build_lines(build), *_doubted(build, is_shown=is_shown), *_told_by_file(facts, found.spec)]
     if release is not None:
         lines.append(f"  release: {_titled(release)}")
         lines += [f"  from: {file.url}" for file in release.files if file.url]
@@ -240,24 +198,6 @@ def verify(settings: Settings) -> CommandResult:
     )
 
 
-def _chosen(specs: Sequence[BuildSpec], request: FetchRequest) -> list[BuildSpec]:
-    chosen = []
-    for name in request.names:
-        of_name = [spec for spec in specs if spec.name == name]
-        if not of_name:
-            raise UsageError(
-                f"no build {name!r} is declared", hint=f"there are {', '.join(sorted({spec.name for spec in specs}))}"
-            )
-        for abi in request.abis or [spec.abi for spec in of_name]:
-            fitting = [spec for spec in of_name if spec.abi == abi]
-            if not fitting:
-                raise UsageError(
-                    f"{name} isn't declared for {abi!r}", hint=f"it is for {', '.join(s.abi for s in of_name)}"
-                )
-            chosen += fitting
-    return list(dict.fromkeys(chosen))
-
-
 def _told(result: Fetched) -> list[str]:
     head = f"{result.name} for {result.abi}: "
     if result.recipe:
@@ -285,15 +225,6 @@ def _told(result: Fetched) -> list[str]:
     if result.absent:
         lines.append(f"  not there, and not needed always: {', '.join(result.absent)}")
     return [one_line(line) for line in lines]
-
-
-def _shows_benchmark(build: Build) -> bool:
-    """Whether nothing speaks against a build being a benchmark program; an APK is known by its package."""
-    from orchestrator.artifacts.program import shows_benchmark
-
-    if build.is_virtual or build.tool.is_app or build.tool.is_declared or build.path is None:
-        return True
-    return shows_benchmark(build.path)
 
 
 def _doubted(build: Build, *, is_shown: bool) -> list[str]:

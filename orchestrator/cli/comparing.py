@@ -1,23 +1,26 @@
-"""``benchfarm compare``: options to a comparison, and its formats."""
+"""``benchfarm compare`` and ``ab``: options to a comparison, and its formats."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from orchestrator.analysis.comparison import ABSOLUTE, Comparison, FailOn, is_failure
+from orchestrator.analysis.comparison import Comparison, FailOn
 from orchestrator.analysis.matching import Axis, Rule
-from orchestrator.app import comparing
-from orchestrator.app.compared_pages import comparison_html, default_path
-from orchestrator.app.comparing import rule_for
+from orchestrator.app import comparing, pairing
+from orchestrator.app.comparing import comparison_html, default_path, rule_for, ways_out
+from orchestrator.app.pairing import AbRequest, pair_comparison
 from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.download_progress import farm_telling
 from orchestrator.cli.files import format_of, share_of
 from orchestrator.cli.result import CommandResult, to_json
+from orchestrator.engine.campaign import CampaignResult
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.report import comparisons
+from orchestrator.report.escapes import one_line
 
 FORMATS: Final = ("text", "markdown", "json", "junit", "github", "html")
 
@@ -71,18 +74,8 @@ def compare(settings: Settings, request: CompareRequest, output: Output) -> Comm
         raise UsageError("--campaign is for --by", hint="give the two campaigns as they are: compare A B")
     with Farm(settings, makes_store=False) as farm:
         comparison = comparing.compare(farm, request.sides, rule, campaigns=request.campaigns)
-        notes = (*comparison.notes, *_ways_out(comparison, request))
+        notes = (*comparison.notes, *ways_out(comparison, request.allowed))
         return rendered(farm, replace(comparison, notes=notes), output)
-
-
-def _ways_out(comparison: Comparison, request: CompareRequest) -> Iterator[str]:
-    """Say which option compares what nothing but facts that may be let pass keeps apart."""
-    apart = [{item.fact for item in row.differences} for row in comparison.rows]
-    helped = [facts for facts in apart if facts and not facts & ABSOLUTE]
-    if helped:
-        allowed = ",".join(sorted({*request.allowed, *(fact.value for facts in helped for fact in facts)}))
-        cases = "1 case" if len(helped) == 1 else f"{len(helped)} cases"
-        yield f"'--allow {allowed}' compares {cases} more and tells what differs beside each."
 
 
 def rule_of(request: CompareRequest) -> Rule:
@@ -111,8 +104,7 @@ def rendered(
     """
     fail_on = FailOn(output.fail_on)
     data = {**comparisons.to_data(comparison), **(further or {})}
-    fails = is_failure(comparison, fail_on) or (is_incomplete and fail_on is not FailOn.NEVER)
-    data["fails"] = fails
+    data["fails"] = fails = comparing.fails(comparison, fail_on, is_incomplete=is_incomplete)
     text = {
         "text": lambda: "\n".join([comparisons.to_text(comparison), *lines]),
         "markdown": lambda: comparisons.to_markdown(comparison),
@@ -129,3 +121,29 @@ def rendered(
         text = "\n".join([comparisons.summary_line(comparison), *lines, str(out)])
         data["path"] = out
     return CommandResult(text=text.rstrip("\n"), data=data, exit_code=int(fails))
+
+
+def compare_ab(settings: Settings, request: AbRequest, output: Output) -> CommandResult:
+    """Measure two sides in turns and compare them; raises UsageError kinds before anything runs."""
+    output.check()
+    with farm_telling(settings) as farm:
+        return told_pairs(farm, pairing.compare_ab(farm, request), output)
+
+
+def told_pairs(farm: Farm, result: CampaignResult, output: Output) -> CommandResult:
+    """Return what came of pairs."""
+    campaign = result.campaign
+    lines = [f"{serial}: {one_line(reason)}" for serial, reason in result.lost.items()]
+    if result.left:
+        lines.append(f"{result.left} invocations are left; 'benchfarm run --resume' runs them")
+    lines.append(f"campaign: {campaign.campaign_id}")
+    further = {
+        "campaign_id": campaign.campaign_id,
+        "status": result.status,
+        "stored": result.stored,
+        "left": result.left,
+        "lost": result.lost,
+    }
+    comparison = pair_comparison(farm, campaign)
+    shown = rendered(farm, comparison, output, further=further, lines=lines, is_incomplete=bool(result.left))
+    return replace(shown, is_kept=True)

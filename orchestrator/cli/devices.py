@@ -1,4 +1,4 @@
-"""``benchfarm devices``, ``device check``, ``device restore`` and ``adb``."""
+"""``benchfarm devices``, ``device check``, ``device restore``, ``adb`` and both doctors."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator import __version__
-from orchestrator.app.listing import check_file, list_devices, unchecked_hint
-from orchestrator.app.restoring import restore_all, restore_phones
+from orchestrator.app.doctor import Finding, of_host, problem
+from orchestrator.app.phones import (
+    adb_servers,
+    check_phones,
+    list_devices,
+    restore_all,
+    restore_phones,
+    unchecked_hint,
+)
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.result import CommandResult, table, to_json
 from orchestrator.devices.adb import AdbDevice
-from orchestrator.devices.checking import CheckResult, PhoneCheck, check_phone
-from orchestrator.devices.iphone import IPhoneDevice
-from orchestrator.devices.iphone_checking import check_iphone
-from orchestrator.errors import AdbUnavailableError, BenchfarmError, DeviceError, UsageError
-from orchestrator.files import check_writable, write_file
+from orchestrator.devices.checking import CheckResult, PhoneCheck
+from orchestrator.errors import DeviceError, StoreError, UsageError
+from orchestrator.files import write_file
 from orchestrator.ports import Device
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import Serial
-from orchestrator.records.plan import DeviceSelection
 from orchestrator.report.escapes import one_line
 
 
@@ -76,49 +79,20 @@ def restore(settings: Settings, serials: tuple[str, ...], *, take: bool = False)
     )
 
 
-def release(settings: Settings, serial: str) -> CommandResult:
-    """End a phone's quarantine."""
-    with Farm(settings) as farm:
-        reason = farm.quarantine.release(Serial(serial))
-    text = f"{serial}: released; it was in quarantine: {reason}" if reason else f"{serial} isn't in quarantine"
-    return CommandResult(text=one_line(text), data={"serial": serial, "released": bool(reason), "reason": reason})
-
-
 def adb_status(settings: Settings) -> CommandResult:
     """Say which adb servers answer, and which binary would be started."""
-    from orchestrator.devices.server_process import find_adb
-
     with Farm(settings) as farm:
-        rows, data = [], []
-        for what, find in (("real phones", farm.running_plugged_server), ("virtual lab", farm.lab_server)):
-            server = find()
-            if server is None:
-                rows.append((what, "not running", "", ""))
-                continue
-            try:
-                version = str(server.version())
-            except BenchfarmError as error:
-                version = f"doesn't answer: {error}"
-            whose = "benchfarm's own" if server.is_ours else "somebody else's"
-            rows.append((what, str(server.address), version, whose))
-            data.append({"for": what, "address": str(server.address), "version": version, "ours": server.is_ours})
-    try:
-        binary = str(find_adb(settings.adb, search_path=settings.environ.get("PATH")))
-    except AdbUnavailableError as error:
-        binary = str(error)
+        servers, binary = adb_servers(farm)
+    running = {item.what: item for item in servers}
+    rows = [
+        (what, item.address, item.version, "benchfarm's own" if item.is_ours else "somebody else's")
+        if (item := running.get(what))
+        else (what, "not running", "", "")
+        for what in ("real phones", "virtual lab")
+    ]
     text = f"{table(('server for', 'address', 'version', 'whose'), rows)}\nadb binary: {binary}"
+    data = [{"for": s.what, "address": s.address, "version": s.version, "ours": s.is_ours} for s in servers]
     return CommandResult(text=text, data={"servers": data, "binary": binary})
-
-
-def adb_stop(settings: Settings) -> CommandResult:
-    """Stop our own server for real phones, if it runs."""
-    from orchestrator.devices.server import AdbServer
-
-    server = AdbServer.adopt(settings.state_folder)
-    if server is not None:
-        server.stop()
-    text = f"stopped the adb server at {server.address}" if server else "benchfarm has no adb server running"
-    return CommandResult(text=text, data={"stopped": server is not None})
 
 
 #: Facts that a bug report needs. Serial numbers stay out of it.
@@ -128,34 +102,20 @@ _TOLD_PROPERTIES = re.compile(r"ro\.(build|product|soc|board|hardware|vendor\.bu
 def check(settings: Settings, serials: Sequence[str], *, apk: Path | None, out: Path | None) -> CommandResult:
     """Check the named phones, or all that are attached and free; raises UsageError, DeviceError kinds.
 
-    Exit code 3 when a check fails on one of them; what works another way or is missing isn't a failure.
+    Exit code 3 when a check fails on one of them.
     """
-    app = None
-    if apk is not None:
-        from orchestrator.artifacts.apk import inspect_apk
-
-        app = (inspect_apk(apk).package, apk)
-    if out is not None and len(serials) != 1:
-        raise UsageError("--out needs one phone", hint="name it with -s SERIAL")
     results, texts, failed = [], [], False
     with Farm(settings, makes_store=False) as farm:
-        for device, facts in farm.open_devices(DeviceSelection(serials=tuple(serials))).devices:
-            if not isinstance(device, AdbDevice | IPhoneDevice):
-                raise UsageError("only phones are checked", hint="benchfarm doctor checks this computer")
-            path = out or check_file(settings, facts.serial)
-            check_writable(path)
-            with farm.lease.acquire(facts.serial):
-                checks = list(
-                    check_phone(device, farm.conditioner, app=app)
-                    if isinstance(device, AdbDevice)
-                    else check_iphone(device)
-                )
-            report = _report(device, facts, checks)
+        for item in check_phones(farm, serials, apk=apk, out=out):
+            facts, path = item.facts, item.file
+            report = _report(item.device, facts, item.checks)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_file(path, to_json(report) + "\n")
-            failed = failed or any(item.result is CheckResult.FAILS for item in checks)
-            results.append({"serial": facts.serial, "file": path, "is_virtual": facts.is_virtual, "checks": checks})
-            texts.append(_text(facts, checks, path))
+            failed = failed or item.fails
+            results.append(
+                {"serial": facts.serial, "file": path, "is_virtual": facts.is_virtual, "checks": item.checks}
+            )
+            texts.append(_text(facts, item.checks, path))
     return CommandResult(
         text="\n\n".join(texts), data={"phones": results}, exit_code=DeviceError.exit_code if failed else 0
     )
@@ -210,3 +170,36 @@ def _text(facts: DeviceFacts, checks: Sequence[PhoneCheck], path: Path) -> str:
         lines.append(table(("check", "result", "what it costs"), rows))
     lines.append(f"to attach to a bug report: {path}")
     return "\n".join(lines)
+
+
+def doctor(settings: Settings) -> CommandResult:
+    """Check this host; exit code 1 when there is a problem."""
+    with Farm(settings, makes_store=False) as farm:
+        return shown(of_host(farm))
+
+
+def farm_doctor(settings: Settings, *, host_too: bool) -> CommandResult:
+    """Check the queue and what hosts say of themselves; with ``host_too`` this host as well, also without a queue."""
+    from orchestrator.app.farm_doctor import of_farm
+
+    with Farm(settings) as farm:
+        try:
+            found = of_farm(farm)
+        except StoreError as error:
+            found = [problem("queue", str(error), error.hint or "mend that, then ask again")]
+        return shown([*found, *(of_host(farm) if host_too else [])])
+
+
+def shown(findings: Sequence[Finding]) -> CommandResult:
+    """Return findings as a table with their next steps, the worst first; exit code 1 with a problem."""
+    order = ("problem", "warning", "ok")
+    ranked = sorted(findings, key=lambda item: order.index(item.level))
+    lines = [table(("", "check", "found"), [(item.level, item.check, item.text) for item in ranked])]
+    steps = [f"{item.check}: {item.next_step}" for item in ranked if item.next_step]
+    lines += ["", "what to do:", *map(one_line, dict.fromkeys(steps))] if steps else []
+    counts = {level: sum(item.level == level for item in ranked) for level in order}
+    return CommandResult(
+        text="\n".join(lines),
+        data={"findings": ranked, "problems": counts["problem"], "warnings": counts["warning"]},
+        exit_code=int(counts["problem"] > 0),
+    )

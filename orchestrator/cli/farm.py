@@ -1,4 +1,4 @@
-"""``benchfarm farm``: giving plans to a farm of many hosts, looking at it, steering it."""
+"""``benchfarm farm``: giving plans to a farm of many hosts, schedules, looking at it, and a host's worker."""
 
 from __future__ import annotations
 
@@ -6,27 +6,24 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from orchestrator.app import farm_submitting, nights
-from orchestrator.app.closing import close_cancelled
-from orchestrator.app.farm_beside import WATCH_S, is_open, shortcomings, wait_for
-from orchestrator.app.farm_payload import contents_of
+from orchestrator.app import farm_schedules, farm_submitting, farm_worker, nights
+from orchestrator.app.farm_control import WATCH_S, held_text, is_open, read_state, wait_for
 from orchestrator.app.farm_phones import away_text
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.app.farm_schedules import ScheduleRequest
+from orchestrator.app.farm_worker import WorkerRequest
+from orchestrator.bootstrap import Settings
 from orchestrator.cli.files import format_of
-from orchestrator.cli.progress import tell
+from orchestrator.cli.progress import observer_for_stderr, tell
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, table
 from orchestrator.cli.terminal import say
-from orchestrator.config.farm_documents import read_labels
-from orchestrator.errors import InterruptedByUserError, UsageError
-from orchestrator.quantities import parse_age
-from orchestrator.queueing.newcomers import HOST_SILENT_S
-from orchestrator.queueing.queue import FarmQueue
-from orchestrator.records.identity import CampaignId
+from orchestrator.errors import InterruptedByUserError
 from orchestrator.report.escapes import one_line
-from orchestrator.units import format_bytes, format_duration
+from orchestrator.units import format_duration
 
 #: So many submissions are told of, of those that are over.
 _RECENT: Final = 20
@@ -75,8 +72,7 @@ def submit_and_wait(settings: Settings, path: Path, *, priority: int, name: str,
     submission = sent.data["submission"]
     tell(settings.log_format, "submitted", sent.text)
     try:
-        with FarmQueue(settings.store) as queue:
-            wait_for(queue, submission, lambda text: tell(settings.log_format, "waiting", text))
+        wait_for(settings, submission, lambda text: tell(settings.log_format, "waiting", text))
     except KeyboardInterrupt:
         hint = f"'benchfarm farm status {submission}' shows them, 'benchfarm farm cancel {submission}' ends them"
         raise InterruptedByUserError(f"nobody waits for {submission} any more; its jobs continue", hint=hint) from None
@@ -96,52 +92,36 @@ def status(settings: Settings, submission: str) -> CommandResult:
     The exit code is 1 when a job asked for failed or a run of it gave no result, else 6 when the time didn't reach for
     all.
     """
-    with FarmQueue(settings.store) as queue, Farm(settings) as farm:
-        hosts, phones, jobs, holds = queue.hosts(), queue.phones(), queue.jobs(submission), queue.holds()
-        away = queue.away()
-        cut = _cut(farm, jobs) if submission else {}
-        lacking = shortcomings(farm.store, jobs) if submission else {}
-    if submission and not jobs:
-        raise UsageError(f"there is no submission {submission!r}", hint="'benchfarm farm status' lists all")
-    for host in hosts:
-        host["state"] = "silent" if host["silent_s"] > HOST_SILENT_S else holds.get(f"host:{host['name']}", "alive")
-    for phone in phones:
-        del phone["facts"]
-        phone["labels"] = read_labels(phone["labels"]).model_dump()
-    lines = [
-        table(
-            ("host", "state", "benchfarm", "note"),
-            [(h["name"], h["state"], h["benchfarm_version"], h["note"]) for h in hosts],
-        )
-    ]
-    told = [(p["serial"], p["host"], _phone_state(p, holds)) for p in phones]
-    told += [(row["serial"], "", away_text(row)) for row in away]
-    lines += ["", table(("phone", "host", "state"), told)]
-    open_jobs = [job for job in jobs if submission or job["status"] in {"waits", "runs", "failed", "replaced"}]
-    rows = [
+    state = read_state(settings, submission)
+    hosts = [(row["name"], row["state"], row["benchfarm_version"], row["note"]) for row in state.hosts]
+    phones = [(row["serial"], row["host"], _phone_state(row, state.holds)) for row in state.phones]
+    phones += [(row["serial"], "", away_text(row)) for row in state.away]
+    jobs = [
         (str(j["job_id"]), j["submission"], j["serial"], _job_state(j), str(j["priority"]), j["host"], _job_note(j))
-        for j in open_jobs
+        for j in state.jobs
+        if submission or j["status"] in {"waits", "runs", "failed", "replaced"}
     ]
-    lines += ["", table(("job", "submission", "phone", "status", "priority", "host", "note"), rows)]
+    lines = [table(("host", "state", "benchfarm", "note"), hosts)]
+    lines += ["", table(("phone", "host", "state"), phones)]
+    lines += ["", table(("job", "submission", "phone", "status", "priority", "host", "note"), jobs)]
     if not submission:
-        lines += ["", *_recent(jobs)]
-    lines += ["", _held(holds)] if holds else []
-    for serial, items in cut.items():
+        lines += ["", *_recent(state.jobs)]
+    lines += ["", held_text(state.holds)] if state.holds else []
+    for serial, items in state.cut.items():
         lines += [f"{serial}: {nights.told(items)}", *map(_cut_text, items[:_CUT_LISTED])]
         lines += [f"  and {len(items) - _CUT_LISTED} more, which --json lists"] if len(items) > _CUT_LISTED else []
-    has_failed = bool(submission) and any(job["status"] == "failed" for job in jobs)
     return CommandResult(
         text="\n".join(lines),
         data={
-            "hosts": hosts,
-            "phones": phones,
-            "away": [{key: row[key] for key in ("serial", "host", "seen_at")} for row in away],
-            "jobs": jobs,
-            "holds": holds,
-            "no_time_for": cut,
-            "without_result": {serial: given.without_result for serial, given in lacking.items()},
+            "hosts": state.hosts,
+            "phones": state.phones,
+            "away": [{key: row[key] for key in ("serial", "host", "seen_at")} for row in state.away],
+            "jobs": state.jobs,
+            "holds": state.holds,
+            "no_time_for": state.cut,
+            "without_result": {serial: given.without_result for serial, given in state.lacking.items()},
         },
-        exit_code=int(has_failed or bool(lacking)) or CUT_EXIT_CODE * bool(cut),
+        exit_code=int(state.has_failed or bool(state.lacking)) or CUT_EXIT_CODE * bool(state.cut),
     )
 
 
@@ -172,20 +152,9 @@ def _recent(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
     return [table(("submission", "jobs"), rows)] if rows else []
 
 
-def _scope_text(scope: str) -> str:
-    return "the whole farm" if scope == "farm" else scope
-
-
 def _cut_text(item: Mapping[str, object]) -> str:
     threads = f", {item['threads']} threads" if item["threads"] else ""
     return one_line(f"  {item['model']}, {item['delegate']}{threads}, {item['tool']}: {item['reason']}")
-
-
-def _cut(farm: Farm, jobs: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, object]]]:
-    """Return what each phone of a submission had no time for, by serial number; phones with time for all aside."""
-    serials = {CampaignId(job["campaign_id"]): job["serial"] for job in jobs}
-    left_out = nights.stored_left_out(farm.store, list(serials))
-    return {serials[campaign_id]: items for campaign_id, items in left_out.items()}
 
 
 def _phone_state(phone: Mapping[str, object], holds: Mapping[str, str]) -> str:
@@ -217,112 +186,82 @@ def _job_note(job: Mapping[str, Any]) -> str:
     return "; ".join(text for text in came if text)
 
 
-def cancel(settings: Settings, submission: str, serials: Sequence[str]) -> CommandResult:
-    """Cancel a submission, or some phones' part of it: what waits at once, what runs once its phone is restored.
-
-    What is left of their campaigns is abandoned, of what waits at once, of what runs by its worker.
-    """
-    with FarmQueue(settings.store) as queue, Farm(settings) as farm:
-        jobs = queue.jobs(submission)
-        if not jobs:
-            raise UsageError(f"there is no submission {submission!r}", hint="'benchfarm farm status' lists all")
-        unknown = sorted(set(serials) - {job["serial"] for job in jobs})
-        if unknown:
-            raise UsageError(f"{submission} has no job for {', '.join(unknown)}")
-        stopped = queue.cancel(submission, list(serials) or None)
-        over = [job["campaign_id"] for job in jobs if stopped.get(job["job_id"], "doing") != "doing"]
-        closed = close_cancelled(farm, map(CampaignId, over))
-    waiting, running, abandoned = (list(stopped.values()).count(status) for status in ("todo", "doing", "failed"))
-    text = f"{submission}: {waiting} jobs cancelled, {running} are being stopped"
-    if abandoned:
-        text += f"; no phone takes the place of {abandoned} that failed any more"
-    if closed:
-        text += f"; what was left of {closed} that had begun is abandoned"
-    data = {"submission": submission, "jobs": sorted(stopped), "running": running, "closed": closed}
-    return CommandResult(text=text, data=data)
-
-
-def clean(settings: Settings, *, older_than: str, is_trial: bool) -> CommandResult:
-    """Forget old jobs and take files away that no job needs, at the farm and on this host; raises UsageError."""
-    try:
-        older_than_s = parse_age(older_than)
-    except ValueError as error:
-        raise UsageError(f"--older-than: {error}", hint="a number with its unit, for example 30d") from error
-    with FarmQueue(settings.store) as queue:
-        contents = contents_of(settings, queue)
-        found = contents.clean(older_than_s=older_than_s, is_trial=is_trial)
-        copies = contents.clean_copies(is_trial=is_trial)
-    what = "would be taken away" if is_trial else "were taken away"
+def add_schedule(settings: Settings, request: ScheduleRequest) -> CommandResult:
+    """Keep a plan with all that it names, to be submitted by cron; raises as the use case."""
+    done = farm_schedules.add(settings, request)
+    when = f"{request.name}: {done.cron.text} {done.cron.timezone}, first {_moment(done.next_at)}"
+    lines = [f"{when}; {done.files} files, {done.uploaded} new"]
+    lines += [f"phones now: {', '.join(done.phones)}"] if done.phones else []
     return CommandResult(
-        text=f"{found.jobs} jobs and {found.files} files ({format_bytes(found.size_bytes)}) of the farm, "
-        f"{copies.files} copies ({format_bytes(copies.size_bytes)}) of this host {what}",
-        data={"trial": is_trial, "farm": found, "host": copies},
+        text="\n".join(map(one_line, [*lines, *done.notes])),
+        data={
+            "name": request.name,
+            "next_at": done.next_at,
+            "phones": done.phones,
+            "files": done.files,
+            "uploaded": done.uploaded,
+            "notes": done.notes,
+        },
     )
 
 
-def hold(settings: Settings, scopes: Sequence[str], kind: str) -> CommandResult:
-    """Pause or drain hosts or phones (``host:NAME``, ``phone:SERIAL``) or the whole farm."""
-    named = _checked(scopes)
-    with FarmQueue(settings.store) as queue:
-        known = {f"host:{row['name']}" for row in queue.hosts()} | {f"phone:{row['serial']}" for row in queue.phones()}
-        unknown = [scope for scope in named if scope != "farm" and scope not in known]
-        if unknown:
-            raise UsageError(
-                f"{', '.join(unknown)}: the farm has none of that name",
-                hint="'benchfarm farm status' lists what it has",
-            )
-        for scope in named:
-            queue.hold(scope, kind)
-        holds = queue.holds()
-    return CommandResult(text=_held(holds), data={"holds": holds})
+def list_schedules(settings: Settings) -> CommandResult:
+    """List schedules with their next and last times.
 
-
-def release(settings: Settings, scopes: Sequence[str]) -> CommandResult:
-    """End pauses and drains; raises UsageError for one that isn't there."""
-    with FarmQueue(settings.store) as queue:
-        named = _checked(scopes)
-        for scope in named:
-            if not queue.release(scope):
-                raise UsageError(f"{scope} isn't held", hint="'benchfarm farm status' lists what is")
-        holds = queue.holds()
-    lines = [f"{_scope_text(scope)} goes on" for scope in named]
-    return CommandResult(text="\n".join([*lines, *([_held(holds)] if holds else [])]), data={"holds": holds})
-
-
-def forget(settings: Settings, scopes: Sequence[str]) -> CommandResult:
-    """Take hosts and phones out of the farm that are gone for good (``host:NAME``, ``phone:SERIAL``).
-
-    Raises UsageError for a host that lives, and a phone that a host announces.
+    The exit code is 1 when one goes on whose last time went wrong: it wasn't submitted, a job of it failed, or a phone
+    measured all for nothing.
     """
-    named = dict.fromkeys(scopes)
-    for scope in named:
-        if not scope.startswith(("host:", "phone:")):
-            raise UsageError(f"{scope!r} names neither a host nor a phone", hint="write host:NAME or phone:SERIAL")
-    hosts = [scope for scope in named if scope.startswith("host:")]
-    with FarmQueue(settings.store) as queue:
-        gone = {scope: queue.forget_host(scope.removeprefix("host:")) for scope in hosts}
-        phones = {
-            scope: queue.forget_phone(scope.removeprefix("phone:")) for scope in named if scope.startswith("phone:")
-        }
-    lines = [_forgotten(scope, what) for scope, what in gone.items()]
-    lines += [f"{scope}: forgotten" + (f", with its {held}" if held else "") for scope, held in phones.items()]
-    return CommandResult(text="\n".join(map(one_line, lines)), data={"hosts": gone, "phones": list(phones)})
+    schedules = farm_schedules.listed(settings)
+    rows, lines = [], []
+    for item in schedules:
+        last = item["ticks"][0] if item["ticks"] else None
+        rows.append(
+            (
+                item["name"],
+                f"{item['cron']} {item['timezone']}",
+                "paused" if item["paused"] else _moment(item["next_at"]),
+                f"{_moment(last['tick_at'])} {last['outcome']}" if last else "",
+                _limits_text(item),
+                item["plan_name"],
+                str(item["priority"]),
+            )
+        )
+        lines += [f"{last['submission']}: {item['lacking']}"] if last and item["lacking"] else []
+        lines += [
+            f"{item['name']}, {_moment(tick['tick_at'])}: {tick['outcome']}: {tick['note']}"
+            for tick in item["ticks"]
+            if tick["outcome"] != "submitted"
+        ]
+    text = (
+        table(("schedule", "when", "next", "last", "limits", "plan", "priority"), rows)
+        if rows
+        else "there are no schedules"
+    )
+    return CommandResult(
+        text="\n".join([text, *map(one_line, lines)]),
+        data={"schedules": schedules},
+        exit_code=int(any(item["went_wrong"] for item in schedules)),
+    )
 
 
-def _forgotten(scope: str, what: Mapping[str, Any]) -> str:
-    parts = [f"phones {', '.join(what['phones'])}" if what["phones"] else "no phone"]
-    parts += [f"its {what['hold']}"] if what["hold"] else []
-    jobs = f"; jobs that wait for another host: {', '.join(map(str, what['jobs']))}" if what["jobs"] else ""
-    return f"{scope}: forgotten, with {' and '.join(parts)}{jobs}"
+def _limits_text(item: Mapping[str, Any]) -> str:
+    time = format_duration(item["phone_time_s"]) if item["phone_time_s"] else ""
+    return ", ".join(text for text in (item["window"], time) if text)
 
 
-def _checked(scopes: Sequence[str]) -> list[str]:
-    for scope in scopes:
-        kind, _, name = scope.partition(":")
-        if scope != "farm" and not (kind in {"host", "phone"} and name):
-            raise UsageError(f"{scope!r} names nothing", hint="write farm, host:NAME or phone:SERIAL")
-    return list(scopes or ["farm"])
+def _moment(moment: datetime) -> str:
+    return f"{moment.astimezone():%Y-%m-%d %H:%M %Z}"
 
 
-def _held(holds: Mapping[str, str]) -> str:
-    return "\n".join(f"{_scope_text(scope)} is held: {kind}" for scope, kind in sorted(holds.items()))
+def work(settings: Settings, request: WorkerRequest) -> CommandResult:
+    """Work until the worker is stopped or drained; raises as the use case."""
+    done = farm_worker.work(
+        settings,
+        request,
+        tell=partial(tell, settings.log_format, "worker", host=request.host),
+        observer=partial(observer_for_stderr, settings.log_format),
+    )
+    text = f"{done.jobs} jobs ended on {done.host}"
+    if done.drained:
+        text += f"; {done.drained} is drained: 'benchfarm farm resume {done.drained}', then start the worker again"
+    return CommandResult(text=text, data=done)

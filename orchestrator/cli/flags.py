@@ -3,171 +3,41 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.app.flags import FlagSource, explained_flags
+from orchestrator.bootstrap import Settings
 from orchestrator.cli.result import CommandResult, table
-from orchestrator.config.declared_programs import declared, declared_names, tool_named
-from orchestrator.engine.flag_check import ask_for_flags, learn_flags
-from orchestrator.errors import ArtifactError, OutputParseError, UsageError
-from orchestrator.planning import NoBuild
-from orchestrator.programs import program
-from orchestrator.records.build_spec import FlagSchema, FlagSpec
-from orchestrator.records.device import DeviceKind
-from orchestrator.records.plan import DeviceSelection, Matrix, Plan
-from orchestrator.records.workload import Build, ToolName
+from orchestrator.records.build_spec import FlagSpec
 from orchestrator.report.escapes import one_line
 
 _WIDTH: Final = 100
-_PHONE_ABIS: Final = ("arm64-v8a", "armeabi-v7a", "x86_64", "x86")
 #: How builds are called that have a flag, where "builds with the delegate ..." isn't it.
 _BUILDS: Final[Mapping[str, str]] = {"all": "all builds", "android": "Android builds", "ios": "builds for iOS"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Source:
-    """Where the flags come from."""
-
-    schema: FlagSchema
-    build: Build | None
-    #: In words, for the head of the list.
-    title: str
-
-
 def explain(settings: Settings, name: str, *, build: str, tool: str, serial: str) -> CommandResult:
-    """List the flags of a program, or explain one.
-
-    Raises UsageError for a tool or a flag that there is none of, ArtifactError for a build, DeviceError kinds for a
-    device that was named.
-    """
-    from orchestrator.records.build_spec import OWNED_FLAGS
-
-    with Farm(settings) as farm:
-        if name in declared_names() and name not in list(ToolName):
-            name, tool = "", name
-        wanted = _tool(tool)
-        source = _declared(wanted) if wanted.is_declared else _source(farm, wanted, build, serial)
-    bare = name.removeprefix("--").partition("=")[0]
-    if bare and bare not in source.schema.flags:
-        nearest = source.schema.nearest(bare)
-        hint = f"did you mean {nearest}?" if nearest else "'benchfarm flags' lists them"
-        raise UsageError(f"{source.title}: there is no flag {bare!r}", hint=hint)
-    shown = [source.schema.flags[bare]] if bare else sorted(source.schema.flags.values(), key=lambda spec: spec.name)
-    rows = [_public(spec, OWNED_FLAGS) for spec in shown]
+    """List the flags of a program, or explain one; raises as the use case."""
+    found = explained_flags(settings, name, build=build, tool=tool, serial=serial)
+    source = found.source
     data = {
-        "tool": wanted.value,
+        "tool": found.tool.value,
         "build": source.build.name if source.build else None,
         "build_sha256": source.build.sha256 if source.build else None,
         "learned": source.schema.is_learned,
-        "flags": rows,
+        "flags": found.rows,
     }
-    text = _one(shown[0], rows[0], source) if bare else _list(shown, source)
+    text = _one(found.shown[0], found.rows[0], source) if found.is_one else _list(found.shown, source)
     return CommandResult(text=text, data=data)
 
 
-def _tool(name: str) -> ToolName:
-    with_flags = [tool for tool in ToolName if program(tool).has_flags]
-    wanted = tool_named(name)
-    if wanted in with_flags or wanted.is_declared:
-        return wanted
-    hint = f"tools with flags are {', '.join([*with_flags, *declared_names()])}"
-    raise UsageError(f"{name!r} takes none of a plan's flags", hint=hint)
-
-
-def _declared(tool: ToolName) -> _Source:
-    """Return the parameters of a declared program, in the order of its file."""
-    section = declared(str(tool))
-    specs = [
-        FlagSpec(
-            name=name,
-            kind=own.type,
-            default="(required)" if own.default is None else own.default,
-            meaning=f"{own.meaning}: {own.kind}" if own.meaning else own.kind,
-            choices=own.values,
-        )
-        for name, own in section.parameters.items()
-    ]
-    return _Source(schema=FlagSchema(flags={spec.name: spec for spec in specs}), build=None, title=section.title)
-
-
-def _source(farm: Farm, tool: ToolName, named: str, serial: str) -> _Source:
-    """Return the flags of the named build, of the device's build, or of all builds as documented."""
-    from orchestrator.programs.flags.checking import documented_flags
-
-    book = farm.flag_book
-    build = _on_device(farm, tool, named, serial) if serial else _named(farm, tool, named) if named else None
-    if build is None:
-        return _Source(
-            schema=documented_flags(program(tool).family), build=None, title=f"{tool}, all builds, as documented"
-        )
-    schema = book.schema(build)
-    how = "as it says itself" if schema.is_learned else "as documented for all builds: it wasn't asked yet"
-    return _Source(schema=schema, build=build, title=f"{build.name} ({build.sha256[:12]}), {how}")
-
-
-def _named(farm: Farm, tool: ToolName, named: str) -> Build:
-    """Return a build for any ABI; one for this computer is asked for its flags here."""
-    problem: ArtifactError | None = None
-    host = farm.host()
-    facts = host.facts()
-    places = [(abi, facts.kind) for abi in facts.abis] + [(abi, DeviceKind.ANDROID) for abi in _PHONE_ABIS]
-    for abi, kind in places:
-        try:
-            build = farm.library.resolve(tool, abi, name_or_path=named, kind=kind)
-        except ArtifactError as error:
-            problem = problem or error
-            continue
-        if kind is facts.kind:
-            learn_flags(farm.flag_book, farm.lease, [(host, facts)], {(facts.serial, tool): build})
-        return build
-    assert problem is not None
-    raise problem
-
-
-def _on_device(farm: Farm, tool: ToolName, named: str, serial: str) -> Build:
-    """Return the build that would be used on a device, after it was asked for its flags there."""
-    is_host = serial == "host"
-    selection = DeviceSelection(serials=() if is_host else (serial,), host=is_host)
-    plan = Plan(name="flags", models=(), matrix=Matrix(tools=(tool,)), builds={tool: named} if named else {})
-    ((device, facts),) = farm.open_devices(selection).devices
-    build = farm.builds.of(plan, [facts])[facts.serial, tool]
-    if isinstance(build, NoBuild):
-        raise ArtifactError(build.reason)
-    if not farm.flag_book.names(build) and farm.flag_book.help_command(build, build.name):
-        with farm.lease.acquire(device.serial):
-            if not ask_for_flags(farm.flag_book, device, build):
-                raise OutputParseError(
-                    f"{serial}: {build.name} lists no flags when it is asked for --help",
-                    hint="does it run on this device at all? 'benchfarm bench' says more",
-                )
-    return build
-
-
-def _public(spec: FlagSpec, owners: Mapping[str, str]) -> dict[str, object]:
-    from orchestrator.programs.flags.tables import TRAPS
-
-    return {
-        "name": spec.name,
-        "type": spec.kind,
-        "default": spec.default,
-        "builds": spec.build,
-        "choices": spec.choices,
-        "needs": spec.needs,
-        "meaning": spec.meaning,
-        "trap": TRAPS.get(spec.name, ""),
-        "set_by": owners.get(spec.name, ""),
-        "help": spec.help,
-    }
-
-
-def _list(specs: list[FlagSpec], source: _Source) -> str:
+def _list(specs: Sequence[FlagSpec], source: FlagSource) -> str:
     rows = [(spec.name, spec.kind, spec.default, spec.build, spec.meaning or spec.help) for spec in specs]
     return f"{one_line(source.title)}\n\n" + table(("flag", "type", "default", "builds", "what it does"), rows)
 
 
-def _one(spec: FlagSpec, row: Mapping[str, object], source: _Source) -> str:
+def _one(spec: FlagSpec, row: Mapping[str, object], source: FlagSource) -> str:
     facts = [
         ("type", spec.kind + (f": one of {', '.join(spec.choices)}" if spec.choices else "")),
         ("default", spec.default or "empty"),

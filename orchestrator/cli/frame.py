@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import itertools
 import os
@@ -21,6 +22,8 @@ from typing import (
     NoReturn,
     Protocol,
     TypeAlias,
+    TypeVar,
+    cast,
     get_type_hints,
     runtime_checkable,
 )
@@ -36,6 +39,7 @@ from orchestrator.errors import BenchfarmError, InterruptedByUserError, UsageErr
 if TYPE_CHECKING:
     from orchestrator.bootstrap import Settings
     from orchestrator.cli.result import CommandResult
+    from orchestrator.serve.answers import DoneAnswer
 
 LOOK: Final[dict[str, Any]] = {
     "rich_markup_mode": None,
@@ -148,8 +152,33 @@ def group(name: str, about: str) -> typer.Typer:
     return made
 
 
+class _Later:
+    """A module of the command line that is loaded when something of it is used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the module has
+        return getattr(importlib.import_module(self._name), name)
+
+
+def later(names: str, *, of: str = "cli") -> Iterator[Any]:
+    """Yield modules of a part by their names, each loaded when it is used: ``--help`` needs none."""
+    return (_Later(f"orchestrator.{of}.{name}") for name in names.split())
+
+
+def filled(kind: Callable[..., _Request], options: object, **further: object) -> _Request:
+    """Return a request: the options of the same name, those that may be repeated as tuples, and what else is said."""
+    for item in fields(cast("type[Any]", kind)):
+        if item.name not in further and hasattr(options, item.name):
+            value = getattr(options, item.name)
+            further[item.name] = tuple(value or ()) if str(item.type).startswith("tuple") else value
+    return kind(**further)
+
+
+_Request = TypeVar("_Request")
 #: What a command does, once its options are read.
-Deed: TypeAlias = "Callable[[Settings], CommandResult]"
+Deed: TypeAlias = "Callable[[Settings], CommandResult | DoneAnswer]"
 
 
 def command(parent: typer.Typer, name: str) -> Callable[[Callable[..., Deed]], Callable[..., None]]:
@@ -439,7 +468,10 @@ def show(deed: Deed, *, as_json: bool) -> None:
         from orchestrator.cli.progress import logs_as_json
 
         logs_as_json()
-    result = deed(settings)
+    from orchestrator.cli.result import CommandResult
+
+    done = deed(settings)
+    result = done if isinstance(done, CommandResult) else CommandResult(text=done.text, data=done.data)
     try:
         _print(result, as_json=as_json)
     except OutputLostError:
@@ -471,6 +503,8 @@ def plan_options(options: object, *, without: Collection[str] = ()) -> PlanOptio
     places = {key.option.lstrip("-"): name for name, key in plan_keys().items()}
     found = PlanOptions()
     for name, hint in get_type_hints(type(options), include_extras=True).items():
+        if not hasattr(hint, "__metadata__"):
+            continue
         # In an annotation typer has the first word as the default; without any, the option is called as the field.
         declared = next(iter(hint.__metadata__)).default
         word = declared if isinstance(declared, str) else name.replace("_", "-")

@@ -7,7 +7,7 @@ from pathlib import Path
 from orchestrator.app import iphones
 from orchestrator.app.iphones import IPhone
 from orchestrator.bootstrap import Settings
-from orchestrator.cli import exchanging
+from orchestrator.cli import stored
 from orchestrator.cli.result import CommandResult, table
 
 
@@ -52,4 +52,4 @@ def import_results(
     settings: Settings, folder: Path, files: tuple[Path, ...], wanted: str, out: Path | None
 ) -> CommandResult:
     """Store what the app showed for an exported folder's cases; raises as the use case."""
-    return exchanging.told(iphones.import_results(settings, folder, files, wanted, out))
+    return stored.told(iphones.import_results(settings, folder, files, wanted, out))

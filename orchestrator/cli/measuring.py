@@ -1,14 +1,15 @@
-"""``benchfarm bench`` and ``benchfarm run``: options to a plan, and what came of it as text and JSON."""
+"""``benchfarm bench``, ``run`` and ``quickstart``: options to a plan, and what came of it as text and JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.app import measuring, nights
-from orchestrator.app.measuring import MeasuredCampaign
+from orchestrator.app import measuring, nights, resuming
+from orchestrator.app.measuring import MeasuredCampaign, read_again, stopped
 from orchestrator.app.reporting import report_title, write_html
-from orchestrator.app.runs_passing import read_again, stopped
+from orchestrator.app.virtual_phones import DEFAULT_PROFILES, Wanted, quickstart_options, serials_for, stop_quietly
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.download_progress import farm_telling
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, Streamed
@@ -148,3 +149,51 @@ def _summary(farm: Farm, measured: MeasuredCampaign, out: Path | None) -> Comman
         if unwritten
         else int(bool(measured.without_result or result.left or missing or nothing_clean)) or CUT_EXIT_CODE * bool(cut),
     )
+
+
+def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
+    """Resume a campaign that was cut off.
+
+    When none is named and none is open, nothing is left, and all is well. Raises as the use case.
+    """
+    from orchestrator.cli.comparing import Output, told_pairs
+
+    if out is not None:
+        check_writable(out)
+    with farm_telling(settings, makes_store=False) as farm:
+        done = resuming.resume(farm, prefix)
+        if done is None:
+            text = f"nothing is left to resume in {farm.store.name}"
+            return CommandResult(text=text, data={"campaign_id": None})
+        if isinstance(done, MeasuredCampaign):
+            return told(farm, done, out)
+        return told_pairs(farm, done, Output())
+
+
+#: Virtual phones may live faster than we do; what they report is in their own time.
+PHONE_SPEED = 8.0
+
+
+def quickstart(settings: Settings, folder: Path) -> CommandResult:
+    """Start two virtual phones, measure the sample models there and on this computer, and stop all of it again."""
+    from orchestrator.cli import lab
+
+    folder = folder.absolute()
+    own = replace(
+        settings,
+        data_folder=folder,
+        cache_folder=folder / "cache",
+        state_folder=folder / "state",
+        store=str(folder / "store.sqlite"),
+    )
+    stop_quietly(own)
+    phones = lab.up(own, Wanted(speed=PHONE_SPEED, exit_with_parent=True))
+    try:
+        serials = tuple(serial for _, serial in serials_for(DEFAULT_PROFILES))
+        result = bench(own, quickstart_options(serials), folder / "report.html")
+    finally:
+        stop_quietly(own)
+    intro = (
+        "Figures of phones marked 'virtual' are made up by a model of such a phone; those of this computer are real."
+    )
+    return replace(result, text=f"{result.text}\n{intro}", data={"lab": phones.data, "campaign": result.data})

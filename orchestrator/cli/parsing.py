@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
+from orchestrator.app.run_logs import begun_reading, describe_report, public_report
 from orchestrator.cli.result import CommandResult, Streamed
-from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.report.escapes import one_line
-
-if TYPE_CHECKING:
-    import io
-
-    from orchestrator.records.run import ToolReport
 
 
 def parse_files(files: tuple[str, ...]) -> CommandResult:
@@ -26,15 +15,13 @@ def parse_files(files: tuple[str, ...]) -> CommandResult:
     A single file with a single run gives one JSON object, everything else a list. Runs are read while they are
     written, so that a file may hold any number of them.
     """
-    from orchestrator.programs.grammar.output import describe, to_public
-
     # A file without any run is told before anything is printed.
-    readers = [(file, *_begun(file)) for file in files]
+    readers = [(file, *begun_reading(file)) for file in files]
 
     def items() -> Iterator[dict[str, object]]:
         for file, _, reports in readers:
             for report in reports:
-                yield {"file": file, **to_public(report)} if len(files) > 1 else to_public(report)
+                yield {"file": file, **public_report(report)} if len(files) > 1 else public_report(report)
 
     def lines() -> Iterator[str]:
         is_first = True
@@ -44,50 +31,8 @@ def parse_files(files: tuple[str, ...]) -> CommandResult:
                     yield ""
                 is_first = False
                 yield f"{file}, run {number}" if len(begun) > 1 else file
-                yield from (f"  {one_line(line)}" for line in describe(report))
+                yield from (f"  {one_line(line)}" for line in describe_report(report))
 
     begun = readers[0][1]
     is_single = len(files) == 1 and len(begun) == 1
-    return CommandResult(text="", lines=lines(), data=to_public(begun[0]) if is_single else Streamed(items))
-
-
-def _begun(file: str) -> tuple[list[ToolReport], Iterator[ToolReport]]:
-    """Return the first runs of a file, at most two, and an iterator over all of them."""
-    reports = _reports(file)
-    begun = list(itertools.islice(reports, 2))
-    return begun, itertools.chain(begun, reports)
-
-
-def _reports(file: str) -> Iterator[ToolReport]:
-    from orchestrator.app.run_logs import LOG_START, read_logs
-    from orchestrator.bootstrap import Farm, Settings
-    from orchestrator.programs.grammar.output import iterate_file
-
-    settings = Settings.from_environment()
-    try:
-        with contextlib.ExitStack() as stack:
-            path = Path(file)
-            if file == "-":
-                path = stack.enter_context(_kept(cast("io.BufferedReader", sys.stdin.buffer)))
-            elif not path.is_file():
-                # A pipe (and what can't be opened is a wrong name, not a wrong text).
-                path = stack.enter_context(_kept(stack.enter_context(path.open("rb"))))
-            with path.open("rb") as begun:
-                is_log = begun.read(len(LOG_START)) == LOG_START.encode()
-            own = read_logs(path.read_text("utf-8", "replace"), Farm(settings).tools) if is_log else []
-            yield from own or iterate_file(path)
-    except OutputParseError as error:
-        raise OutputParseError(f"{'standard input' if file == '-' else file}: {error}", hint=error.hint) from error
-    except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}") from error
-
-
-@contextlib.contextmanager
-def _kept(stream: io.BufferedReader) -> Iterator[Path]:
-    """Keep what comes through a pipe in a file while it is read."""
-    with tempfile.NamedTemporaryFile() as kept:
-        # One read a turn: a signal that comes between two reads is handled before the next one waits.
-        while piece := stream.read1():
-            kept.write(piece)
-        kept.flush()
-        yield Path(kept.name)
+    return CommandResult(text="", lines=lines(), data=public_report(begun[0]) if is_single else Streamed(items))

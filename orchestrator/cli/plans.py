@@ -8,9 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.app import nights
-from orchestrator.app.beginning import assumed_builds, expansion_of, identify, missing_programs, wants_reference_check
-from orchestrator.app.host_files import host_files
-from orchestrator.app.listing import list_devices
+from orchestrator.app.beginning import (
+    assumed_builds,
+    expansion_of,
+    host_files,
+    identify,
+    missing_programs,
+    wants_reference_check,
+)
+from orchestrator.app.phones import list_devices
 from orchestrator.app.plan_files import initial_plan
 from orchestrator.bootstrap import Farm, OpenedDevices, Settings
 from orchestrator.cli.result import CommandResult, table, to_json

@@ -8,33 +8,17 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import sys
 import threading
 import traceback
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from orchestrator import __version__
-from orchestrator.analysis.sustained import measured_us
-from orchestrator.app.progress import Counting, describe, describe_run
+from orchestrator.app.progress import Counting, describe, record_of
 from orchestrator.cli.terminal import lines_that_fit, say, say_json
-from orchestrator.engine.events import (
-    CampaignEnded,
-    CampaignStarted,
-    DeviceFinished,
-    DeviceJoined,
-    DeviceNote,
-    FilePlaced,
-    InvocationStarted,
-    Notice,
-    RoundAdded,
-    RunStored,
-)
+from orchestrator.engine.events import Notice
 from orchestrator.ports import Observer
-from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.workload import Case
 from orchestrator.report.escapes import one_line
 
 
@@ -70,11 +54,6 @@ def observer_for_stderr(log_format: str = "text") -> Observer:
     return Counting(live if live.can_draw else LineObserver())
 
 
-#: Events that are written; a file on its way is told a hundred times a second.
-_EVENTS: Final = (
-    CampaignStarted, CampaignEnded, DeviceFinished, DeviceJoined, DeviceNote, FilePlaced, InvocationStarted, RoundAdded,
-    RunStored,
-)  # fmt: skip
 _LOCK: Final = threading.Lock()
 
 
@@ -146,80 +125,8 @@ class JsonObserver:
         """Write the event, with the campaign's id and what it is about."""
         if isinstance(event, Notice):
             write_line(event.event, event.text, level=event.level, **event.keys)
-        if not isinstance(event, _EVENTS):
+        if (record := record_of(event)) is None:
             return
-        if isinstance(event, CampaignStarted | CampaignEnded):
-            self._campaign_id = event.campaign.campaign_id
-        keys, level = _keys_of(event), _level_of(event)
-        keys = {"campaign_id": self._campaign_id, **keys}
-        text = describe_run(event.run) if isinstance(event, RunStored) else describe(event)
-        write_line(_name_of(event), text, level=level, **keys)
-
-
-def _name_of(event: object) -> str:
-    return re.sub("(?<!^)(?=[A-Z])", "-", type(event).__name__).lower()
-
-
-def _level_of(event: object) -> str:
-    match event:
-        case RunStored(run=run) if run.outcome in {Outcome.FAILED, Outcome.TIMED_OUT, Outcome.ABORTED}:
-            return "error"
-        case RunStored(run=run) if run.outcome is not Outcome.COMPLETED:
-            return "warning"
-        case DeviceNote(is_problem=True):
-            return "warning"
-        case DeviceFinished(left=left) | CampaignEnded(left=left) if left:
-            return "warning"
-        case _:
-            return "info"
-
-
-def _keys_of(event: object) -> dict[str, object]:
-    match event:
-        case RunStored(run=run, position=position, total=total, side=side, so_far=so_far):
-            found = {**_of_run(run), "position": position, "total": total, "side": side}
-            return {**found, **({f"so_far_{name}": value for name, value in asdict(so_far).items()} if so_far else {})}
-        case InvocationStarted(invocation=invocation, position=position, total=total, side=side):
-            about = {**_of_case(invocation.case), "side": side}
-            about |= {"run_pass": str(invocation.run_pass), "invocation": invocation.number + 1}
-            return {**about, "position": position, "total": total}
-        case CampaignStarted(campaign=campaign, total=total, done=done):
-            return {"campaign": campaign.name, "host": campaign.host, "total": total, "stored": done}
-        case CampaignEnded(campaign=campaign, status=status, stored=stored, left=left):
-            return {"campaign": campaign.name, "status": str(status), "stored": stored, "left": left}
-        case DeviceFinished(serial=serial, left=left):
-            return {"serial": serial, "left": left}
-        case FilePlaced(serial=serial, name=name, pushed_bytes=pushed_bytes, duration_s=duration_s):
-            return {"serial": serial, "file": name, "pushed_bytes": pushed_bytes, "duration_s": round(duration_s, 3)}
-        case DeviceJoined(serial=serial, left=left, instead_of=other):
-            return {"serial": serial, "left": left, "instead_of": other}
-        case DeviceNote(serial=serial) | RoundAdded(serial=serial):
-            return {"serial": serial}
-        case _:
-            return {}
-
-
-def _of_case(case: Case) -> dict[str, object]:
-    return {
-        "serial": case.serial,
-        "case_key": case.case_key,
-        "model": case.model_name,
-        "configuration": case.configuration,
-    }
-
-
-def _of_run(run: RunRecord) -> dict[str, object]:
-    state = run.state_after or run.state_before
-    return {
-        **_of_case(run.case),
-        "run_id": run.run_id,
-        "run_pass": str(run.run_pass),
-        "invocation": run.invocation + 1,
-        "outcome": str(run.outcome),
-        "reason_code": run.reason_code,
-        "quality": str(run.verdict.quality),
-        "latency_us": measured_us(run),
-        "duration_s": round(run.duration_s, 3),
-        "battery_heat_c": state.battery_heat_c if state is not None else None,
-        "is_virtual": run.is_virtual,
-    }
+        self._campaign_id = str(record.keys.get("campaign_id", self._campaign_id))
+        keys = {"campaign_id": self._campaign_id, **record.keys}
+        write_line(record.name, record.text, level=record.level, **keys)

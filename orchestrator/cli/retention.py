@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.app import closing, retention
+from orchestrator.app import resuming, retention
 from orchestrator.app.stored import find_campaigns
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.result import CommandResult
@@ -54,7 +54,7 @@ def backup(settings: Settings, out: Path) -> CommandResult:
 
 def close(settings: Settings, words: Sequence[str]) -> CommandResult:
     """Give up what is left of some open campaigns; raises as the use case."""
-    closed = closing.close(settings, words)
+    closed = resuming.close(settings, words)
     lines = [
         f"{item.campaign_id} ({item.name}): closed"
         + (f"; {count} invocations that were left are abandoned" if count else "")
@@ -71,7 +71,7 @@ def remove(settings: Settings, words: Sequence[str], *, is_sure: bool) -> Comman
     """
     with Farm(settings, makes_store=False) as farm:
         found = _named(farm.store, words)
-        closing.check_left_alone(farm, [campaign for campaign in found.values() if campaign is not None])
+        resuming.check_left_alone(farm, [campaign for campaign in found.values() if campaign is not None])
         progress = farm.store.progress()
         stored = {campaign_id: progress.get(campaign_id, (0, 0))[0] for campaign_id in found}
         lines = [one_line(f"{_title(key, found[key])}: {count} runs") for key, count in stored.items()]

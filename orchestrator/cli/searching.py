@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Final
 
-from orchestrator.analysis.search import search_standings
-from orchestrator.app.stored import find_campaign
+from orchestrator.app.searching import StoredSearch, TuneRequest, search_plan, stored_search
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.files import share_of
 from orchestrator.cli.measuring import execute
 from orchestrator.cli.result import CommandResult, table
-from orchestrator.delegates import DELEGATES
-from orchestrator.errors import UsageError
-from orchestrator.programs import program
-from orchestrator.records.campaign import Campaign
-from orchestrator.records.device import DeviceKind
 from orchestrator.records.search import SearchArm, SearchRule, SearchStanding
-from orchestrator.records.workload import USUAL_TOOL
 from orchestrator.report.escapes import one_line
 from orchestrator.units import format_change, format_duration, format_latency
 
-_THREADS: Final = ("1", "2", "4", "8")
-#: What may make a configuration faster beside delegate and threads; where a set has no effect, it isn't run.
-_FLAG_SETS: Final = ("xnnpack_force_fp16=true", "gpu_precision_loss_allowed=false")
 _ENDINGS: Final = {
     "one-left": "everything else was slower",
     "alike": "what is left differs by less than what matters",
@@ -35,62 +22,9 @@ _ENDINGS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TuneRequest:
-    """The options of ``benchfarm tune``, as they were typed."""
-
-    models: tuple[Path, ...]
-    serials: tuple[str, ...]
-    profiles: tuple[str, ...]
-    where: tuple[str, ...]
-    one_of_each: str
-    at_most: int | None
-    delegates: tuple[str, ...]
-    threads: tuple[str, ...]
-    #: None: the usual ones.
-    flag_sets: tuple[str, ...] | None
-    tool: str
-    builds: tuple[str, ...]
-    most: int
-    alike: str
-    budget: str
-    min_secs: float
-    parity: bool
-    seed: int
-
-
 def tune(settings: Settings, request: TuneRequest) -> CommandResult:
     """Search and store; raises UsageError kinds before anything runs."""
-    from orchestrator.config.plan_options import plan_from_options
-
-    plan = plan_from_options(
-        models=request.models,
-        delegates=request.delegates or _delegates(),
-        threads=request.threads or _THREADS,
-        tools=(request.tool,),
-        builds=request.builds,
-        devices=request.serials,
-        profiles=request.profiles,
-        where=request.where,
-        one_of_each=request.one_of_each,
-        at_most=request.at_most,
-        host="host" in request.serials,
-        min_secs=request.min_secs,
-        num_runs=10,
-        invocations=1,
-        seed=request.seed,
-        name="tune",
-    )
-    sets = _FLAG_SETS if request.flag_sets is None else request.flag_sets
-    flags = ((), *(_flag_set(text) for text in sets))
-    search = SearchRule(
-        most=request.most,
-        alike=share_of(request.alike, "--alike", least=0.0, most=0.99),
-        parity=request.parity,
-        budget=share_of(request.budget, "--budget", least=0.0, most=1.0),
-    )
-    plan = replace(plan, search=search, matrix=replace(plan.matrix, flags=tuple(dict.fromkeys(flags))))
-    done = execute(settings, plan, None)
+    done = execute(settings, search_plan(request), None)
     assert isinstance(done.data, dict)
     result = stored(settings, str(done.data["campaign_id"]))
     assert isinstance(result.data, dict)
@@ -104,19 +38,15 @@ def tune(settings: Settings, request: TuneRequest) -> CommandResult:
 def stored(settings: Settings, prefix: str) -> CommandResult:
     """Show how a stored search stands; raises UsageError for a campaign that is none."""
     with Farm(settings, makes_store=False) as farm:
-        campaign = find_campaign(farm.store, prefix)
-        rule = campaign.terms.search
-        if rule is None:
-            raise UsageError(f"campaign {campaign.campaign_id} is no search", hint="'benchfarm tune MODEL' makes one")
-        runs = list(farm.store.runs(campaign_ids=[campaign.campaign_id]))
-        titles = {serial: facts.title for serial, facts in farm.store.devices().items()}
-        virtual = any(run.is_virtual for run in runs)
-    standings = search_standings(campaign, runs, rule)
-    lines = [line for item in standings for line in (*_told(item, titles.get(item.serial, item.serial), rule), "")]
-    lines += ["figures of virtual phones: no measurements"] if virtual else []
+        search = stored_search(farm, prefix)
+    campaign, standings, titles = search.campaign, search.standings, search.titles
+    lines = [
+        line for item in standings for line in (*_told(item, titles.get(item.serial, item.serial), search.rule), "")
+    ]
+    lines += ["figures of virtual phones: no measurements"] if search.is_virtual else []
     lines.append(f"campaign {campaign.campaign_id}; 'benchfarm report {campaign.campaign_id}' shows all of it")
     found = all(item.is_over and item.best is not None for item in standings)
-    return CommandResult(text="\n".join(lines), data=_data(campaign, standings, virtual), exit_code=int(not found))
+    return CommandResult(text="\n".join(lines), data=_data(search), exit_code=int(not found))
 
 
 def _told(item: SearchStanding, title: str, rule: SearchRule) -> list[str]:
@@ -161,10 +91,10 @@ def _figure(arm: SearchArm) -> str:
     return f"{format_latency(arm.latency_us)} [{format_latency(arm.low_us)}, {format_latency(arm.high_us)}]"
 
 
-def _data(campaign: Campaign, standings: Sequence[SearchStanding], virtual: bool) -> dict[str, object]:
+def _data(search: StoredSearch) -> dict[str, object]:
     return {
-        "campaign_id": campaign.campaign_id,
-        "is_virtual": virtual,
+        "campaign_id": search.campaign.campaign_id,
+        "is_virtual": search.is_virtual,
         "searches": [
             {
                 "serial": item.serial,
@@ -182,7 +112,7 @@ def _data(campaign: Campaign, standings: Sequence[SearchStanding], virtual: bool
                     for arm in item.arms
                 ],
             }
-            for item in standings
+            for item in search.standings
         ],
     }
 
@@ -197,19 +127,3 @@ def _plain(arm: SearchArm) -> dict[str, object]:
         "reason": arm.reason,
         "parity": arm.parity,
     }
-
-
-def _flag_set(text: str) -> tuple[tuple[str, str], ...]:
-    pairs = []
-    for part in (item.strip() for item in text.split(",") if item.strip()):
-        name, equals, value = part.partition("=")
-        if not equals or not name:
-            raise UsageError(f"--flags {text!r}: {part!r} isn't name=value", hint="--flags xnnpack_force_fp16=true")
-        pairs.append((name, value))
-    return tuple(sorted(pairs))
-
-
-def _delegates() -> tuple[str, ...]:
-    """Return what a phone's usual program may be fastest with."""
-    offered = program(USUAL_TOOL).delegates(DeviceKind.ANDROID)
-    return tuple(name.value for name, own in DELEGATES.items() if name in offered and not own.is_named_by_flag)

@@ -9,9 +9,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
-from orchestrator.app.board import PhoneRow, Shown, Standing, read_boards
-from orchestrator.app.running import runner_elsewhere, runner_here
-from orchestrator.app.standing import StoredRows
+from orchestrator.app.board import PhoneRow, Shown, Standing, StoredRows, read_boards, runner_elsewhere, runner_here
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.live import campaign_eta_s, picture
 from orchestrator.cli.result import CommandResult

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from orchestrator.analysis.rounds import standings
+from orchestrator.app import farm_control
 from orchestrator.app.board import PublishedBoard
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli import doctor, farm, resuming, retention
+from orchestrator.cli import devices, measuring, retention
 from orchestrator.engine.closing import close_campaign
 from orchestrator.engine.events import CampaignStarted
 from orchestrator.engine.rounds import open_works
@@ -57,7 +58,7 @@ def test_a_closed_campaign_is_finished_and_says_what_was_abandoned(settings: Set
     with Farm(settings) as opened:
         interrupted(opened.store, samples)
     with Farm(settings) as opened:
-        (advice,) = [item for item in doctor.of_host(opened) if item.check == "campaigns"]
+        (advice,) = [item for item in devices.of_host(opened) if item.check == "campaigns"]
     assert "'benchfarm results close cut' gives it up" in advice.next_step
     result = retention.close(settings, ["cut", "newest"])
     assert result.text == "cut (nightly): closed; 7 invocations that were left are abandoned"
@@ -67,13 +68,13 @@ def test_a_closed_campaign_is_finished_and_says_what_was_abandoned(settings: Set
         assert campaign is not None
         assert (campaign.status, campaign.finished_at is None) == (CampaignStatus.FINISHED, False)
         assert not any(work.invocations for work in open_works(campaign, runs, opened.tools).values())
-        (advice,) = [item for item in doctor.of_host(opened) if item.check == "campaigns"]
+        (advice,) = [item for item in devices.of_host(opened) if item.check == "campaigns"]
     assert advice.level == "ok"
     ended = Counter((run.outcome, run.reason_code) for run in runs)
     assert ended == {(Outcome.COMPLETED, ""): 1, (Outcome.SKIPPED, "abandoned"): 7}
     # What was measured is as it was.
     assert {run.run_id for run in runs if run.report is not None} == {"cut-timing-0"}
-    for command in (lambda: retention.close(settings, ["cut"]), lambda: resuming.resume(settings, "cut", None)):
+    for command in (lambda: retention.close(settings, ["cut"]), lambda: measuring.resume(settings, "cut", None)):
         with pytest.raises(UsageError, match="no campaign that could be resumed 'cut'"):
             command()
 
@@ -161,9 +162,9 @@ def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
         with Farm(shared) as opened:
             for job in jobs:
                 opened.store.set_status(job.campaign_id, CampaignStatus.INTERRUPTED, None)
-            assert [item.level for item in doctor.of_host(opened) if item.check == "campaigns"] == ["ok"]
+            assert [item.level for item in devices.of_host(opened) if item.check == "campaigns"] == ["ok"]
         with pytest.raises(UsageError, match="left to the farm's workers: night-"):
-            resuming.resume(shared, "", None)
+            measuring.resume(shared, "", None)
         with pytest.raises(UsageError, match="a job of the farm that waits or runs") as caught:
             retention.close(shared, ["night-B"])
         assert "benchfarm farm cancel night --phone B" in caught.value.hint
@@ -174,7 +175,7 @@ def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
         queue.finish(worker, claimed.job_id, "failed", "the phone gave up")
         with Farm(shared) as opened:
             opened.store.set_status(jobs[1].campaign_id, CampaignStatus.RUNNING, None)
-            (advice,) = [item for item in doctor.of_host(opened) if item.check == "campaigns"]
+            (advice,) = [item for item in devices.of_host(opened) if item.check == "campaigns"]
     assert "close night-B'" in advice.next_step
     assert retention.close(shared, ["night-B"]).exit_code == 0
     assert open_ones(shared) == {"night-A"}
@@ -187,7 +188,7 @@ def test_cancelling_closes_what_had_begun_and_waits_and_leaves_what_runs_to_its_
         submitted(queue)
         worker = queue.register("two", benchfarm_version="1")
         assert queue.claim("two", worker, ["A"]) is not None
-        result = farm.cancel(shared, NIGHT, [])
+        result = farm_control.cancel(shared, NIGHT, [])
     said = "night: 1 jobs cancelled, 1 are being stopped; what was left of 1 that had begun is abandoned"
     assert result.text == said
     assert open_ones(shared) == {"night-A"}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from orchestrator.app.farm_control import cancel
 from orchestrator.bootstrap import Settings
-from orchestrator.cli.farm import cancel
 from orchestrator.errors import PlanError
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.newcomers import Added, Newcomers

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from orchestrator.app import farm_doctor
+from orchestrator.app import farm_beside, farm_control, farm_doctor, serving
 from orchestrator.app.farm_phones import away_meant, check_names, choose_phones
 from orchestrator.app.gauges import Numbers
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli import devices, doctor, farm, serving
+from orchestrator.cli import devices, farm
 from orchestrator.config.farm_documents import dump
 from orchestrator.devices.journal import Change
 from orchestrator.errors import NoDeviceError, PlanError, UsageError
@@ -174,7 +174,7 @@ def test_a_host_that_is_gone_for_good_is_forgotten_with_all_that_was_its_own(
     busy_farm(queue)
     queue.hold("host:one", "drain")
     with pytest.raises(UsageError, match="was heard within") as caught:
-        farm.forget(settings, ["host:one"])
+        farm_control.forget(settings, ["host:one"])
     assert "drain host:one" in caught.value.hint
     assert len(queue.phones()) == 4
     assert queue.rows("SELECT 1 FROM procrastinate_workers")
@@ -183,8 +183,8 @@ def test_a_host_that_is_gone_for_good_is_forgotten_with_all_that_was_its_own(
     queue.announce("two", {"B": Announced(facts="{}")})
     for wrong, told in (("host:three", "there is no host 'three'"), ("one", "names neither a host nor a phone")):
         with pytest.raises(UsageError, match=told):
-            farm.forget(settings, [wrong])
-    result = farm.forget(settings, ["host:one"])
+            farm_control.forget(settings, [wrong])
+    result = farm_control.forget(settings, ["host:one"])
     assert (
         result.text == "host:one: forgotten, with phones A, B, C, D and its drain; jobs that wait for another host: 1"
     )
@@ -195,7 +195,7 @@ def test_a_host_that_is_gone_for_good_is_forgotten_with_all_that_was_its_own(
     assert [row["name"] for row in queue.hosts()] == ["two"]
     assert queue.holds() == {"phone:C": "pause"}
     assert queue.reap(dead_after_s=3600) == [1]
-    problems = found(doctor.farm_doctor(settings, host_too=False), "problem")
+    problems = found(devices.farm_doctor(settings, host_too=False), "problem")
     assert "hosts" not in problems
 
 
@@ -232,16 +232,16 @@ def test_the_status_of_a_submission_tells_what_each_phone_had_no_time_for(
 def test_what_is_held_is_a_part_of_the_farm_and_is_told(queue: FarmQueue, settings: Settings) -> None:
     busy_farm(queue)
     with pytest.raises(UsageError, match="phone:Z, host:two"):
-        farm.hold(settings, ["phone:A", "phone:Z", "host:two"], "pause")
+        farm_control.hold(settings, ["phone:A", "phone:Z", "host:two"], "pause")
     assert queue.holds() == {"phone:C": "pause"}
-    assert farm.hold(settings, ["host:one", "farm"], "drain").text.splitlines() == [
+    assert farm_control.hold(settings, ["host:one", "farm"], "drain").text.splitlines() == [
         "the whole farm is held: drain", "host:one is held: drain", "phone:C is held: pause",
     ]  # fmt: skip
     assert "phone:C is held: pause" in farm.status(settings, "").text
-    assert farm.release(settings, ["host:one", "farm"]).text.splitlines() == [
+    assert farm_control.release(settings, ["host:one", "farm"]).text.splitlines() == [
         "host:one goes on", "the whole farm goes on", "phone:C is held: pause",
     ]  # fmt: skip
-    assert farm.release(settings, ["phone:C"]).text == "phone:C goes on"
+    assert farm_control.release(settings, ["phone:C"]).text == "phone:C goes on"
 
 
 def test_the_status_names_submissions_that_are_over_too(queue: FarmQueue, settings: Settings) -> None:
@@ -269,7 +269,7 @@ def test_a_failed_job_is_a_problem_until_its_plan_is_submitted_again_or_a_week_i
     from orchestrator import __version__
 
     def problems() -> list[str]:
-        told = found(doctor.farm_doctor(settings, host_too=False), "problem").get("queue", [])
+        told = found(devices.farm_doctor(settings, host_too=False), "problem").get("queue", [])
         return [text for text in told if "failed" in text]
 
     queue.register("one", benchfarm_version=__version__)
@@ -293,7 +293,7 @@ def test_a_schedule_that_rests_or_was_removed_is_no_problem(queue: FarmQueue, se
     )  # fmt: skip
 
     def told(level: str) -> list[str]:
-        return found(doctor.farm_doctor(settings, host_too=False), level).get("schedules", [])
+        return found(devices.farm_doctor(settings, host_too=False), level).get("schedules", [])
 
     schedules.put(nightly, [], replace=False)
     queue.rows("UPDATE farm_schedules SET next_at = now() - interval '1 hour'")
@@ -323,7 +323,7 @@ def served(settings: Settings) -> tuple[bytes, str]:
     with ExitStack() as stack:
         opened = stack.enter_context(Farm(settings))
         page = serving.LivePages(opened, since=None, title="nights").page("")
-        numbers = Numbers(opened, serving.queue_beside(settings, stack))
+        numbers = Numbers(opened, farm_beside.queue_beside(settings, stack))
         assert page is not None
         return page.content, render(numbers.families()).decode()
 
@@ -351,7 +351,7 @@ def test_a_farm_in_order_has_no_problem(queue: FarmQueue, settings: Settings) ->
 
     queue.register("one", benchfarm_version=__version__)
     queue.announce("one", {"A": Announced(facts="{}")})
-    result = doctor.farm_doctor(settings, host_too=False)
+    result = devices.farm_doctor(settings, host_too=False)
     assert (result.exit_code, found(result, "problem"), found(result, "warning")) == (0, {}, {})
 
 
@@ -364,7 +364,7 @@ def test_a_host_that_says_what_is_wrong_with_it_is_a_problem_and_one_without_pho
     worker_id = queue.register("one", benchfarm_version=__version__)
     queue.register("two", benchfarm_version=__version__)
     queue.beat("one", worker_id, ails=ails)
-    result = doctor.farm_doctor(settings, host_too=False)
+    result = devices.farm_doctor(settings, host_too=False)
     assert found(result, "problem")["hosts"] == [f"one: {ails}"]
     assert found(result, "warning")["hosts"] == ["two has announced no phone"]
     assert ails in farm.status(settings, "").text
@@ -377,7 +377,7 @@ def test_two_phones_of_one_serial_number_are_a_problem_and_not_usable(queue: Far
         queue.register(host, benchfarm_version="1")
         facts = DeviceFacts(serial=Serial("0123"), kind=DeviceKind.ANDROID, is_virtual=True, model=model)
         queue.announce(host, {"0123": Announced(facts=dump(facts))})
-    result = doctor.farm_doctor(settings, host_too=False)
+    result = devices.farm_doctor(settings, host_too=False)
     same, none = found(result, "problem")["phones"]
     assert same.startswith("0123: several phones have this serial number: a ")
     assert "Pixel 3 (virtual) at one" in same
@@ -389,7 +389,7 @@ def test_two_phones_of_one_serial_number_are_a_problem_and_not_usable(queue: Far
 def test_a_database_that_is_away_is_a_problem_with_a_next_step_beside_the_checks_of_this_host(tmp_path: Path) -> None:
     url = "postgresql://benchfarm@127.0.0.1:1/none?connect_timeout=2"
     known = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=url)
-    result = doctor.farm_doctor(known, host_too=True)
+    result = devices.farm_doctor(known, host_too=True)
     assert result.exit_code == 1
     assert "connection failed" in found(result, "problem")["queue"][0]
     assert {"disk", "quarantine"} <= found(result, "ok").keys()
@@ -439,7 +439,7 @@ def test_what_is_wrong_with_a_farm_is_told_with_a_next_step(queue: FarmQueue, se
         connection.execute("UPDATE benchfarm_queue.procrastinate_events SET at = now() - interval '10 minutes'")
         connection.execute("UPDATE benchfarm_queue.farm_schedules SET next_at = now() - interval '1 hour'")
     schedules.make_due(lambda *_: "", host="one")
-    result = doctor.farm_doctor(settings, host_too=False)
+    result = devices.farm_doctor(settings, host_too=False)
     problems, warnings = found(result, "problem"), found(result, "warning")
     assert result.exit_code == 1
     assert "though its phone is free" in problems["queue"][0]
@@ -451,7 +451,7 @@ def test_what_is_wrong_with_a_farm_is_told_with_a_next_step(queue: FarmQueue, se
     assert all(item.next_step for item in result.data["findings"] if item.level != "ok")  # type: ignore[index]
     with psycopg.connect(settings.store) as connection:
         connection.execute("UPDATE benchfarm_queue.farm_hosts SET seen_at = now() - interval '1 hour'")
-    result = doctor.farm_doctor(settings, host_too=False)
+    result = devices.farm_doctor(settings, host_too=False)
     assert "was last heard" in found(result, "problem")["hosts"][0]
 
 
@@ -464,7 +464,7 @@ def test_what_dead_processes_left_on_a_host_is_told_with_a_next_step(samples, tm
         future = farm.clock.now() + timedelta(days=400)
         samples.begin(farm.store, samples.campaign("future", created_at=future, invocations=(), skipped=()))
         farm.store.set_status(CampaignId("future"), CampaignStatus.FINISHED, future)
-        result = doctor.shown(doctor.of_host(farm))
+        result = devices.shown(devices.of_host(farm))
     problems, warnings = found(result, "problem"), found(result, "warning")
     assert "KEPT-OUT: battery swollen" in problems["quarantine"][0]
     assert problems["journals"] == ["CHANGED was left changed by a process that is gone"]
@@ -477,7 +477,7 @@ def test_what_dead_processes_left_on_a_host_is_told_with_a_next_step(samples, tm
 
 def test_an_adb_server_that_is_named_and_does_not_answer_is_a_problem(tmp_path: Path) -> None:
     with Farm(Settings.from_environment({"BENCHFARM_ADB_SERVER": "127.0.0.1:1"}, home=tmp_path)) as opened:
-        result = doctor.shown(doctor.of_host(opened))
+        result = devices.shown(devices.of_host(opened))
     (text,) = found(result, "problem")["adb"]
     assert text.startswith("no adb server answers at 127.0.0.1:1, which $BENCHFARM_ADB_SERVER names: ")
     (step,) = (item.next_step for item in result.data["findings"] if item.check == "adb")  # type: ignore[index]
@@ -491,7 +491,7 @@ def test_faults_of_what_phones_are_for_are_a_problem_with_their_place(tmp_path: 
     (tmp_path / "devices.yaml").write_text("devices:\n  A: {pools: [nightly], tag: [rooted]}\n")
     settings = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)
     with Farm(settings) as opened:
-        (text,) = found(doctor.shown(doctor.of_host(opened)), "problem")["devices.yaml"]
+        (text,) = found(devices.shown(devices.of_host(opened)), "problem")["devices.yaml"]
     assert "devices.yaml:2:" in text
     assert "tag: unknown key" in text
     with pytest.raises(PlanError, match="unknown key"):
@@ -501,7 +501,7 @@ def test_faults_of_what_phones_are_for_are_a_problem_with_their_place(tmp_path: 
 def test_a_store_that_can_t_be_opened_is_one_problem_among_other_checks(tmp_path: Path) -> None:
     (tmp_path / "store.sqlite").write_bytes(b"no database" * 100)
     with Farm(Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)) as farm:
-        result = doctor.shown(doctor.of_host(farm))
+        result = devices.shown(devices.of_host(farm))
     assert "isn't an SQLite database" in found(result, "problem")["store"][0]
     assert {"disk", "journals", "quarantine"} <= found(result, "ok").keys()
 
@@ -556,14 +556,16 @@ def test_phones_that_went_are_told_with_when_and_where_until_they_are_back_or_lo
     lines = [line.split(None, 1) for line in result.text.splitlines() if "away since" in line]
     assert dict(lines) == told  # type: ignore[comparison-overlap]
     assert [(row["serial"], row["host"]) for row in result.data["away"]] == [("B", "one"), ("C", "two")]  # type: ignore[index]
-    assert found(doctor.farm_doctor(settings, host_too=False), "warning")["away"] == [
+    assert found(devices.farm_doctor(settings, host_too=False), "warning")["away"] == [
         f"{serial} is {text}" for serial, text in told.items()
     ]
     queue.announce("one", {serial: Announced(facts=dump(virtual_facts(serial))) for serial in ("A", "B")})
     assert [row["serial"] for row in queue.away()] == ["C"]
     queue.rows("UPDATE farm_sightings SET seen_at = now() - interval '8 days'")
     assert queue.away() == []
-    assert found(doctor.farm_doctor(settings, host_too=False), "ok")["away"] == ["no phone of the last days is missing"]
+    assert found(devices.farm_doctor(settings, host_too=False), "ok")["away"] == [
+        "no phone of the last days is missing"
+    ]
     numbers = dict(line.rsplit(" ", 1) for line in metrics(settings, queue).splitlines() if not line.startswith("#"))
     ages = {serial: numbers[f'benchfarm_phone_seen_timestamp_seconds{{serial="{serial}"}}'] for serial in "ABC"}
     assert float(ages["A"]) == float(ages["B"])
@@ -622,8 +624,8 @@ def test_a_phone_that_is_gone_for_good_is_forgotten_and_one_that_is_there_is_not
     queue.hold("phone:B", "pause")
     for scope, reason in (("phone:A", "phone A is announced by one"), ("phone:Z", "there is no phone 'Z'")):
         with pytest.raises(UsageError, match=reason):
-            farm.forget(settings, [scope])
-    result = farm.forget(settings, ["phone:B", "phone:C"])
+            farm_control.forget(settings, [scope])
+    result = farm_control.forget(settings, ["phone:B", "phone:C"])
     assert result.text == "phone:B: forgotten, with its pause\nphone:C: forgotten"
     assert (queue.away(), queue.holds()) == ([], {})
 

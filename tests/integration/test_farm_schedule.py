@@ -10,8 +10,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from orchestrator.app.farm_schedules import ScheduleRequest
 from orchestrator.bootstrap import Settings
-from orchestrator.cli.schedule import AddRequest, add, listed
+from orchestrator.cli.farm import add_schedule, list_schedules
 from orchestrator.config.farm_documents import read_plan
 from orchestrator.errors import NoDeviceError, UsageError
 from orchestrator.queueing.contents import Contents
@@ -238,13 +239,13 @@ def test_the_list_is_bad_news_while_a_last_time_went_wrong_and_the_schedule_does
     schedules.put(schedule(), [], replace=False)
     let_be_due(url, "2 hours")
     schedules.make_due(Submissions(), host="one")
-    assert listed(known).exit_code == 1
+    assert list_schedules(known).exit_code == 1
     schedules.pause("nightly", paused=True)
-    assert listed(known).exit_code == 0
+    assert list_schedules(known).exit_code == 0
     schedules.pause("nightly", paused=False)
     let_be_due(url)
     schedules.make_due(Submissions(), host="one")
-    assert listed(known).exit_code == 0
+    assert list_schedules(known).exit_code == 0
 
 
 def test_what_went_wrong_before_a_pause_does_not_count_after_it_and_what_does_later_counts(
@@ -343,9 +344,9 @@ def test_a_cron_that_means_no_time_is_refused(cron: str, zone: str, told: str) -
         Cron(text=cron, timezone=zone)
 
 
-def request(plan: Path, name: str = "nightly", **options: str) -> AddRequest:
+def request(plan: Path, name: str = "nightly", **options: str) -> ScheduleRequest:
     values = {"cron": "0 1 * * *", "timezone": "UTC", "window": "", "budget": "", "grace": "1h", **options}
-    return AddRequest(name=name, plan=plan, priority=0, replace=False, **values)
+    return ScheduleRequest(name=name, plan=plan, priority=0, replace=False, **values)
 
 
 @pytest.mark.parametrize(
@@ -366,7 +367,7 @@ def test_a_night_without_time_is_refused(
     (tmp_path / "plan.yaml").write_text(f"models: [{MODEL}]\n")
     known = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=url)
     with pytest.raises(UsageError, match=told):
-        add(known, request(tmp_path / "plan.yaml", **options))
+        add_schedule(known, request(tmp_path / "plan.yaml", **options))
     assert Schedules(connect()).listed() == []
 
 
@@ -376,7 +377,7 @@ def test_a_schedule_gives_its_plan_no_more_time_than_the_plan_has(
 ) -> None:
     (tmp_path / "plan.yaml").write_text(f"models: [{MODEL}]\nphone_time: 1 h\n")
     known = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=url)
-    add(known, request(tmp_path / "plan.yaml", budget=budget))
+    add_schedule(known, request(tmp_path / "plan.yaml", budget=budget))
     (row,) = connect().rows("SELECT plan FROM farm_schedules")
     assert read_plan(row["plan"]).phone_time_s == phone_time_s
 
@@ -386,10 +387,10 @@ def test_the_list_shows_window_and_time_and_a_schedule_that_is_due_outside_its_w
 ) -> None:
     (tmp_path / "plan.yaml").write_text(f"models: [{MODEL}]\nphone_time: 1 h\n")
     known = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=url)
-    notes = add(known, request(tmp_path / "plan.yaml", cron="0 12 * * *", window="01:00-06:00")).data["notes"]
+    notes = add_schedule(known, request(tmp_path / "plan.yaml", cron="0 12 * * *", window="01:00-06:00")).data["notes"]
     assert "its window 01:00-06:00 UTC isn't open when it is due: its jobs wait 13 h 00 min" in notes
-    within = add(known, request(tmp_path / "plan.yaml", "within", cron="0 2 * * *", window="01:00-06:00")).data
+    within = add_schedule(known, request(tmp_path / "plan.yaml", "within", cron="0 2 * * *", window="01:00-06:00")).data
     assert not any("window" in note for note in within["notes"])
-    told = listed(known)
+    told = list_schedules(known)
     assert [item["window"] for item in told.data["schedules"]] == ["01:00-06:00 UTC"] * 2
     assert told.text.count("01:00-06:00 UTC, 1 h 00 min") == 2

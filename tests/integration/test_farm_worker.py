@@ -21,7 +21,7 @@ from orchestrator.app.access import Listening
 from orchestrator.app.farm_job import run_job
 from orchestrator.app.farm_worker import WorkerRequest
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.farm_working import work
+from orchestrator.cli.farm import work
 from orchestrator.devices.journal import Change
 from orchestrator.errors import PlanError, StoreError, UsageError
 from orchestrator.ports import Store

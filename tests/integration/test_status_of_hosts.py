@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.bootstrap import Settings, this_computer
-from orchestrator.cli.resuming import resume
+from orchestrator.cli.measuring import resume
 from orchestrator.cli.status import status
 from orchestrator.errors import NoDeviceError, UsageError
 from orchestrator.records.campaign import CampaignStatus

@@ -8,10 +8,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.frame import Campaigns, Deed, OnPhones, Out, PerProcess, app, command, plan_options, split
+from orchestrator.cli.frame import (
+    Campaigns,
+    Deed,
+    OnPhones,
+    Out,
+    PerProcess,
+    app,
+    command,
+    filled,
+    later,
+    plan_options,
+    split,
+)
 
 if TYPE_CHECKING:
     from orchestrator.app.pairing import AbRequest
+
+if TYPE_CHECKING:
+    from orchestrator.cli import advising, bisecting, comparing, files
+else:
+    advising, bisecting, comparing, files = later("advising bisecting comparing files")
 
 
 Form = Annotated[
@@ -58,16 +75,9 @@ def _compare(options: CompareOptions) -> Deed:
 
     Measures nothing. 'benchfarm ab' measures two sides in turns on the same phone.
     """
-    from orchestrator.cli import comparing
-
     output = comparing.Output(form=options.form, out=options.out, fail_on=options.fail_on)
-    request = comparing.CompareRequest(
-        sides=tuple(options.sides or ()),
-        by=options.by,
-        campaigns=tuple(options.campaign or ()),
-        threshold=options.threshold,
-        level=options.level,
-        allowed=split(options.allow),
+    request = filled(
+        comparing.CompareRequest, options, campaigns=tuple(options.campaign or ()), allowed=split(options.allow)
     )
     return lambda settings: comparing.compare(settings, request, output)
 
@@ -111,11 +121,9 @@ def _ab(options: AbOptions) -> Deed:
 
     Example: benchfarm ab build:OLD build:NEW -m model.tflite
     """
-    from orchestrator.cli import comparing, pairing
-
     output = comparing.Output(form=options.form, out=options.out, fail_on=options.fail_on)
     request = _in_turns(options, sides=tuple(options.sides), name="ab")
-    return lambda settings: pairing.compare_ab(settings, request, output)
+    return lambda settings: comparing.compare_ab(settings, request, output)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +145,6 @@ def _bisect(options: BisectOptions) -> Deed:
     Each step measures two builds in turns on one phone.
     """
     from orchestrator.app.bisecting import BisectRequest
-    from orchestrator.cli import bisecting
 
     request = BisectRequest(
         good=options.good,
@@ -152,7 +159,6 @@ def _in_turns(options: PairOptions, *, sides: tuple[str, ...], name: str) -> AbR
     """Return the comparison that these options mean."""
     from orchestrator.app import nights
     from orchestrator.app.pairing import AbRequest
-    from orchestrator.cli import files
 
     return AbRequest(
         sides=sides,
@@ -196,16 +202,5 @@ def _advise(options: AdviseOptions) -> Deed:
 
     Example: benchfarm advise --inferences 100
     """
-    from orchestrator.cli import advising
-
-    request = advising.AdviseRequest(
-        campaigns=tuple(options.campaigns or ()),
-        fleet=options.fleet,
-        inferences=options.inferences,
-        form=options.form,
-        allow_list=options.allow_list,
-        need_parity=options.need_parity,
-        accuracy=options.accuracy,
-        out=options.out,
-    )
+    request = filled(advising.AdviseRequest, options)
     return lambda settings: advising.advise(settings, request)

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.cli.frame import LOOK, Deed, Json, app, command, group
-from orchestrator.errors import UsageError
+from orchestrator.cli.frame import LOOK, Deed, Json, app, command, filled, group, later
+from orchestrator.errors import StoreError, UsageError
+
+if TYPE_CHECKING:
+    from orchestrator.app import farm_control, farm_schedules
+    from orchestrator.cli import farm, status
+else:
+    farm, status = later("farm status")
+    farm_control, farm_schedules = later("farm_control farm_schedules", of="app")
 
 _farm = group("farm", "Run plans on the phones of many hosts.")
 _Scopes = Annotated[list[str] | None, typer.Argument(help="farm, host:NAME or phone:SERIAL (default: the whole farm).")]
@@ -18,15 +28,22 @@ _Priority = Annotated[int, typer.Option("--priority", min=-(2**31), max=2**31 - 
 _Submission = Annotated[str, typer.Argument(help="Name of a submission.")]
 
 
-def _require_packages() -> None:
-    """Raise StoreError when the extra isn't installed."""
-    from importlib.util import find_spec
+def farm_command(parent: typer.Typer, name: str) -> Callable[[Callable[..., Deed]], Callable[..., None]]:
+    """Declare a command as ``frame.command`` does; it raises StoreError when the farm's packages aren't installed."""
 
-    from orchestrator.errors import StoreError
+    def declare(function: Callable[..., Deed]) -> Callable[..., None]:
+        @wraps(function)
+        def checked(**given: Any) -> Deed:  # noqa: ANN401 - as typer read them
+            missing = [
+                item for item in ("fsspec", "procrastinate", "psycopg", "psycopg_pool") if find_spec(item) is None
+            ]
+            if missing:
+                raise StoreError(f"a farm needs {', '.join(missing)}", hint="pip install 'benchfarm[farm]'")
+            return function(**given)
 
-    missing = [name for name in ("fsspec", "procrastinate", "psycopg", "psycopg_pool") if find_spec(name) is None]
-    if missing:
-        raise StoreError(f"a farm needs {', '.join(missing)}", hint="pip install 'benchfarm[farm]'")
+        return command(parent, name)(checked)
+
+    return declare
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +77,7 @@ class WorkerOptions:
     ] = None
 
 
-@command(_farm, "worker")
+@farm_command(_farm, "worker")
 def _worker(options: WorkerOptions) -> Deed:
     """Run the queue's jobs on this host's phones.
 
@@ -68,26 +85,17 @@ def _worker(options: WorkerOptions) -> Deed:
     """
     import socket
 
-    _require_packages()
     from orchestrator.app.access import Listening
     from orchestrator.app.farm_worker import WorkerRequest
-    from orchestrator.cli import farm_working
 
     metrics = None
     if options.metrics_port is not None:
         metrics = Listening(host=options.metrics_host, port=options.metrics_port, token_file=options.token_file)
-    request = WorkerRequest(
-        host=options.name or socket.gethostname(),
-        dead_after_s=options.dead_after_s,
-        look_s=options.look_s,
-        until_empty=options.until_empty,
-        idle_look_s=options.idle_look_s,
-        metrics=metrics,
-    )
-    return lambda settings: farm_working.work(settings, request)
+    request = filled(WorkerRequest, options, host=options.name or socket.gethostname(), metrics=metrics)
+    return lambda settings: farm.work(settings, request)
 
 
-@command(_farm, "submit")
+@farm_command(_farm, "submit")
 def _submit(
     plan: Annotated[Path, typer.Argument(help="Plan file (YAML).")],
     priority: _Priority = 0,
@@ -103,9 +111,6 @@ def _submit(
 
     Example: benchfarm farm submit nightly.yaml
     """
-    _require_packages()
-    from orchestrator.cli import farm
-
     if waits:
         return lambda settings: farm.submit_and_wait(settings, plan, priority=priority, name=name, out=out)
     if out is not None:
@@ -113,7 +118,7 @@ def _submit(
     return lambda settings: farm.submit(settings, plan, priority=priority, name=name)
 
 
-@command(_farm, "status")
+@farm_command(_farm, "status")
 def _status(
     submission: Annotated[
         str, typer.Argument(help="Name of a submission (default: all open ones, and recent failures).")
@@ -125,13 +130,10 @@ def _status(
 
     Example: benchfarm farm status
     """
-    _require_packages()
-    from orchestrator.cli import farm
-
     return lambda settings: (farm.watch if keep_on and not as_json else farm.status)(settings, submission)
 
 
-@command(_farm, "cancel")
+@farm_command(_farm, "cancel")
 def _cancel(
     submission: _Submission,
     phones: Annotated[
@@ -142,49 +144,37 @@ def _cancel(
 
     Example: benchfarm farm cancel nightly
     """
-    _require_packages()
-    from orchestrator.cli import farm
-
-    return lambda settings: farm.cancel(settings, submission, phones or [])
+    return lambda settings: farm_control.cancel(settings, submission, phones or [])
 
 
-@command(_farm, "pause")
+@farm_command(_farm, "pause")
 def _pause(scopes: _Scopes = None) -> Deed:
     """Pause dispatch. Running jobs continue.
 
     Example: benchfarm farm pause host:lab-2
     """
-    _require_packages()
-    from orchestrator.cli import farm
-
-    return lambda settings: farm.hold(settings, scopes or [], "pause")
+    return lambda settings: farm_control.hold(settings, scopes or [], "pause")
 
 
-@command(_farm, "drain")
+@farm_command(_farm, "drain")
 def _drain(scopes: _Scopes = None) -> Deed:
     """Pause dispatch, and end workers after their jobs.
 
     Example: benchfarm farm drain host:lab-2
     """
-    _require_packages()
-    from orchestrator.cli import farm
-
-    return lambda settings: farm.hold(settings, scopes or [], "drain")
+    return lambda settings: farm_control.hold(settings, scopes or [], "drain")
 
 
-@command(_farm, "resume")
+@farm_command(_farm, "resume")
 def _go_on(scopes: _Scopes = None) -> Deed:
     """Resume dispatch after a pause or a drain.
 
     Example: benchfarm farm resume
     """
-    _require_packages()
-    from orchestrator.cli import farm
-
-    return lambda settings: farm.release(settings, scopes or [])
+    return lambda settings: farm_control.release(settings, scopes or [])
 
 
-@command(_farm, "forget")
+@farm_command(_farm, "forget")
 def _forget(
     scopes: Annotated[list[str], typer.Argument(metavar="SCOPE...", help="host:NAME or phone:SERIAL.")],
 ) -> Deed:
@@ -192,13 +182,10 @@ def _forget(
 
     Example: benchfarm farm forget host:lab-2
     """
-    _require_packages()
-    from orchestrator.cli import farm
-
-    return lambda settings: farm.forget(settings, scopes)
+    return lambda settings: farm_control.forget(settings, scopes)
 
 
-@command(_farm, "clean")
+@farm_command(_farm, "clean")
 def _clean(
     older_than: Annotated[str, typer.Option("--older-than", help="Delete jobs that ended before this age.")] = "30 d",
     is_trial: Annotated[bool, typer.Option("--dry-run", help="Only list what would be deleted.")] = False,
@@ -207,10 +194,7 @@ def _clean(
 
     Example: benchfarm farm clean --dry-run
     """
-    _require_packages()
-    from orchestrator.cli import farm
-
-    return lambda settings: farm.clean(settings, older_than=older_than, is_trial=is_trial)
+    return lambda settings: farm_control.clean(settings, older_than=older_than, is_trial=is_trial)
 
 
 _schedule = typer.Typer(help="Run plans at set times.", **LOOK)
@@ -237,75 +221,52 @@ class AddOptions:
     replace: Annotated[bool, typer.Option("--replace", help="Replace a schedule of this name.")] = False
 
 
-@command(_schedule, "add")
+@farm_command(_schedule, "add")
 def _add(options: AddOptions) -> Deed:
     """Submit a plan at set times.
 
     Example: benchfarm farm schedule add nightly nightly.yaml --cron "0 1 * * *"
     """
-    _require_packages()
-    from orchestrator.cli import schedule
+    from orchestrator.app.farm_schedules import ScheduleRequest
 
-    request = schedule.AddRequest(
-        name=options.name,
-        plan=options.plan,
-        cron=options.cron,
-        timezone=options.timezone,
-        priority=options.priority,
-        window=options.window,
-        budget=options.budget,
-        grace=options.grace,
-        replace=options.replace,
-    )
-    return lambda settings: schedule.add(settings, request)
+    request = filled(ScheduleRequest, options)
+    return lambda settings: farm.add_schedule(settings, request)
 
 
-@command(_schedule, "list")
+@farm_command(_schedule, "list")
 def _list() -> Deed:
     """List schedules, with their next and missed times.
 
     Example: benchfarm farm schedule list
     """
-    _require_packages()
-    from orchestrator.cli import schedule
-
-    return schedule.listed
+    return farm.list_schedules
 
 
-@command(_schedule, "remove")
+@farm_command(_schedule, "remove")
 def _remove(name: _Name) -> Deed:
     """Remove a schedule. Its submissions stay.
 
     Example: benchfarm farm schedule remove nightly
     """
-    _require_packages()
-    from orchestrator.cli import schedule
-
-    return lambda settings: schedule.remove(settings, name)
+    return lambda settings: farm_schedules.remove(settings, name)
 
 
-@command(_schedule, "pause")
+@farm_command(_schedule, "pause")
 def _pause_schedule(name: _Name) -> Deed:
     """Pause a schedule. Missed times are not run later.
 
     Example: benchfarm farm schedule pause nightly
     """
-    _require_packages()
-    from orchestrator.cli import schedule
-
-    return lambda settings: schedule.pause(settings, name, paused=True)
+    return lambda settings: farm_schedules.pause(settings, name, paused=True)
 
 
-@command(_schedule, "resume")
+@farm_command(_schedule, "resume")
 def _resume_schedule(name: _Name) -> Deed:
     """Resume a paused schedule.
 
     Example: benchfarm farm schedule resume nightly
     """
-    _require_packages()
-    from orchestrator.cli import schedule
-
-    return lambda settings: schedule.pause(settings, name, paused=False)
+    return lambda settings: farm_schedules.pause(settings, name, paused=False)
 
 
 @command(app, "status")
@@ -318,8 +279,6 @@ def _farm_now(
 
     Example: benchfarm status --watch
     """
-    from orchestrator.cli import status
-
     return lambda settings: (
         status.watch(settings, every_s=every_s) if keep_on and not as_json else status.status(settings)
     )

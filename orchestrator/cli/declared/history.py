@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.frame import Deed, Out, app, command, group
+from orchestrator.cli.frame import Deed, Out, app, command, filled, group, later
+
+if TYPE_CHECKING:
+    from orchestrator.cli import history, serving
+else:
+    history, serving = later("history serving")
 
 _SELECTION = (
     "A series key or its beginning, or words that must all match: delegate=gpu,GPU=*640*. The words are delegate, "
@@ -53,16 +58,13 @@ def _changes(options: ChangesOptions) -> Deed:
     """
     from orchestrator.analysis.changepoint import LEAST_CHANGE
     from orchestrator.app.history import ChangesRequest
-    from orchestrator.cli import history
     from orchestrator.cli.files import share_of
 
-    request = ChangesRequest(
-        since=options.since,
+    request = filled(
+        ChangesRequest,
+        options,
         selections=tuple(options.series or ()),
-        preset=options.preset,
         threshold=share_of(options.threshold, "--threshold", least=LEAST_CHANGE, most=1.0),
-        confirm=options.confirm,
-        fail_on=options.fail_on,
     )
     return lambda settings: history.changes(
         settings,
@@ -86,8 +88,6 @@ def _expect(
 
     'benchfarm history changes' lists expected changes after the others, and they don't fail it.
     """
-    from orchestrator.cli import history
-
     return lambda settings: history.annotate(settings, selection, night, text)
 
 
@@ -97,8 +97,6 @@ def _expected() -> Deed:
 
     Example: benchfarm history expected
     """
-    from orchestrator.cli import history
-
     return history.list_annotations
 
 
@@ -110,8 +108,6 @@ def _forget(
 
     Example: benchfarm history forget 3
     """
-    from orchestrator.cli import history
-
     return lambda settings: history.delete_annotation(settings, annotation_id)
 
 
@@ -130,7 +126,6 @@ def _site(
     Example: benchfarm history site --out pages
     """
     from orchestrator.app.site import SiteRequest
-    from orchestrator.cli import serving
 
     request = SiteRequest(out=out, since=since, title=title, reports=reports, fresh=fresh)
     return lambda settings: serving.build(settings, request)
@@ -168,15 +163,8 @@ def _serve(options: ServeOptions) -> Deed:
     submits. /api/v1 answers with the same as JSON, /metrics with numbers for Prometheus.
     """
     from orchestrator.app.access import Listening
-    from orchestrator.cli import serving
 
-    listening = Listening(
-        host=options.host,
-        port=options.port,
-        token=options.token,
-        token_file=options.token_file,
-        allowed_hosts=tuple(options.allow_host or ()),
-    )
+    listening = filled(Listening, options, allowed_hosts=tuple(options.allow_host or ()))
     request = serving.ServeRequest(
         listening=listening, since=options.since, title=options.title, anyone_reads=options.anyone_reads
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,13 +18,19 @@ from orchestrator.cli.frame import (
     PerProcess,
     app,
     command,
+    filled,
     group,
+    later,
     plan_options,
     refuse,
-    split,
 )
 from orchestrator.errors import UsageError
 from orchestrator.records.workload import BUILTIN, USUAL_TOOL
+
+if TYPE_CHECKING:
+    from orchestrator.cli import measuring, plans, retention, searching, tracing
+else:
+    measuring, plans, retention, searching, tracing = later("measuring plans retention searching tracing")
 
 plan_app = group("plan", "Check a plan, and show what it would measure.")
 
@@ -39,9 +45,7 @@ def _quickstart(
 
     Example: benchfarm quickstart
     """
-    from orchestrator.cli import quickstart
-
-    return lambda settings: quickstart.run(settings, folder)
+    return lambda settings: measuring.quickstart(settings, folder)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,8 +118,6 @@ def _bench(options: BenchOptions) -> Deed:
 
     Example: benchfarm bench model.tflite --delegate xnnpack,gpu --threads 1,4
     """
-    from orchestrator.cli import measuring
-
     return lambda settings: measuring.bench(settings, plan_options(options), options.out)
 
 
@@ -136,8 +138,6 @@ def _run(
 
     Example: benchfarm run plan.yaml | benchfarm run --resume
     """
-    from orchestrator.cli import measuring, resuming
-
     if resume == (plan is not None):
         raise UsageError("give either a plan file or --resume", hint="benchfarm run plan.yaml | benchfarm run --resume")
     if plan is not None:
@@ -147,7 +147,7 @@ def _run(
         return lambda settings: measuring.run_plan(settings, path, out, budget=budget, until=until)
     if budget or until:
         raise UsageError("a campaign keeps the time that it began with", hint="leave out --budget and --until")
-    return lambda settings: resuming.resume(settings, campaign, out)
+    return lambda settings: measuring.resume(settings, campaign, out)
 
 
 @command(results_app, "close")
@@ -160,8 +160,6 @@ def _close(
 
     Example: benchfarm results close CAMPAIGN
     """
-    from orchestrator.cli import retention
-
     return lambda settings: retention.close(settings, campaigns)
 
 
@@ -171,8 +169,6 @@ def _planshow(plan: Annotated[Path, typer.Argument(help="Plan file (YAML).")]) -
 
     Example: benchfarm plan show plan.yaml
     """
-    from orchestrator.cli import plans
-
     return lambda settings: plans.show(settings, plan)
 
 
@@ -189,8 +185,6 @@ def _plan_init(
 
     Nothing is measured. A file that is there isn't overwritten.
     """
-    from orchestrator.cli import plans
-
     return lambda settings: plans.init(settings, models or [], out)
 
 
@@ -200,8 +194,6 @@ def _plan_schema() -> Deed:
 
     Example: benchfarm plan schema
     """
-    from orchestrator.cli import plans
-
     return lambda _: plans.schema()
 
 
@@ -250,7 +242,9 @@ def _tune(options: TuneOptions) -> Deed:
 
     Tries delegates x threads x flags, and drops early what is clearly slower.
     """
-    from orchestrator.cli import searching
+    from orchestrator.app.searching import TuneRequest
+    from orchestrator.cli.files import share_of
+    from orchestrator.records.search import SearchRule
 
     if bool(options.models) == bool(options.campaign):
         raise UsageError(
@@ -261,24 +255,15 @@ def _tune(options: TuneOptions) -> Deed:
         others = {item.name or "" for item in options.context.command.params} - {"campaign", "as_json"}
         refuse(options.context, others, "with --campaign")
         return lambda settings: searching.stored(settings, options.campaign)
-    request = searching.TuneRequest(
-        models=tuple(options.models or ()),
-        serials=tuple(options.device or ()),
-        profiles=tuple(options.profile or ()),
-        where=tuple(options.where or ()),
-        one_of_each=options.one_of_each,
-        at_most=options.at_most,
-        delegates=split(options.delegate),
-        threads=split(options.threads),
-        flag_sets=tuple(options.flags) if options.flags is not None else None,
-        tool=options.tool,
-        builds=tuple(options.build or ()),
-        most=options.most,
-        alike=options.alike,
-        budget=options.budget,
-        min_secs=options.min_secs,
-        parity=options.parity,
-        seed=options.seed,
+    request = TuneRequest(
+        options=plan_options(options, without={"flags", "budget"}),
+        flag_sets=options.flags,
+        rule=SearchRule(
+            most=options.most,
+            alike=share_of(options.alike, "--alike", least=0.0, most=0.99),
+            parity=options.parity,
+            budget=share_of(options.budget, "--budget", least=0.0, most=1.0),
+        ),
     )
     return lambda settings: searching.tune(settings, request)
 
@@ -319,31 +304,25 @@ def _trace(options: TraceOptions) -> Deed:
     """
     from orchestrator.app.tracing import TraceRequest
     from orchestrator.app.tracing_app import AppTraceRequest
-    from orchestrator.cli import tracing
 
     if options.app:
         refuse(options.context, {"model", "delegate", "threads", "tool", "build", "num_runs", "timeout"}, "with --app")
-        wanted = AppTraceRequest(
+        wanted = filled(
+            AppTraceRequest,
+            options,
             package=options.app,
             serials=tuple(options.device or ()),
-            activity=options.activity,
-            during=options.during,
-            seconds=options.seconds,
-            restart=options.restart,
             has_summary=options.summary,
         )
         return lambda settings: tracing.trace_app(settings, wanted, options.out)
     refuse(options.context, {"activity", "during", "seconds", "restart"}, "without --app")
     if options.model is None:
         raise UsageError("nothing to trace", hint="name a model file, or an app with --app")
-    request = TraceRequest(
-        model=options.model,
+    request = filled(
+        TraceRequest,
+        options,
         serials=tuple(options.device or ()),
-        delegate=options.delegate,
-        threads=options.threads,
-        tool=options.tool,
         builds=tuple(options.build or ()),
-        num_runs=options.num_runs,
         timeout_s=options.timeout,
         has_summary=options.summary,
     )

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.frame import Deed, command, group, split
+from orchestrator.cli.frame import Deed, command, group, later, split
+
+if TYPE_CHECKING:
+    from orchestrator.cli import models, predicting
+else:
+    models, predicting = later("models predicting")
 
 model_app = group("model", "Inspect, compare, build and download models.")
 
@@ -28,8 +33,6 @@ def _models_inspect(
 
     Example: benchfarm model inspect model.tflite --delegate gpu
     """
-    from orchestrator.cli import models
-
     return lambda settings: models.inspect(settings, model, delegate=delegate, serial=device)
 
 
@@ -44,8 +47,6 @@ def _models_diff(
 
     Exit code 1 unless the files are identical.
     """
-    from orchestrator.cli import models
-
     return lambda _: models.diff(first, second)
 
 
@@ -58,8 +59,6 @@ def _models_predictions(
 
     Example: benchfarm model predictions --delegate gpu
     """
-    from orchestrator.cli import predicting
-
     return lambda settings: predicting.predictions(settings, delegate=delegate, serial=device)
 
 
@@ -72,8 +71,6 @@ def _models_samples(
 
     Example: benchfarm model samples --out .
     """
-    from orchestrator.cli import models
-
     return lambda _: models.samples(build, out)
 
 
@@ -116,10 +113,9 @@ def _models_build(options: BuildOptions) -> Deed:
 
     models.yaml records how to build them again.
     """
-    from orchestrator.cli import zoo
     from orchestrator.models.building import BuildOrder
 
-    orders = zoo.orders(
+    orders = models.orders(
         sources=options.sources,
         variants=split(options.variants),
         batches=split(options.batches),
@@ -133,8 +129,8 @@ def _models_build(options: BuildOptions) -> Deed:
             signature=options.signature,
         ),
     )
-    known = zoo.known_accuracy(options.accuracy, options.metric, options.accuracy_source)
-    return lambda settings: zoo.build(settings, orders, out=options.out, accuracy=known)
+    known = models.known_accuracy(options.accuracy, options.metric, options.accuracy_source)
+    return lambda settings: models.build(settings, orders, out=options.out, accuracy=known)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +163,6 @@ def _models_evaluate(options: EvaluateOptions) -> Deed:
     Reports and 'advise' show the newest result of each delegate beside its latency.
     """
     from orchestrator.app.evaluating import EvaluateRequest
-    from orchestrator.cli import models
     from orchestrator.config.plan_keys import flags_of
 
     request = EvaluateRequest(
@@ -201,9 +196,7 @@ def _models_fetch(
 
     A model must have the content of its first download.
     """
-    from orchestrator.cli import zoo
-
-    return lambda settings: zoo.fetch(settings, names, out=out, mirror=mirror, accept_changed=accept_changed)
+    return lambda settings: models.fetch(settings, names, out=out, mirror=mirror, accept_changed=accept_changed)
 
 
 @command(model_app, "list")
@@ -214,6 +207,4 @@ def _models_list(
 
     Example: benchfarm model list
     """
-    from orchestrator.cli import zoo
-
-    return lambda settings: zoo.list_models(settings, folder)
+    return lambda settings: models.list_models(settings, folder)

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.declared.farm import _farm, _require_packages
-from orchestrator.cli.frame import Deed, app, command, group, split
+from orchestrator.cli.declared.farm import _farm, farm_command
+from orchestrator.cli.frame import Deed, app, command, group, later, split
+
+if TYPE_CHECKING:
+    from orchestrator.app import phones
+    from orchestrator.cli import devices, experiments, lab
+else:
+    devices, experiments, lab = later("devices experiments lab")
+    (phones,) = later("phones", of="app")
 
 device_app = group("device", "Check one phone, tune its quiet mode, and restore it.")
 
@@ -35,8 +42,6 @@ def _check(
     Prints what works, what works another way and what is missing, with what that costs. The phone is left as it was.
     One file, without the phone's serial number, is written to attach to a bug report. Exit code 3 when a check fails.
     """
-    from orchestrator.cli import devices
-
     return lambda settings: devices.check(settings, split(serials), apk=apk, out=out)
 
 
@@ -54,10 +59,8 @@ def _tune(
 
     Example: benchfarm device quiet SERIAL
 
-    Measures each step against none. Later runs on the phone use the steps that helped.
+    Measures each step against none. later runs on the phone use the steps that helped.
     """
-    from orchestrator.cli import experiments
-
     return lambda settings: experiments.quiet(
         settings, serial, split(options), invocations=invocations, wait_s=wait_s, min_secs=min_secs
     )
@@ -69,8 +72,6 @@ def _bias(serial: Serial, invocations: Invocations = 8, wait_s: Wait = 600.0, mi
 
     Example: benchfarm device bias SERIAL
     """
-    from orchestrator.cli import experiments
-
     return lambda settings: experiments.bias(
         settings, serial, invocations=invocations, wait_s=wait_s, min_secs=min_secs
     )
@@ -82,9 +83,7 @@ def _release(serial: Serial) -> Deed:
 
     Example: benchfarm device release SERIAL
     """
-    from orchestrator.cli import devices
-
-    return lambda settings: devices.release(settings, serial)
+    return lambda settings: phones.release_phone(settings, serial)
 
 
 @command(device_app, "audit")
@@ -95,8 +94,6 @@ def _audit(serial: Serial) -> Deed:
 
     Exit code 1 when something differs.
     """
-    from orchestrator.cli import experiments
-
     return lambda settings: experiments.audit(settings, serial)
 
 
@@ -110,8 +107,6 @@ def _devices() -> Deed:
 
     Example: benchfarm devices
     """
-    from orchestrator.cli import devices
-
     return devices.list_attached
 
 
@@ -130,8 +125,6 @@ def _restore(
 
     Also for phones that this computer changed earlier and that are attached again.
     """
-    from orchestrator.cli import devices
-
     return lambda settings: devices.restore(settings, tuple(serials or ()), take=take)
 
 
@@ -141,8 +134,6 @@ def _adb_status() -> Deed:
 
     Example: benchfarm adb status
     """
-    from orchestrator.cli import devices
-
     return devices.adb_status
 
 
@@ -152,9 +143,7 @@ def _adb_stop() -> Deed:
 
     Example: benchfarm adb stop
     """
-    from orchestrator.cli import devices
-
-    return devices.adb_stop
+    return phones.stop_adb
 
 
 @command(lab_app, "up")
@@ -171,7 +160,6 @@ def _lab_up(
     Example: benchfarm lab up pixel-3 pixel-8
     """
     from orchestrator.app.virtual_phones import Wanted
-    from orchestrator.cli import lab
 
     wanted = Wanted(profiles=profiles or (), speed=speed, seed=seed, rooted=rooted)
     return lambda settings: lab.up(settings, wanted)
@@ -186,8 +174,6 @@ def _lab_add(
 
     Example: benchfarm lab add pixel-7
     """
-    from orchestrator.cli import lab
-
     return lambda settings: lab.add(settings, profile, serial=serial)
 
 
@@ -197,8 +183,6 @@ def _lab_remove(serial: Annotated[str, typer.Argument(help="The phone's serial n
 
     Example: benchfarm lab remove VIRTUAL-PIXEL-3
     """
-    from orchestrator.cli import lab
-
     return lambda settings: lab.remove(settings, serial)
 
 
@@ -208,8 +192,6 @@ def _lab_down() -> Deed:
 
     Example: benchfarm lab down
     """
-    from orchestrator.cli import lab
-
     return lab.down
 
 
@@ -219,8 +201,6 @@ def _lab_list() -> Deed:
 
     Example: benchfarm lab list
     """
-    from orchestrator.cli import lab
-
     return lab.list_phones
 
 
@@ -236,8 +216,6 @@ def _lab_fault(
 
     Example: benchfarm lab fault VIRTUAL-PIXEL-3 cut moment=run
     """
-    from orchestrator.cli import lab
-
     return lambda settings: lab.fault(settings, serial, kind, tuple(options or ()))
 
 
@@ -258,8 +236,6 @@ def _lab_program(
 
     Example: benchfarm lab program slow.bin --time +3
     """
-    from orchestrator.cli import lab
-
     return lambda _: lab.program(file, name=program, abi=abi, version=version, time_percent=time)
 
 
@@ -269,18 +245,13 @@ def _doctor() -> Deed:
 
     Example: benchfarm doctor
     """
-    from orchestrator.cli import doctor
-
-    return doctor.doctor
+    return devices.doctor
 
 
-@command(_farm, "doctor")
+@farm_command(_farm, "doctor")
 def _farm_doctor(host_too: Annotated[bool, typer.Option("--host/--no-host", help="Include this host.")] = True) -> Deed:
     """Check queue, clocks, hosts, phones and schedules.
 
     Example: benchfarm farm doctor
     """
-    _require_packages()
-    from orchestrator.cli import doctor
-
-    return lambda settings: doctor.farm_doctor(settings, host_too=host_too)
+    return lambda settings: devices.farm_doctor(settings, host_too=host_too)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.frame import Deed, app, command, group, split
+from orchestrator.cli.frame import Deed, app, command, group, later, split
 from orchestrator.records.workload import USUAL_TOOL
+
+if TYPE_CHECKING:
+    from orchestrator.cli import builds, flags
+else:
+    builds, flags = later("builds flags")
 
 build_app = group("build", "List, download and choose the benchmark programs.")
 
@@ -30,8 +35,6 @@ def _flags(
 
     Example: benchfarm flags use_xnnpack
     """
-    from orchestrator.cli import flags
-
     return lambda settings: flags.explain(settings, flag_name, build=build, tool=tool, serial=device)
 
 
@@ -43,8 +46,6 @@ def _builds_list(
 
     Example: benchfarm build list
     """
-    from orchestrator.cli import builds
-
     return lambda settings: builds.list_builds(settings, everything=everything)
 
 
@@ -67,9 +68,9 @@ def _builds_fetch(
 
     Example: benchfarm build fetch benchmark_model --abi arm64-v8a
     """
-    from orchestrator.cli import builds
+    from orchestrator.app.builds import FetchRequest
 
-    request = builds.FetchRequest(
+    request = FetchRequest(
         names=tuple(names), abis=split(abi), keep_pin=keep_pin, mirror=mirror, timeout_s=timeout, stall_s=stall
     )
     return lambda settings: builds.fetch(settings, request)
@@ -89,8 +90,6 @@ def _builds_add(
 
     Example: benchfarm build add ./benchmark_model --name mine
     """
-    from orchestrator.cli import builds
-
     return lambda settings: builds.add(settings, file, build_name, tuple(library or ()), release, tool)
 
 
@@ -108,8 +107,7 @@ def _builds_make(
 
     Needs bazel or bazelisk, and for Android its NDK. The program is kept with the source's commit as its release.
     """
-    from orchestrator.app.making_builds import MakeRequest
-    from orchestrator.cli import builds
+    from orchestrator.app.builds import MakeRequest
 
     request = MakeRequest(name=name, abi=abi, source=source.absolute(), target=target, timeout_s=timeout)
     return lambda settings: builds.make(settings, request)
@@ -123,8 +121,6 @@ def _builds_pin(
 
     Example: benchfarm build use benchmark_model@4f1c
     """
-    from orchestrator.cli import builds
-
     return lambda settings: builds.pin(settings, release)
 
 
@@ -142,8 +138,6 @@ def _builds_which(
 
     Example: benchfarm build which native --abi arm64-v8a
     """
-    from orchestrator.cli import builds
-
     return lambda settings: builds.which(settings, tool, abi, build)
 
 
@@ -157,8 +151,6 @@ def _builds_programs(
 
     Example: benchfarm build programs mine.yaml
     """
-    from orchestrator.cli import builds
-
     return lambda settings: builds.declared_programs(settings, tuple(files or ()))
 
 
@@ -168,6 +160,4 @@ def _builds_verify() -> Deed:
 
     Example: benchfarm build verify
     """
-    from orchestrator.cli import builds
-
     return builds.verify

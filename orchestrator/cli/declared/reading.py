@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.frame import CampaignArgument, Campaigns, Deed, HtmlOut, Out, app, command, group, split
+from orchestrator.cli.frame import (
+    CampaignArgument,
+    Campaigns,
+    Deed,
+    HtmlOut,
+    Out,
+    app,
+    command,
+    filled,
+    group,
+    later,
+    split,
+)
 from orchestrator.errors import UsageError
+
+if TYPE_CHECKING:
+    from orchestrator.cli import parsing, reports, retention, stored, tabling
+else:
+    parsing, reports, retention, stored, tabling = later("parsing reports retention stored tabling")
 
 results_app = group("results", "List, show, hide, remove and close what is stored.")
 Named = Annotated[list[str], typer.Argument(metavar="CAMPAIGN...", help="Campaigns, by id or its beginning.")]
@@ -35,8 +52,6 @@ def _report(
 
     Example: benchfarm report newest --out report.html
     """
-    from orchestrator.cli import reports
-
     return lambda settings: reports.render(
         settings,
         tuple(campaigns or ()),
@@ -64,8 +79,6 @@ def _campaigns(
 
     Example: benchfarm results list --name nightly --limit 5
     """
-    from orchestrator.cli import stored
-
     return lambda settings: stored.campaigns(settings, with_hidden=hidden, name=name, status=status, limit=limit)
 
 
@@ -80,8 +93,6 @@ def _remove(
 
     This can't be undone. A campaign that is being measured is refused.
     """
-    from orchestrator.cli import retention
-
     return lambda settings: retention.remove(settings, campaigns, is_sure=yes)
 
 
@@ -93,8 +104,6 @@ def _hide(campaigns: Named) -> Deed:
 
     A command that names a hidden campaign still shows it.
     """
-    from orchestrator.cli import retention
-
     return lambda settings: retention.hide(settings, campaigns, is_hidden=True)
 
 
@@ -104,8 +113,6 @@ def _unhide(campaigns: Named) -> Deed:
 
     Example: benchfarm results unhide CAMPAIGN
     """
-    from orchestrator.cli import retention
-
     return lambda settings: retention.hide(settings, campaigns, is_hidden=False)
 
 
@@ -121,8 +128,6 @@ def _runs(
 
     Example: benchfarm results runs newest --outcome failed
     """
-    from orchestrator.cli import stored
-
     return lambda settings: stored.runs(
         settings, campaign, serial=device, delegate=delegate, outcome=outcome, limit=limit
     )
@@ -140,8 +145,6 @@ def _log(
 
     Example: benchfarm results log RUN
     """
-    from orchestrator.cli import stored
-
     return lambda settings: stored.log(settings, run_id, attachment, out)
 
 
@@ -156,8 +159,6 @@ def _issue(
 
     Device, program, command, evidence and output; serial numbers, paths, addresses and names are left out.
     """
-    from orchestrator.cli import stored
-
     return lambda settings: stored.issue(settings, run_id, out)
 
 
@@ -169,8 +170,6 @@ def _reparse(campaigns: Campaigns = None) -> Deed:
 
     Default: all campaigns.
     """
-    from orchestrator.cli import stored
-
     return lambda settings: stored.reparse(settings, tuple(campaigns or ()))
 
 
@@ -182,8 +181,6 @@ def _parse(
 
     Example: benchfarm parse log.txt
     """
-    from orchestrator.cli import parsing
-
     return lambda _: parsing.parse_files(tuple(files))
 
 
@@ -222,7 +219,6 @@ def _import(options: ImportOptions) -> Deed:
     from orchestrator.app.bundling import is_bundle
     from orchestrator.app.importing import ImportRequest
     from orchestrator.app.sessions import SessionRequest, is_session
-    from orchestrator.cli import exchanging
 
     if missing := next((path for path in options.files if not path.exists()), None):
         raise UsageError(f"{missing}: there is no such file")
@@ -232,27 +228,22 @@ def _import(options: ImportOptions) -> Deed:
         wanted = SessionRequest(
             paths=tuple(options.files), models=tuple(options.model or ()), name=options.campaign_name
         )
-        return lambda settings: exchanging.import_sessions(settings, wanted, options.out)
+        return lambda settings: stored.import_sessions(settings, wanted, options.out)
     if folder := next((path for path in options.files if not path.is_file()), None):
         raise UsageError(f"{folder}: is a folder", hint="import a session's folder on its own")
     if any(is_bundle(path) for path in options.files):
         if len(options.files) > 1 or options.device or options.model:
             raise UsageError("a bundle is imported alone and says itself what is in it")
         trust = tuple(options.trust or ())
-        return lambda settings: exchanging.take_in(settings, options.files[0], trust)
+        return lambda settings: stored.take_in(settings, options.files[0], trust)
     if options.trust:
         raise UsageError("--trust is about bundles; these results hold no signature")
     if not options.device or not options.model:
         raise UsageError("these results don't say what they are of", hint="give --device and --model")
-    request = ImportRequest(
-        files=tuple(options.files),
-        device=options.device,
-        profile=options.profile,
-        models=tuple(options.model),
-        app=options.program,
-        name=options.campaign_name,
+    request = filled(
+        ImportRequest, options, models=tuple(options.model), app=options.program, name=options.campaign_name
     )
-    return lambda settings: exchanging.import_files(settings, request, options.out)
+    return lambda settings: stored.import_files(settings, request, options.out)
 
 
 Names = list[str] | None
@@ -290,7 +281,6 @@ def _table(options: TableOptions) -> Deed:
     Example: benchfarm table --devices pixel-3,pixel-4
     """
     from orchestrator.app.tabling import TableRequest
-    from orchestrator.cli import tabling
 
     request = TableRequest(
         devices=split(options.devices),
@@ -312,9 +302,7 @@ def _sustained(
 
     Example: benchfarm results sustained
     """
-    from orchestrator.cli import sustained
-
-    return lambda settings: sustained.show(settings, campaign)
+    return lambda settings: reports.sustained_curves(settings, campaign)
 
 
 _store = group("store", "Back up the store, delete old raw output, and show its key.")
@@ -330,8 +318,6 @@ def _prune(
 
     Example: benchfarm store prune --keep-raw 90d --dry-run
     """
-    from orchestrator.cli import retention
-
     return lambda settings: retention.prune(settings, keep_raw=keep_raw, is_trial=dry_run, compact=compact)
 
 
@@ -341,8 +327,6 @@ def _backup(out: Annotated[Path, typer.Argument(help="File of the copy. It must 
 
     Example: benchfarm store backup copy.db
     """
-    from orchestrator.cli import retention
-
     return lambda settings: retention.backup(settings, out)
 
 
@@ -354,9 +338,7 @@ def _key(
 
     Example: benchfarm store key
     """
-    from orchestrator.cli import exchanging
-
-    return lambda settings: exchanging.show_key(settings, key)
+    return lambda settings: stored.show_key(settings, key)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -398,17 +380,6 @@ def _export(options: ExportOptions) -> Deed:
     Example: benchfarm export newest --format csv
     """
     from orchestrator.app.bundling import ExportRequest
-    from orchestrator.cli import exchanging
 
-    request = ExportRequest(
-        campaigns=tuple(options.campaigns or ()),
-        runs=tuple(options.runs or ()),
-        form=options.form,
-        rows=options.rows,
-        commit=options.commit,
-        out=options.out,
-        force=options.force,
-        sign=options.sign,
-        key=options.key,
-    )
-    return lambda settings: exchanging.export(settings, request)
+    request = filled(ExportRequest, options)
+    return lambda settings: stored.export(settings, request)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.app.standing import StoredRows
+from orchestrator.app.board import StoredRows
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.status import _look
 from orchestrator.records.campaign import CampaignStatus

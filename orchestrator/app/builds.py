@@ -1,4 +1,4 @@
-"""A benchmark program built from its source, where the build tool is on this computer."""
+"""Builds of benchmark programs: kept, downloaded, added from a file, found, and built from their source."""
 
 from __future__ import annotations
 
@@ -7,15 +7,22 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from orchestrator.artifacts.program import ProgramFacts, check_shows_benchmark, inspect_program, shows_benchmark
 from orchestrator.bootstrap import Farm
 from orchestrator.child_environment import child_environment
+from orchestrator.config.declared_programs import tool_named
 from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.workload import Build
+
+if TYPE_CHECKING:
+    from orchestrator.artifacts.fetching import Fetched, FileProgress
+    from orchestrator.artifacts.releases import Release
 
 #: How the sources of TensorFlow and LiteRT call Android's ABIs.
 _CONFIGS: Final = {
@@ -29,6 +36,141 @@ _INSTEAD: Final = {"bazel": ("bazelisk",)}
 #: What only a shell understands.
 _OF_A_SHELL: Final = re.compile(r"[|&;<>`$]")
 _TARGET: Final = re.compile(r"//(?P<folder>[\w./+-]*):(?P<name>[\w./+-]+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRequest:
+    """Which declared builds are downloaded, and how."""
+
+    names: tuple[str, ...]
+    abis: tuple[str, ...] = ()
+    keep_pin: bool = False
+    mirror: str = ""
+    timeout_s: float = 1800.0
+    stall_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedBuilds:
+    """What came of downloads."""
+
+    fetched: Sequence[Fetched]
+    problems: Sequence[tuple[BuildSpec, ArtifactError]]
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether one that was asked for isn't here now."""
+        return bool(self.problems) or any(result.recipe for result in self.fetched)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownBuilds:
+    """The builds that are kept and those that are declared."""
+
+    kept: Sequence[Build]
+    declared: Sequence[BuildSpec]
+    #: Name -> its releases, the oldest first.
+    releases: Mapping[str, Sequence[Release]]
+    #: Name and ABI -> the release in use.
+    pins: Mapping[tuple[str, str], Release | None]
+
+    def used_for(self, name: str, release: Release) -> list[str]:
+        """Return the ABIs for which a release is in use."""
+        return [
+            abi
+            for abi in release.abis
+            if (pin := self.pins.get((name, abi))) is not None and pin.release_id == release.release_id
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundBuild:
+    """A program that a tool would be used from, and where it comes from."""
+
+    build: Build
+    facts: ProgramFacts
+    #: How it is declared; None where it isn't.
+    spec: BuildSpec | None
+    release: Release | None
+
+
+def known_builds(farm: Farm) -> KnownBuilds:
+    """Return what is kept and declared; raises ArtifactError."""
+    library = farm.library
+    releases = {name: library.history.releases(name) for name in library.history.names()}
+    pins = {
+        (name, abi): library.history.pinned(name, abi)
+        for name, known in releases.items()
+        for abi in {abi for release in known for abi in release.abis}
+    }
+    return KnownBuilds(kept=library.list(), declared=library.specs, releases=releases, pins=pins)
+
+
+def fetch_builds(farm: Farm, request: FetchRequest, on_progress: Callable[[FileProgress], None]) -> FetchedBuilds:
+    """Download declared builds.
+
+    Raises:
+        UsageError: an unknown name or ABI.
+        DownloadError, ArtifactError: with a single target; with several each has its problem.
+    """
+    specs = _chosen(farm.library.specs, request)
+    fetcher = farm.build_fetcher(mirror=request.mirror, timeout_s=request.timeout_s, stall_s=request.stall_s)
+    fetched: list[Fetched] = []
+    problems: list[tuple[BuildSpec, ArtifactError]] = []
+    for spec in specs:
+        try:
+            fetched.append(fetcher.fetch(spec, keep_pin=request.keep_pin, on_progress=on_progress))
+        except ArtifactError as error:
+            if len(specs) == 1:
+                raise
+            problems.append((spec, error))
+    return FetchedBuilds(fetched=fetched, problems=problems)
+
+
+def add_build(farm: Farm, file: Path, name: str, libraries: Sequence[Path], *, release: str, tool: str) -> Build:
+    """Validate a program and its libraries and add them to the cache; raises ArtifactError for any other file."""
+    wanted = tool_named(tool) if tool else None
+    if wanted is None or not wanted.is_declared:
+        check_shows_benchmark(file)
+    return farm.library.add(file, name=name, libraries=libraries, release=release, tool=wanted)
+
+
+def find_build(farm: Farm, tool: str, abi: str, name: str) -> FoundBuild:
+    """Return the program that a tool would be used from; raises UsageError, ArtifactError where there is none."""
+    build = farm.library.resolve(tool_named(tool), abi, name_or_path=name)
+    assert build.path is not None, "what is resolved has a file"
+    specs = farm.library.specs
+    return FoundBuild(
+        build=build,
+        facts=inspect_program(build.path),
+        spec=next((item for item in specs if item.name == build.name and item.abi in build.abi.split(",")), None),
+        release=farm.library.release_of(build, abi),
+    )
+
+
+def shows_as_benchmark(build: Build) -> bool:
+    """Whether nothing speaks against a build being a benchmark program; an APK is known by its package."""
+    if build.is_virtual or build.tool.is_app or build.tool.is_declared or build.path is None:
+        return True
+    return shows_benchmark(build.path)
+
+
+def _chosen(specs: Sequence[BuildSpec], request: FetchRequest) -> list[BuildSpec]:
+    chosen = []
+    for name in request.names:
+        of_name = [spec for spec in specs if spec.name == name]
+        if not of_name:
+            raise UsageError(
+                f"no build {name!r} is declared", hint=f"there are {', '.join(sorted({spec.name for spec in specs}))}"
+            )
+        for abi in request.abis or [spec.abi for spec in of_name]:
+            fitting = [spec for spec in of_name if spec.abi == abi]
+            if not fitting:
+                raise UsageError(
+                    f"{name} isn't declared for {abi!r}", hint=f"it is for {', '.join(s.abi for s in of_name)}"
+                )
+            chosen += fitting
+    return list(dict.fromkeys(chosen))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

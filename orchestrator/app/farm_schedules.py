@@ -1,4 +1,4 @@
-"""``benchfarm farm schedule``: plans that the farm measures again and again."""
+"""Schedules: plans that the farm measures again and again, for the phones that are announced when they are due."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from orchestrator.app.farm_phones import check_names, choose_phones
 from orchestrator.app.farm_submitting import check_travels, sent_plan
 from orchestrator.app.nights import limited
 from orchestrator.bootstrap import Farm, Settings, this_computer
-from orchestrator.cli.result import CommandResult, table
 from orchestrator.config.farm_documents import dump, read_plan
 from orchestrator.config.plan import load_plan
 from orchestrator.errors import BenchfarmError, NoDeviceError, UsageError
@@ -26,9 +25,11 @@ from orchestrator.quantities import parse_seconds
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.schedule import Cron, Schedule, Schedules
 from orchestrator.records.device import DeviceFacts
+from orchestrator.records.identity import Serial
 from orchestrator.records.night import parse_window
 from orchestrator.records.plan import Plan
 from orchestrator.report.escapes import one_line
+from orchestrator.serve.answers import DoneAnswer
 from orchestrator.units import format_duration
 
 #: A schedule's name is part of submissions' names, with the time behind it.
@@ -36,8 +37,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddRequest:
-    """The options of ``benchfarm farm schedule add``."""
+class ScheduleRequest:
+    """A schedule, its numbers as typed."""
 
     name: str
     plan: Path
@@ -50,7 +51,20 @@ class AddRequest:
     replace: bool
 
 
-def add(settings: Settings, request: AddRequest) -> CommandResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedSchedule:
+    """What is kept of a schedule, and what it means now."""
+
+    cron: Cron
+    next_at: datetime
+    phones: Sequence[Serial]
+    #: How many files its plan names, and how many of them weren't where they are kept.
+    files: int
+    uploaded: int
+    notes: Sequence[str]
+
+
+def add(settings: Settings, request: ScheduleRequest) -> AddedSchedule:
     """Keep a plan with all that it names, to be submitted by cron.
 
     Raises:
@@ -85,25 +99,20 @@ def add(settings: Settings, request: AddRequest) -> CommandResult:
             files,
             replace=request.replace,
         )
-    lines = [f"{request.name}: {cron.text} {cron.timezone}, first {_moment(first)}; {len(files)} files, {uploaded} new"]
     if plan.window is not None and (opens := plan.window.around(first)[0]) > first:
         wait = format_duration((opens - first).total_seconds())
         notes = [*notes, f"its window {plan.window} isn't open when it is due: its jobs wait {wait}"]
-    lines += [f"phones now: {', '.join(item.serial for item in chosen)}"] if chosen else []
-    return CommandResult(
-        text="\n".join(map(one_line, [*lines, *notes])),
-        data={
-            "name": request.name,
-            "next_at": first,
-            "phones": [item.serial for item in chosen],
-            "files": len(files),
-            "uploaded": uploaded,
-            "notes": notes,
-        },
+    return AddedSchedule(
+        cron=cron,
+        next_at=first,
+        phones=[item.serial for item in chosen],
+        files=len(files),
+        uploaded=uploaded,
+        notes=notes,
     )
 
 
-def _limited(plan: Plan, request: AddRequest, timezone: str) -> Plan:
+def _limited(plan: Plan, request: ScheduleRequest, timezone: str) -> Plan:
     """Return the plan with the schedule's own window and time; a window's hours are those of the schedule's zone."""
     plan = limited(plan, budget=request.budget, until="", now=datetime.now(UTC))
     try:
@@ -136,48 +145,15 @@ def _meant_now(farm: Farm, queue: FarmQueue, plan: Plan) -> tuple[list[DeviceFac
     return chosen, [f"{serial}: not meant now: {reason}" for serial, reason in left_out.items()]
 
 
-def listed(settings: Settings) -> CommandResult:
-    """List schedules with their next and last times.
-
-    The exit code is 1 when one goes on whose last time went wrong: it wasn't submitted, a job of it failed, or a phone
-    measured all for nothing.
-    """
+def listed(settings: Settings) -> list[dict[str, Any]]:
+    """Return the schedules with their limits, next and last times, and what those lacked."""
     with FarmQueue(settings.store) as queue, Farm(settings) as farm:
         schedules = Schedules(queue).listed()
         for item in schedules:
             item.update(_limits(item.pop("plan")))
             item["lacking"] = _lacking(farm, queue, item["ticks"])
             item["went_wrong"] |= bool(item["lacking"]) and not item["paused"]
-    rows, lines = [], []
-    for item in schedules:
-        last = item["ticks"][0] if item["ticks"] else None
-        rows.append(
-            (
-                item["name"],
-                f"{item['cron']} {item['timezone']}",
-                "paused" if item["paused"] else _moment(item["next_at"]),
-                f"{_moment(last['tick_at'])} {last['outcome']}" if last else "",
-                _limits_text(item),
-                item["plan_name"],
-                str(item["priority"]),
-            )
-        )
-        lines += [f"{last['submission']}: {item['lacking']}"] if last and item["lacking"] else []
-        lines += [
-            f"{item['name']}, {_moment(tick['tick_at'])}: {tick['outcome']}: {tick['note']}"
-            for tick in item["ticks"]
-            if tick["outcome"] != "submitted"
-        ]
-    text = (
-        table(("schedule", "when", "next", "last", "limits", "plan", "priority"), rows)
-        if rows
-        else "there are no schedules"
-    )
-    return CommandResult(
-        text="\n".join([text, *map(one_line, lines)]),
-        data={"schedules": schedules},
-        exit_code=int(any(item["went_wrong"] for item in schedules)),
-    )
+    return schedules
 
 
 def _limits(document: str) -> dict[str, object]:
@@ -187,11 +163,6 @@ def _limits(document: str) -> dict[str, object]:
     except BenchfarmError:
         return {"window": None, "phone_time_s": None}
     return {"window": plan.window and str(plan.window), "phone_time_s": plan.phone_time_s}
-
-
-def _limits_text(item: Mapping[str, Any]) -> str:
-    time = format_duration(item["phone_time_s"]) if item["phone_time_s"] else ""
-    return ", ".join(text for text in (item["window"], time) if text)
 
 
 def _lacking(farm: Farm, queue: FarmQueue, ticks: Sequence[Mapping[str, Any]]) -> str:
@@ -206,32 +177,28 @@ def _lacking(farm: Farm, queue: FarmQueue, ticks: Sequence[Mapping[str, Any]]) -
     return "; ".join(text for text in texts if text)
 
 
-def submit_now(settings: Settings, name: str) -> CommandResult:
-    """Submit a schedule's plan now, whether it is paused or not; raises UsageError for a schedule that isn't there."""
-    submission, note = farm_submitting.submit_now(settings, name)
-    return CommandResult(text=one_line(f"{submission}: {note}"), data={"submission": submission, "note": note})
-
-
-def remove(settings: Settings, name: str) -> CommandResult:
+def remove(settings: Settings, name: str) -> DoneAnswer:
     """Forget a schedule; what it submitted stays. Raises UsageError when there is none."""
     with FarmQueue(settings.store) as queue:
         if not Schedules(queue).remove(name):
             raise _unknown(name)
-    return CommandResult(text=f"{name}: removed; what it submitted stays", data={"name": name})
+    return DoneAnswer(text=f"{name}: removed; what it submitted stays", data={"name": name})
 
 
-def pause(settings: Settings, name: str, *, paused: bool) -> CommandResult:
-    """Let a schedule rest, or go on; raises UsageError when there is none."""
+def pause(settings: Settings, name: str, *, paused: bool) -> DoneAnswer:
+    """Pause a schedule, or resume it; raises UsageError when there is none."""
     with FarmQueue(settings.store) as queue:
         if not Schedules(queue).pause(name, paused=paused):
             raise _unknown(name)
     text = f"{name}: {'paused' if paused else 'resumed; what was due meanwhile is not run later'}"
-    return CommandResult(text=text, data={"name": name, "paused": paused})
+    return DoneAnswer(text=text, data={"name": name, "paused": paused})
 
 
 def _unknown(name: str) -> UsageError:
     return UsageError(f"there is no schedule {name!r}", hint="'benchfarm farm schedule list' lists them")
 
 
-def _moment(moment: datetime) -> str:
-    return f"{moment.astimezone():%Y-%m-%d %H:%M %Z}"
+def submit_now(settings: Settings, name: str) -> DoneAnswer:
+    """Submit a schedule's plan now, whether it is paused or not; raises UsageError for a schedule that isn't there."""
+    submission, note = farm_submitting.submit_now(settings, name)
+    return DoneAnswer(text=one_line(f"{submission}: {note}"), data={"submission": submission, "note": note})

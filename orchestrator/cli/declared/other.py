@@ -1,13 +1,19 @@
-"""iPhones."""
+"""What terms mean, iPhones by hand, completion."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.frame import Deed, HtmlOut, command, group
+from orchestrator.cli.frame import Deed, HtmlOut, app, command, group, later
+from orchestrator.errors import UsageError
+
+if TYPE_CHECKING:
+    from orchestrator.cli import explaining, ios
+else:
+    explaining, ios = later("explaining ios")
 
 ios_app = group("ios", "Measure with TensorFlow's own iOS app, by hand.")
 
@@ -26,7 +32,6 @@ def _ios_export(
     Example: benchfarm ios export plan.yaml --out iphone
     """
     from orchestrator.app.iphones import IPhone
-    from orchestrator.cli import ios
 
     phone = IPhone(profile=profile, name=phone_name, os_version=os_version, app=program)
     return lambda settings: ios.export(settings, plan, out, phone)
@@ -47,6 +52,34 @@ def _ios_import(
 
     Text that can't belong to its case is refused.
     """
-    from orchestrator.cli import ios
-
     return lambda settings: ios.import_results(settings, folder, tuple(files or ()), case, out)
+
+
+@command(app, "explain")
+def _explain(
+    word: Annotated[str, typer.Argument(help="Term or code, such as partial or throttled (default: list all).")] = "",
+) -> Deed:
+    """Explain a term or a code that benchfarm prints.
+
+    Example: benchfarm explain throttled
+    """
+    return lambda _: explaining.explain(word)
+
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@command(app, "completion")
+def _completion(shell: Annotated[str, typer.Argument(help="bash, zsh or fish.")]) -> Deed:
+    """Print a completion script for your shell.
+
+    Example: benchfarm completion bash >> ~/.bashrc
+    """
+    if shell not in SHELLS:
+        raise UsageError(f"there is no completion for {shell!r}", hint=f"one of {', '.join(SHELLS)}")
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
+
+    from orchestrator.cli.result import CommandResult
+
+    script = get_completion_script(prog_name="benchfarm", complete_var="_BENCHFARM_COMPLETE", shell=shell)
+    return lambda _: CommandResult(text=script, data={"shell": shell, "script": script})

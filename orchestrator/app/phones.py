@@ -1,0 +1,288 @@
+"""The phones of this computer: which are attached and usable, checks, restoring, quarantine, adb servers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from orchestrator.bootstrap import Attached, Farm, Settings
+from orchestrator.devices.adb import AdbDevice
+from orchestrator.devices.checking import CheckResult, PhoneCheck, check_phone
+from orchestrator.devices.discovery import PHONES_AT_ONCE
+from orchestrator.devices.iphone import IPhoneDevice
+from orchestrator.devices.iphone_checking import check_iphone
+from orchestrator.errors import AdbUnavailableError, BenchfarmError, DeviceBusyError, DeviceError, UsageError
+from orchestrator.files import check_writable
+from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind
+from orchestrator.records.identity import Serial
+from orchestrator.records.plan import DeviceSelection
+from orchestrator.report.escapes import one_line
+from orchestrator.serve.answers import DoneAnswer
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """What came of putting one phone back."""
+
+    #: As it was asked for, or its serial number.
+    name: str
+    #: What was undone, by serial number; empty when it could not be.
+    restored: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    error: DeviceError | None = None
+    notes: Sequence[str] = ()
+
+
+def restore_phones(farm: Farm, serials: Sequence[str], *, take: bool = False) -> list[Restored]:
+    """Undo what is open on some devices, on all at once, and return what came of it in their order."""
+    listed = _listed(farm, serials)
+    return all_at_once(lambda serial: _restore_phone(farm, serial, listed, take=take), list(dict.fromkeys(serials)))
+
+
+def restore_all(farm: Farm) -> list[Restored]:
+    """Undo what this computer's journal tells, and on attached phones what their own files tell."""
+    own = list(farm.conditioner.unrestored())
+    listed = _listed(farm, own, with_others=True)
+    results = all_at_once(lambda serial: _restore_phone(farm, serial, listed), own)
+    if not isinstance(listed, AdbUnavailableError):
+        others = [item for item in listed if item.seen.usable and item.seen.serial not in own]
+        results += filter(None, all_at_once(lambda item: _restore_found(farm, item), others))
+    return results
+
+
+def _listed(
+    farm: Farm, serials: Sequence[str], *, with_others: bool = False
+) -> Sequence[Attached] | AdbUnavailableError:
+    """Return the phones that are attached, or why nobody can say; a server is started for phones that are named."""
+    phones = [serial for serial in serials if serial != HOST_SERIAL]
+    if not phones and not with_others:
+        return []
+    try:
+        return farm.attached(serials=() if with_others else phones, start_server=bool(phones))
+    except AdbUnavailableError as error:
+        return error
+
+
+def _restore_found(farm: Farm, item: Attached) -> Restored | None:
+    """Undo what is open on a phone by its own file, None when nothing is; one that somebody uses is left alone."""
+    serial = Serial(item.seen.serial)
+    if holder := farm.lease.live_holder(serial):
+        return Restored(name=serial, notes=(f"left alone: in use by {holder}",))
+    try:
+        if not farm.conditioner.pending(farm.open_phone(item)[0]):
+            return None
+    except BenchfarmError:
+        return None
+    result = _restore_phone(farm, serial, [item])
+    if isinstance(result.error, DeviceBusyError):
+        return Restored(name=serial, notes=("left alone: " + str(result.error).removeprefix(f"{serial}: "),))
+    return result
+
+
+def _restore_phone(
+    farm: Farm, name: str, listed: Sequence[Attached] | AdbUnavailableError, *, take: bool = False
+) -> Restored:
+    notes: list[str] = []
+    try:
+        attached: Attached | None = None
+        if name != HOST_SERIAL:
+            if isinstance(listed, AdbUnavailableError):
+                raise listed
+            attached = farm.pick(name, listed)
+        serial = Serial(HOST_SERIAL if attached is None else attached.seen.serial)
+        with farm.lease.acquire(serial):
+            device = farm.host() if attached is None else farm.open_phone(attached)[0]
+            undone = list(farm.conditioner.restore(device, on_note=notes.append, take=take))
+    except DeviceError as error:
+        undone = farm.powered_on.get(Serial(name), [])
+        if undone and Serial(name) not in farm.conditioner.unrestored():
+            return Restored(
+                name=name,
+                restored={Serial(name): undone},
+                notes=[*notes, f"not looked at: {str(error).removeprefix(f'{name}: ')}"],
+            )
+        return Restored(name=name, error=error, notes=notes)
+    return Restored(name=name, restored={serial: farm.powered_on.get(serial, []) + undone}, notes=notes)
+
+
+def all_at_once(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+    """Return what came of each item, in their order: one phone that hangs mustn't hold the others up."""
+    with ThreadPoolExecutor(max_workers=max(1, min(PHONES_AT_ONCE, len(items)))) as pool:
+        return list(pool.map(work, items))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedDevice:
+    """A phone as an adb server sees it."""
+
+    serial: str
+    #: The server's name for it.
+    address: str
+    #: As the phone calls itself, empty where it can't be asked.
+    model: str
+    #: As the server says: ``device``, ``offline``, ``unauthorized`` ...
+    state: str
+    usable: bool
+    #: Why it can't be used, and what to do; empty for a usable one.
+    reason: str
+    hint: str
+    #: None for a phone that can't be asked.
+    facts: DeviceFacts | None
+    adb_server: str
+
+
+def list_devices(farm: Farm) -> list[ListedDevice]:
+    """Return what is attached, by serial number.
+
+    Raises PlanError for faults of devices.yaml, without which no phone can be opened; AdbUnavailableError.
+    """
+    _ = farm.inventory
+    attached = farm.attached()
+    usable = [item for item in attached if item.seen.usable]
+    opened = all_at_once(lambda item: _facts(farm, item), usable)
+    known = {item.seen.address: facts for item, facts in zip(usable, opened, strict=True)}
+    # What is known of those that are kept out is shown all the same.
+    return [_seen(farm.kept_out(item), known.get(item.seen.address)) for item in attached]
+
+
+def _seen(item: Attached, known: DeviceFacts | str | None) -> ListedDevice:
+    seen = item.seen
+    facts = known if isinstance(known, DeviceFacts) else None
+    is_usable = facts is not None and seen.usable
+    return ListedDevice(
+        serial=facts.serial if facts else seen.serial or seen.address,
+        address=seen.address,
+        model=seen.model,
+        state=seen.state,
+        usable=is_usable,
+        reason="" if is_usable else known if isinstance(known, str) else seen.reason,
+        hint=seen.advice,
+        facts=facts,
+        adb_server=str(item.server.address),
+    )
+
+
+def _facts(farm: Farm, attached: Attached) -> DeviceFacts | str:
+    """Return a phone's facts, or why they can't be had."""
+    try:
+        return farm.open_phone(attached)[1]
+    except BenchfarmError as error:
+        return str(error)
+
+
+def check_file(settings: Settings, serial: str) -> Path:
+    """Return where the last check of a phone is kept."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", serial).lstrip(".")[:80] or "phone"
+    return settings.data_folder / "checks" / f"{name}.json"
+
+
+def unchecked_hint(settings: Settings, facts: DeviceFacts) -> str:
+    """Return an offer to check a phone that wasn't checked since its last system update; empty when it was.
+
+    A virtual phone needs none, nor does this computer.
+    """
+    if facts.is_virtual or facts.kind is not DeviceKind.ANDROID:
+        return ""
+    try:
+        kept = json.loads(check_file(settings, facts.serial).read_text("utf-8"))
+        if kept["phone"]["fingerprint"] == facts.fingerprint:
+            return ""
+    except (OSError, ValueError, TypeError, KeyError):
+        pass
+    return f"{facts.serial} was never checked with its system: benchfarm device check -s {facts.serial}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedPhone:
+    """What came of checking one phone."""
+
+    device: AdbDevice | IPhoneDevice
+    facts: DeviceFacts
+    checks: Sequence[PhoneCheck]
+    #: Where its report belongs, which can be written there.
+    file: Path
+
+    @property
+    def fails(self) -> bool:
+        """Whether a check failed; what works another way or is missing isn't a failure."""
+        return any(item.result is CheckResult.FAILS for item in self.checks)
+
+
+def check_phones(farm: Farm, serials: Sequence[str], *, apk: Path | None, out: Path | None) -> Iterator[CheckedPhone]:
+    """Check the named phones, or all that are attached and free; raises UsageError, DeviceError kinds."""
+    app = None
+    if apk is not None:
+        from orchestrator.artifacts.apk import inspect_apk
+
+        app = (inspect_apk(apk).package, apk)
+    if out is not None and len(serials) != 1:
+        raise UsageError("--out needs one phone", hint="name it with -s SERIAL")
+    for device, facts in farm.open_devices(DeviceSelection(serials=tuple(serials))).devices:
+        if not isinstance(device, AdbDevice | IPhoneDevice):
+            raise UsageError("only phones are checked", hint="benchfarm doctor checks this computer")
+        path = out or check_file(farm.settings, facts.serial)
+        check_writable(path)
+        with farm.lease.acquire(facts.serial):
+            checks = list(
+                check_phone(device, farm.conditioner, app=app)
+                if isinstance(device, AdbDevice)
+                else check_iphone(device)
+            )
+        yield CheckedPhone(device=device, facts=facts, checks=checks, file=path)
+
+
+def release_phone(settings: Settings, serial: str) -> DoneAnswer:
+    """End a phone's quarantine."""
+    with Farm(settings) as farm:
+        reason = farm.quarantine.release(Serial(serial))
+    text = f"{serial}: released; it was in quarantine: {reason}" if reason else f"{serial} isn't in quarantine"
+    return DoneAnswer(text=one_line(text), data={"serial": serial, "released": bool(reason), "reason": reason})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerState:
+    """An adb server: what it is for, and what it says of itself."""
+
+    what: str
+    address: str
+    #: Or why it doesn't say.
+    version: str
+    is_ours: bool
+
+
+def adb_servers(farm: Farm) -> tuple[list[ServerState], str]:
+    """Return the adb servers that run, and the binary that would be started, or why there is none."""
+    from orchestrator.devices.server_process import find_adb
+
+    servers = []
+    for what, find in (("real phones", farm.running_plugged_server), ("virtual lab", farm.lab_server)):
+        if (server := find()) is None:
+            continue
+        try:
+            version = str(server.version())
+        except BenchfarmError as error:
+            version = f"doesn't answer: {error}"
+        servers.append(ServerState(what=what, address=str(server.address), version=version, is_ours=server.is_ours))
+    try:
+        binary = str(find_adb(farm.settings.adb, search_path=farm.settings.environ.get("PATH")))
+    except AdbUnavailableError as error:
+        binary = str(error)
+    return servers, binary
+
+
+def stop_adb(settings: Settings) -> DoneAnswer:
+    """Stop our own server for real phones, if it runs."""
+    from orchestrator.devices.server import AdbServer
+
+    server = AdbServer.adopt(settings.state_folder)
+    if server is not None:
+        server.stop()
+    text = f"stopped the adb server at {server.address}" if server else "benchfarm has no adb server running"
+    return DoneAnswer(text=text, data={"stopped": server is not None})
