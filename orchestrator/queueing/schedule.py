@@ -78,7 +78,7 @@ class Schedule:
     #: The plan as a checked document, with the devices that it means.
     plan: str
     plan_name: str
-    #: JSON: what the plan names, by kind of phone (cli/schedule.py).
+    #: JSON: what the plan names, by kind of phone (app/farm_schedules.py).
     payloads: str
     priority: int
     #: A time that is seen so late isn't made any more.
