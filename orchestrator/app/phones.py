@@ -8,14 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from orchestrator.bootstrap import Attached, Farm, Settings
 from orchestrator.devices.adb import AdbDevice
-from orchestrator.devices.checking import CheckResult, PhoneCheck, check_phone
 from orchestrator.devices.discovery import PHONES_AT_ONCE
 from orchestrator.devices.iphone import IPhoneDevice
-from orchestrator.devices.iphone_checking import check_iphone
 from orchestrator.errors import AdbUnavailableError, BenchfarmError, DeviceBusyError, DeviceError, UsageError
 from orchestrator.files import check_writable
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind
@@ -23,6 +21,9 @@ from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.report.escapes import one_line
 from orchestrator.serve.answers import DoneAnswer
+
+if TYPE_CHECKING:
+    from orchestrator.devices.checking import PhoneCheck
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -212,11 +213,16 @@ class CheckedPhone:
     @property
     def fails(self) -> bool:
         """Whether a check failed; what works another way or is missing isn't a failure."""
+        from orchestrator.devices.checking import CheckResult
+
         return any(item.result is CheckResult.FAILS for item in self.checks)
 
 
 def check_phones(farm: Farm, serials: Sequence[str], *, apk: Path | None, out: Path | None) -> Iterator[CheckedPhone]:
     """Check the named phones, or all that are attached and free; raises UsageError, DeviceError kinds."""
+    from orchestrator.devices.checking import check_phone
+    from orchestrator.devices.iphone_checking import check_iphone
+
     app = None
     if apk is not None:
         from orchestrator.artifacts.apk import inspect_apk

@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.app import measuring, nights, resuming
+from orchestrator.app import measuring, nights
 from orchestrator.app.measuring import MeasuredCampaign, read_again, stopped
 from orchestrator.app.reporting import report_title, write_html
-from orchestrator.app.virtual_phones import DEFAULT_PROFILES, Wanted, quickstart_options, serials_for, stop_quietly
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.download_progress import farm_telling
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, Streamed
@@ -156,6 +155,7 @@ def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
 
     When none is named and none is open, nothing is left, and all is well. Raises as the use case.
     """
+    from orchestrator.app import resuming
     from orchestrator.cli.comparing import Output, told_pairs
 
     if out is not None:
@@ -176,6 +176,7 @@ PHONE_SPEED = 8.0
 
 def quickstart(settings: Settings, folder: Path) -> CommandResult:
     """Start two virtual phones, measure the sample models there and on this computer, and stop all of it again."""
+    from orchestrator.app.virtual_phones import DEFAULT_PROFILES, Wanted, quickstart_options, serials_for, stop_quietly
     from orchestrator.cli import lab
 
     folder = folder.absolute()
