@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,56 @@ def places(settings: Settings, out: Path | None) -> tuple[Path, Path]:
     if out is not None:
         return out.absolute(), out.absolute() / MANIFEST_NAME
     return settings.data_folder / "models", settings.data_folder / MANIFEST_NAME
+
+
+_AS_IS = "as-is"
+
+
+def orders(
+    *,
+    sources: Sequence[str],
+    variants: Sequence[str],
+    batches: Sequence[str],
+    sizes: Sequence[str],
+    like: BuildOrder,
+) -> list[BuildOrder]:
+    """Return one order ``like`` another for each source; raises UsageError for what can't be."""
+    from orchestrator.models.building import VARIANTS
+
+    for variant in variants:
+        if variant not in VARIANTS:
+            raise UsageError(f"{variant!r} is no variant", hint=f"choose of {', '.join(VARIANTS)}")
+    return [
+        replace(
+            like,
+            source=_source(source),
+            variants=tuple(dict.fromkeys(variants)) or ("float32",),
+            batches=() if tuple(batches) == (_AS_IS,) else _numbers("--batch", batches) or (1,),
+            sizes=_numbers("--size", sizes),
+            weights=like.weights if like.weights in {"random", "imagenet"} else _whole(like.weights),
+            representative=_whole(like.representative) if like.representative else "",
+        )
+        for source in dict.fromkeys(sources)
+    ]
+
+
+def _whole(path: str) -> str:
+    return str(Path(path).expanduser().absolute())
+
+
+def _source(text: str) -> str:
+    """Return a name as it is and a file's whole path, so that the manifest's command works from everywhere."""
+    from orchestrator.models.networks import NAMES
+
+    path = Path(text).expanduser()
+    return text if text in NAMES or not path.exists() else str(path.absolute())
+
+
+def _numbers(option: str, values: Sequence[str]) -> tuple[int, ...]:
+    for value in values:
+        if not value.isascii() or not value.isdigit() or not 1 <= int(value) <= 65536:
+            raise UsageError(f"{option} {value!r} isn't a number from 1 to 65536")
+    return tuple(dict.fromkeys(int(value) for value in values))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

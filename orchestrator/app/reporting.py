@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -10,8 +11,9 @@ from importlib import import_module
 from pathlib import Path
 
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.errors import PlanError
+from orchestrator.errors import PlanError, UsageError
 from orchestrator.files import write_file
+from orchestrator.quantities import parse_percent
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.run import RunRecord
 from orchestrator.report.data import ReportData
@@ -110,3 +112,39 @@ def evaluated(path: Path) -> float | None:
 
     printed = accuracy_in(path.read_text("utf-8", "replace"))
     return None if printed is None else printed[0]
+
+
+def load_accuracy(path: Path) -> Mapping[str, float]:
+    """Return accuracies in percent by model, from a CSV file with the columns model and accuracy.
+
+    Or from what LiteRT's evaluation programs printed, in a file that is called as its model, or a folder of such.
+    Raises UsageError naming file and line when it can't be read.
+    """
+    found: dict[str, float] = {}
+    try:
+        if path.is_dir():
+            return {name: share for file in sorted(path.iterdir()) for name, share in load_accuracy(file).items()}
+        if (printed := evaluated(path)) is not None:
+            return {path.stem: printed}
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            rows = csv.reader(stream)
+            if [name.strip() for name in next(rows, [])][:2] != ["model", "accuracy"]:
+                raise UsageError(
+                    f"{path}:1: the columns must be model,accuracy",
+                    hint="accuracy is in percent; or give what run_eval printed, in a file called as its model",
+                )
+            for row in filter(None, rows):
+                found[row[0].strip()] = _percent(row, f"{path}:{rows.line_num}")
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UsageError(f"the accuracies can't be read from {path}: {error}") from error
+    return found
+
+
+def _percent(row: list[str], where: str) -> float:
+    try:
+        percent = parse_percent(row[1] if len(row) > 1 else "")
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}") from error
+    if not 0 <= percent <= 100:
+        raise UsageError(f"{where}: there is no accuracy from 0 to 100 in this row", hint="write it in percent: 71.8")
+    return percent

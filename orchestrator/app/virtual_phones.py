@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from orchestrator.bootstrap import Farm, Settings, virtual_lab
@@ -12,6 +13,7 @@ from orchestrator.config.plan_keys import PlanOptions
 from orchestrator.delegates import DELEGATES
 from orchestrator.delegates.specification import EVERYWHERE
 from orchestrator.errors import BenchfarmError, UsageError
+from orchestrator.files import write_file
 
 DEFAULT_PROFILES = ("pixel-3", "pixel-4")
 
@@ -163,3 +165,35 @@ def quickstart_options(serials: Sequence[str]) -> PlanOptions:
         seed=1,
         name="quickstart",
     )
+
+
+def clear_faults(settings: Settings, serial: str) -> Sequence[Any]:
+    """Take a phone's faults back and return them; raises UsageError."""
+    return _asked(settings, {"request": "clear", "serial": serial})["cleared"]  # type: ignore[no-any-return]
+
+
+def add_fault(settings: Settings, serial: str, kind: str, options: Sequence[str]) -> dict[str, object]:
+    """Give a phone a fault, its options as ``name=value``; return it. Raises UsageError."""
+    values: dict[str, object] = {"kind": kind}
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals:
+            raise UsageError(f"{option!r} isn't name=value", hint="benchfarm lab fault lists the kinds of fault")
+        values[name] = value
+    return _asked(settings, {"request": "fault", "serial": serial, "fault": values})["fault"]  # type: ignore[no-any-return]
+
+
+def _asked(settings: Settings, request: dict[str, object]) -> dict[str, Any]:
+    with Farm(settings) as farm:
+        folder = farm.lab_folder
+    return virtual_lab.lab_request(folder, request)
+
+
+def write_program(path: Path, *, name: str, abi: str, version: str, time_percent: float) -> str:
+    """Write a fake program that takes so much longer than the usual one; return its version. Raises UsageError."""
+    marked = f"{version} time{time_percent:+.4g}%" if time_percent else version
+    if abs(virtual_lab.time_factor_of(marked) - (1 + time_percent / 100)) > 1e-6:
+        raise UsageError(f"--time {time_percent:g} can't be", hint="a percentage from -95 to 999 with at most 4 digits")
+    write_file(path, virtual_lab.fake_program(name, abi, version=marked))
+    path.chmod(0o755)
+    return marked

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from orchestrator.app.reporting import report_data
+from orchestrator.app.reporting import load_accuracy, report_data
 from orchestrator.app.stored import named_campaigns
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.files import format_of
-from orchestrator.cli.reports import load_accuracy
 from orchestrator.cli.result import CommandResult, to_json
 from orchestrator.files import write_file
 from orchestrator.records.advice import AdviceReport

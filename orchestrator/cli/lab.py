@@ -61,30 +61,16 @@ def fault(settings: Settings, serial: str, kind: str, options: tuple[str, ...]) 
     """Give a phone a fault, take its faults back (``clear``), or explain the kinds when no phone is named."""
     if not serial or not kind:
         return CommandResult(text=virtual_lab.fault_kinds(), data={"kinds": virtual_lab.fault_kinds()})
-    with Farm(settings) as farm:
-        folder = farm.lab_folder
     if kind == "clear":
-        cleared = virtual_lab.lab_request(folder, {"request": "clear", "serial": serial})["cleared"]
+        cleared = virtual_phones.clear_faults(settings, serial)
         return CommandResult(text=f"{serial}: {len(cleared)} faults removed", data=cleared)
-    values: dict[str, object] = {"kind": kind}
-    for option in options:
-        name, equals, value = option.partition("=")
-        if not equals:
-            raise UsageError(f"{option!r} isn't name=value", hint="benchfarm lab fault lists the kinds of fault")
-        values[name] = value
-    added = virtual_lab.lab_request(folder, {"request": "fault", "serial": serial, "fault": values})["fault"]
+    added = virtual_phones.add_fault(settings, serial, kind, options)
     return CommandResult(text=f"{serial}: {_fault_text(added)}", data=added)
 
 
 def program(path: Path, *, name: str, abi: str, version: str, time_percent: float) -> CommandResult:
     """Write a fake program that takes so much longer than the usual one; raises UsageError."""
-    from orchestrator.files import write_file
-
-    marked = f"{version} time{time_percent:+.4g}%" if time_percent else version
-    if abs(virtual_lab.time_factor_of(marked) - (1 + time_percent / 100)) > 1e-6:
-        raise UsageError(f"--time {time_percent:g} can't be", hint="a percentage from -95 to 999 with at most 4 digits")
-    write_file(path, virtual_lab.fake_program(name, abi, version=marked))
-    path.chmod(0o755)
+    marked = virtual_phones.write_program(path, name=name, abi=abi, version=version, time_percent=time_percent)
     text = f"{path}: fake {name} for {abi}, version '{marked}'; only virtual phones run it"
     return CommandResult(text=text, data={"path": path, "program": name, "abi": abi, "version": marked})
 

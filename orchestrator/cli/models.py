@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +15,7 @@ from orchestrator.cli.files import percent_of
 from orchestrator.cli.progress import tell
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import UsageError
-from orchestrator.models.building import VARIANTS, BuildOrder
-from orchestrator.models.networks import NAMES
+from orchestrator.models.building import BuildOrder
 from orchestrator.records.model import Accuracy, ModelFacts, TensorFacts
 from orchestrator.report.escapes import one_line
 from orchestrator.units import format_bytes
@@ -187,52 +186,6 @@ def list_models(settings: Settings, folder: Path | None) -> CommandResult:
     lines = [table(("model", "sha256", "accuracy", "file"), rows)] if rows else [f"no models in {known.manifest} yet"]
     lines += [f"can be built: {', '.join(known.buildable)}", f"can be fetched: {', '.join(known.fetchable)}"]
     return CommandResult(text="\n".join(lines), data=known)
-
-
-_AS_IS = "as-is"
-
-
-def orders(
-    *,
-    sources: Sequence[str],
-    variants: Sequence[str],
-    batches: Sequence[str],
-    sizes: Sequence[str],
-    like: BuildOrder,
-) -> list[BuildOrder]:
-    """Return one order ``like`` another for each source; raises UsageError for what can't be."""
-    for variant in variants:
-        if variant not in VARIANTS:
-            raise UsageError(f"{variant!r} is no variant", hint=f"choose of {', '.join(VARIANTS)}")
-    return [
-        replace(
-            like,
-            source=_source(source),
-            variants=tuple(dict.fromkeys(variants)) or ("float32",),
-            batches=() if tuple(batches) == (_AS_IS,) else _numbers("--batch", batches) or (1,),
-            sizes=_numbers("--size", sizes),
-            weights=like.weights if like.weights in {"random", "imagenet"} else _whole(like.weights),
-            representative=_whole(like.representative) if like.representative else "",
-        )
-        for source in dict.fromkeys(sources)
-    ]
-
-
-def _whole(path: str) -> str:
-    return str(Path(path).expanduser().absolute())
-
-
-def _source(text: str) -> str:
-    """Return a name as it is and a file's whole path, so that the manifest's command works from everywhere."""
-    path = Path(text).expanduser()
-    return text if text in NAMES or not path.exists() else str(path.absolute())
-
-
-def _numbers(option: str, values: Sequence[str]) -> tuple[int, ...]:
-    for value in values:
-        if not value.isascii() or not value.isdigit() or not 1 <= int(value) <= 65536:
-            raise UsageError(f"{option} {value!r} isn't a number from 1 to 65536")
-    return tuple(dict.fromkeys(int(value) for value in values))
 
 
 def known_accuracy(typed: str | None, metric: str, source: str) -> Accuracy | None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.app.reporting import evaluated, report_data, report_title, write_html
+from orchestrator.app.reporting import load_accuracy, report_data, report_title, write_html
 from orchestrator.app.stored import named_campaigns
 from orchestrator.app.sustained import CaseCurve, sustained_campaign
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.files import format_of, percent_of
+from orchestrator.cli.files import format_of
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.cli.terminal import columns
-from orchestrator.errors import UsageError
 from orchestrator.files import write_file
 from orchestrator.records.campaign import Campaign
 from orchestrator.report.data import ReportData
@@ -60,39 +58,6 @@ def render(
         write_file(out, text)
         return CommandResult(text=f"{out}{note}", data={"path": out, **named, **more})
     return CommandResult(text=text.rstrip("\n") + note, data={"format": form, "content": text, **more})
-
-
-def load_accuracy(path: Path) -> Mapping[str, float]:
-    """Return accuracies in percent by model, from a CSV file with the columns model and accuracy.
-
-    Or from what LiteRT's evaluation programs printed, in a file that is called as its model, or a folder of such.
-    Raises UsageError naming file and line when it can't be read.
-    """
-    found: dict[str, float] = {}
-    try:
-        if path.is_dir():
-            return {name: share for file in sorted(path.iterdir()) for name, share in load_accuracy(file).items()}
-        if (printed := evaluated(path)) is not None:
-            return {path.stem: printed}
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            rows = csv.reader(stream)
-            if [name.strip() for name in next(rows, [])][:2] != ["model", "accuracy"]:
-                raise UsageError(
-                    f"{path}:1: the columns must be model,accuracy",
-                    hint="accuracy is in percent; or give what run_eval printed, in a file called as its model",
-                )
-            for row in filter(None, rows):
-                found[row[0].strip()] = _percent(row, f"{path}:{rows.line_num}")
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"the accuracies can't be read from {path}: {error}") from error
-    return found
-
-
-def _percent(row: list[str], where: str) -> float:
-    percent = percent_of(row[1] if len(row) > 1 else "", where)
-    if not 0 <= percent <= 100:
-        raise UsageError(f"{where}: there is no accuracy from 0 to 100 in this row", hint="write it in percent: 71.8")
-    return percent
 
 
 def _write_pictures(data: ReportData, folder: Path) -> tuple[Path, ...]:

@@ -11,8 +11,10 @@ import typer
 from orchestrator.cli.frame import Deed, command, group, later, split
 
 if TYPE_CHECKING:
+    from orchestrator.app import model_files
     from orchestrator.cli import models, predicting
 else:
+    (model_files,) = later("model_files", of="app")
     models, predicting = later("models predicting")
 
 model_app = group("model", "Inspect, compare, build and download models.")
@@ -115,7 +117,7 @@ def _models_build(options: BuildOptions) -> Deed:
     """
     from orchestrator.models.building import BuildOrder
 
-    orders = models.orders(
+    orders = model_files.orders(
         sources=options.sources,
         variants=split(options.variants),
         batches=split(options.batches),

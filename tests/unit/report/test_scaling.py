@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.analysis.sustained import ATTEMPT_NUMBERS
-from orchestrator.cli.reports import load_accuracy
+from orchestrator.app.reporting import load_accuracy
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Terms
 from orchestrator.records.workload import DelegateName, Pass, ToolName
