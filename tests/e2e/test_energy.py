@@ -30,6 +30,12 @@ def lab(metered_lab: Lab) -> Iterator[Lab]:
     metered_lab.tidy()
 
 
+@pytest.fixture(scope="module")
+def unhurried_lab(lab_of: Callable[..., Lab]) -> Lab:
+    """A phone on which what this computer needs for a shell's step takes little of the phone's time."""
+    return lab_of("pixel-7", "--speed", "4")
+
+
 def watts(profile: str, cluster: str) -> float:
     """What one busy core takes at its highest clock."""
     return next(item.watts for item in load_profile(profile).clusters if item.name == cluster)
@@ -178,6 +184,31 @@ def test_a_load_makes_a_case_as_slow_as_the_same_load_from_elsewhere(lab: Lab, m
     assert truth > 1.5
     assert loads["cpu=2"]["factor"]["value"] == pytest.approx(truth, rel=0.1)
     assert "beside a load" in lab.cli("report", made["campaign_id"], "--format", "text").ok().stdout
+
+
+@pytest.mark.parametrize(
+    ("delegate", "load", "same"),
+    [("xnnpack", "memory=2", "memory=0.6"), ("gpu", "gpu=1", "gpu=1")],
+)
+def test_memory_and_gpu_that_are_shared_slow_a_case_by_their_share(
+    unhurried_lab: Lab, model: Path, tmp_path: Path, delegate: str, load: str, same: str
+) -> None:
+    lab, plan = unhurried_lab, tmp_path / "plan.yaml"
+    plan.write_text(
+        f"name: loads\nmodels: [{json.dumps(str(model))}]\nmatrix: {{delegates: [{delegate}], threads: [1]}}\n"
+        f"devices: {{serials: [{lab.serials[0]}]}}\npasses: [contention]\ncontention: [{load}]\ninvocations: 5\n"
+        "settings: {min_secs: 0.3, warmup_min_secs: 0.1}\n"
+    )
+    made = lab.cli("run", plan, "--json").ok().json
+    (row,) = lab.cli("report", made["campaign_id"], "--format", "json").ok().json["results"]
+    alone, beside = (item["median_us"] for item in row["contention"])
+    lab.fault(lab.serials[0], "foreign-load", "cores=0", same)
+    timed = lab.cli("bench", model, "-s", lab.serials[0], "-d", delegate, "-t", "1", "-n", "5", "--json").json
+    lab.clear()
+    latencies = sorted(run["report"]["inference"]["median_us"] for run in timed["runs"] if run["run_pass"] == "timing")
+    assert latencies[2] > 1.1 * alone
+    # The middle ones: a load may begin on the case's own core, and be moved from there.
+    assert beside == pytest.approx(latencies[2], rel=0.05)
 
 
 def test_a_killed_host_leaves_no_load_and_no_recording(lab: Lab, model: Path, tmp_path: Path) -> None:

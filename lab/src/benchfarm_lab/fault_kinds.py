@@ -201,8 +201,9 @@ FAULT_NOTES: Mapping[FaultKind, FaultNote] = {
         lasting=True,
     ),
     FaultKind.FOREIGN_LOAD: FaultNote(
-        summary="Something else keeps 'cores' of the fastest cores busy, until the fault is removed.",
-        args={"cores": 1.0},
+        summary="Something else keeps 'cores' of the fastest cores, a share of the 'memory' and of the 'gpu' busy, "
+        "until the fault is removed.",
+        args={"cores": 1.0, "memory": 0.0, "gpu": 0.0},
         lasting=True,
     ),
     FaultKind.CABLE_OUT: FaultNote(

@@ -193,10 +193,13 @@ class Phone:
         self.faults.remove(fault.fault_id)
 
     def _load(self, fault: Fault) -> None:
-        """Keep the fastest cores busy with something that is no process of a user's."""
+        """Keep cores, memory and GPU busy with something that is no process of a user's."""
         self._unload()
         fastest = [cpu for cluster in reversed(self.hardware.clusters()) for cpu in reversed(cluster.cpus)]
-        self._foreign = self.hardware.begin_work(fastest[: round(fault.number("cores"))])
+        cores = fastest[: round(fault.number("cores"))]
+        self._foreign = self.hardware.begin_work(
+            cores, memory_share=fault.number("memory"), gpu_share=fault.number("gpu")
+        )
 
     def _unload(self) -> None:
         if self._foreign is not None:
