@@ -13,8 +13,8 @@ from typing import NoReturn
 
 from orchestrator.child_environment import child_environment
 from orchestrator.clock import Clock, SystemClock
-from orchestrator.devices.host_probing import host_facts, host_state
 from orchestrator.devices.host_runs import HostRuns, kill_group, shell_code
+from orchestrator.devices.probing import host_facts, host_state
 from orchestrator.errors import DeviceCommandError, DeviceTimeoutError, TransferError, UsageError
 from orchestrator.ports import PackageInfo, PlacedFile, ProcessResult, ShellResult
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, DeviceState
@@ -51,7 +51,7 @@ class HostDevice:
     def facts(self) -> DeviceFacts:
         """See Device.facts."""
         if self._facts is None:
-            self._facts = host_facts(HOST_SERIAL)
+            self._facts = host_facts()
         return self._facts
 
     def state(self) -> DeviceState:

@@ -1,15 +1,15 @@
-"""What a phone's own tools print, read into figures: pure functions, tested on the output of many makers' phones.
+"""What the tools and the kernel of a phone or computer print, read into figures: pure functions.
 
-None or an empty mapping is unknown, never a guess. Heat is in degrees Celsius, clocks in kHz, memory in bytes.
+Functions whose result is a mapping of str to Any return fields of DeviceState, ready to be passed to it. None or an
+empty mapping is unknown, never a guess. Heat is in degrees Celsius, clocks in kHz, memory in bytes.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from orchestrator.records.device import CpuCluster
 
@@ -27,6 +27,12 @@ _BATTERY: Final = 2
 #: A sensor outside this range isn't connected or reports something else than heat.
 _COLDEST_C: Final = -40.0
 _HOTTEST_C: Final = 200.0
+#: BatteryManager's numbers that say something -> in words.
+BATTERY_HEALTH: Final = {2: "good", 3: "overheated", 4: "dead", 5: "over voltage", 6: "failing", 7: "cold"}
+#: Some phones count nothing and say 0, or count in another unit: no running phone's battery holds less.
+_LEAST_CHARGE_UAH: Final = 20_000
+#: The kernel's USER_HZ is 100 on every Android and on every Linux that matters here.
+TICKS_PER_S: Final = 100
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -42,50 +48,21 @@ def parse_serial(text: str) -> str:
     return "".join(c for c in text.strip().partition("\n")[0] if c.isprintable()).strip()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpuInfo:
-    """What /proc/cpuinfo tells: one entry in ``parts`` for each processor that names it."""
-
-    processors: tuple[int, ...] = ()
-    parts: tuple[str, ...] = ()
-    hardware: str = ""
-    #: x86: the processor's name; also on 32-bit ARM.
-    model_name: str = ""
-
-
-def parse_cpuinfo(text: str) -> CpuInfo:
-    """Read /proc/cpuinfo of 32- and 64-bit ARM and of x86."""
+def parse_cpuinfo(text: str) -> dict[str, list[str]]:
+    """Read /proc/cpuinfo of ARM and x86: every value of each key, in order."""
     values: dict[str, list[str]] = {}
     for line in text.splitlines():
         key, colon, value = line.partition(":")
         if colon:
-            # "Processor" (capital) is the name of the CPU in old 32-bit kernels, "processor" a core's number.
             values.setdefault(key.strip(), []).append(value.strip())
-    return CpuInfo(
-        processors=tuple(int(value) for value in values.get("processor", ()) if value.isdigit()),
-        parts=tuple(values.get("CPU part", ())),
-        hardware=values.get("Hardware", [""])[-1],
-        model_name=values.get("model name", [""])[0],
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpuFrequencies:
-    """The cpufreq tree; clusters slowest first; the mappings go by the first cpu of a cluster."""
-
-    clusters: tuple[CpuCluster, ...] = ()
-    current_khz: Mapping[int, int] = field(default_factory=dict)
-    limit_khz: Mapping[int, int] = field(default_factory=dict)
-    floor_khz: Mapping[int, int] = field(default_factory=dict)
-    governors: Mapping[int, str] = field(default_factory=dict)
-    time_in_state: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    return values
 
 
 _CPUFREQ: Final = re.compile(r"/cpu/(?:cpufreq/policy(?P<policy>\d+)|cpu(?P<cpu>\d+)/cpufreq)/(?P<name>[\w/]+)$")
 
 
-def parse_cpufreq(text: str) -> CpuFrequencies:
-    """Read ``path:content`` lines (``grep -H ''``) of cpufreq's policyN or cpuN/cpufreq folders."""
+def _policies(text: str) -> Iterator[tuple[tuple[int, ...], dict[str, list[str]]]]:
+    """Yield the cpus and the files (name -> lines) of each cpufreq policy; folders of the same cores come once."""
     files: dict[int, dict[str, list[str]]] = {}
     for line in text.splitlines():
         path, colon, content = line.partition(":")
@@ -93,98 +70,83 @@ def parse_cpufreq(text: str) -> CpuFrequencies:
         if found is not None:
             number = int(found["policy"] or found["cpu"] or 0)
             files.setdefault(number, {}).setdefault(found["name"], []).append(content.strip())
-    clusters: dict[int, CpuCluster] = {}
-    current: dict[int, int] = {}
-    limit: dict[int, int] = {}
-    floor: dict[int, int] = {}
-    governors: dict[int, str] = {}
-    ticks: dict[int, Mapping[int, int]] = {}
     seen: set[int] = set()
-    for number in sorted(files):
-        known = {name: lines[0] for name, lines in files[number].items()}
-        cpus = parse_cpu_list(known.get("related_cpus") or known.get("affected_cpus") or str(number)) or (number,)
-        if number in seen:
-            continue
-        seen.update(cpus)
-        first = min(cpus)
-        clusters[first] = CpuCluster(
-            cpus=cpus, min_khz=_whole(known.get("cpuinfo_min_freq")), max_khz=_whole(known.get("cpuinfo_max_freq"))
+    for number, known in sorted(files.items()):
+        listed = known.get("related_cpus") or known.get("affected_cpus") or [""]
+        cpus = parse_cpu_list(listed[0]) or (number,)
+        if number not in seen:
+            seen.update(cpus)
+            yield cpus, known
+
+
+def parse_clusters(text: str) -> tuple[CpuCluster, ...]:
+    """Read ``path:content`` lines (``grep -H ''``) of cpufreq's policyN or cpuN/cpufreq folders, slowest first."""
+    clusters = [
+        CpuCluster(
+            cpus=cpus,
+            min_khz=_whole(known.get("cpuinfo_min_freq", [""])[0]),
+            max_khz=_whole(known.get("cpuinfo_max_freq", [""])[0]),
         )
-        for target, name in (
-            (current, "scaling_cur_freq"), (limit, "scaling_max_freq"), (floor, "scaling_min_freq")
-        ):  # fmt: skip
-            if (value := _whole(known.get(name))) is not None:
-                target[first] = value
-        if known.get("scaling_governor"):
-            governors[first] = known["scaling_governor"]
-        pairs = (line.split() for line in files[number].get("stats/time_in_state", ()))
-        table = {int(pair[0]): int(pair[1]) for pair in pairs if len(pair) == 2 and all(p.isdigit() for p in pair)}
-        if table:
-            ticks[first] = table
-    ordered = sorted(clusters.values(), key=lambda cluster: (cluster.max_khz or 0, cluster.cpus))
-    return CpuFrequencies(
-        clusters=tuple(ordered), current_khz=current, limit_khz=limit, floor_khz=floor, governors=governors,
-        time_in_state=ticks,
-    )  # fmt: skip
+        for cpus, known in _policies(text)
+    ]
+    return tuple(sorted(clusters, key=lambda cluster: (cluster.max_khz or 0, cluster.cpus)))
+
+
+def parse_clocks(text: str) -> dict[str, Any]:
+    """Read the same folders' clocks, limits, governors and times; the mappings go by the first cpu of a cluster."""
+    fields = {
+        "clock_khz": "scaling_cur_freq", "clock_limit_khz": "scaling_max_freq", "clock_floor_khz": "scaling_min_freq",
+    }  # fmt: skip
+    found: dict[str, dict[int, Any]] = {name: {} for name in (*fields, "governors", "time_in_state")}
+    for cpus, known in _policies(text):
+        first = min(cpus)
+        for field, name in fields.items():
+            if (value := _whole(known.get(name, [""])[0])) is not None:
+                found[field][first] = value
+        if governor := known.get("scaling_governor", [""])[0]:
+            found["governors"][first] = governor
+        pairs = (line.split() for line in known.get("stats/time_in_state", ()))
+        ticks = {int(pair[0]): int(pair[1]) for pair in pairs if len(pair) == 2 and all(p.isdigit() for p in pair)}
+        if ticks:
+            found["time_in_state"][first] = ticks
+    return dict(found)
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
     """Read the kernel's lists of cpus: ``0 1 2 3``, ``0-3``, ``0-3,6``."""
-    cpus: list[int] = []
+    cpus: set[int] = set()
     for part in re.findall(r"\d+(?:-\d+)?", text):
         first, _, last = part.partition("-")
-        cpus.extend(range(int(first), int(last or first) + 1))
-    return tuple(sorted(set(cpus)))
+        cpus.update(range(int(first), int(last or first) + 1))
+    return tuple(sorted(cpus))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThermalService:
-    """What ``dumpsys thermalservice`` tells. The cached temperatures may be hours old: they aren't kept."""
+def parse_thermalservice(text: str) -> dict[str, Any]:
+    """Read ``dumpsys thermalservice`` (Android 10 and later); lines may have lost their indentation.
 
-    #: PowerManager's status as printed; None when it isn't.
-    status: int | None = None
-    #: Sensor name -> degrees, as the HAL reads them now.
-    heat_c: Mapping[str, float] = field(default_factory=dict)
-    battery_c: float | None = None
-    #: Cooling devices of CPU, GPU and NPU -> the state that they are in; 0 doesn't cool.
-    cooling: Mapping[str, int] = field(default_factory=dict)
-    #: The highest status that one of the HAL's skin sensors reports for itself.
-    skin_status: int | None = None
-
-    @property
-    def worst_status(self) -> int | None:
-        """The status as Android defines it, also where a maker's framework prints 0 whatever its skin sensor says."""
-        known = [status for status in (self.status, self.skin_status) if status is not None]
-        return max(known, default=None)
-
-
-def parse_thermalservice(text: str) -> ThermalService:
-    """Read ``dumpsys thermalservice`` (Android 10 and later); lines may have lost their indentation."""
+    The status is the highest of PowerManager's and of the skin sensors', as some makers' frameworks always print 0.
+    The cached temperatures may be hours old: those that the HAL reads now count.
+    """
     status = re.search(r"Thermal Status: (\d+)", text)
+    statuses = [int(status[1])] if status else []
     _, found, current = text.partition("Current temperatures from HAL:")
     current, _, devices = current.partition("Current cooling devices") if found else ("", "", "")
-    cooling = {
-        one["name"]: int(one["value"]) for one in _COOLING.finditer(devices) if int(one["type"]) in _CLOCK_COOLERS
-    }
     heat: dict[str, float] = {}
-    battery: float | None = None
-    skin_status: int | None = None
+    battery_c: float | None = None
     for sensor in _TEMPERATURE.finditer(current):
-        value = _plausible_c(sensor["value"])
-        if int(sensor["type"]) == _SKIN:
-            skin_status = max(skin_status or 0, int(sensor["status"]))
-        if value is None:
-            continue
-        heat[sensor["name"]] = value
-        if int(sensor["type"]) == _BATTERY and battery is None:
-            battery = value
-    return ThermalService(
-        status=int(status[1]) if status else None,
-        heat_c=heat,
-        battery_c=battery,
-        cooling=cooling,
-        skin_status=skin_status,
-    )
+        value, kind = _number(sensor["value"]), int(sensor["type"])
+        if kind == _SKIN:
+            statuses.append(int(sensor["status"]))
+        if value is not None and _COLDEST_C < value < _HOTTEST_C:
+            heat[sensor["name"]] = value
+            battery_c = value if kind == _BATTERY and battery_c is None else battery_c
+    coolers = (one for one in _COOLING.finditer(devices) if int(one["type"]) in _CLOCK_COOLERS)
+    return {
+        "thermal_status": max(statuses, default=None),
+        "heat_c": heat,
+        "battery_heat_c": battery_c,
+        "cooling": {one["name"]: int(one["value"]) for one in coolers},
+    }
 
 
 def parse_thermal_zones(text: str) -> dict[str, float]:
@@ -193,18 +155,13 @@ def parse_thermal_zones(text: str) -> dict[str, float]:
     Kernels give thousandths, tenths or whole degrees; readings of absent sensors are left out. Zones of equal name
     keep the hottest.
     """
-    names: dict[str, str] = {}
-    raw: dict[str, float] = {}
-    for line in text.splitlines():
-        found = re.match(r".*/(thermal_zone\d+)/(type|temp):(.*)$", line)
-        if found is None:
-            continue
-        if found[2] == "type":
-            names[found[1]] = found[3].strip()
-        elif (value := _number(found[3])) is not None:
-            raw[found[1]] = value
+    lines = re.findall(r"^.*/(thermal_zone\d+)/(type|temp):(.*)$", text, re.M)
+    names = {zone: content.strip() for zone, kind, content in lines if kind == "type"}
     heat: dict[str, float] = {}
-    for zone, value in raw.items():
+    for zone, kind, content in lines:
+        value = _number(content)
+        if kind == "type" or value is None:
+            continue
         degrees = value / 1000 if abs(value) >= 1000 else value / 10 if abs(value) > _HOTTEST_C else value
         if _COLDEST_C < degrees < _HOTTEST_C and degrees != 0:
             name = names.get(zone) or zone
@@ -212,79 +169,36 @@ def parse_thermal_zones(text: str) -> dict[str, float]:
     return heat
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatteryReading:
-    """What ``dumpsys battery`` tells."""
-
-    level: int | None = None
-    scale: int | None = None
-    #: 1 unknown, 2 charging, 3 discharging, 4 not charging, 5 full.
-    status: int | None = None
-    #: As android.os.BatteryManager counts: 1 unknown, 2 good, 3 overheat, 4 dead, 5 over voltage, 6 failure, 7 cold.
-    health: int | None = None
-    heat_c: float | None = None
-    voltage_mv: int | None = None
-    #: What is in it now, in microampere hours.
-    charge_uah: int | None = None
-    ac: bool | None = None
-    usb: bool | None = None
-    wireless: bool | None = None
-
-    @property
-    def percent(self) -> int | None:
-        """The level as a percentage, whatever the scale."""
-        if self.level is None or self.level < 0:
-            return None
-        return round(100 * self.level / self.scale) if self.scale else self.level
-
-    @property
-    def plugged(self) -> str:
-        """``ac``, ``usb``, ``wireless``, ``none``; empty when unknown."""
-        for name, is_plugged in (("ac", self.ac), ("usb", self.usb), ("wireless", self.wireless)):
-            if is_plugged:
-                return name
-        return "" if self.ac is None and self.usb is None else "none"
-
-
-def parse_battery(text: str) -> BatteryReading:
+def parse_battery(text: str) -> dict[str, Any]:
     """Read ``dumpsys battery``; only its first section, as some makers append logs that repeat its words."""
-    section = re.split(r"^\[\w+\]|^\s*$", text.partition("Current Battery Service state:")[2] or text, flags=re.M)
+    sections = re.split(r"^\[\w+\]|^\s*$", text.partition("Current Battery Service state:")[2] or text, flags=re.M)
     values: dict[str, str] = {}
-    for line in next((part for part in section if ":" in part), "").splitlines():
+    for line in next((part for part in sections if ":" in part), "").splitlines():
         key, colon, value = line.partition(":")
         if colon:
             values.setdefault(key.strip(), value.strip())
-    tenths = _number(values.get("temperature", ""))
-    return BatteryReading(
-        level=_whole(values.get("level")),
-        scale=_whole(values.get("scale")),
-        status=_whole(values.get("status")),
-        health=_whole(values.get("health")),
-        heat_c=None if tenths is None else tenths / 10,
-        voltage_mv=_whole(values.get("voltage")),
-        charge_uah=_whole(values.get("Charge counter")),
-        ac=_truth(values.get("AC powered")),
-        usb=_truth(values.get("USB powered")),
-        wireless=_truth(values.get("Wireless powered")),
-    )
+    level, scale = _whole(values.get("level")), _whole(values.get("scale"))
+    tenths, charge = _number(values.get("temperature", "")), _whole(values.get("Charge counter"))
+    sources = {name: values.get(f"{word} powered") for name, word in _POWER_SOURCES.items()}
+    plugged = next((name for name, told in sources.items() if told == "true"), "")
+    return {
+        "battery_percent": None if level is None or level < 0 else round(100 * level / scale) if scale else level,
+        "battery_heat_c": None if tenths is None else tenths / 10,
+        "battery_charge_uah": charge if charge is not None and charge >= _LEAST_CHARGE_UAH else None,
+        "battery_health": BATTERY_HEALTH.get(_whole(values.get("health")) or 0, ""),
+        "plugged": plugged or ("none" if "false" in {sources["ac"], sources["usb"]} else ""),
+    }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GlesInfo:
-    """The graphics driver as SurfaceFlinger names it."""
-
-    vendor: str = ""
-    renderer: str = ""
-    version: str = ""
+_POWER_SOURCES: Final = {"ac": "AC", "usb": "USB", "wireless": "Wireless"}
 
 
-def parse_gles(text: str) -> GlesInfo:
-    """Read the line ``GLES: vendor, renderer, version (...)`` of ``dumpsys SurfaceFlinger``."""
-    found = re.search(r"GLES: ([^,\n]*), ([^,\n]*), ([^\n]*)", text)
+def parse_gles(text: str) -> tuple[str, str]:
+    """Return renderer and driver version of ``GLES: vendor, renderer, version (...)`` (``dumpsys SurfaceFlinger``)."""
+    found = re.search(r"GLES: [^,\n]*, ([^,\n]*), ([^\n]*)", text)
     if found is None:
-        return GlesInfo()
-    version = re.sub(r"\s*\(.*", "", found[3]).strip().rstrip(",")
-    return GlesInfo(vendor=found[1].strip(), renderer=found[2].strip(), version=version)
+        return "", ""
+    return found[1].strip(), re.sub(r"\s*\(.*", "", found[2]).strip().rstrip(",")
 
 
 def parse_meminfo(text: str) -> dict[str, int]:
@@ -292,25 +206,12 @@ def parse_meminfo(text: str) -> dict[str, int]:
     return {name: int(kib) * 1024 for name, kib in re.findall(r"^(\w+(?:\(\w+\))?):\s+(\d+) kB", text, re.M)}
 
 
-def parse_uptime(text: str) -> float | None:
-    """Read /proc/uptime: seconds since boot."""
+def parse_first_number(text: str) -> float | None:
+    """Read the first word of /proc/uptime (seconds since boot) or /proc/loadavg (processes over a minute)."""
     return _number(text.partition(" ")[0])
 
 
-def parse_load(text: str) -> float | None:
-    """Read /proc/loadavg: runnable processes on average over a minute."""
-    return _number(text.partition(" ")[0])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScreenReading:
-    """Whether somebody could see and touch something."""
-
-    on: bool | None = None
-    locked: bool | None = None
-
-
-def parse_screen(text: str) -> ScreenReading:
+def parse_screen(text: str) -> dict[str, Any]:
     """Read lines of ``dumpsys power`` (mWakefulness, Display Power) and ``dumpsys window policy`` (keyguard)."""
     wakefulness = re.search(r"mWakefulness=(\w+)", text)
     display = re.search(r"Display Power: state=(\w+)", text)
@@ -324,7 +225,7 @@ def parse_screen(text: str) -> ScreenReading:
         screen_on = display[1] == "ON"
     elif wakefulness is not None:
         screen_on = wakefulness[1] == "Awake"
-    return ScreenReading(on=screen_on, locked=keyguard[1] == "true" if keyguard else None)
+    return {"screen_on": screen_on, "locked": keyguard[1] == "true" if keyguard else None}
 
 
 def parse_foreground(text: str, *, cmdlines: str = "") -> str:
@@ -338,9 +239,71 @@ def parse_foreground(text: str, *, cmdlines: str = "") -> str:
     return next((name for name in re.split(r"[\0\s]+", cmdlines) if re.fullmatch(r"[\w]+(\.[\w]+)+", name)), "")
 
 
-def _plausible_c(text: str) -> float | None:
-    value = _number(text)
-    return value if value is not None and _COLDEST_C < value < _HOTTEST_C else None
+def parse_kernel_counts(text: str) -> dict[str, Any]:
+    """Read /proc/stat, whole or its lines cpu, ctxt, btime, processes and procs_running, with or without paths."""
+    found = re.findall(r"^(?:/proc/stat:)?(cpu|ctxt|btime|processes|procs_running)\s+([\d ]+)$", text, re.M)
+    values = {name: [int(word) for word in words.split()] for name, words in reversed(found)}
+    # The kernel's order: user nice system idle iowait irq softirq steal; what follows is counted in user already.
+    ticks = values.get("cpu", [])[:8]
+    is_known = len(ticks) >= 5
+    singles = {
+        "context_switches": "ctxt", "processes_started": "processes", "runnable": "procs_running", "boot_at_s": "btime",
+    }  # fmt: skip
+    return {
+        "cpu_busy_s": (sum(ticks) - ticks[3] - ticks[4]) / TICKS_PER_S if is_known else None,
+        "cpu_total_s": sum(ticks) / TICKS_PER_S if is_known else None,
+        **{field: next(iter(values.get(name, ())), None) for field, name in singles.items()},
+    }
+
+
+#: What the clock, its limit and the load are called: Adreno's kgsl, Arm's Mali, Google's and Samsung's, devfreq.
+_CLOCKS: Final = ("gpuclk", "gpu_clock", "cur_freq", "clock")
+_LIMITS: Final = ("devfreq/max_freq", "scaling_max_freq", "max_freq", "gpu_max_clock", "max_gpuclk", "max_clock")
+_LOADS: Final = ("gpu_busy_percentage", "utilization", "gpu_busy", "utilisation")
+_GPU_FILE: Final = re.compile(
+    r"^/sys/(?:class/kgsl/kgsl-3d0|class/misc/mali0/device|kernel/gpu|class/devfreq/[^/:]+)/([\w/]+):(.*)$", re.M
+)
+
+
+def parse_gpu(text: str) -> dict[str, Any]:
+    """Read ``path:content`` lines of a GPU's folders in /sys; clocks may be in Hz, kHz or MHz."""
+    files: dict[str, list[str]] = {}
+    for name, content in _GPU_FILE.findall(text):
+        files.setdefault(name, []).append(content)
+    tables = (_residency(files.get(name, ())) for name in ("time_in_state", "devfreq/trans_stat", "trans_stat"))
+    # A driver that says 0 has switched its clock off: what devfreq means it to be counts then.
+    clock = _first_number(files, _CLOCKS) or _first_number(files, ("devfreq/cur_freq",))
+    return {
+        "gpu_khz": _as_khz(clock),
+        "gpu_limit_khz": _as_khz(_first_number(files, _LIMITS)),
+        "gpu_busy_percent": _first_number(files, _LOADS),
+        "gpu_time_in_state": next(filter(None, tables), {}),
+    }
+
+
+def _residency(lines: Iterable[str]) -> dict[int, int]:
+    """Read ``frequency milliseconds`` lines, or devfreq's table of transitions, whose last column is the time."""
+    table: dict[int, int] = {}
+    for line in lines:
+        row = re.match(r"^\s*\*?\s*(\d+)\s*:(?:\s+\d+)*?\s+(\d+)\s*$", line) or re.match(r"^\s*(\d+)\s+(\d+)\s*$", line)
+        if row is not None and (khz := _as_khz(float(row[1]))) is not None:
+            table[khz] = int(row[2])
+    return table
+
+
+def _first_number(files: Mapping[str, list[str]], names: tuple[str, ...]) -> float | None:
+    for name in names:
+        found = re.match(r"\s*(\d+(?:\.\d+)?)", files.get(name, [""])[0])
+        if found is not None:
+            return float(found[1])
+    return None
+
+
+def _as_khz(value: float | None) -> int | None:
+    """No GPU runs below 10 MHz or above 10 GHz, so the size tells the unit."""
+    if value is None:
+        return None
+    return round(value / 1000 if value >= 1e7 else value if value >= 1e4 else value * 1000)
 
 
 def _number(text: str) -> float | None:
@@ -353,7 +316,3 @@ def _number(text: str) -> float | None:
 
 def _whole(text: str | None) -> int | None:
     return int(text) if text is not None and re.fullmatch(r"-?\d+", text) else None
-
-
-def _truth(text: str | None) -> bool | None:
-    return {"true": True, "false": False}.get(text or "")
