@@ -75,7 +75,6 @@ OWNERS = {
     "psycopg": {"store", "queueing"},
     "psycopg_pool": {"queueing"},
     "procrastinate": {"queueing"},
-    "fsspec": {"queueing"},
     "pandas": {"report/frames.py", "app/results.py"},
     "jinja2": {"report/render.py"},
     "altair": {"report/charts.py"},

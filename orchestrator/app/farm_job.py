@@ -111,7 +111,7 @@ def _run_job(
         ) as farm:
             farm.cancelled = cancelled
             # First, for a model's ending may be one that only its program's file tells of.
-            with lent([contents.fetch(item.sha256, item.name, put_in=payload.place) for item in payload.programs]):
+            with lent([contents.fetch(item.sha256, item.name) for item in payload.programs]):
                 unpacked = unpack(farm, contents, plan, payload, inputs_folder(settings))
                 return _go_on(farm, job, unpacked, host, claimed.facts)
     except InterruptedByUserError:

@@ -58,11 +58,11 @@ class Unpacked:
 
 
 def contents_of(settings: Settings, queue: FarmQueue) -> Contents:
-    """Return the farm's contents as this host sees them; raises UsageError for a wrong $BENCHFARM_ARTIFACTS."""
-    return Contents(queue, settings.cache_folder / "farm-files", place=settings.artifacts)
+    """Return the farm's contents as this host sees them."""
+    return Contents(queue, settings.cache_folder / "farm-files")
 
 
-def pack(farm: Farm, plan: Plan, phones: Sequence[DeviceFacts], place: str) -> Packed:
+def pack(farm: Farm, plan: Plan, phones: Sequence[DeviceFacts]) -> Packed:
     """Look at everything that a plan names beside its models; nothing is sent yet.
 
     Raises:
@@ -85,7 +85,6 @@ def pack(farm: Farm, plan: Plan, phones: Sequence[DeviceFacts], place: str) -> P
         parity_inputs=inputs,
         programs=programs,
         reference=reference,
-        place=place,
         benchfarm=__version__,
     )
     found = farm.builds.of(plan, phones)
@@ -235,7 +234,7 @@ def unpack(farm: Farm, contents: Contents, plan: Plan, payload: Payload, folder:
     from orchestrator.models.inspect import identify_model
 
     def fetch(name: str, sha256: str) -> Path:
-        return contents.fetch(sha256, name, put_in=payload.place)
+        return contents.fetch(sha256, name)
 
     models = [
         replace(model, path=fetch(f"{model.sha256}{model_ending(model.path)}", str(model.sha256)))

@@ -82,7 +82,7 @@ def add(settings: Settings, request: ScheduleRequest) -> AddedSchedule:
         check_names(farm, queue, plan.devices)
         chosen, notes = _meant_now(farm, queue, plan)
         contents = contents_of(settings, queue)
-        packed = pack(farm, plan, chosen, contents.place)
+        packed = pack(farm, plan, chosen)
         files, uploaded = keep_all(contents, packed, models)
         payloads = by_phone_and_kind(packed, chosen, models)
         first = Schedules(queue).put(

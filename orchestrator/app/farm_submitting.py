@@ -44,8 +44,6 @@ class Submitted:
     #: How many files the jobs need, and how many of them weren't where they are kept.
     files: int
     uploaded: int
-    #: Where the files are kept; empty: in the farm's database.
-    place: str
     opens_at: datetime
     #: Whether that is later than now.
     waits: bool
@@ -75,7 +73,7 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Submi
         chosen, left_out = choose_phones(farm, queue, plan.devices)
         away = away_meant(queue, plan.devices, farm.inventory)
         contents = contents_of(settings, queue)
-        packed = pack(farm, plan, chosen, contents.place)
+        packed = pack(farm, plan, chosen)
         payloads = by_phone_and_kind(packed, chosen, models)
         # Of one night for all its phones, whenever each of them can be had.
         now = queue.now()
@@ -88,7 +86,6 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Submi
         jobs=jobs,
         files=len(files),
         uploaded=uploaded,
-        place=contents.place,
         opens_at=opens_at,
         waits=opens_at > now,
         left_out=left_out,

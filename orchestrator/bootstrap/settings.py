@@ -37,8 +37,6 @@ class Settings:
     environ: Mapping[str, str]
     #: $BENCHFARM_MIRROR: where programs are fetched from instead, as PREFIX or ORIGIN=PREFIX.
     mirror: str = ""
-    #: $BENCHFARM_ARTIFACTS: the URL of where a farm's files lie; empty: its database.
-    artifacts: str = ""
     #: $BENCHFARM_IPHONE_APP: the bundle identifier of the benchmark app on iPhones.
     iphone_app: str = _IPHONE_APP
     #: $BENCHFARM_HUBS: the folder in which processes take turns on USB hubs; empty: one for all homes of this user.
@@ -50,7 +48,7 @@ class Settings:
     def from_environment(
         cls, environ: Mapping[str, str] | None = None, *, home: Path | None = None, store: str | None = None
     ) -> Settings:
-        """Read $BENCHFARM_HOME, _STORE, _ADB, _ADB_SERVER, _MIRROR, _ARTIFACTS, _HUBS, _IPHONE_APP, _LOG, _TOKEN."""
+        """Read $BENCHFARM_HOME, _STORE, _ADB, _ADB_SERVER, _MIRROR, _HUBS, _IPHONE_APP, _LOG, _TOKEN."""
         values = dict(os.environ if environ is None else environ)
         folder = home or (Path(values["BENCHFARM_HOME"]) if values.get("BENCHFARM_HOME") else None)
         if folder is not None:
@@ -71,7 +69,6 @@ class Settings:
             adb_server=values.get("BENCHFARM_ADB_SERVER", ""),
             environ=values,
             mirror=values.get("BENCHFARM_MIRROR", ""),
-            artifacts=values.get("BENCHFARM_ARTIFACTS", ""),
             hubs=values.get("BENCHFARM_HUBS", ""),
             iphone_app=values.get("BENCHFARM_IPHONE_APP") or _IPHONE_APP,
         )

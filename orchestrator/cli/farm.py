@@ -36,7 +36,7 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Comma
     done = farm_submitting.submit(settings, path, priority=priority, name=name)
     jobs = [job for _, job in done.jobs]
     lines = [f"{done.submission}: {len(jobs)} jobs queued, for {', '.join(job.serial for job in jobs)}"]
-    lines[0] += f"; {done.files} files, {done.uploaded} of them new to {done.place or 'the farm'}"
+    lines[0] += f"; {done.files} files, {done.uploaded} of them new to the farm"
     if done.waits:
         lines[0] += f"; their window opens at {done.opens_at:%Y-%m-%d %H:%M} UTC"
     lines += [f"{serial}: not meant: {reason}" for serial, reason in done.left_out.items()]

@@ -71,11 +71,6 @@ CREATE TABLE farm_file_parts (
     data bytea NOT NULL,
     PRIMARY KEY (sha256, part_no)
 );
-CREATE TABLE farm_file_places (
-    sha256 text NOT NULL REFERENCES farm_files (sha256) ON DELETE CASCADE,
-    place text NOT NULL,
-    PRIMARY KEY (sha256, place)
-);
 CREATE TABLE farm_job_files (
     job_id bigint NOT NULL REFERENCES farm_jobs (job_id) ON DELETE CASCADE,
     sha256 text NOT NULL REFERENCES farm_files (sha256),

@@ -46,8 +46,6 @@ class Payload:
     programs: tuple[Content, ...] = ()
     #: The model of the reference workload; None when the plan doesn't want it.
     reference: Content | None = None
-    #: Where its contents were put, for people: empty for the farm's database.
-    place: str = ""
     #: The version that packed it.
     benchfarm: str = ""
 

@@ -39,8 +39,6 @@ def both(
     """Two hosts with a phone each; their workers go on from one test to the next."""
     homes = [(name, make_cli(tmp_path_factory.mktemp(name) / "home")) for name in ("one", "two")]
     with running_farm(database, homes) as farm:
-        place = tmp_path_factory.mktemp("place")
-        farm.one.artifacts = farm.two.artifacts = place.as_uri()
         yield farm
 
 

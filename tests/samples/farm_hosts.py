@@ -82,15 +82,12 @@ class Host:
     serial: str
     #: Of another computer's adb server.
     adb_server: str = ""
-    #: URL of the place where files go.
-    artifacts: str = ""
     workers: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def environ(self, **more: str) -> dict[str, str]:
         return {
             "BENCHFARM_STORE": self.url,
             "BENCHFARM_ADB_SERVER": self.adb_server,
-            "BENCHFARM_ARTIFACTS": self.artifacts,
             **more,
         }
 

@@ -14,7 +14,6 @@ LAB = REPO / "lab" / "src"
 EXTRAS = (
     "croniter",
     "fastapi",
-    "fsspec",
     "perfetto",
     "procrastinate",
     "prometheus_client",

@@ -34,9 +34,7 @@ def farm_command(parent: typer.Typer, name: str) -> Callable[[Callable[..., Deed
     def declare(function: Callable[..., Deed]) -> Callable[..., None]:
         @wraps(function)
         def checked(**given: Any) -> Deed:  # noqa: ANN401 - as typer read them
-            missing = [
-                item for item in ("fsspec", "procrastinate", "psycopg", "psycopg_pool") if find_spec(item) is None
-            ]
+            missing = [item for item in ("procrastinate", "psycopg", "psycopg_pool") if find_spec(item) is None]
             if missing:
                 raise StoreError(f"a farm needs {', '.join(missing)}", hint="pip install 'benchfarm[farm]'")
             return function(**given)
