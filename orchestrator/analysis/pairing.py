@@ -1,7 +1,12 @@
-"""An A/B comparison's plan: how many pairs, in which order, and which of those that ran count. Pure."""
+"""An A/B comparison's plan: how many pairs, in which order, and which of those that ran count. Pure.
+
+On every device a pilot runs first, then as many pairs as its noise requires. All of it follows from the stored runs,
+so that a resume plans the same pairs again.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,14 +17,17 @@ from typing import Final
 
 from orchestrator.analysis.case_result import judge_case
 from orchestrator.analysis.outcome import figure_us, of_one_kind
-from orchestrator.analysis.pairs import PAIRS_MOST, pairs_for
+from orchestrator.analysis.pairs import PAIRS_MOST, compare_pairs, pairs_for
 from orchestrator.analysis.student import t_quantile
 from orchestrator.analysis.trimming import degrees_of, middle
-from orchestrator.records.campaign import Invocation
-from orchestrator.records.identity import CaseKey
-from orchestrator.records.run import RunRecord
+from orchestrator.records.campaign import Campaign, Invocation
+from orchestrator.records.identity import CaseKey, Serial
+from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.search import Pairing
+from orchestrator.records.tokens import FIGURE
+from orchestrator.records.verdict import ComparisonVerdict
 from orchestrator.records.workload import Case, Pass
+from orchestrator.units import format_duration, format_percent
 
 #: Which side of a pair goes first (0: baseline), pair by pair: A B | B A | B A | A B.
 _LEADERS: Final = (0, 1, 1, 0)
@@ -159,3 +167,153 @@ def pair_round(
             Invocation(case=cases[keys[index]], run_pass=Pass.TIMING, number=number) for index in (leader, 1 - leader)
         ]
     return invocations
+
+
+def first_invocations(pairing: Pairing, cases: Mapping[CaseKey, Case], *, seed: int) -> tuple[Invocation, ...]:
+    """Return warm-up and pilot of all devices, each device's in the order in which it runs them."""
+    return tuple(
+        item
+        for serial in dict.fromkeys(cases[baseline].serial for baseline, _ in pairing.sides)
+        for number in pairing.first_numbers
+        for item in pair_round(pairing, cases, number, _sides_of(pairing, cases, serial), seed=seed, serial=serial)
+    )
+
+
+def _sides_of(pairing: Pairing, cases: Mapping[CaseKey, Case], serial: Serial) -> list[int]:
+    return [side for side, (baseline, _) in enumerate(pairing.sides) if cases[baseline].serial == serial]
+
+
+class PairProgress:
+    """What one device's runs of an A/B campaign come to, and which pairs follow."""
+
+    def __init__(self, campaign: Campaign, serial: Serial, runs: Iterable[RunRecord]) -> None:
+        assert campaign.terms.pairing is not None, "an A/B campaign has its pairing"
+        self._seed = campaign.seed
+        self._serial = serial
+        self._pairing = campaign.terms.pairing
+        self._cases = {item.case.case_key: item.case for item in campaign.invocations}
+        self._sides = _sides_of(self._pairing, self._cases, serial)
+        #: Comparison -> what those share that the same processes answer: a language model's prefill and decode.
+        self._process = {side: self._process_of(side) for side in self._sides}
+        self._runs: dict[CaseKey, list[RunRecord]] = {
+            key: [] for side in self._sides for key in self._pairing.sides[side]
+        }
+        for run in runs:
+            self.learn(run)
+
+    def learn(self, run: RunRecord) -> None:
+        """Take note of a stored run; one that the device wasn't fit for is still open."""
+        if run.outcome is not Outcome.UNFIT and run.case.case_key in self._runs:
+            self._runs[run.case.case_key].append(run)
+
+    def counts(self) -> dict[int, PairCount]:
+        """Return how many pairs each comparison needs, as the pilot says; empty before the pilot is whole."""
+        first = set(self._pairing.first_numbers)
+        if any({run.invocation for run in runs} & first != first for runs in self._runs.values()):
+            return {}
+        pair_s = pair_seconds([run for runs in self._runs.values() for run in runs if run.invocation in first])
+        return {
+            side: planned_pairs(
+                self._pairing,
+                log_ratios(pair for number, pair in self._usable(side).items() if number in first),
+                log_ratios(self._usable(side).values()),
+                pair_s=pair_s,
+                sides=len(set(self._process.values())),
+            )
+            for side in self._sides
+        }
+
+    def added(self) -> list[Invocation]:
+        """Return what follows the pilot and isn't stored; empty before the pilot is whole and when all is done.
+
+        Up to the planned pairs, then as many as were lost to runs that can't be used, until those run out too: the
+        pairs are of one device in one state, and not for ever.
+        """
+        wanted: dict[int, list[int]] = {}
+        for side, count in self.counts().items():
+            missing = count.pairs - len(self._usable(side))
+            if count.limit == "pilot" or missing <= 0:
+                continue
+            tried = set.intersection(*(self._numbers(key) for key in self._pairing.sides[side]))
+            for pair in range(min(len(tried) + missing, count.most_tried)):
+                wanted.setdefault(self._pairing.warmup + pair, []).append(side)
+        return [
+            item
+            for number, sides in sorted(wanted.items())
+            for item in pair_round(self._pairing, self._cases, number, sides, seed=self._seed, serial=self._serial)
+            if item.number not in self._numbers(item.case.case_key, every=True)
+        ]
+
+    def plan_text(self) -> str:
+        """Return what the pilot means in words: how many pairs, why, and how long they take."""
+        counts, added = self.counts(), self.added()
+        processes: dict[str, int] = {}
+        for side, count in counts.items():
+            processes[self._process[side]] = max(count.pairs, processes.get(self._process[side], 0))
+        noises = [count.log_std for count in counts.values() if count.log_std is not None]
+        pair_s = pair_seconds([run for runs in self._runs.values() for run in runs])
+        left = {
+            (self._process[side], item.number, place)
+            for side in self._sides
+            for place, key in enumerate(self._pairing.sides[side])
+            for item in added
+            if item.case.case_key == key
+        }
+        noise = f", as pairs differ by {format_percent(max(noises))}" if noises else ""
+        lasts = f", about {format_duration(len(left) / 2 * pair_s)} more" if pair_s else ""
+        text = f"{sum(processes.values())} pairs are planned{noise}{lasts}"
+        for limit, needed in {count.limit: count.needed for count in counts.values()}.items():
+            if limit in {"most", "budget"}:
+                word = "the maximum allowed" if limit == "most" else "what the budget allows"
+                text += f"; that is {word}, {needed} would be needed"
+        return text
+
+    def side_of(self, key: CaseKey) -> str:
+        """Return the name of the side that a case belongs to: ``A, build old``; empty for another case."""
+        for letter, label, place in (("A", self._pairing.baseline, 0), ("B", self._pairing.candidate, 1)):
+            if any(pair[place] == key for pair in self._pairing.sides):
+                return f"{letter}, {label}"
+        return ""
+
+    def so_far(self, run: RunRecord) -> ComparisonVerdict | None:
+        """Return how the sides of a run compare after it; None while its pair isn't whole, or only warms the device."""
+        side = next((side for side in self._sides if run.case.case_key in self._pairing.sides[side]), None)
+        pairs = {} if side is None else self._usable(side)
+        if run.invocation not in pairs or not (logs := log_ratios(pairs.values())):
+            return None
+        found = compare_pairs([1.0] * len(logs), [math.exp(log) for log in logs], level=self._pairing.level)
+        return found if found.ratio is not None else None
+
+    def _process_of(self, side: int) -> str:
+        cases = [self._cases[key] for key in self._pairing.sides[side]]
+        rows = [case.to_row() | {"flags": [flag for flag in case.flags if flag[0] != FIGURE]} for case in cases]
+        return json.dumps(rows, sort_keys=True, default=str) if cases[0].tool.is_session else str(side)
+
+    def _usable(self, side: int) -> dict[int, tuple[RunRecord, RunRecord]]:
+        baseline, candidate = (self._runs[key] for key in self._pairing.sides[side])
+        return usable_pairs(baseline, candidate, warmup=self._pairing.warmup)
+
+    def _numbers(self, key: CaseKey, *, every: bool = False) -> set[int]:
+        """Return the stored numbers of a case; those that only warm the device are left out unless ``every``."""
+        return {run.invocation for run in self._runs[key] if every or run.invocation >= self._pairing.warmup}
+
+
+def pair_counts(campaign: Campaign, runs: Sequence[RunRecord]) -> dict[int, PairCount]:
+    """Return how many pairs each of a campaign's sides is planned to have; those without a whole pilot are left out."""
+    serials = dict.fromkeys(item.case.serial for item in campaign.invocations)
+    return {side: count for serial in serials for side, count in PairProgress(campaign, serial, runs).counts().items()}
+
+
+def equal_campaign(campaigns: Sequence[Campaign], pairing: Pairing) -> Campaign | None:
+    """Return the first campaign that compares just these cases at least as finely; None when there is none."""
+    for campaign in campaigns:
+        known = campaign.terms.pairing
+        if (
+            known is not None
+            and set(known.sides) == set(pairing.sides)
+            and known.detect <= pairing.detect
+            and (known.level, known.threshold) == (pairing.level, pairing.threshold)
+            and (known.most, known.budget_s) == (pairing.most, pairing.budget_s)
+        ):
+            return campaign
+    return None

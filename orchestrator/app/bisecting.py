@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from orchestrator.analysis.pairing import equal_campaign
 from orchestrator.app.pairing import AbRequest, Prepared, go_on, measure, pair_comparison, prepare
 from orchestrator.bootstrap import Farm, OpenedDevices
 from orchestrator.config.plan_keys import each
-from orchestrator.engine.ab import equal_campaign
 from orchestrator.engine.bisect import BisectResult, Compared, Probe
 from orchestrator.engine.bisect import bisect as search
 from orchestrator.engine.campaign import CampaignResult

@@ -10,7 +10,7 @@ from typing import Final
 from orchestrator import __version__
 from orchestrator.analysis.comparison import ComparedCase, Comparison, compare_measured
 from orchestrator.analysis.matching import Axis, Fact, Rule
-from orchestrator.analysis.pairing import PairCount
+from orchestrator.analysis.pairing import PairCount, first_invocations, pair_counts
 from orchestrator.analysis.pairs import CLAIM_LEVEL, threshold_for
 from orchestrator.app.beginning import expansion_of, files_of, host_files, identify, new_campaign_id, terms_of
 from orchestrator.app.board import resumable
@@ -18,8 +18,8 @@ from orchestrator.app.measuring import equipment, reopen, turns_of
 from orchestrator.app.stored import load_measured
 from orchestrator.bootstrap import Farm, OpenedDevices, this_computer
 from orchestrator.config.plan_keys import PlanOptions, each, split
-from orchestrator.engine.ab import AbRunner, first_invocations, pair_counts
-from orchestrator.engine.campaign import CampaignResult
+from orchestrator.engine.campaign import CampaignResult, CampaignRunner
+from orchestrator.engine.rounds import slim
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.planning import tools_for
 from orchestrator.records.campaign import Campaign, CampaignStatus
@@ -202,7 +202,10 @@ def _run(
 ) -> CampaignResult:
     services, workload = equipment(farm, campaign, models, builds, opened)
     with resumable(campaign):
-        return AbRunner(services, turns_of(farm, services)).run(workload, opened.devices)
+        result = CampaignRunner(services, turns_of(farm, services)).run(workload, opened.devices)
+    if result.fault is not None:
+        raise result.fault
+    return result
 
 
 def pair_comparison(farm: Farm, campaign: Campaign) -> Comparison:
@@ -216,7 +219,7 @@ def pair_comparison(farm: Farm, campaign: Campaign) -> Comparison:
         varied=frozenset({KINDS[pairing.kind][0]}),
     )
     known = {item.case.case_key: item for item in load_measured(farm, [campaign])}
-    counts = pair_counts(farm.store, campaign)
+    counts = pair_counts(campaign, [slim(run) for run in farm.store.runs(campaign_ids=[campaign.campaign_id])])
     cases = {item.case.case_key: item.case for item in campaign.invocations}
     rows: list[ComparedCase] = []
     unmeasured: list[str] = []

@@ -95,7 +95,7 @@ class CampaignRunner:
             CampaignStarted(
                 campaign=campaign,
                 devices=tuple(facts for _, facts in devices),
-                total=len(campaign.invocations),
+                total=max(len(campaign.invocations), stored.done),
                 done=stored.done,
                 stored=Counter(run.case.serial for run in runs),
                 left={serial: len(work.invocations) for serial, work in works.items()},

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from orchestrator.analysis.pairing import PairProgress
 from orchestrator.analysis.sustained import ATTEMPT_NUMBERS, Attempt, attempts
 from orchestrator.engine.assigning import Assigner
 from orchestrator.engine.case_runner import CaseFailures, CaseRunner, Ledger
-from orchestrator.engine.events import RoundAdded
+from orchestrator.engine.events import DeviceNote, InvocationStarted, Measuring, PairsSoFar, RoundAdded, RunStored
 from orchestrator.engine.night import time_left
 from orchestrator.engine.reference_check import ReferenceCheck
 from orchestrator.engine.rounds import OpenWork, done_count, following, open_work, slim
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.planning.assignment import key_of
 from orchestrator.planning.order import UnusedThreads
-from orchestrator.ports import Device
+from orchestrator.ports import Device, Observer
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
@@ -40,10 +41,15 @@ class DeviceQueue:
         self._assigner = assigner
         self._serial = facts.serial
         self._workload = workload
-        self._services = services
         campaign = workload.campaign
         #: The device's runs of this campaign, as they are stored: all decisions are made from them.
         self._runs = runs_of(services, workload, serials=[facts.serial])
+        #: Of an A/B comparison, and what was last told of its plan.
+        self._pairs = PairProgress(campaign, facts.serial, self._runs) if campaign.terms.pairing is not None else None
+        self._told = ""
+        if self._pairs is not None:
+            services = replace(services, observer=_Sides(services.observer, self._pairs))
+        self._services = services
         self._unused = UnusedThreads(self._runs)
         # Who compares or searches thread counts wants each of them.
         terms = campaign.terms
@@ -89,7 +95,7 @@ class DeviceQueue:
             if work.planned:
                 self._runner.run_all(work.planned, between=self._between)
                 continue
-            self._services.observer.on_event(_round_of(self._serial, work.added))
+            self._tell(work.added)
             self._runner.run_all(work.added, between=self._between)
         self._run_sustained(work.sustained)
         if self._reference_check is not None and (not self._time.is_over or self.open_work().reference_check):
@@ -133,9 +139,40 @@ class DeviceQueue:
         self._time.learn(run)
         self._unused.learn(run)
 
+    def _tell(self, added: Sequence[Invocation]) -> None:
+        if self._pairs is None:
+            self._services.observer.on_event(_round_of(self._serial, added))
+            return
+        counts = repr(self._pairs.counts())
+        if counts != self._told:
+            self._told = counts
+            self._services.observer.on_event(DeviceNote(serial=self._serial, text=self._pairs.plan_text()))
+
     def _between(self) -> None:
         if self._reference_check is not None and not self._time.is_over:
             self._reference_check.between()
+
+
+class _Sides:
+    """Passes events on with the side that they are of, and with how the sides compare so far."""
+
+    def __init__(self, observer: Observer, pairs: PairProgress) -> None:
+        self._observer = observer
+        self._pairs = pairs
+
+    def on_event(self, event: object) -> None:
+        """See Observer.on_event."""
+        match event:
+            case InvocationStarted(invocation=invocation) | Measuring(invocation=invocation):
+                event = replace(event, side=self._pairs.side_of(invocation.case.case_key))
+            case RunStored(run=run):
+                self._pairs.learn(run)
+                found = self._pairs.so_far(run)
+                so_far = None
+                if found is not None and found.ratio is not None:
+                    so_far = PairsSoFar(pairs=found.counts[0], ratio=found.ratio, low=found.low, high=found.high)
+                event = replace(event, side=self._pairs.side_of(run.case.case_key), so_far=so_far)
+        self._observer.on_event(event)
 
 
 def _round_of(serial: Serial, added: Sequence[Invocation]) -> RoundAdded:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.analysis.brackets import checks
+from orchestrator.analysis.pairing import PairProgress
 from orchestrator.analysis.rounds import next_round
 from orchestrator.analysis.samples import MEAN_CLOCK, mean_clock_share
 from orchestrator.analysis.search import next_search, search_standings
@@ -90,17 +91,18 @@ def open_work(
     if serial in campaign.terms.replaced:
         # What it shared is its equals' to take over.
         return OpenWork(planned=planned, added=(), sustained=(), reference_check=())
-    search = campaign.terms.search
-    waits = any(item.run_pass is Pass.TIMING for item in planned) or campaign.terms.stopping is None
+    terms = campaign.terms
     added: tuple[Invocation, ...] = ()
-    if search is not None and not planned:
-        added = open_search(campaign, runs, serial, search)
-    elif not waits:
+    if terms.pairing is not None:
+        added = tuple(PairProgress(campaign, serial, runs).added()) if not planned else ()
+    elif terms.search is not None and not planned:
+        added = open_search(campaign, runs, serial, terms.search)
+    elif terms.stopping is not None and not any(item.run_pass is Pass.TIMING for item in planned):
         added = tuple(next_round(campaign, runs, serial, lambda case: session_of(tools, case)))
     return OpenWork(
         planned=planned,
         added=added,
-        sustained=_open_sustained(mine, runs, campaign.terms.sustained_s),
+        sustained=_open_sustained(mine, runs, terms.sustained_s),
         reference_check=_open_reference(mine, runs),
     )
 
