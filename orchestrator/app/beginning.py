@@ -270,11 +270,7 @@ def begin(
         plan_text=plan.text,
         seed=plan.seed,
         benchfarm_version=__version__,
-        terms=replace(
-            terms_of(plan, facts, beginning.files | named_paths(named)),
-            shards=beginning.expansion.shards,
-            pauses_s=beginning.expansion.pauses_s,
-        ),
+        terms=replace(terms_of(plan, facts, beginning.files | named_paths(named)), shards=beginning.expansion.shards),
         host=host,
         invocations=beginning.invocations,
         skipped=beginning.expansion.skipped,

@@ -1,12 +1,8 @@
-"""Phones that come while a campaign runs: heard of from the adb servers, looked at once, and made ready to join.
-
-usbmuxd's list of iPhones is asked for again and again.
-"""
+"""Phones that come while a campaign runs: found in the adb servers' and usbmuxd's lists, and made ready to join."""
 
 from __future__ import annotations
 
 import contextlib
-import queue
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -17,8 +13,8 @@ from typing import Final
 from orchestrator.app.beginning import Beginning, NamedFile, host_files, identify, named_paths, prepare
 from orchestrator.bootstrap import Attached, Farm, OpenedDevices
 from orchestrator.devices.adb import AdbDevice
-from orchestrator.devices.discovery import DeviceChange, look_at, watch_devices
-from orchestrator.devices.iphone import Usbmux, find_command, has_usbmuxd
+from orchestrator.devices.discovery import look_at, parse_devices
+from orchestrator.devices.iphone import Usbmux
 from orchestrator.devices.server import AdbServer
 from orchestrator.engine.assigning import Arrival
 from orchestrator.engine.events import DeviceNote
@@ -32,16 +28,18 @@ from orchestrator.records.plan import Plan
 from orchestrator.records.workload import Model
 from orchestrator.report.escapes import one_line
 
-#: After a server has gone, and after the first look at a phone that is there but can't be used yet.
+#: How often the servers' lists are read; no phone is asked anything for it.
+_POLL_S: Final = 1.0
+#: A phone that can't be used yet is looked at again after this, each time later, up to the longest.
 _AGAIN_S: Final = 2.0
-#: One that still can't be used is looked at no more often than that.
 _LATER_S: Final = 30.0
-
-#: How often it is looked for iPhones: a process of a second each time.
+#: How often iPhones are listed: a process of a second each time.
 _IPHONES_S: Final = 10.0
 
 #: An adb server's address, or usbmuxd's, and its name for a phone.
 _Key = tuple[str, str]
+#: A phone's server, its state there, and the connection's number.
+_Connection = tuple[AdbServer | Usbmux, str, int | None]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,7 +56,7 @@ class _Visitor:
 
 
 class PluggedIn:
-    """The Arrivals port over the adb servers' own word."""
+    """The Arrivals of a campaign: phones that are plugged in while it runs, and its spare ones."""
 
     def __init__(
         self,
@@ -79,7 +77,6 @@ class PluggedIn:
         self._named = named or {}
         self._observer: Observer | None = None
         self._stopped = threading.Event()
-        self._heard: queue.SimpleQueue[tuple[AdbServer | Usbmux, DeviceChange]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._present = {facts.serial: facts for facts in opened.facts}
         #: Where phones are that were looked at: one that measures isn't asked again who it is.
@@ -98,13 +95,10 @@ class PluggedIn:
 
     @contextlib.contextmanager
     def listening(self, observer: Observer) -> Generator[None]:
-        """Hear of phones while the context lasts, where the campaign lets them join; tell the observer of them."""
+        """Look for phones while the context lasts, where the campaign lets them join; report them to the observer."""
         self._observer = observer
         if self._campaign.terms.joins:
-            for server in self._farm.servers():
-                threading.Thread(target=self._watch, args=(server,), name="phones", daemon=True).start()
-            threading.Thread(target=self._watch_iphones, name="iphones", daemon=True).start()
-            threading.Thread(target=self._look, name="newcomers", daemon=True).start()
+            threading.Thread(target=self._listen, name="newcomers", daemon=True).start()
         try:
             yield
         finally:
@@ -143,46 +137,37 @@ class PluggedIn:
                 }
             return arrival
 
-    def _watch(self, server: AdbServer) -> None:
-        while not self._stopped.is_set():
-            try:
-                for change in watch_devices(server, stopped=self._stopped):
-                    self._heard.put((server, change))
-            except DeviceError:
-                # It is started again by whoever needs a phone; this only listens.
-                self._stopped.wait(_AGAIN_S)
-
-    def _watch_iphones(self) -> None:
-        environ = self._farm.settings.environ
-        if not has_usbmuxd(environ) or not find_command(environ):
-            return
-        there: set[str] = set()
-        while not self._stopped.wait(_IPHONES_S):
-            found = self._farm.iphones()
-            for item in found:
-                if item.seen.serial not in there and isinstance(item.server, Usbmux):
-                    self._heard.put((item.server, DeviceChange(address=item.seen.serial, state="device")))
-            there = {item.seen.serial for item in found}
-
-    def _look(self) -> None:
+    def _listen(self) -> None:
+        servers = self._farm.servers()
+        iphones, iphones_s = self._farm.iphones(), time.monotonic()
+        #: What each place held at the last look, and the phones there that may still join.
+        held: dict[_Key, _Connection] = {}
         visitors: dict[_Key, _Visitor] = {}
-        while not self._stopped.is_set():
-            next_s = min((visitor.due_s for visitor in visitors.values()), default=float("inf")) - time.monotonic()
-            try:
-                server, change = self._heard.get(timeout=max(0.0, min(_AGAIN_S, next_s)))
-            except queue.Empty:
-                now_s = time.monotonic()
-                for key in [key for key, visitor in visitors.items() if visitor.due_s <= now_s]:
-                    if self._is_settled(visitors[key]):
-                        del visitors[key]
-                continue
-            key = (str(server.address), change.address)
-            if change.state != "device":
+        while not self._stopped.wait(_POLL_S):
+            if iphones_s + _IPHONES_S < time.monotonic():
+                iphones, iphones_s = self._farm.iphones(), time.monotonic()
+            found: dict[_Key, _Connection] = {
+                (str(item.server.address), item.seen.serial): (item.server, "device", None) for item in iphones
+            }
+            for server in servers:
+                name = str(server.address)
+                try:
+                    listed = parse_devices(server.device_list())
+                except DeviceError:
+                    # It is started again by whoever needs a phone; this only listens.
+                    found |= {key: connection for key, connection in held.items() if key[0] == name}
+                else:
+                    found |= {(name, item.address): (server, item.state, item.transport_id) for item in listed}
+            for key in [key for key, connection in held.items() if connection[1:] != found.get(key, ())[1:]]:
                 # What comes there next may be another phone.
+                visitors.pop(key, None)
                 self._serials.pop(key, None)
-            visitors.pop(key, None)
-            if change.state != "absent":
-                visitors[key] = _Visitor(server=server, address=change.address)
+                del held[key]
+            visitors |= {key: _Visitor(server=found[key][0], address=key[1]) for key in found if key not in held}
+            held = found
+            for key in [key for key, visitor in visitors.items() if visitor.due_s <= time.monotonic()]:
+                if self._is_settled(visitors[key]):
+                    del visitors[key]
 
     def _is_settled(self, visitor: _Visitor) -> bool:
         """Look at a phone that came; False when it is worth another look later."""
@@ -296,7 +281,6 @@ class PluggedIn:
             facts=facts,
             invocations=beginning.invocations,
             skipped=beginning.expansion.skipped,
-            pauses_s=beginning.expansion.pauses_s,
             models=beginning.models,
             builds=builds,
             flex_builds=twins,

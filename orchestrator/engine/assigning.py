@@ -26,8 +26,6 @@ class Arrival:
     facts: DeviceFacts
     invocations: tuple[Invocation, ...] = ()
     skipped: tuple[SkippedCase, ...] = ()
-    #: See Terms.pauses_s.
-    pauses_s: Mapping[Serial, float] = field(default_factory=dict)
     models: tuple[Model, ...] = ()
     #: Those of the cases, and what stands in for them when TensorFlow's operators are needed.
     builds: tuple[Build, ...] = ()
@@ -42,7 +40,6 @@ class Arrival:
         terms = replace(
             campaign.terms,
             files={**campaign.terms.files, **self.files},
-            pauses_s={**campaign.terms.pauses_s, **self.pauses_s},
             fingerprints={**campaign.terms.fingerprints, self.facts.serial: self.facts.fingerprint},
         )
         skipped = () if is_sharing else self.skipped

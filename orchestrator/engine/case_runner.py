@@ -13,7 +13,7 @@ from orchestrator.analysis.parity import with_parity
 from orchestrator.analysis.rounds import is_hopeless
 from orchestrator.analysis.samples import with_busy_clock
 from orchestrator.engine.events import DeviceNote, InvocationStarted, Measuring, RunStored
-from orchestrator.engine.night import CampaignTime, TimeWithoutEnd
+from orchestrator.engine.night import TimeLeft
 from orchestrator.engine.placing import Placer, request_of
 from orchestrator.engine.run_records import RunRecords, basis_of, covered
 from orchestrator.engine.workload import Services, Workload
@@ -107,7 +107,7 @@ class CaseRunner:
         services: Services,
         *,
         ledger: Ledger | None = None,
-        time: CampaignTime | None = None,
+        time: TimeLeft | None = None,
         failures: CaseFailures | None = None,
     ) -> None:
         """``time`` is what is left of the campaign's, None: no end; ``failures`` are those of the cases before."""
@@ -116,7 +116,7 @@ class CaseRunner:
         self._workload = workload
         self._services = services
         self._ledger = ledger or Ledger()
-        self._time = time or TimeWithoutEnd()
+        self._time = time
         self._was_told_of_time = False
         self._placer = Placer(device, workload, services)
         self._records = RunRecords(facts, workload.campaign, services.tools, services.clock)
@@ -137,7 +137,7 @@ class CaseRunner:
     def run_all(self, invocations: Sequence[Invocation], *, between: Callable[[], None] = lambda: None) -> None:
         """Run and store every invocation in this order; ``between`` is called before each.
 
-        When the time gets short, what matters least goes last, and what there is no time for is stored as left out.
+        What there is no time for is stored as left out.
 
         A device that isn't fit in time has the invocation stored as unfit, which leaves it open.
 
@@ -147,14 +147,14 @@ class CaseRunner:
             StoreError, HostStorageError: a run couldn't be kept; nothing further is run.
         """
         self._total += len(invocations)
-        for invocation in self._time.by_importance(invocations, lambda text: self._note(text, is_problem=True)):
+        for invocation in invocations:
             self._check_cancelled()
             self._position += 1
             if (invocation.case.case_key, invocation.run_pass, invocation.number) in self._covered:
                 continue
             if self.is_needless(invocation):
                 continue
-            if lacking := self._time.lacks(invocation):
+            if self._time is not None and (lacking := self._time.lacks(invocation)):
                 self.leave_out(invocation, lacking)
                 continue
             between()

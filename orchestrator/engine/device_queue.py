@@ -10,7 +10,7 @@ from orchestrator.analysis.sustained import ATTEMPT_NUMBERS, Attempt, attempts
 from orchestrator.engine.assigning import Assigner
 from orchestrator.engine.case_runner import CaseFailures, CaseRunner, Ledger
 from orchestrator.engine.events import DeviceNote, InvocationStarted, Measuring, PairsSoFar, RoundAdded, RunStored
-from orchestrator.engine.night import time_left
+from orchestrator.engine.night import TimeLeft
 from orchestrator.engine.reference_check import ReferenceCheck
 from orchestrator.engine.rounds import OpenWork, done_count, following, open_work, slim
 from orchestrator.engine.workload import Services, Workload
@@ -54,7 +54,7 @@ class DeviceQueue:
         # Who compares or searches thread counts wants each of them.
         terms = campaign.terms
         is_one = not (terms.every_thread_count or terms.pairing is not None or terms.search is not None)
-        self._time = time_left(campaign, self._runs, services.clock, services.store, facts.serial, services.tools)
+        self._time = TimeLeft(campaign, self._runs, services.clock, services.store, facts.serial)
         self._runner = CaseRunner(
             device,
             facts,
@@ -91,7 +91,6 @@ class DeviceQueue:
         self._run_shared()
         # Until nothing is open: an invocation that was unfit is tried again.
         while (work := self.open_work()).planned or work.added:
-            self._time.keep_for(work.sustained)
             if work.planned:
                 self._runner.run_all(work.planned, between=self._between)
                 continue
@@ -102,8 +101,7 @@ class DeviceQueue:
             self._reference_check.end()
 
     def _run_sustained(self, markers: Sequence[Invocation]) -> None:
-        self._time.keep_for(())
-        for marker in self._time.by_importance(markers):
+        for marker in markers:
             if lacking := self._time.lacks(marker):
                 self._runner.leave_out(following(marker, self._runs), lacking)
                 continue

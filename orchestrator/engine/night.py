@@ -1,39 +1,48 @@
-"""A campaign's time: what it is spent on when it doesn't reach for all, and when it is over."""
+"""A campaign's time: which cases it has time for, and which invocations may still begin.
+
+The stalest and most important cases go first, by what their last runs took.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import itertools
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from orchestrator.analysis.night import Recent, costs_of, cut, usual_pause_s, usual_s
 from orchestrator.clock import Clock, Deadline
 from orchestrator.engine.rounds import session_of
 from orchestrator.planning import Expansion, Skip, least_duration_s, without
 from orchestrator.ports import Store, Tool
 from orchestrator.records.campaign import Campaign, Invocation, Terms
 from orchestrator.records.identity import CaseKey, Serial, SeriesKey
-from orchestrator.records.night import OUT_OF_TIME, RecentRun
+from orchestrator.records.night import OUT_OF_TIME, ImportanceRule, RecentRun
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import Case, Pass, ToolName
 from orchestrator.units import format_duration
 
-#: Three times the reference workload, with its start and the probes around it.
+#: Three times the reference workload, with its start and the probes around it; and how often it is run.
 _CHECK_S: Final = 15.0
-#: A device that measures is asked so often how it is.
 _CHECK_EVERY_S: Final = 900.0
-#: What is left is thought over again each time that this share of it is done.
-_LOOK_EVERY: Final = 1 / 50
-#: So many cases are named when the time gets short.
-_NAMED: Final = 5
+#: The last runs of a series and pass whose median says how long the next one takes.
+_LAST: Final = 8
+#: What was never run counts as that old.
+NEVER_DAYS: Final = 10_000.0
+#: A run takes about so many times the least that its settings require, where nothing is known of the device.
+_USUAL_FACTOR: Final = 1.5
+#: Between two runs a phone is probed, cooled, given files; a longer pause is time in which nobody ran it.
+_PAUSE_MOST_S: Final = 360.0
+
+Recent = Mapping[SeriesKey, Sequence[RecentRun]]
 
 
 def bounded(plan: Plan, now: datetime) -> tuple[Plan, datetime]:
     """Return the plan with the end of its window as its end, and when it may begin: now, or when the window opens.
 
-    What says ``until`` has chosen its end already.
+    A plan with ``until`` has its end already.
     """
     if plan.window is None or plan.until is not None:
         return replace(plan, window=None), now
@@ -57,7 +66,7 @@ def cut_to_time(
     *,
     reference_check: bool,
 ) -> Expansion:
-    """Return what a plan has time for, and the pauses reckoned with; the rest is skipped, each case with its reason.
+    """Return what a plan has time for; the rest is skipped, each case with its reason.
 
     ``reference_check``: the reference workload will bracket it, and takes its part of the time. Raises StoreError.
     """
@@ -65,210 +74,194 @@ def cut_to_time(
     if total_s is None:
         return expansion
     skips: dict[CaseKey, Skip] = {}
-    pauses_s: dict[Serial, float] = {}
     usable_s = max(0.0, total_s - (_CHECK_S * (2 + total_s // _CHECK_EVERY_S) if reference_check else 0.0))
-    for serial, queue in expansion.invocations.items():
+    for queue in expansion.invocations.values():
         recent = store.recent_runs(list(dict.fromkeys(item.case.series_key for item in queue)))
-        pause_s = pauses_s[serial] = usual_pause_s(recent)
-        chosen = cut(
+        reasons = left_out(
             queue,
-            costs_s=costs_of(queue, recent, lambda item: least_duration_s(item, sustained_s=plan.sustained_s), pause_s),
+            costs_s=costs_of(queue, recent, sustained_s=plan.sustained_s),
             recent=recent,
             rules=plan.importance,
             left_s=usable_s,
             now=now,
             unit_of=lambda case: session_of(tools, case),
         )
-        skips |= {key: Skip(reason_code=OUT_OF_TIME, reason=reason) for key, reason in chosen.left_out.items()}
-    return replace(without(expansion, skips), pauses_s=pauses_s)
+        skips |= {key: Skip(reason_code=OUT_OF_TIME, reason=reason) for key, reason in reasons.items()}
+    return without(expansion, skips)
 
 
-class TimeWithoutEnd:
-    """The time of a campaign that has no limit: there is some for everything, in the order in which it is planned."""
+def importance_of(rules: Sequence[ImportanceRule], case: Case) -> float:
+    """Return how much a case matters: the value of the first rule that fits it; 1 when none does."""
+    return next((rule.value for rule in rules if rule.fits(case)), 1.0)
 
-    is_over: Final = False
 
-    def learn(self, run: RunRecord) -> None:
-        """Nothing depends on how long a run took."""
+def left_out(
+    queue: Sequence[Invocation],
+    *,
+    costs_s: Mapping[CaseKey, float],
+    recent: Recent,
+    rules: Sequence[ImportanceRule],
+    left_s: float,
+    now: datetime,
+    unit_of: Callable[[Case], str] = lambda case: "",
+) -> dict[CaseKey, str]:
+    """Return the cases of one device that don't fit into its time, each with the reason as a sentence.
 
-    def keep_for(self, later: Sequence[Invocation]) -> None:
-        """Nothing needs to be kept."""
+    A case's rank is its importance times the days since its last run of any outcome but a skip; equal ones are ordered
+    by their importance, then by their keys. They are taken in that order as long as they fit; one that doesn't is left
+    out whole, so that its last run is older the next night, and smaller ones behind it are still tried. When not even
+    one fits, the first is kept.
 
-    def by_importance(
-        self, queue: Sequence[Invocation], on_note: Callable[[str], None] = lambda text: None
-    ) -> Iterator[Invocation]:
-        """Yield a queue in its order."""
-        return iter(queue)
+    Args:
+        queue: all that the device is to run.
+        costs_s: what each case takes with all its invocations, as :func:`costs_of` returns it.
+        recent: the last runs of its series, in any order.
+        rules: the plan's importance.
+        left_s: the device's time.
+        now: when the campaign begins.
+        unit_of: what the cases have in common that one process measures; empty for a case that is run alone.
+    """
+    units: dict[str, list[Case]] = {}
+    for key, case in {item.case.case_key: item.case for item in queue}.items():
+        units.setdefault(unit_of(case) or key, []).append(case)
+    # One process measures a whole unit.
+    unit_costs = {name: max(costs_s[case.case_key] for case in unit) for name, unit in units.items()}
+    if sum(unit_costs.values()) <= left_s:
+        return {}
 
-    def lacks(self, invocation: Invocation) -> str:
-        """Return that nothing is lacking."""
-        return ""
+    def rank(name: str) -> tuple[float, float, str]:
+        found = [
+            (importance_of(rules, case), _days_since(recent.get(case.series_key, ()), now)) for case in units[name]
+        ]
+        return (-max(value * days for value, days in found), -max(value for value, _ in found), name)
+
+    kept_s, reasons = 0.0, dict[CaseKey, str]()
+    ranked = sorted(units, key=rank)
+    nothing_fits = left_s > 0 and min(unit_costs.values()) > left_s
+    for name in ranked:
+        # What was never run is only estimated to take long, and would never be known: it is begun, and cut if needed.
+        if kept_s + unit_costs[name] <= left_s or (nothing_fits and name == ranked[0]):
+            kept_s += unit_costs[name]
+            continue
+        for case in units[name]:
+            days = _days_since(recent.get(case.series_key, ()), now)
+            last = "it was never run" if days >= NEVER_DAYS else f"its last run is {days:.1f} days old"
+            reasons[case.case_key] = (
+                f"it would take about {format_duration(unit_costs[name])}, and {format_duration(left_s)} in all went "
+                "to cases that are more important or longer not measured; "
+                f"its importance is {importance_of(rules, case):g}, {last}"
+            )
+    return reasons
+
+
+def usual_s(recent: Recent) -> dict[tuple[SeriesKey, Pass], float]:
+    """Return what a run of each series and pass takes: the median of the last ones."""
+    medians: dict[tuple[SeriesKey, Pass], float] = {}
+    for series_key, runs in recent.items():
+        for run_pass in {run.run_pass for run in runs}:
+            own = sorted((run for run in runs if run.run_pass is run_pass), key=lambda run: run.started_at)
+            medians[series_key, run_pass] = statistics.median(run.duration_s for run in own[-_LAST:])
+    return medians
+
+
+def costs_of(queue: Sequence[Invocation], recent: Recent, *, sustained_s: float = 0.0) -> dict[CaseKey, float]:
+    """Return the seconds that each case takes with all its invocations, the pauses between them included.
+
+    What was never run is estimated from its settings, scaled as the known cases are.
+    """
+    medians, pause_s = usual_s(recent), usual_pause_s(recent)
+    known = [
+        (medians[key] + pause_s) / least_duration_s(item)
+        for item in queue
+        if item.run_pass is not Pass.SUSTAINED and (key := (item.case.series_key, item.run_pass)) in medians
+    ]
+    factor = statistics.median(known) if known else _USUAL_FACTOR
+    costs: dict[CaseKey, float] = {}
+    for item in queue:
+        median_s = medians.get((item.case.series_key, item.run_pass))
+        cost_s = least_duration_s(item, sustained_s=sustained_s)
+        # One invocation of the pass ``sustained`` stands for all that fit into its time.
+        if item.run_pass is not Pass.SUSTAINED:
+            cost_s = median_s + pause_s if median_s is not None else cost_s * factor
+        costs[item.case.case_key] = costs.get(item.case.case_key, 0.0) + cost_s
+    return costs
+
+
+def usual_pause_s(recent: Recent) -> float:
+    """Return the median time between two runs of a device on its last day; 0 when nothing is known.
+
+    A few long ones, of an outage or of a hot phone, don't make all runs seem long. ``recent`` must hold all series that
+    the device measured in turns: those of others would count as pause.
+    """
+    runs = [run for own in recent.values() for run in own]
+    if not runs:
+        return 0.0
+    newest = max(run.started_at for run in runs)
+    last_day = sorted(
+        (run for run in runs if newest - run.started_at < timedelta(days=1)), key=lambda run: run.started_at
+    )
+    pauses = [
+        (after.started_at - before.started_at).total_seconds() - before.duration_s
+        for before, after in itertools.pairwise(last_day)
+        if before.campaign == after.campaign
+    ]
+    own = [pause_s for pause_s in pauses if 0 <= pause_s <= _PAUSE_MOST_S]
+    return statistics.median(own) if own else 0.0
+
+
+def _days_since(runs: Sequence[RecentRun], now: datetime) -> float:
+    if not runs:
+        return NEVER_DAYS
+    return max(0.0, (now - max(run.started_at for run in runs)) / timedelta(days=1))
 
 
 class TimeLeft:
-    """What one device has left of a campaign's time, from now on by a clock that nobody sets."""
+    """What one device has left of a campaign's time, by a clock that nobody sets; without a limit there is no end."""
 
     def __init__(
-        self,
-        campaign: Campaign,
-        runs: Sequence[RunRecord],
-        clock: Clock,
-        recent: Recent,
-        unit_of: Callable[[Case], str] = lambda case: "",
-        *,
-        pause_s: float | None = None,
+        self, campaign: Campaign, runs: Sequence[RunRecord], clock: Clock, store: Store, serial: Serial
     ) -> None:
-        """``runs`` are the device's of this campaign so far; the campaign has an end or a most time.
-
-        ``recent`` are the last runs of its series, of any campaign; ``unit_of`` says what one process measures.
-        ``pause_s`` is the time between two runs before this campaign, as the cut to its time knew it: what the runs of
-        series that were left out took would be pause between those of ``recent``, which tell it otherwise.
-        """
+        """``runs`` are the device's of this campaign so far. Raises StoreError."""
         terms = campaign.terms
-        self._campaign = campaign
-        self._unit_of = unit_of
-        #: What cases took before this campaign; of those that it has filled with its own runs, these.
-        self._before = {
-            series_key: [run for run in found if run.started_at < campaign.created_at] or found
-            for series_key, found in recent.items()
-        }
-        self._pause_before_s = usual_pause_s(self._before) if pause_s is None else pause_s
-        #: What they take in this campaign.
-        self._own: dict[SeriesKey, list[RecentRun]] = {}
+        self._sustained_s = terms.sustained_s
+        self._deadline: Deadline | None = None
         #: What the last run of a series took, in one pass.
-        self._taken_s = usual_s(recent)
-        for run in runs:
-            self.learn(run)
+        self._taken_s: dict[tuple[SeriesKey, Pass], float] = {}
         self._reserve_s = _CHECK_S if any(item.run_pass is Pass.REFERENCE for item in campaign.invocations) else 0.0
-        #: Sustained measurements that come after all else, and the time that is kept for those there is time for.
-        self._later: Sequence[Invocation] = ()
-        self._later_s = 0.0
-        #: Case -> why it goes last, those that matter least at the end; and those that somebody was told of.
-        self._goes_last: Mapping[CaseKey, str] = {}
-        self._told: set[CaseKey] = set()
-        self._end = terms.until
         phone_time_s = None if terms.phone_time_s is None else max(0.0, terms.phone_time_s - busy_s(terms, runs))
         seconds = left_s(terms.until, phone_time_s, clock.now())
-        assert seconds is not None, "only made for a campaign whose time is limited"
-        self._is_window = terms.until is not None and seconds < (phone_time_s or float("inf"))
+        if seconds is None:
+            return
         self._deadline = Deadline(seconds, clock)
+        #: The end of the campaign, where that is nearer than the end of the phone's own time.
+        self._end = terms.until if phone_time_s is None or seconds < phone_time_s else None
+        series = dict.fromkeys(item.case.series_key for item in campaign.invocations if item.case.serial == serial)
+        self._taken_s = usual_s(store.recent_runs(list(series)))
+        for run in runs:
+            self.learn(run)
 
     @property
     def is_over(self) -> bool:
         """Whether nothing may begin any more."""
-        return self._deadline.expired
+        return self._deadline is not None and self._deadline.expired
 
     def learn(self, run: RunRecord) -> None:
         """Take note of how long a run took."""
-        if not run.duration_s:
-            return
-        self._taken_s[run.case.series_key, run.run_pass] = run.duration_s
-        self._own.setdefault(run.case.series_key, []).append(
-            RecentRun(run_pass=run.run_pass, started_at=run.started_at, duration_s=run.duration_s, outcome=run.outcome)
-        )
-
-    def keep_for(self, later: Sequence[Invocation]) -> None:
-        """Know which sustained measurements follow: time is kept for those that matter more than what is before."""
-        self._later, self._later_s = later, 0.0
-
-    def by_importance(
-        self, queue: Sequence[Invocation], on_note: Callable[[str], None] = lambda text: None
-    ) -> Iterator[Invocation]:
-        """Yield a queue in its order as long as all of it fits; what matters least goes last when it doesn't.
-
-        Nothing is left out here: an estimate may be wrong, and when time is left in the end, it is for what went last.
-        ``on_note`` is told which cases go last.
-        """
-        rest = list(enumerate(queue))
-        look_at = len(rest)
-        while rest:
-            if len(rest) <= look_at:
-                look_at = len(rest) - max(1, int(len(rest) * _LOOK_EVERY))
-                self._think_over([item for _, item in rest], on_note)
-                places = {key: place for place, key in enumerate(self._goes_last)}
-                rest.sort(key=lambda entry: (places.get(entry[1].case.case_key, -1), entry[0]))
-            yield rest.pop(0)[1]
+        if run.duration_s:
+            self._taken_s[run.case.series_key, run.run_pass] = run.duration_s
 
     def lacks(self, invocation: Invocation) -> str:
         """Return why an invocation would end too late, empty when there is time for it."""
-        taken_s = self._taken_s.get((invocation.case.series_key, invocation.run_pass))
-        needed_s = self._least_s(invocation)
-        kept_s = self._reserve_s
-        if invocation.run_pass is not Pass.SUSTAINED:
-            needed_s = needed_s if taken_s is None else taken_s
-            kept_s += self._later_s
-        if self._deadline.remaining_s >= needed_s + kept_s:
+        if self._deadline is None:
             return ""
-        ends = f"which ends {self._end:%Y-%m-%d %H:%M} UTC" if self._is_window and self._end else "that was given"
-        why = self._goes_last.get(invocation.case.case_key, "")
-        return (
-            f"about {format_duration(needed_s)} are needed, and {format_duration(self._deadline.remaining_s)} "
-            f"are left of the time {ends}{'; the case went last: ' if why else ''}{why}"
-        )
-
-    def _least_s(self, invocation: Invocation) -> float:
-        return least_duration_s(invocation, sustained_s=self._campaign.terms.sustained_s)
-
-    def _now_taken(self) -> Recent:
-        """Return what tells how long a run takes: this campaign's runs of a series and pass where it has some."""
-        found: dict[SeriesKey, Sequence[RecentRun]] = dict(self._before)
-        for series_key, own in self._own.items():
-            passes = {run.run_pass for run in own}
-            found[series_key] = [*own, *(run for run in found.get(series_key, ()) if run.run_pass not in passes)]
-        return found
-
-    def _think_over(self, rest: Sequence[Invocation], on_note: Callable[[str], None]) -> None:
-        """Rank what is left as it was ranked before the campaign, by what its runs take now."""
-        usable_s = max(0.0, self._deadline.remaining_s - self._reserve_s)
-        is_known = sum(len(runs) for runs in self._own.values()) > 1
-        pause_s = usual_pause_s(self._own) if is_known else self._pause_before_s
-        queue = (*rest, *self._later)
-        chosen = cut(
-            queue,
-            costs_s=costs_of(queue, self._now_taken(), self._least_s, pause_s),
-            recent=self._before,
-            rules=self._campaign.terms.importance,
-            left_s=usable_s,
-            now=self._campaign.created_at,
-            unit_of=self._unit_of,
-        )
-        self._goes_last = chosen.left_out
-        kept_s = sum(self._least_s(item) for item in self._later if item.case.case_key not in chosen.left_out)
-        self._later_s = kept_s if chosen.kept_s <= usable_s else 0.0
-        if not usable_s:
-            # Nothing begins any more: what is left says for itself why, one by one.
-            return
-        cases = {item.case.case_key: item.case for item in rest if item.case.case_key in chosen.left_out}
-        if new := [case for key, case in cases.items() if key not in self._told]:
-            self._told |= cases.keys()
-            named = [f"{case.model_name} ({case.configuration})" for case in new[:_NAMED]]
-            more = f", and {len(new) - _NAMED} more" if len(new) > _NAMED else ""
-            on_note(
-                f"about {format_duration(chosen.wanted_s)} are wanted, and {format_duration(usable_s)} are left; "
-                f"what matters least goes last: {', '.join(named)}{more}"
-            )
-
-
-#: The time of any campaign, as one device has it.
-CampaignTime = TimeLeft | TimeWithoutEnd
-
-
-def time_left(
-    campaign: Campaign,
-    runs: Sequence[RunRecord],
-    clock: Clock,
-    store: Store,
-    serial: Serial,
-    tools: Mapping[ToolName, Tool],
-) -> CampaignTime:
-    """Return what a device has left of a campaign's time; raises StoreError."""
-    terms = campaign.terms
-    if terms.until is None and terms.phone_time_s is None:
-        return TimeWithoutEnd()
-    series = dict.fromkeys(item.case.series_key for item in campaign.invocations if item.case.serial == serial)
-    recent = store.recent_runs(list(series))
-    pause_s = terms.pauses_s.get(serial)
-    return TimeLeft(campaign, runs, clock, recent, lambda case: session_of(tools, case), pause_s=pause_s)
+        needed_s = least_duration_s(invocation, sustained_s=self._sustained_s)
+        if invocation.run_pass is not Pass.SUSTAINED:
+            needed_s = self._taken_s.get((invocation.case.series_key, invocation.run_pass), needed_s)
+        if self._deadline.remaining_s >= needed_s + self._reserve_s:
+            return ""
+        ends = f"which ends {self._end:%Y-%m-%d %H:%M} UTC" if self._end is not None else "that was given"
+        left = format_duration(self._deadline.remaining_s)
+        return f"about {format_duration(needed_s)} are needed, and {left} are left of the time {ends}"
 
 
 def busy_s(terms: Terms, runs: Sequence[RunRecord]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from orchestrator.delegates import DELEGATES, needed_companions
 from orchestrator.planning.assignment import Assignment, Present, assign, equal_phones
@@ -47,8 +47,6 @@ class Expansion:
     skipped: tuple[SkippedCase, ...]
     #: Phones that share invocations.
     shards: tuple[Shard, ...] = ()
-    #: The time between two runs of each device, where it was cut to its time.
-    pauses_s: Mapping[Serial, float] = field(default_factory=dict)
 
     @property
     def cases(self) -> tuple[Case, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from orchestrator.records.identity import CampaignId, Serial
+from orchestrator.records.identity import CampaignId
 from orchestrator.records.plan import PlanTerms, Shard
 from orchestrator.records.search import Pairing
 from orchestrator.records.workload import Case, Pass, SkippedCase
@@ -63,8 +63,6 @@ class Terms(PlanTerms):
 
     #: sha256 of a model or program -> where its file is on the computer that began the campaign.
     files: Mapping[str, str] = field(default_factory=dict)
-    #: Serial number -> the time between two of its runs that the cut to its time reckoned with.
-    pauses_s: Mapping[Serial, float] = field(default_factory=dict)
     #: An A/B comparison: two cases in turns, as many pairs as its pilot shows to be needed.
     pairing: Pairing | None = None
     #: Folder with inputs for the pass ``parity``; empty: made from a seed.

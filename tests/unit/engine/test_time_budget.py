@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.analysis.night import Cut, Recent, costs_of, cut, importance_of, usual_pause_s
+from orchestrator.engine.night import Recent, costs_of, importance_of, left_out, usual_pause_s
 from orchestrator.records.campaign import Invocation
-from orchestrator.records.identity import BuildSha, ModelSha, Serial
+from orchestrator.records.identity import BuildSha, CaseKey, ModelSha, Serial
 from orchestrator.records.night import ImportanceRule, RecentRun
 from orchestrator.records.run import Outcome
 from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
@@ -42,9 +42,9 @@ def chosen_of(
     rules: Sequence[ImportanceRule] = (),
     now: datetime = NOW,
     unit_of: Callable[[Case], str] = lambda case: "",
-) -> Cut:
-    costs_s = costs_of(wanted, recent, lambda invocation: 4.0, usual_pause_s(recent))
-    return cut(wanted, costs_s=costs_s, recent=recent, rules=rules, left_s=left_s, now=now, unit_of=unit_of)
+) -> Mapping[CaseKey, str]:
+    costs_s = costs_of(wanted, recent)
+    return left_out(wanted, costs_s=costs_s, recent=recent, rules=rules, left_s=left_s, now=now, unit_of=unit_of)
 
 
 def kept(cases: Sequence[Case], left_out: object) -> list[str]:
@@ -55,7 +55,7 @@ def test_a_night_that_fits_is_left_whole() -> None:
     cases = [case("a"), case("b")]
     recent = {one.series_key: [run(days=1, taken_s=10)] for one in cases}
     chosen = chosen_of(queue(cases), recent, left_s=40)
-    assert (chosen.wanted_s, chosen.left_out) == (40, {})
+    assert (sum(costs_of(queue(cases), recent).values()), chosen) == (40, {})
 
 
 def test_the_stalest_cases_are_kept_and_the_others_say_why_they_are_not() -> None:
@@ -65,8 +65,8 @@ def test_the_stalest_cases_are_kept_and_the_others_say_why_they_are_not() -> Non
         cases[1].series_key: [run(days=7, taken_s=10)],
     }
     chosen = chosen_of(queue(cases), recent, left_s=45)
-    assert kept(cases, chosen.left_out) == ["last-week", "never"]
-    (reason,) = chosen.left_out.values()
+    assert kept(cases, chosen) == ["last-week", "never"]
+    (reason,) = chosen.values()
     assert "it would take about 20.0 s" in reason
     assert "its last run is 1.0 days old" in reason
 
@@ -77,7 +77,7 @@ def test_importance_outweighs_staleness_by_its_factor() -> None:
     for value, first in ((4.0, "old"), (6.0, "dear")):
         rules = (ImportanceRule(value=value, delegates=("gpu",)),)
         chosen = chosen_of(queue(cases), recent, left_s=20, rules=rules)
-        assert kept(cases, chosen.left_out) == [first]
+        assert kept(cases, chosen) == [first]
 
 
 def test_a_case_left_out_goes_first_the_next_night() -> None:
@@ -96,7 +96,7 @@ def test_a_case_left_out_goes_first_the_next_night() -> None:
             for one in cases
         }  # fmt: skip
         chosen = chosen_of(queue(cases), recent, left_s=20, now=now)
-        (name,) = kept(cases, chosen.left_out)
+        (name,) = kept(cases, chosen)
         measured.append(name)
         last = {other: 1.0 if other == name else days + 1.0 for other, days in last.items()}
     assert sorted(measured[:2]) == sorted(measured[2:]) == ["a", "b"]
@@ -106,8 +106,7 @@ def test_what_a_phone_does_between_runs_is_part_of_what_they_take() -> None:
     one = case("a")
     # Three runs of 10 s that began 30 s after one another.
     recent = {one.series_key: [run(days=1 - number * 30 / 86400, taken_s=10) for number in range(3)]}
-    chosen = chosen_of(queue([one], each=2), recent, left_s=1000)
-    assert round(chosen.wanted_s) == 60
+    assert round(costs_of(queue([one], each=2), recent)[one.case_key]) == 60
 
 
 def test_a_few_long_pauses_of_an_outage_are_not_what_every_run_waits() -> None:
@@ -117,16 +116,14 @@ def test_a_few_long_pauses_of_an_outage_are_not_what_every_run_waits() -> None:
     for number in range(1, 40):
         begins_s.append(begins_s[-1] + 10 + (300 if number in (10, 11, 12) else 2))
     recent = {one.series_key: [run(days=0.5 - begin_s / 86400, taken_s=10) for begin_s in begins_s]}
-    chosen = chosen_of(queue([one], each=10), recent, left_s=1000)
     assert round(usual_pause_s(recent)) == 2
-    assert (round(chosen.wanted_s), chosen.left_out) == (120, {})
+    assert round(costs_of(queue([one], each=10), recent)[one.case_key]) == 120
 
 
 def test_an_unknown_case_is_thought_to_take_as_much_longer_as_the_known_ones() -> None:
     known, unknown = case("known"), case("unknown")
     recent = {known.series_key: [run(days=1, taken_s=12)]}
-    chosen = chosen_of(queue([known, unknown], each=1), recent, left_s=1000)
-    assert chosen.wanted_s == 24
+    assert set(costs_of(queue([known, unknown], each=1), recent).values()) == {12}
 
 
 def test_cases_of_one_process_are_kept_or_left_out_together_at_the_cost_of_one() -> None:
@@ -135,7 +132,7 @@ def test_cases_of_one_process_are_kept_or_left_out_together_at_the_cost_of_one()
     chosen = chosen_of(
         queue(cases, each=1), recent, left_s=20, unit_of=lambda one: "" if one.model_name == "alone" else "session"
     )
-    assert (chosen.wanted_s, chosen.left_out) == (20, {})
+    assert chosen == {}
 
 
 def test_the_first_rule_that_fits_a_case_counts() -> None:
@@ -151,16 +148,17 @@ def test_what_is_kept_never_takes_more_than_there_is(facts: list[tuple[float, fl
         one.series_key: [run(days=days, taken_s=taken_s)] for one, (taken_s, days) in zip(cases, facts, strict=True)
     }
     chosen = chosen_of(queue(cases, each=1), recent, left_s=left_s)
-    kept = [one for one in cases if one.case_key not in chosen.left_out]
-    assert chosen.kept_s <= left_s + 1e-9 or len(kept) == 1
+    costs_s = costs_of(queue(cases, each=1), recent)
+    kept = [one for one in cases if one.case_key not in chosen]
+    assert sum(costs_s[one.case_key] for one in kept) <= left_s + 1e-9 or len(kept) == 1
     assert bool(kept) == (left_s > 0)
-    assert bool(chosen.left_out) <= (chosen.wanted_s > left_s)
+    assert bool(chosen) <= (sum(costs_s.values()) > left_s)
 
 
 def test_when_nothing_fits_the_first_in_rank_is_begun_and_nothing_without_time() -> None:
     cases = [case("old"), case("new")]
     recent = {cases[0].series_key: [run(days=9, taken_s=50)], cases[1].series_key: [run(days=1, taken_s=50)]}
     chosen = chosen_of(queue(cases), recent, left_s=20)
-    assert kept(cases, chosen.left_out) == ["old"]
+    assert kept(cases, chosen) == ["old"]
     chosen = chosen_of(queue(cases), recent, left_s=0)
-    assert kept(cases, chosen.left_out) == []
+    assert kept(cases, chosen) == []
