@@ -1,13 +1,12 @@
 """The import graph is a test: who may know whom, which library belongs to whom, what --help may load."""
 
 import ast
+import functools
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 REPO = Path(__file__).parent.parent
 PACKAGE = REPO / "orchestrator"
@@ -122,10 +121,27 @@ HEAVY = (
 )
 
 
+@functools.cache
+def text_of(path: Path) -> str:
+    return path.read_text("utf-8")
+
+
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(text_of(path))
+
+
+@functools.cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree_of(path)))
+
+
+@functools.cache
 def modules() -> list[Path]:
     return sorted(path for path in PACKAGE.rglob("*.py") if "_data" not in path.parts)
 
 
+@functools.cache
 def lab_modules() -> list[Path]:
     return sorted(LAB.rglob("*.py"))
 
@@ -136,7 +152,7 @@ def part_of(path: Path) -> str:
 
 
 def imports_of(path: Path) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
@@ -145,18 +161,20 @@ def imports_of(path: Path) -> Iterator[tuple[str, int]]:
                 yield from ((f"orchestrator.{alias.name}", node.lineno) for alias in node.names)
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_module_imports_only_what_its_layer_may_know(path: Path) -> None:
-    part = part_of(path)
-    assert part in ALLOWED, f"{part} has no place in the layers yet"
-    for name, line in imports_of(path):
-        words = name.split(".")
-        if words[0] == "orchestrator" and len(words) > 1 and words[1] != part and words[1] != "__version__":
-            assert words[1] in ALLOWED[part], f"{path.name}:{line} imports {name}"
-        owners = OWNERS.get(words[0])
-        if owners is not None:
-            where = path.relative_to(PACKAGE).as_posix()
-            assert any(where == owner or where.startswith(f"{owner}/") for owner in owners), f"{where}:{line}: {name}"
+def test_a_module_imports_only_what_its_layer_may_know() -> None:
+    for path in modules():
+        part = part_of(path)
+        assert part in ALLOWED, f"{part} has no place in the layers yet"
+        for name, line in imports_of(path):
+            words = name.split(".")
+            if words[0] == "orchestrator" and len(words) > 1 and words[1] != part and words[1] != "__version__":
+                assert words[1] in ALLOWED[part], f"{path.name}:{line} imports {name}"
+            owners = OWNERS.get(words[0])
+            if owners is not None:
+                where = path.relative_to(PACKAGE).as_posix()
+                assert any(where == owner or where.startswith(f"{owner}/") for owner in owners), (
+                    f"{where}:{line}: {name}"
+                )
 
 
 def test_the_lab_and_benchfarm_know_each_other_by_one_door() -> None:
@@ -168,17 +186,17 @@ def test_the_lab_and_benchfarm_know_each_other_by_one_door() -> None:
 
 
 def test_the_lab_keeps_to_its_size() -> None:
-    assert sum(len(path.read_text("utf-8").splitlines()) for path in lab_modules()) <= LAB_LINES
+    assert sum(len(text_of(path).splitlines()) for path in lab_modules()) <= LAB_LINES
 
 
 def test_the_tests_keep_to_their_size() -> None:
     found = [path for folder in ("tests", "lab/tests") for path in (REPO / folder).rglob("*.py")]
-    assert sum(len(path.read_text("utf-8").splitlines()) for path in found) <= TEST_LINES
+    assert sum(len(text_of(path).splitlines()) for path in found) <= TEST_LINES
 
 
 def test_the_product_keeps_to_its_size() -> None:
     """Before a line is added, another's place is found: what is said twice, or for nobody."""
-    lines = {path: len(path.read_text("utf-8").splitlines()) for path in modules()}
+    lines = {path: len(text_of(path).splitlines()) for path in modules()}
     assert sum(lines.values()) <= PRODUCT_LINES
     assert sum(count for path, count in lines.items() if part_of(path) == "cli") <= CLI_LINES
 
@@ -187,7 +205,7 @@ def test_the_command_line_decides_nothing() -> None:
     """It reads options, calls ``app/`` and shows what came of it; of what lies below it knows types and words."""
     found = set()
     for path in (PACKAGE / "cli").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in nodes_of(path):
             if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.startswith("orchestrator."):
                 names = [alias.name for alias in node.names]
                 is_below = node.module.split(".")[1] in BELOW_APP
@@ -206,7 +224,7 @@ def test_no_function_has_more_parameters_than_one_keeps_in_mind() -> None:
     too_many = [
         f"{path.relative_to(PACKAGE)}:{node.lineno}: {node.name}"
         for path in modules()
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in nodes_of(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and len(parameters_of(node)) > PARAMETERS_MOST
     ]
     assert not too_many
@@ -233,8 +251,7 @@ def test_no_module_needs_itself() -> None:
     paths = {name_of(path): path for path in modules()}
     needs = {
         name: {
-            f"{module}.{item}" if f"{module}.{item}" in paths else module
-            for module, item in needed_by(ast.parse(path.read_text("utf-8")))
+            f"{module}.{item}" if f"{module}.{item}" in paths else module for module, item in needed_by(tree_of(path))
         }
         & paths.keys() - {name}
         for name, path in paths.items()
@@ -270,7 +287,7 @@ def test_the_names_of_delegates_and_programs_stay_at_home() -> None:
     for path in modules():
         if part_of(path) in HOMES:
             continue
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in nodes_of(path):
             is_member = isinstance(node, ast.Attribute) and ast.unparse(node.value) in {"DelegateName", "ToolName"}
             if (is_member and node.attr.isupper()) or (isinstance(node, ast.Constant) and node.value in TELLING):
                 found.add(path.relative_to(PACKAGE).as_posix())
@@ -289,16 +306,16 @@ TAGS = (
 HTML = re.compile(rf"(?<!\?P)</?(?:{TAGS})(?:\s[^<>]*)?/?>|<(?:{TAGS}|path)\s+[\w-]+=")
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_html_is_made_by_templates_only(path: Path) -> None:
-    where = path.relative_to(PACKAGE).as_posix()
-    tree = ast.parse(path.read_text("utf-8"))
-    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told:
-            assert where in WITH_HTML or not HTML.search(node.value), f"{where}:{node.lineno}: {node.value[:80]!r}"
-        if isinstance(node, ast.Name) and node.id == "Markup":
-            assert where in WITH_MARKUP, f"{where}:{node.lineno}: text is called safe"
+def test_html_is_made_by_templates_only() -> None:
+    for path in modules():
+        where = path.relative_to(PACKAGE).as_posix()
+        tree = tree_of(path)
+        told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told:
+                assert where in WITH_HTML or not HTML.search(node.value), f"{where}:{node.lineno}: {node.value[:80]!r}"
+            if isinstance(node, ast.Name) and node.id == "Markup":
+                assert where in WITH_MARKUP, f"{where}:{node.lineno}: text is called safe"
 
 
 def test_templates_call_nothing_safe_that_comes_from_data() -> None:
@@ -306,30 +323,30 @@ def test_templates_call_nothing_safe_that_comes_from_data() -> None:
     safe = {
         (path.name, match)
         for path in templates.glob("*.j2")
-        for match in re.findall(r"[^{ ]+\s*\|\s*safe", path.read_text("utf-8"))
+        for match in re.findall(r"[^{ ]+\s*\|\s*safe", text_of(path))
     }
     # A text of the template itself.
     assert safe == {("site_series.html.j2", '"</td><td>"|safe')}
 
 
-@pytest.mark.parametrize("path", [*modules(), *lab_modules()], ids=lambda path: str(path.relative_to(REPO)))
-def test_a_module_has_a_name_that_says_something(path: Path) -> None:
-    assert path.stem not in FORBIDDEN_NAMES
+def test_a_module_has_a_name_that_says_something() -> None:
+    for path in [*modules(), *lab_modules()]:
+        assert path.stem not in FORBIDDEN_NAMES
 
 
-@pytest.mark.parametrize("path", [*modules(), *lab_modules()], ids=lambda path: str(path.relative_to(REPO)))
-def test_only_the_command_line_prints_exits_and_reads_the_environment(path: Path) -> None:
-    where = path.relative_to(LAB if path.is_relative_to(LAB) else PACKAGE).as_posix()
-    if where.startswith("cli/") or where == "__main__.py":
-        return
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            assert node.func.id not in {"print", "exit", "quit", "input", "breakpoint"}, f"{where}:{node.lineno}"
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            called = f"{node.value.id}.{node.attr}"
-            assert called not in {"sys.exit", "os._exit"}, f"{where}:{node.lineno}"
-            if where not in {"bootstrap/settings.py", "child_environment.py"}:
-                assert called not in {"os.environ", "os.getenv"}, f"{where}:{node.lineno}"
+def test_only_the_command_line_prints_exits_and_reads_the_environment() -> None:
+    for path in [*modules(), *lab_modules()]:
+        where = path.relative_to(LAB if path.is_relative_to(LAB) else PACKAGE).as_posix()
+        if where.startswith("cli/") or where == "__main__.py":
+            continue
+        for node in nodes_of(path):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in {"print", "exit", "quit", "input", "breakpoint"}, f"{where}:{node.lineno}"
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                called = f"{node.value.id}.{node.attr}"
+                assert called not in {"sys.exit", "os._exit"}, f"{where}:{node.lineno}"
+                if where not in {"bootstrap/settings.py", "child_environment.py"}:
+                    assert called not in {"os.environ", "os.getenv"}, f"{where}:{node.lineno}"
 
 
 def test_help_loads_nothing_heavy() -> None:
@@ -358,7 +375,7 @@ def test_what_only_asks_the_store_loads_no_numbers_library(tmp_path: Path) -> No
 
 def writes_of(path: Path) -> Iterator[int]:
     """Yield the lines of a module that write to the terminal themselves."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
             if called in {"print", "typer.echo", "click.echo", "typer.secho", "print_exc"} or called.startswith(

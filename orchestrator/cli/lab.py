@@ -44,16 +44,15 @@ def list_phones(settings: Settings) -> CommandResult:
         try:
             told = virtual_lab.lab_request(farm.lab_folder, {"request": "list"})
         except UsageError:
-            told = {"phones": [], "lost": []}
-    phones, lost = told["phones"], told["lost"]
+            told = {"phones": []}
+    phones = told["phones"]
     rows = [
         (phone["serial"], phone["profile"], phone["address"], ", ".join(_fault_text(f) for f in phone["faults"]))
         for phone in phones
     ]
     parts = [table(("serial", "profile", "address", "faults"), rows) if rows else "no lab is up"]
-    parts += [f"lost: {', '.join(part['serials'])}: {part['reason']}" for part in lost]
     parts.append(f"profiles: {', '.join(virtual_lab.profile_names())}")
-    data = {"phones": phones, "lost": lost, "profiles": list(virtual_lab.profile_names())}
+    data = {"phones": phones, "profiles": list(virtual_lab.profile_names())}
     return CommandResult(text="\n".join(parts), data=data)
 
 

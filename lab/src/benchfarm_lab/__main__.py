@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchfarm_lab.errors import LabError, UsageError
-from benchfarm_lab.lab_settings import LabSettings
+from benchfarm_lab.lab import LabSettings
 from benchfarm_lab.serving import ServeOptions, serve
-from benchfarm_lab.share import serve_share
+from benchfarm_lab.shares import serve_share
 from benchfarm_lab.spec import PhoneSpec
 
 

@@ -3,14 +3,13 @@
 A request is ``{"token": ..., "request": NAME, ...}``, the answer ``{"ok": true, ...}`` or
 ``{"ok": false, "error": CODE, "message": TEXT, "hint": TEXT}``. Requests:
 
-* ``list``: the phones, with the faults that wait for them; ``lost``, when the lab has several processes: the phones
-  of those that have ended or don't answer (``serials``), and why (``reason``)
+* ``list``: the phones, with the faults that wait for them
 * ``fault`` (``serial``; ``fault``: kind, moment, bytes, subject, times, args): add a fault
 * ``clear`` (``serial``; ``fault_id`` for one only): remove faults
 * ``add`` (``phone``: what PhoneSpec.to_json gives), ``remove`` (``serial``), ``stop``
 
-Each process of a lab has such a channel for its own phones. The one that people ask is the leader's, which passes on
-what concerns the phones of others (spread.py).
+A lab of several processes has one channel, its leader's, which passes on what concerns other processes' phones
+(shares.py).
 """
 
 from __future__ import annotations
@@ -84,11 +83,23 @@ class ControlServer:
             if not hmac.compare_digest(token.encode(), self._token.encode()):
                 raise UsageError("the token isn't this lab's")
             self.last_request_s = time.monotonic()
-            return {"ok": True, **self._desk.ask(request)}
+            return answer_of(self._desk, request)
         except ValueError as fault:
-            return {"ok": False, "error": "usage", "message": f"no JSON: {fault}", "hint": ""}
-        except LabError as error:
-            return {"ok": False, "error": error.code, "message": str(error), "hint": error.hint}
+            return _refused(UsageError(f"no JSON: {fault}"))
+        except UsageError as error:
+            return _refused(error)
+
+
+def answer_of(desk: Desk, request: Request) -> Answer:
+    """Return a desk's answer to a request; an error is part of it."""
+    try:
+        return {"ok": True, **desk.ask(request)}
+    except LabError as error:
+        return _refused(error)
+
+
+def _refused(error: LabError) -> Answer:
+    return {"ok": False, "error": error.code, "message": str(error), "hint": error.hint}
 
 
 class PhoneDesk:

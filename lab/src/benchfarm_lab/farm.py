@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from benchfarm_lab.auth import load_public_keys
 from benchfarm_lab.errors import DeviceError, UsageError
-from benchfarm_lab.lab_settings import LabSettings
+from benchfarm_lab.lab import LabSettings
 from benchfarm_lab.loop import LinkLoop
 from benchfarm_lab.phone import Phone
 from benchfarm_lab.spec import PhoneSpec

@@ -1,72 +1,51 @@
-"""What a .tflite file holds, read as carefully as the real runtime reads it: operators, tensors, work, signatures.
+"""What a .tflite file holds, as far as the runtime looks at it: operators, tensors, work, signatures.
 
-Only structure is kept, never weights, and one file's graph is shared by all phones of a process (by its sha256), so its
-parts are known by identity, and what follows from them is found once.
-Field numbers are those of the public TensorFlow Lite schema (tensorflow/lite/schema/schema.fbs).
+Read with the schema that ai-edge-litert ships. Only structure is kept, never weights. One file's graph is shared by all
+phones of a process (by its sha256), so its parts are known by identity, and what follows from them is found once.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
+import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from benchfarm_lab.flatbuffer import Buffer, MalformedBufferError, Table
-
-_NAMES: Final = """
-    ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE EMBEDDING_LOOKUP FLOOR
-    FULLY_CONNECTED HASHTABLE_LOOKUP L2_NORMALIZATION L2_POOL_2D LOCAL_RESPONSE_NORMALIZATION LOGISTIC LSH_PROJECTION
-    LSTM MAX_POOL_2D MUL RELU RELU_N1_TO_1 RELU6 RESHAPE RESIZE_BILINEAR RNN SOFTMAX SPACE_TO_DEPTH SVDF TANH
-    CONCAT_EMBEDDINGS SKIP_GRAM CALL CUSTOM EMBEDDING_LOOKUP_SPARSE PAD UNIDIRECTIONAL_SEQUENCE_RNN GATHER
-    BATCH_TO_SPACE_ND SPACE_TO_BATCH_ND TRANSPOSE MEAN SUB DIV SQUEEZE UNIDIRECTIONAL_SEQUENCE_LSTM STRIDED_SLICE
-    BIDIRECTIONAL_SEQUENCE_RNN EXP TOPK_V2 SPLIT LOG_SOFTMAX DELEGATE BIDIRECTIONAL_SEQUENCE_LSTM CAST PRELU MAXIMUM
-    ARG_MAX MINIMUM LESS NEG PADV2 GREATER GREATER_EQUAL LESS_EQUAL SELECT SLICE SIN TRANSPOSE_CONV SPARSE_TO_DENSE
-    TILE EXPAND_DIMS EQUAL NOT_EQUAL LOG SUM SQRT RSQRT SHAPE POW ARG_MIN FAKE_QUANT REDUCE_PROD REDUCE_MAX PACK
-    LOGICAL_OR ONE_HOT LOGICAL_AND LOGICAL_NOT UNPACK REDUCE_MIN FLOOR_DIV REDUCE_ANY SQUARE ZEROS_LIKE FILL FLOOR_MOD
-    RANGE RESIZE_NEAREST_NEIGHBOR LEAKY_RELU SQUARED_DIFFERENCE MIRROR_PAD ABS SPLIT_V UNIQUE CEIL REVERSE_V2 ADD_N
-    GATHER_ND COS WHERE RANK ELU REVERSE_SEQUENCE MATRIX_DIAG QUANTIZE MATRIX_SET_DIAG ROUND HARD_SWISH IF WHILE
-    NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5 SCATTER_ND SELECT_V2 DENSIFY SEGMENT_SUM BATCH_MATMUL
-    PLACEHOLDER_FOR_GREATER_OP_CODES CUMSUM CALL_ONCE BROADCAST_TO RFFT2D CONV_3D IMAG REAL COMPLEX_ABS HASHTABLE
-    HASHTABLE_FIND HASHTABLE_IMPORT HASHTABLE_SIZE REDUCE_ALL CONV_3D_TRANSPOSE VAR_HANDLE READ_VARIABLE
-    ASSIGN_VARIABLE BROADCAST_ARGS RANDOM_STANDARD_NORMAL BUCKETIZE RANDOM_UNIFORM MULTINOMIAL GELU
-    DYNAMIC_UPDATE_SLICE RELU_0_TO_1 UNSORTED_SEGMENT_PROD UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_SUM ATAN2
-    UNSORTED_SEGMENT_MIN SIGN BITCAST BITWISE_XOR RIGHT_SHIFT STABLEHLO_LOGISTIC STABLEHLO_ADD STABLEHLO_DIVIDE
-    STABLEHLO_MULTIPLY STABLEHLO_MAXIMUM STABLEHLO_RESHAPE STABLEHLO_CLAMP STABLEHLO_CONCATENATE
-    STABLEHLO_BROADCAST_IN_DIM STABLEHLO_CONVOLUTION STABLEHLO_SLICE STABLEHLO_CUSTOM_CALL STABLEHLO_REDUCE
-    STABLEHLO_ABS STABLEHLO_AND STABLEHLO_COSINE STABLEHLO_EXPONENTIAL STABLEHLO_FLOOR STABLEHLO_LOG STABLEHLO_MINIMUM
-    STABLEHLO_NEGATE STABLEHLO_OR STABLEHLO_POWER STABLEHLO_REMAINDER STABLEHLO_RSQRT STABLEHLO_SELECT
-    STABLEHLO_SUBTRACT STABLEHLO_TANH STABLEHLO_SCATTER STABLEHLO_COMPARE STABLEHLO_CONVERT STABLEHLO_DYNAMIC_SLICE
-    STABLEHLO_DYNAMIC_UPDATE_SLICE STABLEHLO_PAD STABLEHLO_IOTA STABLEHLO_DOT_GENERAL STABLEHLO_REDUCE_WINDOW
-    STABLEHLO_SORT STABLEHLO_WHILE STABLEHLO_GATHER STABLEHLO_TRANSPOSE DILATE STABLEHLO_RNG_BIT_GENERATOR
-    REDUCE_WINDOW STABLEHLO_COMPOSITE STABLEHLO_SHIFT_LEFT STABLEHLO_CBRT STABLEHLO_CASE
-"""
-
-OPERATOR_NAMES: Final = tuple(_NAMES.split())
-#: The numbers that other modules ask for by name.
-OPERATOR_CODES: Final = {name: code for code, name in enumerate(OPERATOR_NAMES)}
-CUSTOM: Final = OPERATOR_CODES["CUSTOM"]
-
-
-def operator_name(code: int) -> str:
-    """Return the schema's name of an operator; a number that the schema doesn't have is ``UNKNOWN <number>``."""
-    return OPERATOR_NAMES[code] if 0 <= code < len(OPERATOR_NAMES) else f"UNKNOWN {code}"
-
+if TYPE_CHECKING:
+    from ai_edge_litert import schema_py_generated as schema
 
 SCHEMA_VERSION: Final = 3
 #: More than any phone can hold; a damaged shape counts as this many, so that sizes stay within a float.
 MAX_ELEMENTS: Final = 2**62
 
-#: TensorType of the schema: name, and bytes per element (None: no fixed size).
-TENSOR_TYPES: Final[tuple[tuple[str, float | None], ...]] = (
-    ("FLOAT32", 4), ("FLOAT16", 2), ("INT32", 4), ("UINT8", 1), ("INT64", 8), ("STRING", None), ("BOOL", 1),
-    ("INT16", 2), ("COMPLEX64", 8), ("INT8", 1), ("FLOAT64", 8), ("COMPLEX128", 16), ("UINT64", 8), ("RESOURCE", 8),
-    ("VARIANT", None), ("UINT32", 4), ("UINT16", 2), ("INT4", 0.5), ("BFLOAT16", 2), ("INT2", 0.25), ("UINT4", 0.5),
-    ("FLOAT8_E4M3FN", 1), ("FLOAT8_E5M2", 1),
+#: Bytes of each element of a tensor, by the type's name. STRING and VARIANT have no fixed size.
+_ELEMENT_BYTES: Final[Mapping[str, float]] = {
+    "FLOAT32": 4, "FLOAT16": 2, "INT32": 4, "UINT8": 1, "INT64": 8, "BOOL": 1, "INT16": 2, "COMPLEX64": 8, "INT8": 1,
+    "FLOAT64": 8, "COMPLEX128": 16, "UINT64": 8, "RESOURCE": 8, "UINT32": 4, "UINT16": 2, "INT4": 0.5, "BFLOAT16": 2,
+    "INT2": 0.25, "UINT4": 0.5, "FLOAT8_E4M3FN": 1, "FLOAT8_E5M2": 1,
+}  # fmt: skip
+#: What the schema's accessors raise for offsets that lead out of the file, or to something else than they say.
+_DAMAGE: Final = (
+    struct.error, ValueError, IndexError, TypeError, AttributeError, OverflowError, MemoryError, RecursionError,
 )  # fmt: skip
+
+
+@functools.cache
+def _names(enumeration: str) -> Mapping[int, str]:
+    """Return the names of an enumeration of the schema by their numbers."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    return {value: name for name, value in vars(getattr(schema, enumeration)).items() if isinstance(value, int)}
+
+
+def is_known(code: int) -> bool:
+    """Say whether the schema has an operator of this number."""
+    return code in _names("BuiltinOperator")
 
 
 class MalformedModelError(Exception):
@@ -118,7 +97,7 @@ class Operator:
     @property
     def custom(self) -> bool:
         """Whether it isn't one of the runtime's own operators."""
-        return self.code == CUSTOM
+        return _names("BuiltinOperator").get(self.code) == "CUSTOM"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -216,7 +195,7 @@ def read_graph(data: bytes) -> Graph:
             return known
     try:
         graph = _read(data, sha256)
-    except MalformedBufferError as error:
+    except _DAMAGE as error:
         raise MalformedModelError(str(error)) from None
     with _cache_lock:
         _cache[sha256] = graph
@@ -226,103 +205,93 @@ def read_graph(data: bytes) -> Graph:
 
 
 def _read(data: bytes, sha256: str) -> Graph:
-    root = Buffer(data).root(b"TFL3")
-    codes = [_operator_code(t) for t in root.tables(1)]
-    buffer_bytes = [_data_bytes(t, len(data)) for t in root.tables(4)]
-    root.numbers(5, "i")
-    root.text(3)
-    for metadata in root.tables(6):
-        metadata.text(0)
-    subgraphs = tuple(_subgraph(t, codes, buffer_bytes) for t in root.tables(2))
-    signatures = tuple(_signature(t, len(subgraphs)) for t in root.tables(7))
-    return Graph(
-        version=root.scalar(0, "I"), size_bytes=len(data), sha256=sha256, subgraphs=subgraphs, signatures=signatures
-    )
+    from ai_edge_litert import schema_py_generated as schema
+
+    if data[4:8] != b"TFL3":
+        raise ValueError("no TFL3 identifier")
+    _check_root(data)
+    model = schema.ModelT.InitFromPackedBuf(data, 0)
+    sizes = [_data_bytes(buffer, len(data)) for buffer in model.buffers or ()]
+    subgraphs = tuple(_subgraph(item, model.operatorCodes or (), sizes) for item in model.subgraphs or ())
+    signatures = tuple(_signature(item, len(subgraphs)) for item in model.signatureDefs or ())
+    return Graph(version=model.version, size_bytes=len(data), sha256=sha256, subgraphs=subgraphs, signatures=signatures)
 
 
-def _operator_code(table: Table) -> tuple[int, str, int]:
-    # Old files have the code in a signed byte, new ones in an int32; the larger of the two counts.
-    code = max(table.scalar(0, "b"), table.scalar(3, "i"))
-    custom = table.text(1)
-    return code, custom if code == CUSTOM else operator_name(code), table.scalar(2, "i", 1)
+def _check_root(data: bytes) -> None:
+    """Raise ValueError when the root table doesn't lie within the file: Python would read from its other end."""
+    start = struct.unpack_from("<I", data, 0)[0]
+    vtable = start - struct.unpack_from("<i", data, start)[0]
+    if not 8 <= vtable < len(data) - 4:
+        raise ValueError(f"root table at {start} isn't in the file")
 
 
-def _data_bytes(table: Table, file_bytes: int) -> int:
-    inline = table.vector_size(0, 1) or 0
-    offset, size = table.u64(1), table.u64(2)
-    if offset > 1:  # data after the flatbuffer, for models over 2 GiB
-        if offset + size > file_bytes:
-            raise MalformedBufferError(f"buffer of {size} bytes at {offset} reaches outside the file")
-        return size
-    return inline
+def _data_bytes(buffer: schema.BufferT, file_bytes: int) -> int:
+    if buffer.offset > 1:  # data after the flatbuffer, for models over 2 GiB
+        if buffer.offset + buffer.size > file_bytes:
+            raise ValueError(f"buffer of {buffer.size} bytes at {buffer.offset} reaches outside the file")
+        return int(buffer.size)
+    return 0 if buffer.data is None else len(buffer.data)
 
 
-def _subgraph(table: Table, codes: list[tuple[int, str, int]], buffer_bytes: list[int]) -> Subgraph:
-    tensors = tuple(_tensor(t, buffer_bytes) for t in table.tables(0))
-    inputs, outputs = table.numbers(1, "i"), table.numbers(2, "i")
+def _subgraph(found: schema.SubGraphT, codes: Sequence[schema.OperatorCodeT], sizes: list[int]) -> Subgraph:
+    tensors = tuple(_tensor(item, sizes) for item in found.tensors or ())
+    inputs, outputs = _numbers(found.inputs), _numbers(found.outputs)
     _check_indices((*inputs, *outputs), len(tensors), lowest=0)
-    operators = tuple(_operator(t, codes, len(tensors)) for t in table.tables(3))
-    return Subgraph(name=table.text(4), tensors=tensors, inputs=inputs, outputs=outputs, operators=operators)
+    operators = tuple(_operator(item, codes[item.opcodeIndex], len(tensors)) for item in found.operators or ())
+    return Subgraph(name=_text(found.name), tensors=tensors, inputs=inputs, outputs=outputs, operators=operators)
 
 
-def _tensor(table: Table, buffer_bytes: list[int]) -> Tensor:
-    number = table.scalar(1, "b")
-    if not 0 <= number < len(TENSOR_TYPES):
-        raise MalformedBufferError(f"tensor type {number}")
-    type_name, element_bytes = TENSOR_TYPES[number]
-    quantization = table.table(4)
-    if quantization is not None:
-        quantization.vector_size(2, 4)
-        quantization.vector_size(3, 8)
-    buffer = table.scalar(2, "I")
-    if buffer and buffer >= len(buffer_bytes):
-        raise MalformedBufferError(f"tensor with buffer {buffer} of {len(buffer_bytes)}")
-    table.numbers(7, "i")
+def _tensor(found: schema.TensorT, sizes: list[int]) -> Tensor:
+    type_name = _names("TensorType").get(found.type)
+    if type_name is None:
+        raise ValueError(f"tensor type {found.type}")
     return Tensor(
-        name=table.text(3), type_name=type_name, element_bytes=element_bytes, shape=table.numbers(0, "i"),
-        data_bytes=buffer_bytes[buffer] if buffer else 0, variable=bool(table.scalar(5, "B")),
+        name=_text(found.name), type_name=type_name, element_bytes=_ELEMENT_BYTES.get(type_name),
+        shape=_numbers(found.shape), data_bytes=sizes[found.buffer] if found.buffer else 0,
+        variable=bool(found.isVariable),
     )  # fmt: skip
 
 
-def _operator(table: Table, codes: list[tuple[int, str, int]], tensor_count: int) -> Operator:
-    index = table.scalar(0, "I")
-    if index >= len(codes):
-        raise MalformedBufferError(f"operator code {index} of {len(codes)}")
-    code, name, version = codes[index]
-    inputs, outputs = table.numbers(1, "i"), table.numbers(2, "i")
+def _operator(found: schema.OperatorT, opcode: schema.OperatorCodeT, tensor_count: int) -> Operator:
+    # Old files have the code in a signed byte, new ones in an int32; the larger of the two counts.
+    code = max(opcode.deprecatedBuiltinCode, opcode.builtinCode)
+    name = _names("BuiltinOperator").get(code, f"UNKNOWN {code}")
+    inputs, outputs = _numbers(found.inputs), _numbers(found.outputs)
     _check_indices(inputs, tensor_count, lowest=-1)
     _check_indices(outputs, tensor_count, lowest=0)
-    table.vector_size(5, 1)
-    options = table.table(4)
+    options = found.builtinOptions
     subgraphs: tuple[int, ...] = ()
-    mask, window = 0, (1, 1)
-    if options is not None:
-        match name:
-            case "WHILE" | "IF":
-                subgraphs = (options.scalar(0, "i"), options.scalar(1, "i"))
-            case "CALL_ONCE":
-                subgraphs = (options.scalar(0, "i"),)
-            case "STRIDED_SLICE":
-                mask = options.scalar(4, "i")
-            case "AVERAGE_POOL_2D" | "MAX_POOL_2D" | "L2_POOL_2D":
-                window = (max(1, options.scalar(4, "i", 1)), max(1, options.scalar(3, "i", 1)))
+    window = (1, 1)
+    match name if options is not None else "":
+        case "WHILE":
+            subgraphs = (options.condSubgraphIndex, options.bodySubgraphIndex)
+        case "IF":
+            subgraphs = (options.thenSubgraphIndex, options.elseSubgraphIndex)
+        case "CALL_ONCE":
+            subgraphs = (options.initSubgraphIndex,)
+        case "AVERAGE_POOL_2D" | "MAX_POOL_2D" | "L2_POOL_2D":
+            window = (max(1, options.filterHeight), max(1, options.filterWidth))
     return Operator(
-        code=code, name=name, version=version, inputs=inputs, outputs=outputs, subgraphs=subgraphs,
-        shrink_axis_mask=mask, window=window,
+        code=code, name=_text(opcode.customCode) if name == "CUSTOM" else name, version=opcode.version, inputs=inputs,
+        outputs=outputs, subgraphs=subgraphs, shrink_axis_mask=getattr(options, "shrinkAxisMask", 0), window=window,
     )  # fmt: skip
 
 
-def _signature(table: Table, subgraph_count: int) -> Signature:
-    for half in (0, 1):
-        for tensor_map in table.tables(half):
-            tensor_map.text(0)
-    subgraph = table.scalar(4, "I")
-    if subgraph >= subgraph_count:
-        raise MalformedBufferError(f"signature for subgraph {subgraph} of {subgraph_count}")
-    return Signature(key=table.text(2), subgraph=subgraph)
+def _signature(found: schema.SignatureDefT, subgraph_count: int) -> Signature:
+    if found.subgraphIndex >= subgraph_count:
+        raise ValueError(f"signature for subgraph {found.subgraphIndex} of {subgraph_count}")
+    return Signature(key=_text(found.signatureKey), subgraph=found.subgraphIndex)
+
+
+def _numbers(found: Iterable[int] | None) -> tuple[int, ...]:
+    return () if found is None else tuple(map(int, found))
+
+
+def _text(found: bytes | None) -> str:
+    return (found or b"").decode("utf-8", "backslashreplace")
 
 
 def _check_indices(indices: Iterable[int], count: int, *, lowest: int) -> None:
     for index in indices:
         if not lowest <= index < count:
-            raise MalformedBufferError(f"tensor {index} of {count}")
+            raise ValueError(f"tensor {index} of {count}")

@@ -2,7 +2,7 @@
 
 The leader is ``python -m benchfarm_lab serve``; it writes ``lab.json`` (its pid, the port and token of its
 control channel, the phones) into the lab's folder. A lab of many phones has more processes (``pids``), which the leader
-starts and speaks for (spread.py). All of them hold ``lab.lock`` as long as they live.
+starts and speaks for (shares.py). All of them hold ``lab.lock`` as long as they live.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import fcntl
 import json
 import os
 import signal
+import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -19,17 +21,43 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchfarm_lab.asking import ask_control
-from benchfarm_lab.errors import DeviceError, DeviceTimeoutError, LabError, UsageError
-from benchfarm_lab.lab_settings import LOCK_FILE, SOURCES, STATE_FILE, LabSettings
+from benchfarm_lab.errors import DeviceError, DeviceTimeoutError, LabError, LinkLostError, UsageError
 from benchfarm_lab.spec import PhoneSpec
 
+#: In a lab's folder: what describes it while it runs, what its processes lock as long as they live, what they log.
+STATE_FILE: Final = "lab.json"
+LOCK_FILE: Final = "lab.lock"
 LOG_FILE: Final = "lab.log"
+#: Where the lab's processes are started, so that a source tree that isn't installed works too.
+SOURCES: Final = Path(__file__).resolve().parents[1]
+_LOOPBACK: Final = "127.0.0.1"
 _START_S: Final = 60.0
 _STOP_S: Final = 10.0
 _ANSWER_S: Final = 30.0
 _LOOK_AGAIN_S: Final = 0.02
 _LOG_TAIL_BYTES: Final = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabSettings:
+    """What the phones of a lab have in common, whichever process runs them."""
+
+    #: Folder for lab.json, the log and the phones' files; absolute.
+    state_dir: Path
+    #: Public keys (adbkey.pub) of the adb servers that get in.
+    adb_keys: Sequence[Path]
+    #: Phone seconds in one real second.
+    time_factor: float = 1.0
+    #: Where the phones' noise comes from.
+    seed: int = 1
+
+    def command(self, word: str) -> list[str]:
+        """Return the command line of a process of the lab, ``serve`` or ``share``, for :data:`SOURCES`."""
+        return [
+            sys.executable, "-m", "benchfarm_lab", word,
+            f"--state-dir={self.state_dir}", f"--time-factor={self.time_factor!r}", f"--seed={self.seed}",
+            *(f"--adb-key={Path(key).absolute()}" for key in self.adb_keys),
+        ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,13 +144,33 @@ def read_lab(state_dir: Path) -> LabInfo:
 def lab_request(state_dir: Path, request: Mapping[str, Any], *, timeout_s: float = _ANSWER_S) -> dict[str, Any]:
     """Ask a running lab something (see control.py for the requests) and return its answer.
 
-    Raises UsageError when no lab runs or the request is wrong, DeviceTimeoutError when it doesn't answer in time,
-    DeviceError for what went wrong in the lab.
+    Raises UsageError when no lab runs or the request is wrong, DeviceError for what went wrong in the lab,
+    DeviceTimeoutError when no answer comes in time and LinkLostError when none comes at all, after which nobody knows
+    whether the request was done.
     """
     info = read_lab(state_dir)
-    return ask_control(
-        info.control_port, info.token, request, timeout_s=timeout_s, who=f"the virtual lab (pid {info.pid})"
-    )
+    who = f"the virtual lab (pid {info.pid})"
+    line = json.dumps({**request, "token": info.token}).encode() + b"\n"
+    try:
+        with socket.create_connection((_LOOPBACK, info.control_port), timeout=timeout_s) as sock:
+            sock.sendall(line)
+            with sock.makefile("rb") as reader:
+                answer = json.loads(reader.readline() or b"null")
+    except TimeoutError:
+        raise DeviceTimeoutError(f"{who} didn't answer within {timeout_s:g} s") from None
+    except (OSError, ValueError) as fault:
+        raise LinkLostError(f"{who} can't be asked: {fault}") from None
+    if not isinstance(answer, dict):
+        raise LinkLostError(f"{who} ended before it answered")
+    return result_of(answer)
+
+
+def result_of(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer of a lab's process; raise the UsageError or DeviceError that it holds."""
+    if not answer.get("ok"):
+        kind: type[LabError] = UsageError if answer.get("error") == "usage" else DeviceError
+        raise kind(str(answer.get("message", "")), hint=str(answer.get("hint", "")))
+    return answer
 
 
 def stop_lab(state_dir: Path, *, timeout_s: float = _STOP_S) -> bool:

@@ -19,11 +19,10 @@ from typing import Final
 from benchfarm_lab.control import ControlServer, PhoneDesk
 from benchfarm_lab.errors import UsageError
 from benchfarm_lab.farm import open_lab
-from benchfarm_lab.lab_settings import LOCK_FILE, STATE_FILE, LabSettings
+from benchfarm_lab.lab import LOCK_FILE, STATE_FILE, LabSettings
 from benchfarm_lab.loop import take_short_turns
-from benchfarm_lab.share import Share
+from benchfarm_lab.shares import Share, SpreadLab
 from benchfarm_lab.spec import PhoneSpec
-from benchfarm_lab.spread import SpreadLab
 
 _LOOK_AROUND_S: Final = 1.0
 _LOCK_PATIENCE_S: Final = 1.0
@@ -106,7 +105,7 @@ def _take_lock(state_dir: Path) -> int:
 def _write_state(settings: LabSettings, spread: SpreadLab, control_port: int, token: str) -> None:
     state = {
         "pid": os.getpid(), "pids": spread.pids, "control_port": control_port, "token": token,
-        "time_factor": settings.time_factor, "seed": settings.seed, "phones": spread.phones,
+        "time_factor": settings.time_factor, "seed": settings.seed, "phones": spread.phones(),
     }  # fmt: skip
     fresh = settings.state_dir / f"{STATE_FILE}.{os.getpid()}"
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)  # the token is a secret

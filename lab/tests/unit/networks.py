@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from benchfarm_lab.graph import OPERATOR_CODES, Operator, Subgraph, Tensor
+from ai_edge_litert.schema_py_generated import BuiltinOperator
+
+from benchfarm_lab.graph import Operator, Subgraph, Tensor
 
 
 class Network:
@@ -29,7 +31,9 @@ class Network:
     def op(self, name: str, inputs: tuple[int, ...], shape: tuple[int, ...], window: tuple[int, int] = (1, 1)) -> int:
         out = self.tensor(shape)
         self.operators.append(
-            Operator(code=OPERATOR_CODES[name], name=name, version=1, inputs=inputs, outputs=(out,), window=window)
+            Operator(
+                code=getattr(BuiltinOperator, name), name=name, version=1, inputs=inputs, outputs=(out,), window=window
+            )
         )
         return out
 

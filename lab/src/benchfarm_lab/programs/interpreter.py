@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from benchfarm_lab import latency
 from benchfarm_lab.delegation import FLEX, GPU, HEXAGON, NNAPI, NPU, XNNPACK, SubgraphPlan, dynamic_outputs
-from benchfarm_lab.graph import OPERATOR_NAMES, SCHEMA_VERSION, Graph, Signature, Subgraph
+from benchfarm_lab.graph import SCHEMA_VERSION, Graph, Signature, Subgraph, is_known
 from benchfarm_lab.latency import NodeWork, Threads, UnitSpeeds
 from benchfarm_lab.profiles import AcceleratorSpec
 from benchfarm_lab.programs import delegates
@@ -106,7 +106,7 @@ class Interpreter:
             run.fail("Failed to initialize the interpreter")
         for subgraph in graph.subgraphs:
             for operator in subgraph.operators:
-                if not 0 <= operator.code < len(OPERATOR_NAMES):
+                if not is_known(operator.code):
                     run.say.runtime(
                         "ERROR",
                         f"Op builtin_code out of range: {operator.code}. Are you using old TFLite binary with newer "
