@@ -1,4 +1,4 @@
-"""Schedules: plans that the farm measures again and again, for the phones that are announced when they are due."""
+"""Schedules: plans that the farm measures at set times, on the phones that are announced then."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from orchestrator.app import farm_submitting
 from orchestrator.app.beginning import identify
 from orchestrator.app.farm_beside import shortcomings, worst_text
-from orchestrator.app.farm_payload import by_phone_and_kind, contents_of, keep_all, pack
+from orchestrator.app.farm_payload import contents_of, pack
 from orchestrator.app.farm_phones import check_names, choose_phones
-from orchestrator.app.farm_submitting import check_travels, sent_plan
+from orchestrator.app.farm_submitting import check_travels, kept_submission, queue_jobs, sent_plan
 from orchestrator.app.nights import limited
 from orchestrator.bootstrap import Farm, Settings, this_computer
 from orchestrator.config.farm_documents import dump, read_plan
 from orchestrator.config.plan import load_plan
+from orchestrator.config.profiles import KeptInventory
+from orchestrator.engine.night import bounded
 from orchestrator.errors import BenchfarmError, NoDeviceError, UsageError
+from orchestrator.ports import Store
 from orchestrator.quantities import parse_seconds
 from orchestrator.queueing.queue import FarmQueue
-from orchestrator.queueing.schedule import Cron, Schedule, Schedules
+from orchestrator.queueing.schedule import Cron, Line, Schedule, Schedules
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
 from orchestrator.records.night import parse_window
-from orchestrator.records.plan import Plan
 from orchestrator.report.escapes import one_line
 from orchestrator.serve.answers import DoneAnswer
 from orchestrator.units import format_duration
@@ -58,7 +59,7 @@ class AddedSchedule:
     cron: Cron
     next_at: datetime
     phones: Sequence[Serial]
-    #: How many files its plan names, and how many of them weren't where they are kept.
+    #: How many files its plan names, and how many of them the farm didn't have.
     files: int
     uploaded: int
     notes: Sequence[str]
@@ -74,75 +75,55 @@ def add(settings: Settings, request: ScheduleRequest) -> AddedSchedule:
     if not _NAME.fullmatch(request.name):
         raise UsageError(f"{request.name!r} can't name a schedule", hint="letters, digits, . _ - only, at most 60")
     cron = Cron(text=request.cron, timezone=request.timezone or "UTC")
-    grace_s = _grace_s(request.grace)
-    plan = _limited(load_plan(request.plan, home=settings.data_folder), request, cron.timezone)
+    try:
+        grace_s = parse_seconds(request.grace)
+    except ValueError as error:
+        raise UsageError(f"--grace: {error}") from error
+    if grace_s <= 0:
+        raise UsageError(f"--grace {request.grace}: every time would be missed", hint="for example 1h")
+    plan = load_plan(request.plan, home=settings.data_folder)
+    plan = limited(plan, budget=request.budget, until="", now=datetime.now(UTC))
+    try:
+        window = parse_window(request.window, cron.timezone) if request.window else plan.window
+    except ValueError as error:
+        raise UsageError(f"--window: {error}", hint="for example 01:00-06:00") from error
+    # Its hours are those of the schedule's zone.
+    window = window and replace(window, timezone=window.timezone or cron.timezone)
+    plan = replace(plan, window=window)
     check_travels(plan)
     models = identify(plan)
+    chosen: Sequence[DeviceFacts] = ()
     with FarmQueue(settings.store) as queue, Farm(settings) as farm:
         check_names(farm, queue, plan.devices)
-        chosen, notes = _meant_now(farm, queue, plan)
-        contents = contents_of(settings, queue)
-        packed = pack(farm, plan, chosen)
-        files, uploaded = keep_all(contents, packed, models)
-        payloads = by_phone_and_kind(packed, chosen, models)
-        first = Schedules(queue).put(
-            Schedule(
-                name=request.name,
-                cron=cron,
-                plan=dump(replace(sent_plan(plan, models), devices=plan.devices)),
-                plan_name=plan.name,
-                payloads=json.dumps(payloads),
-                priority=request.priority,
-                grace_s=grace_s,
-                created_by=this_computer(),
-            ),
-            files,
-            replace=request.replace,
+        try:
+            chosen, left_out = choose_phones(farm, queue, plan.devices)
+            notes = [f"{serial}: not meant now: {reason}" for serial, reason in left_out.items()]
+        except NoDeviceError as error:
+            notes = [f"{error}; the plan is kept without programs: each phone is measured with its host's own"]
+        packed, contents = pack(farm, plan, chosen, models), contents_of(settings, queue)
+        uploaded = sum(contents.keep(file, sha256) for sha256, file in packed.paths.items())
+        schedule = Schedule(
+            name=request.name,
+            cron=cron,
+            plan=dump(sent_plan(plan, models)),
+            plan_name=plan.name,
+            payloads=json.dumps(packed.payloads),
+            priority=request.priority,
+            grace_s=grace_s,
+            created_by=this_computer(),
         )
-    if plan.window is not None and (opens := plan.window.around(first)[0]) > first:
+        first = Schedules(queue).put(schedule, list(packed.paths), replace=request.replace)
+    if window is not None and (opens := window.around(first)[0]) > first:
         wait = format_duration((opens - first).total_seconds())
-        notes = [*notes, f"its window {plan.window} isn't open when it is due: its jobs wait {wait}"]
+        notes.append(f"its window {window} isn't open when it is due: its jobs wait {wait}")
     return AddedSchedule(
         cron=cron,
         next_at=first,
         phones=[item.serial for item in chosen],
-        files=len(files),
+        files=len(packed.paths),
         uploaded=uploaded,
         notes=notes,
     )
-
-
-def _limited(plan: Plan, request: ScheduleRequest, timezone: str) -> Plan:
-    """Return the plan with the schedule's own window and time; a window's hours are those of the schedule's zone."""
-    plan = limited(plan, budget=request.budget, until="", now=datetime.now(UTC))
-    try:
-        if request.window:
-            plan = replace(plan, window=parse_window(request.window, timezone))
-    except ValueError as error:
-        raise UsageError(f"--window: {error}", hint="for example 01:00-06:00") from error
-    if plan.window is not None and not plan.window.timezone:
-        plan = replace(plan, window=replace(plan.window, timezone=timezone))
-    return plan
-
-
-def _grace_s(text: str) -> float:
-    try:
-        grace_s = parse_seconds(text)
-    except ValueError as error:
-        raise UsageError(f"--grace: {error}") from error
-    if grace_s <= 0:
-        raise UsageError(f"--grace {text}: every time would be missed", hint="for example 1h")
-    return grace_s
-
-
-def _meant_now(farm: Farm, queue: FarmQueue, plan: Plan) -> tuple[list[DeviceFacts], list[str]]:
-    """Return the phones that the plan means now, and what is to be said of it."""
-    try:
-        chosen, left_out = choose_phones(farm, queue, plan.devices)
-    except NoDeviceError as error:
-        note = "the plan is kept without programs: each phone is measured with its host's own"
-        return [], [f"{error}; {note}"]
-    return chosen, [f"{serial}: not meant now: {reason}" for serial, reason in left_out.items()]
 
 
 def listed(settings: Settings) -> list[dict[str, Any]]:
@@ -194,11 +175,51 @@ def pause(settings: Settings, name: str, *, paused: bool) -> DoneAnswer:
     return DoneAnswer(text=text, data={"name": name, "paused": paused})
 
 
-def _unknown(name: str) -> UsageError:
-    return UsageError(f"there is no schedule {name!r}", hint="'benchfarm farm schedule list' lists them")
-
-
 def submit_now(settings: Settings, name: str) -> DoneAnswer:
     """Submit a schedule's plan now, whether it is paused or not; raises UsageError for a schedule that isn't there."""
-    submission, note = farm_submitting.submit_now(settings, name)
+    with FarmQueue(settings.store) as queue, Farm(settings) as farm:
+        schedule = Schedules(queue).one(name)
+        if schedule is None:
+            raise _unknown(name)
+        moment = queue.now()
+        submission = f"{name}-{moment:%Y%m%dT%H%M%SZ}"
+        note = _submit(farm, queue, schedule, submission, moment)
     return DoneAnswer(text=one_line(f"{submission}: {note}"), data={"submission": submission, "note": note})
+
+
+def make_due(
+    settings: Settings, queue: FarmQueue, store: Store, *, host: str, inventory: KeptInventory | None = None
+) -> list[Line]:
+    """Submit what is due now; return a line about each for people."""
+    with Farm(settings, store=store, inventory=inventory) as farm:
+        return Schedules(queue).make_due(
+            lambda schedule, name, moment: _submit(farm, queue, schedule, name, moment), host=host
+        )
+
+
+def _submit(farm: Farm, queue: FarmQueue, schedule: Schedule, submission: str, moment: datetime) -> str:
+    """Queue a schedule's plan for the phones that are announced now, once for a submission's name; return a note.
+
+    Raises NoDeviceError when no phone fits, BenchfarmError when the plan can't be read any more.
+    """
+    if jobs := queue.jobs(submission):
+        return f"{len(jobs)} jobs, queued before its worker died"
+    plan, opens_at = bounded(read_plan(schedule.plan), moment)
+    chosen, left_out = choose_phones(farm, queue, plan.devices)
+    payloads = json.loads(schedule.payloads)
+    kept = kept_submission(
+        submission,
+        plan,
+        payloads,
+        chosen,
+        inventory=farm.inventory,
+        priority=schedule.priority,
+        opens_at=opens_at,
+    )
+    made = queue_jobs(queue, kept, plan, payloads, chosen)
+    further = f"; not meant: {', '.join(sorted(left_out))}" if left_out else ""
+    return f"{len(made)} jobs, for {', '.join(job.serial for _, job in made)}{further}"
+
+
+def _unknown(name: str) -> UsageError:
+    return UsageError(f"there is no schedule {name!r}", hint="'benchfarm farm schedule list' lists them")

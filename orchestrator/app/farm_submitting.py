@@ -1,4 +1,4 @@
-"""Submitting to a farm: what travels to the phones that a plan means, now, by a schedule, and when they come later."""
+"""Submitting a plan to a farm: what travels to the phones that it means, now and when some come later."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.app.beginning import identify
-from orchestrator.app.farm_payload import by_phone_and_kind, contents_of, jobs_for, keep_all, pack
+from orchestrator.app.farm_payload import Payloads, contents_of, jobs_for, pack
 from orchestrator.app.farm_phones import away_meant, check_names, choose_phones, facts_and_labels, usable
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.farm_documents import dump, labels_of, read_facts, read_labels, read_plan
 from orchestrator.config.plan import load_plan
-from orchestrator.config.profiles import KeptInventory
 from orchestrator.engine.night import bounded
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.planning.selection import choose, misfit
@@ -25,7 +24,6 @@ from orchestrator.ports import Store
 from orchestrator.predicates import Labels
 from orchestrator.queueing.newcomers import Added
 from orchestrator.queueing.queue import FarmQueue
-from orchestrator.queueing.schedule import Line, Schedule, Schedules
 from orchestrator.queueing.submissions import PhoneJob, Submission, campaign_id_of
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
@@ -41,7 +39,7 @@ class Submitted:
     submission: str
     #: Each with its number in the queue.
     jobs: Sequence[tuple[int, PhoneJob]]
-    #: How many files the jobs need, and how many of them weren't where they are kept.
+    #: How many files the jobs need, and how many of them the farm didn't have.
     files: int
     uploaded: int
     opens_at: datetime
@@ -72,19 +70,30 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Submi
         check_names(farm, queue, plan.devices)
         chosen, left_out = choose_phones(farm, queue, plan.devices)
         away = away_meant(queue, plan.devices, farm.inventory)
-        contents = contents_of(settings, queue)
-        packed = pack(farm, plan, chosen)
-        payloads = by_phone_and_kind(packed, chosen, models)
+        packed = pack(farm, plan, chosen, models)
         # Of one night for all its phones, whenever each of them can be had.
         now = queue.now()
-        sent, opens_at = bounded(replace(sent_plan(plan, models), devices=plan.devices), now)
-        _check_new(farm, queue, submission, chosen)
-        files, uploaded = keep_all(contents, packed, models)
-        jobs = _queue(farm, queue, submission, sent, payloads, chosen, priority=priority, opens_at=opens_at)
+        sent, opens_at = bounded(sent_plan(plan, models), now)
+        if queue.jobs(submission):
+            raise UsageError(f"{submission}: this submission is in the queue already")
+        if any(farm.store.campaign(campaign_id_of(submission, facts.serial)) is not None for facts in chosen):
+            raise UsageError(f"{submission}: a submission of this name was measured before", hint="give another --name")
+        contents = contents_of(settings, queue)
+        uploaded = sum(contents.keep(file, sha256) for sha256, file in packed.paths.items())
+        kept = kept_submission(
+            submission,
+            sent,
+            packed.payloads,
+            chosen,
+            inventory=farm.inventory,
+            priority=priority,
+            opens_at=opens_at,
+        )
+        jobs = queue_jobs(queue, kept, sent, packed.payloads, chosen)
     return Submitted(
         submission=submission,
         jobs=jobs,
-        files=len(files),
+        files=len(packed.paths),
         uploaded=uploaded,
         opens_at=opens_at,
         waits=opens_at > now,
@@ -108,53 +117,23 @@ def check_travels(plan: Plan) -> None:
 
 
 def sent_plan(plan: Plan, models: Sequence[Model]) -> Plan:
-    """Return the plan without anything of this computer: its models by content, its phones chosen."""
+    """Return the plan without anything of this computer: its models by content."""
     return replace(
         plan,
         models=tuple(
             PlanModel(name=model.name, path=Path(f"{model.sha256}{model_ending(model.path)}"), sha256=model.sha256)
             for model in models
         ),
-        devices=DeviceSelection(),
         parity_inputs=None,
         builds={},
         folder=None,
     )
 
 
-def _check_new(farm: Farm, queue: FarmQueue, submission: str, phones: Sequence[DeviceFacts]) -> None:
-    """Raise UsageError for a submission that is queued, or was measured: its jobs would find everything stored."""
-    if queue.jobs(submission):
-        raise UsageError(f"{submission}: this submission is in the queue already")
-    if any(farm.store.campaign(campaign_id_of(submission, facts.serial)) is not None for facts in phones):
-        raise UsageError(f"{submission}: a submission of this name was measured before", hint="give another --name")
-
-
-def _queue(
-    farm: Farm,
-    queue: FarmQueue,
-    submission: str,
-    plan: Plan,
-    payloads: Mapping[str, Mapping[str, Any]],
-    chosen: Sequence[DeviceFacts],
-    *,
-    priority: int,
-    opens_at: datetime,
-) -> Sequence[tuple[int, PhoneJob]]:
-    """Queue a plan, as it travels, with the devices that it means; return the chosen phones' jobs by number."""
-    document = dump(replace(plan, devices=DeviceSelection()))
-    jobs, files = jobs_for(chosen, payloads, submission=submission, plan=document)
-    kept = kept_for_newcomers(
-        submission, plan, payloads, chosen, inventory=farm.inventory, priority=priority, opens_at=opens_at
-    )
-    numbers = queue.submit(jobs, plan_name=plan.name, priority=priority, files=files, kept=kept)
-    return tuple(zip(numbers, jobs, strict=True))
-
-
-def kept_for_newcomers(
+def kept_submission(
     name: str,
     plan: Plan,
-    payloads: Mapping[str, Mapping[str, Any]],
+    payloads: Payloads,
     chosen: Sequence[DeviceFacts],
     *,
     inventory: Mapping[Serial, Labels],
@@ -166,7 +145,7 @@ def kept_for_newcomers(
     Args:
         name: Of the submission.
         plan: As it travels, with the devices that it means; it says when its time is over, and no window.
-        payloads: What it names, by phone and kind of phone (farm_payload.by_phone_and_kind).
+        payloads: What it names.
         chosen: The phones that it was made for.
         inventory: What this computer says that phones are for.
         priority: Of all its jobs.
@@ -186,6 +165,16 @@ def kept_for_newcomers(
         facts={facts.serial: dump(facts) for facts in chosen},
         files=[sha256 for own in payloads.values() for sha256 in own["files"]],
     )
+
+
+def queue_jobs(
+    queue: FarmQueue, kept: Submission, plan: Plan, payloads: Payloads, chosen: Sequence[DeviceFacts]
+) -> Sequence[tuple[int, PhoneJob]]:
+    """Queue a submission's jobs for the chosen phones; return them with their numbers."""
+    document = dump(replace(plan, devices=DeviceSelection()))
+    jobs, files = jobs_for(chosen, payloads, submission=kept.name, plan=document)
+    numbers = queue.submit(jobs, plan_name=kept.plan_name, priority=kept.priority, files=files, kept=kept)
+    return tuple(zip(numbers, jobs, strict=True))
 
 
 def meant(
@@ -218,57 +207,6 @@ def meant(
     return [
         Added(job=job, facts=announced[job.serial]["facts"], files=files[job.serial])
         for job in jobs
-        # A campaign of this name is an earlier submission's, whose jobs are forgotten.
+        # A campaign of this name is an earlier submission's, whose jobs are deleted.
         if store.campaign(job.campaign_id) is None
     ]
-
-
-def submit_scheduled(farm: Farm, queue: FarmQueue, schedule: Schedule, submission: str, moment: datetime) -> str:
-    """Queue a schedule's plan for the phones that are announced now, once for a submission's name.
-
-    Raises:
-        NoDeviceError: no phone fits.
-        BenchfarmError: the plan can't be read any more.
-    """
-    if jobs := queue.jobs(submission):
-        return f"{len(jobs)} jobs, queued before its worker died"
-    plan, opens_at = bounded(read_plan(schedule.plan), moment)
-    chosen, left_out = choose_phones(farm, queue, plan.devices)
-    made = _queue(
-        farm,
-        queue,
-        submission,
-        plan,
-        json.loads(schedule.payloads),
-        chosen,
-        priority=schedule.priority,
-        opens_at=opens_at,
-    )
-    further = f"; not meant: {', '.join(sorted(left_out))}" if left_out else ""
-    return f"{len(made)} jobs, for {', '.join(job.serial for _, job in made)}{further}"
-
-
-def make_due(
-    settings: Settings, queue: FarmQueue, store: Store, *, host: str, inventory: KeptInventory | None = None
-) -> list[Line]:
-    """Submit what is due now; return a line about each for people."""
-    with Farm(settings, store=store, inventory=inventory) as farm:
-        return list(
-            Schedules(queue).make_due(
-                lambda schedule, name, moment: submit_scheduled(farm, queue, schedule, name, moment), host=host
-            )
-        )
-
-
-def submit_now(settings: Settings, name: str) -> tuple[str, str]:
-    """Submit a schedule's plan now, whether it is paused or not; return the submission, and a note for people.
-
-    Raises UsageError for a schedule that isn't there.
-    """
-    with FarmQueue(settings.store) as queue, Farm(settings) as farm:
-        schedule = Schedules(queue).one(name)
-        if schedule is None:
-            raise UsageError(f"there is no schedule {name!r}", hint="'benchfarm farm schedule list' lists them")
-        moment = queue.now()
-        submission = f"{name}-{moment:%Y%m%dT%H%M%SZ}"
-        return submission, submit_scheduled(farm, queue, schedule, submission, moment)

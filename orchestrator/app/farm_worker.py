@@ -2,50 +2,73 @@
 
 from __future__ import annotations
 
-import json
-import secrets
+import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from orchestrator import __version__
+from orchestrator.app import nights
 from orchestrator.app.access import Listening, access_of, address_of, require_packages
-from orchestrator.app.farm_idle import IdlePhones
-from orchestrator.app.farm_job import Shared, inputs_folder, run_job
-from orchestrator.app.farm_payload import clean_inputs, contents_of
-from orchestrator.app.farm_submitting import make_due, meant
+from orchestrator.app.beginning import begin, identify, named_paths, prepare
+from orchestrator.app.farm_host import HostPhones, IdlePhones, host_id
+from orchestrator.app.farm_payload import Unpacked, contents_of, unpack
+from orchestrator.app.farm_schedules import make_due
+from orchestrator.app.farm_submitting import meant
+from orchestrator.app.measuring import equipment, reopen, turns_of
 from orchestrator.app.resuming import close_cancelled
-from orchestrator.bootstrap import Attached, Farm, Settings
-from orchestrator.config.farm_documents import dump, labels_of
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.config.declared_programs import lent
+from orchestrator.config.farm_documents import read_facts, read_payload, read_plan
 from orchestrator.config.profiles import KeptInventory
 from orchestrator.devices.discovery import KnownPhones
-from orchestrator.devices.lease import own_boot
-from orchestrator.errors import BenchfarmError, HostStorageError, StoreError, UsageError
-from orchestrator.files import write_whole
-from orchestrator.ports import Observer, Store
+from orchestrator.engine.campaign import CampaignRunner
+from orchestrator.engine.night import bounded
+from orchestrator.engine.rounds import open_works, slim
+from orchestrator.errors import (
+    ArtifactError,
+    BenchfarmError,
+    DeviceChangedError,
+    DeviceError,
+    HostStorageError,
+    InterruptedByUserError,
+    NewerPlanError,
+    ProgramInUseError,
+    StoreError,
+    UsageError,
+)
+from orchestrator.ports import Device, Observer, Store
 from orchestrator.queueing.contents import Contents
-from orchestrator.queueing.newcomers import GONE_S, Newcomers
-from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
+from orchestrator.queueing.newcomers import Newcomers
+from orchestrator.queueing.queue import Claimed, FarmQueue
 from orchestrator.queueing.schedule import Line
-from orchestrator.queueing.submissions import IN_QUARANTINE
-from orchestrator.queueing.worker import Callbacks, Ended, Look, Say, Worker
-from orchestrator.records.identity import Serial
+from orchestrator.queueing.submissions import PhoneJob
+from orchestrator.queueing.worker import Callbacks, Ended, Say, Worker
+from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.plan import DeviceSelection
+from orchestrator.records.workload import Pass
 from orchestrator.report.escapes import one_line
 
-#: At the most, to the queue, of all that a worker does beside its main work.
+#: Connections to the queue, at most, of all that a worker does beside its main work.
 _CONNECTIONS: Final = 3
-#: So often a worker looks at its queue when nothing else is said, and of the time of --dead-after at the most.
-_LOOK_S: Final = 2.0
-_LOOK_SHARE: Final = 0.25
-#: So often a worker looks for what isn't a job, and so long it waits for the last look at its end.
+#: Seconds between two polls of the queue by default, and their share of --dead-after at most.
+_POLL_S: Final = 2.0
+_POLL_SHARE: Final = 0.25
+#: Seconds between two checks of what isn't a job, and how long the end waits for the last one.
 _BESIDE_S: Final = 5.0
 _END_S: Final = 10.0
-#: So often copies that weren't used for long are taken away.
+#: How often copies that weren't used for long are deleted.
 _CLEANED_S: Final = 24 * 3600.0
+#: What another try, here or on another host, may mend.
+_PASSING: Final = (DeviceError, StoreError, HostStorageError, ArtifactError)
+#: Seconds until a job is tried again that needs a newer benchfarm, or a program that another job declares otherwise.
+_UPDATED_S: Final = 600.0
+_IN_USE_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,73 +104,74 @@ def work(settings: Settings, request: WorkerRequest, *, tell: Say, observer: Cal
 
     ``tell`` hears what the worker does, ``observer`` makes one that hears of a job's runs.
 
-    Raises UsageError without PostgreSQL, for looks that would be too rare, for an address that needs a token, or when
+    Raises UsageError without PostgreSQL, for polls that would be too rare, for an address that needs a token, or when
     another worker has the name; StoreError, HostStorageError.
     """
-    host = request.host
-    every_s = _look_s(request.look_s, request.dead_after_s)
+    host, most_s = request.host, request.dead_after_s * _POLL_SHARE
+    if request.look_s is not None and request.look_s > most_s:
+        raise UsageError(
+            f"a host heard every {request.look_s:g} s is soon taken for dead when {request.dead_after_s:g} s of silence"
+            " do that",
+            hint=f"--every {most_s:g} at most, or a longer --dead-after",
+        )
     with ExitStack() as stack:
         queue = stack.enter_context(FarmQueue(settings.store, connections=_CONNECTIONS))
         # Its own: whatever the jobs fetch meanwhile, this host is heard.
         own_queue = stack.enter_context(FarmQueue(settings.store, connections=1))
 
-        def told(text: str, /, *, level: str = "info", **keys: object) -> None:
+        def say(text: str, /, *, level: str = "info", **keys: object) -> None:
             tell(f"farm: {text}", level=level, **keys)
 
-        # One for all: jobs with connections of their own, on fifty hosts, are more than a database takes.
+        # One store for all: jobs with connections of their own, on fifty hosts, are more than a database takes.
         opened = stack.enter_context(Farm(settings))
-        store, inventory = opened.store, KeptInventory(opened.inventory_file)
+        store, inventory, asked = opened.store, KeptInventory(opened.inventory_file), KnownPhones()
         if request.metrics is not None:
-            stack.enter_context(_numbers_served(settings, store, request.metrics, told))
+            stack.enter_context(_numbers_served(settings, store, request.metrics, say))
         contents = contents_of(settings, queue)
 
-        asked = KnownPhones()
-        shared = Shared(asked=asked, store=store, inventory=inventory, observer=observer)
-        idle = IdlePhones(asked, every_s=request.idle_look_s, say=told)
+        def open_farm(hears: Observer | None = None) -> Farm:
+            return Farm(settings, known=asked, store=store, inventory=inventory, observer=hears)
 
         def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
-            ended = run_job(settings, contents, claimed, host, cancelled, shared)
+            ended = run_job(lambda: open_farm(observer()), contents, claimed, host, cancelled)
             if ended.status != "succeeded":
                 # It may have stopped answering, which its server doesn't notice.
                 asked.forget(claimed.serial)
             return ended
 
-        def look(known: Mapping[str, Announced], busy: Collection[str]) -> Look:
-            return _look(settings, known, busy, shared, idle, Elsewhere(queue, host), told)
+        def abandon(claimed: Claimed) -> None:
+            """Close the campaign of a job that was cancelled; it can be closed later too."""
+            try:
+                with open_farm() as farm:
+                    close_cancelled(farm, [claimed.read().campaign_id])
+            except BenchfarmError as error:
+                text = f"job {claimed.job_id}: its campaign stays open, 'benchfarm results close' ends it: {error}"
+                say(one_line(text), level="error", job=claimed.job_id, serial=claimed.serial)
 
-        def give_up(claimed: Claimed) -> None:
-            _give_up(settings, store, claimed, callbacks.say)
-
-        callbacks = Callbacks(run=run, look=look, give_up=give_up, say=told)
+        idle = IdlePhones(asked, every_s=request.idle_look_s, say=say)
+        phones = HostPhones(open_farm, queue, host, idle, inventory=inventory, say=say)
         newcomers = Newcomers(queue, partial(meant, store))
         worker = Worker(
             own_queue,
-            callbacks,
+            Callbacks(run=run, look=phones.look, give_up=abandon, say=say),
             host=host,
             benchfarm_version=__version__,
             dead_after_s=request.dead_after_s,
-            look_s=every_s,
+            look_s=request.look_s or min(_POLL_S, most_s),
             newcomers=newcomers,
             host_id=host_id(settings.state_folder),
         )
+
+        def clean_copies() -> Sequence[str]:
+            contents.clean_copies()
+            return ()
+
         due = partial(make_due, settings, queue, store, host=host, inventory=inventory)
-        stack.enter_context(looked_for("phones that come", newcomers.look, callbacks.say))
-        stack.enter_context(looked_for("schedules", due, callbacks.say))
-        cleaned = partial(_clean_copies, settings, contents)
-        stack.enter_context(looked_for("old copies of files stay", cleaned, callbacks.say, every_s=_CLEANED_S))
+        stack.enter_context(repeated("phones that come", newcomers.look, say))
+        stack.enter_context(repeated("schedules", due, say))
+        stack.enter_context(repeated("old copies of files stay", clean_copies, say, every_s=_CLEANED_S))
         done = worker.run(until_empty=request.until_empty)
     return Worked(host=host, jobs=done, drained=worker.drained)
-
-
-def _look_s(wanted: float | None, dead_after_s: float) -> float:
-    """Return how often a worker looks; raises UsageError for what would let it be taken for dead."""
-    most = dead_after_s * _LOOK_SHARE
-    if wanted is not None and wanted > most:
-        raise UsageError(
-            f"a host heard every {wanted:g} s is soon taken for dead when {dead_after_s:g} s of silence do that",
-            hint=f"--every {most:g} at most, or a longer --dead-after",
-        )
-    return wanted or min(_LOOK_S, most)
 
 
 @contextmanager
@@ -169,178 +193,25 @@ def _numbers_served(settings: Settings, store: Store, listening: Listening, say:
             yield
 
 
-def _give_up(settings: Settings, store: Store, claimed: Claimed, say: Say) -> None:
-    """Close the campaign of a job that was cancelled; it can be closed later too."""
-    try:
-        campaign_id = claimed.read().campaign_id
-        with Farm(settings, store=store) as farm:
-            close_cancelled(farm, [campaign_id])
-    except BenchfarmError as error:
-        text = f"job {claimed.job_id}: its campaign stays open, 'benchfarm results close' ends it: {error}"
-        say(one_line(text), level="error", job=claimed.job_id, serial=claimed.serial)
-
-
-def _clean_copies(settings: Settings, contents: Contents) -> Sequence[str]:
-    contents.clean_copies()
-    clean_inputs(inputs_folder(settings))
-    return ()
-
-
-class Elsewhere:
-    """What other hosts do with phones, as it is at one look; asked for when it is needed."""
-
-    def __init__(self, queue: FarmQueue, host: str) -> None:
-        self._queue = queue
-        self._host = host
-
-    def usable(self) -> Collection[str]:
-        """Return the phones that another host can use; raises StoreError."""
-        rows = [row for row in self._queue.phones() if row["host"] != self._host and row["silent_s"] <= GONE_S]
-        return {row["serial"] for row in rows if not row["unusable"]}
-
-    def releases(self) -> Collection[str]:
-        """Return this host's phones that somebody wants to be released from quarantine, each once."""
-        try:
-            return self._queue.take_releases(self._host)
-        except StoreError:
-            return ()
-
-    def busy(self, serials: Collection[str]) -> Collection[str]:
-        """Return those of these phones that another host may be measuring: all of them when nobody can say."""
-        return self._busy & set(serials) if self._busy is not None else set(serials)
-
-    @cached_property
-    def _busy(self) -> frozenset[str] | None:
-        try:
-            return self._queue.busy_elsewhere(self._host)
-        except StoreError:
-            return None
-
-
-def _look(
-    settings: Settings,
-    known: Mapping[str, Announced],
-    busy: Collection[str],
-    shared: Shared,
-    idle: IdlePhones,
-    others: Elsewhere,
-    say: Say,
-) -> Look:
-    """Return this host's phones by serial number; facts are probed when a phone comes, and when it comes back.
-
-    Of ``busy`` ones, and of those that others measure, nothing is probed: it would be measured with what they do.
-    A fault of devices.yaml is told too; meanwhile what it said before counts.
-    """
-    try:
-        with Farm(settings, known=shared.asked, inventory=shared.inventory) as farm:
-
-            def in_use(serial: str) -> bool:
-                return serial in busy or bool(farm.lease.live_holder(Serial(serial)) or others.busy([serial]))
-
-            idle.have_asked(known, in_use=in_use)
-            for serial in others.releases():
-                if reason := farm.quarantine.release(Serial(serial)):
-                    say(one_line(f"{serial} is released from quarantine, as somebody asked for: {reason}"))
-            found: dict[str, Announced] = {}
-            phones = farm.attached()
-            for attached in phones:
-                # One that never said who it is goes by its server's name for it, which over USB is its serial number.
-                serial = attached.seen.serial or attached.seen.address
-                phone = _announced(farm, attached, Serial(serial), known.get(serial), busy, others, say)
-                if not (serial in found and phone.unusable):
-                    found[serial] = phone
-            away = idle.wake(
-                phones,
-                used=lambda: {*busy, *farm.lease.live_holders(), *others.busy([*known])},
-                elsewhere=others.usable,
-                cycle_port=farm.rescuer.cycle_port,
-            )
-            # Also when its server lists it no more: it mustn't look as if somebody had unplugged it.
-            found |= {
-                serial: replace(known[serial], unusable=reason) for serial, reason in away.items() if serial in known
-            }
-            # Read also for a host without phones.
-            ails = _fault_told(shared.inventory) if farm.inventory is not None else ""
-            return Look(phones=found, ails=ails)
-    except BenchfarmError as error:
-        reason = str(error)
-    except Exception as error:  # noqa: BLE001 - the next look may go better
-        reason = f"{type(error).__name__}: {error}"
-    return Look(phones=None, ails=one_line(f"its phones can't be looked at: {reason}"))
-
-
-def _fault_told(inventory: KeptInventory | None) -> str:
-    fault = inventory.fault if inventory is not None else ""
-    return one_line(f"what devices.yaml said before stays in force: {fault}") if fault else ""
-
-
-def _announced(
-    farm: Farm,
-    attached: Attached,
-    serial: Serial,
-    known: Announced | None,
-    busy: Collection[str],
-    others: Elsewhere,
-    say: Say,
-) -> Announced:
-    """Return what is told of a phone; one of which nothing is known can't be used, for a reason."""
-    unusable = "" if attached.seen.usable else attached.seen.reason
-    if not unusable and (kept_out := farm.quarantine.reason(serial)):
-        unusable = f"{IN_QUARANTINE}{kept_out}"
-    is_back = known is None or bool(known.unusable)
-    facts = known.facts if known is not None else ""
-    if is_back and not unusable and serial not in busy:
-        user = farm.lease.live_holder(serial) or ("another host" if others.busy([serial]) else "")
-        if not user:
-            try:
-                facts = dump(farm.open_phone(attached)[1])
-            except BenchfarmError as error:
-                # One phone that doesn't answer mustn't hide the others.
-                unusable = one_line(str(error))
-                if known is None or known.unusable != unusable:
-                    say(one_line(f"{serial} can't be looked at: {error}"), level="error", serial=serial)
-        elif not facts:
-            unusable = f"in use by {user}"
-    return Announced(facts=facts, unusable=unusable, labels=_labels(farm, serial))
-
-
-def _labels(farm: Farm, serial: Serial) -> str:
-    labels = farm.inventory.get(serial)
-    return json.dumps(labels_of(labels)) if labels is not None else ""
-
-
-def host_id(state_folder: Path) -> str:
-    """Return what no other computer has, the same one until this one is restarted; raises HostStorageError."""
-    kept = state_folder / "farm-host"
-    try:
-        if not kept.exists():
-            write_whole(kept, secrets.token_hex(16))
-        own = kept.read_text("utf-8")
-    except OSError as error:
-        raise HostStorageError(f"{error.filename or kept}: {error.strerror}") from error
-    # Computers that are copies of each other differ by it.
-    return f"{own} {own_boot()}".strip()
-
-
 @contextmanager
-def looked_for(
-    what: str, look: Callable[[], Sequence[str | Line]], say: Say, *, every_s: float = _BESIDE_S
+def repeated(
+    what: str, check: Callable[[], Sequence[str | Line]], say: Say, *, every_s: float = _BESIDE_S
 ) -> Iterator[None]:
-    """Look again and again while the context lasts, in a thread of its own: a slow database holds up no heartbeat.
+    """Check something again and again while the context lasts, in a thread: a slow database holds up no heartbeat.
 
-    ``look`` returns lines for people; what it raises is a line too, after ``what``. What was said by the look before
+    ``check`` returns lines for people; what it raises is a line too, after ``what``. What the check before returned
     isn't said again.
     """
     stopped = threading.Event()
 
-    def looks() -> None:
+    def checks() -> None:
         said: Sequence[Line] = ()
         while not stopped.is_set():
             try:
-                lines = [item if isinstance(item, Line) else Line(item) for item in look()]
+                lines = [item if isinstance(item, Line) else Line(item) for item in check()]
             except BenchfarmError as error:
                 lines = [Line(f"{what}: {error}", level="error")]
-            except Exception as error:  # noqa: BLE001 - the next look may go better
+            except Exception as error:  # noqa: BLE001 - the next check may go better
                 lines = [Line(f"{what}: {type(error).__name__}: {error}", level="error")]
             for line in lines:
                 if line not in said:
@@ -348,10 +219,136 @@ def looked_for(
             said = lines
             stopped.wait(every_s)
 
-    thread = threading.Thread(target=looks, name=what, daemon=True)
+    thread = threading.Thread(target=checks, name=what, daemon=True)
     thread.start()
     try:
         yield
     finally:
         stopped.set()
         thread.join(timeout=_END_S)
+
+
+def run_job(
+    open_farm: Callable[[], Farm], contents: Contents, claimed: Claimed, host: str, cancelled: threading.Event
+) -> Ended:
+    """Do what is open of a job; raises nothing. A phone that this host couldn't restore is named in the note."""
+    ended = _run_job(open_farm, contents, claimed, host, cancelled)
+    if ended.status == "succeeded":
+        return ended
+    try:
+        with open_farm() as farm, farm.lease.acquire(claimed.serial):
+            # By this host's journal: the phone may be out of reach.
+            is_changed = claimed.serial in farm.conditioner.unrestored()
+    except (BenchfarmError, OSError):
+        # Whoever uses it now restores it.
+        return ended
+    text = f"{ended.note}; its phone isn't restored: benchfarm device restore {claimed.serial}"
+    return replace(ended, note=one_line(text)) if is_changed else ended
+
+
+def _run_job(
+    open_farm: Callable[[], Farm], contents: Contents, claimed: Claimed, host: str, cancelled: threading.Event
+) -> Ended:
+    try:
+        job = claimed.read()
+        plan, payload = read_plan(job.plan), read_payload(job.payload)
+        with open_farm() as farm, tempfile.TemporaryDirectory(prefix="benchfarm-inputs-") as folder:
+            farm.cancelled = cancelled
+            # First, for a model's ending may be one that only its program's file tells of.
+            with lent([contents.fetch(item.sha256, item.name) for item in payload.programs]):
+                unpacked = unpack(farm, contents, plan, payload, Path(folder))
+                return _measure(farm, job, unpacked, host, claimed.facts)
+    except InterruptedByUserError:
+        return Ended(status="aborted", note="stopped")
+    except _PASSING as error:
+        return Ended(status="again", note=_noted(error), is_phone=isinstance(error, DeviceError))
+    except ProgramInUseError as error:
+        return Ended(status="later", note=_noted(error), wait_s=_IN_USE_S)
+    except NewerPlanError as error:
+        return Ended(status="later", note=_noted(error), wait_s=_UPDATED_S)
+    except BenchfarmError as error:
+        return Ended(status="failed", note=_noted(error))
+    except Exception as error:  # noqa: BLE001 - one job's fault mustn't end the host's others
+        return Ended(status="again", note=one_line(f"{type(error).__name__}: {error}"))
+
+
+def _noted(error: BenchfarmError) -> str:
+    return one_line(f"{error} ({error.hint})" if error.hint else str(error))
+
+
+def _measure(farm: Farm, job: PhoneJob, unpacked: Unpacked, host: str, meant: str) -> Ended:
+    """Begin or resume a job's campaign; ``meant`` are the facts (a document) of the phone that it is for."""
+    stored = farm.store.campaign(job.campaign_id)
+    plan = replace(unpacked.plan, devices=DeviceSelection(serials=(job.serial,)))
+    if stored is None:
+        now = farm.clock.now()
+        plan, begins_at = bounded(plan, now)
+        if begins_at > now:
+            note = f"its window opens at {begins_at:%Y-%m-%d %H:%M} UTC"
+            return Ended(status="later", note=note, wait_s=(begins_at - now).total_seconds())
+    models = identify(plan)
+    devices = farm.open_devices(plan.devices).devices
+    _check_same(devices[0][1], meant)
+    beginning = prepare(farm, plan, devices, models, unpacked.named, reference=unpacked.reference)
+    if stored is None:
+        stored = begin(farm, plan, devices, beginning, unpacked.named, campaign_id=job.campaign_id, host=host)
+    # The campaign may have begun on another host, where the same contents lie elsewhere.
+    files = {**stored.terms.files, **beginning.files, **named_paths(unpacked.named)}
+    inputs = str(plan.parity_inputs) if plan.parity_inputs is not None else ""
+    ended = _run(farm, replace(stored, terms=replace(stored.terms, files=files, parity_inputs=inputs)))
+    return _restored(farm, devices[0][0], ended) if ended.status == "succeeded" else ended
+
+
+def _check_same(facts: DeviceFacts, meant: str) -> None:
+    """Raise DeviceChangedError for a phone that isn't the one of these facts: serial numbers repeat.
+
+    Its system image may be another one: phones are updated.
+    """
+    wanted = read_facts(meant) if meant else facts
+    if (facts.manufacturer, facts.model, facts.codename) != (wanted.manufacturer, wanted.model, wanted.codename):
+        raise DeviceChangedError(
+            f"the phone {facts.serial} here is a {facts.title}, the job is for a {wanted.title} of that serial number"
+        )
+
+
+def _restored(farm: Farm, device: Device, ended: Ended) -> Ended:
+    """Return how a job ended whose results are stored: it isn't over as long as its phone isn't as it was before.
+
+    An earlier delivery may have died, or had no disk for its journal, between the last result and that.
+    """
+    try:
+        if farm.conditioner.pending(device):
+            with farm.lease.acquire(device.serial):
+                farm.conditioner.restore(device)
+    except _PASSING as error:
+        return Ended(status="again", note=f"{ended.note}; the phone isn't restored yet: {_noted(error)}")
+    return ended
+
+
+def _run(farm: Farm, campaign: Campaign) -> Ended:
+    works = open_works(campaign, map(slim, farm.store.runs(campaign_ids=[campaign.campaign_id])), farm.tools)
+    cases = [item.case for work in works.values() for item in work.invocations]
+    if not cases:
+        farm.store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, farm.clock.now())
+        if not campaign.invocations:
+            return Ended(status="succeeded", note="there was no time for any of its cases")
+        return _done(farm.store, campaign, "everything was stored already")
+    cases += [item.case for item in campaign.invocations if item.run_pass is Pass.REFERENCE]
+    models, builds, opened = reopen(farm, campaign, cases)
+    services, workload = equipment(farm, campaign, models, builds, opened)
+    result = CampaignRunner(services, turns_of(farm, services)).run(workload, opened.devices)
+    if result.fault is not None:
+        raise result.fault
+    if result.left:
+        reasons = "; ".join(result.lost.values()) or "the phone gave up"
+        note = one_line(f"{result.stored} stored, {result.left} left: {reasons}")
+        return Ended(status="again", note=note, is_phone=True)
+    return _done(farm.store, campaign, f"{result.stored} stored")
+
+
+def _done(store: Store, campaign: Campaign, note: str) -> Ended:
+    """Return how a job ended that did all it could, with what its campaign has no results of."""
+    given = store.yields([campaign.campaign_id]).get(campaign.campaign_id)
+    cut = nights.told(nights.stored_left_out(store, [campaign.campaign_id]).get(campaign.campaign_id, []))
+    lacking = [text for text in (given.text if given is not None else "", cut) if text]
+    return Ended(status="succeeded", note="; ".join([note, *lacking]))

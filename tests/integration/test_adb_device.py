@@ -14,10 +14,7 @@ from hypothesis import strategies as st
 
 from benchfarm_lab.faults import parse_fault
 from benchfarm_lab.samples import BENCHMARK_PACKAGE, benchmark_apk
-from orchestrator.app.farm_idle import IdlePhones
-from orchestrator.app.farm_job import Shared
-from orchestrator.app.farm_worker import Elsewhere
-from orchestrator.app.farm_worker import _look as look_at_phones
+from orchestrator.app.farm_host import HostPhones, IdlePhones
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.clock import Deadline
 from orchestrator.devices.adb import WORK_FOLDER, AdbDevice
@@ -218,14 +215,16 @@ def look(bench: Bench, connect: Callable[[], FarmQueue], tmp_path: Path) -> Call
     here = Settings.from_environment(
         {"BENCHFARM_HOME": str(tmp_path), "BENCHFARM_ADB_SERVER": f"127.0.0.1:{bench.server.address.port}"}
     )
-    asked, others = KnownPhones(), Elsewhere(connect(), "here")
-    shared, idle = Shared(asked=asked), IdlePhones(asked, every_s=0.0, say=lambda text: None)
+    asked = KnownPhones()
 
     def unsaid(text: str, /, *, level: str = "", **keys: object) -> None:
         pass
 
+    idle = IdlePhones(asked, every_s=0.0, say=unsaid)
+    phones = HostPhones(lambda: Farm(here, known=asked), connect(), "here", idle, say=unsaid)
+
     def look(known: Mapping[str, Announced], busy: Collection[str] = ()) -> Mapping[str, Announced]:
-        found = look_at_phones(here, known, busy, shared, idle, others, unsaid).phones
+        found = phones.look(known, busy).phones
         assert found is not None
         return found
 

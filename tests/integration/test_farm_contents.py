@@ -7,7 +7,6 @@ import os
 import resource
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from orchestrator.app.farm_payload import clean_inputs, unpack
+from orchestrator.app.farm_payload import unpack
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.errors import HostStorageError, StoreError, UsageError
-from orchestrator.queueing.contents import CACHED_S, Contents
+from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.submissions import PhoneJob
 from orchestrator.records.identity import Serial
@@ -133,38 +132,14 @@ def test_a_content_that_many_jobs_of_a_host_want_at_once_is_brought_once(
         assert counting.asked == 3
 
 
-def test_jobs_of_a_host_make_the_folder_of_their_inputs_at_once_and_leave_what_is_right_alone(
-    queue: FarmQueue, source: Path, tmp_path: Path
-) -> None:
-    contents = Contents(queue, tmp_path / "copies")
+def test_a_jobs_inputs_lie_in_one_folder_by_their_names(queue: FarmQueue, source: Path, tmp_path: Path) -> None:
+    contents, folder = Contents(queue, tmp_path / "copies"), tmp_path / "inputs"
     contents.keep(source, SHA256)
-    contents.fetch(SHA256, "m.0.bin")
-    payload = Payload(parity_inputs=(Content(name="m.0.bin", sha256=SHA256),))
-    jobs = 8
-    together = threading.Barrier(jobs)
-
-    def unpacked() -> Path:
-        with Farm(Settings.from_environment({}, home=tmp_path / "home")) as farm:
-            together.wait(30)
-            folder = unpack(farm, contents, Plan(name="p", models=()), payload, tmp_path / "inputs").plan.parity_inputs
-        assert folder is not None
-        assert (folder / "m.0.bin").read_bytes() == CONTENT
-        return folder / "m.0.bin"
-
-    with ThreadPoolExecutor(jobs) as pool:
-        (made,) = {item.result(60) for item in [pool.submit(unpacked) for _ in range(jobs)]}
-    assert [path.name for path in made.parent.iterdir()] == ["m.0.bin"]
-    before = made.stat().st_ino
-    together = threading.Barrier(1)
-    assert unpacked().stat().st_ino == before
-    made.write_bytes(b"damaged")
-    unpacked()
-    clean_inputs(tmp_path / "inputs")
-    assert made.is_file()
-    unused_since = time.time() - CACHED_S - 60
-    os.utime(made.parent, (unused_since, unused_since))
-    clean_inputs(tmp_path / "inputs")
-    assert not made.parent.exists()
+    folder.mkdir()
+    payload = Payload(parity_inputs=tuple(Content(name=name, sha256=SHA256) for name in ("m.0.bin", "m.1.bin")))
+    with Farm(Settings.from_environment({}, home=tmp_path / "home")) as farm:
+        assert unpack(farm, contents, Plan(name="p", models=()), payload, folder).plan.parity_inputs == folder
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"m.0.bin": CONTENT, "m.1.bin": CONTENT}
 
 
 def test_a_full_disk_costs_the_copy_only(host: Callable[[str], Contents], source: Path, tmp_path: Path) -> None:

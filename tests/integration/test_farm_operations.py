@@ -634,9 +634,7 @@ def test_a_phone_is_released_from_quarantine_by_its_host_though_somebody_else_as
     queue: FarmQueue, settings: Settings, tmp_path: Path
 ) -> None:
     """The host keeps it; whoever looks at the farm's page may be anywhere."""
-    from orchestrator.app import farm_worker
-    from orchestrator.app.farm_idle import IdlePhones
-    from orchestrator.app.farm_job import Shared
+    from orchestrator.app.farm_host import HostPhones, IdlePhones
     from orchestrator.devices.discovery import KnownPhones
 
     queue.register("one", benchfarm_version="0.0.1")
@@ -654,9 +652,7 @@ def test_a_phone_is_released_from_quarantine_by_its_host_though_somebody_else_as
             answers.release("B")
         said: list[str] = []
         idle = IdlePhones(KnownPhones(), every_s=0, say=said.append)
-        shared = Shared(asked=KnownPhones(), store=own.store)
-        others = farm_worker.Elsewhere(queue, "one")
-        farm_worker._look(settings, {}, (), shared, idle, others, lambda text, /, **_: said.append(text))
+        HostPhones(lambda: Farm(settings), queue, "one", idle, say=lambda text, /, **_: said.append(text)).look({}, ())
         assert own.quarantine.serials() == []
         assert "A is released from quarantine, as somebody asked for: it moved" in said[0]
 

@@ -18,8 +18,7 @@ from sqlalchemy import event
 from sqlalchemy.pool import Pool
 
 from orchestrator.app.access import Listening
-from orchestrator.app.farm_job import run_job
-from orchestrator.app.farm_worker import WorkerRequest
+from orchestrator.app.farm_worker import WorkerRequest, run_job
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.farm import work
 from orchestrator.devices.journal import Change
@@ -501,7 +500,7 @@ def test_a_job_that_is_over_says_when_its_phone_is_not_restored(queue: FarmQueue
 
         def note(serial: Serial) -> str:
             claimed = Claimed(job_id=job, serial=serial, tries=0, message={})
-            ended = run_job(settings, contents, claimed, "one", threading.Event())
+            ended = run_job(lambda: Farm(settings), contents, claimed, "one", threading.Event())
             assert ended.status == "failed"
             return ended.note
 
@@ -523,7 +522,7 @@ def test_a_job_that_asks_for_what_this_benchfarm_does_not_know_waits_for_one_tha
         queue.submit([PhoneJob(submission=serial, serial=Serial(serial), plan=plan)], plan_name="p", priority=0)
 
     def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
-        return run_job(settings, Contents(queue, tmp_path), claimed, "one", cancelled)
+        return run_job(lambda: Farm(settings), Contents(queue, tmp_path), claimed, "one", cancelled)
 
     both = {serial: Announced(facts="{}") for serial in plans}
     assert worker(queue, run, look=lambda known, busy: Look(phones=both)).run(until_empty=True) == 1

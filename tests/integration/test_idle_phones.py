@@ -7,7 +7,7 @@ from typing import Any
 
 from benchfarm_lab.farm import VirtualLab
 from benchfarm_lab.faults import Fault, FaultKind
-from orchestrator.app.farm_idle import IdlePhones
+from orchestrator.app.farm_host import IdlePhones
 from orchestrator.bootstrap import Attached
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.discovery import KnownPhones, list_devices

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.app.farm_worker import host_id
+from orchestrator.app.farm_host import host_id
 from orchestrator.errors import HostStorageError
 
 

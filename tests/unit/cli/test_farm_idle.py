@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from orchestrator.app.farm_idle import IdlePhones
+from orchestrator.app.farm_host import IdlePhones
 from orchestrator.bootstrap import Attached
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.discovery import KnownPhones, Seen, Transport

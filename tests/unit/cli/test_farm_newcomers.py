@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.app.farm_payload import Packed, by_phone_and_kind
+from orchestrator.app.farm_payload import by_kind
 from orchestrator.app.farm_phones import usable
-from orchestrator.app.farm_submitting import kept_for_newcomers, meant
+from orchestrator.app.farm_submitting import kept_submission, meant
 from orchestrator.config.farm_documents import PhoneLabels, dump, read_payload, read_plan
 from orchestrator.engine.night import bounded
 from orchestrator.queueing.newcomers import GONE_S, Added
@@ -53,12 +53,11 @@ def added(
     """Submit a plan for a phone at noon; return what is added of the phones that are there later."""
     reference = Content(name="reference.tflite", sha256="cc" * 32)
     bare = Payload(reference=reference)
-    packed = Packed(payloads={first.serial: replace(bare, builds=(BUILD,))}, bare=bare, paths={}, missing={})
     limited, opens_at = bounded(plan, NOON)
-    submission = kept_for_newcomers(
+    submission = kept_submission(
         "night",
         limited,
-        by_phone_and_kind(packed, [first], [MODEL]),
+        by_kind({first.serial: replace(bare, builds=(BUILD,))}, bare, [first], [MODEL]),
         [first],
         inventory=inventory or {},
         priority=0,
