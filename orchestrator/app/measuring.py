@@ -149,7 +149,7 @@ def measure(
     services, workload = equipment(farm, campaign, models, builds, opened)
     if not any(device.kind is DeviceKind.HOST for device, _ in opened.devices):
         # This computer has time for it while phones measure; when it is measured itself, it hasn't.
-        load_ahead(len(campaign.invocations), farm.settings.cache_folder)
+        load_ahead(len(campaign.invocations))
     with arrivals.listening(services.observer), resumable(campaign):
         result = CampaignRunner(services, turns_of(farm, services)).run(workload, opened.devices, arrivals=arrivals)
     counted = _CountedRuns()

@@ -77,7 +77,7 @@ def _manifest_accuracies(settings: Settings) -> Mapping[str, float]:
     return {sha256: entry.accuracy.percent for sha256, entry in entries.items() if entry.accuracy is not None}
 
 
-def load_ahead(invocations: int, cache_folder: Path) -> None:
+def load_ahead(invocations: int) -> None:
     """Begin to load what a report of so many invocations is made with, while something else is waited for."""
 
     def load() -> None:
@@ -86,10 +86,6 @@ def load_ahead(invocations: int, cache_folder: Path) -> None:
             # Whoever needs it is told what is wrong with it.
             with suppress(ImportError):
                 import_module(name)
-        with suppress(ImportError):
-            from orchestrator.report.pictures import keep_ahead
-
-            keep_ahead(cache_folder)
 
     threading.Thread(target=load, name="report").start()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from orchestrator.report.data import ReportData, ResultRow
@@ -20,35 +20,66 @@ _LEAST_SHARE: Final = 0.02
 #: Beside "other types", as many as the charts have colours.
 _MOST_TYPES: Final = 7
 _OTHER_TYPES: Final = "other types"
-_START_PARTS: Final = ("initialisation", "first inference", "steady inference")
-_MEMORY_PARTS: Final = ("after initialisation", "overall", "peak")
 
 
 def chart_rows(data: ReportData) -> Mapping[str, Sequence[ChartRow]]:
     """Return the data sets by name; those without a row are left out."""
     own = [row for row in data.results if row.result.own_summary is not None]
-    sets = {
-        "cases": [_case(row, order) for order, row in enumerate(own)],
-        "threads": _threads(own),
-        "delegates": _delegates(data.results),
+    sets: Mapping[str, Iterable[ChartRow]] = {
+        "cases": (_case(row, order) for order, row in enumerate(own)),
+        "threads": (
+            _who(
+                step.row,
+                threads=step.row.case.threads,
+                value=_median_ms(step.row),
+                efficiency=round(step.efficiency * 100, 1),
+                group=visible(f"{step.row.device.title}, {step.row.case.delegate}, {step.row.case.flags}"),
+            )
+            for step in thread_steps(own)
+        ),
+        "delegates": (
+            _who(
+                step.row,
+                order=order,
+                speed_up=round(step.speed_up, 3),
+                delegate_truth=visible(delegate_text(step.row)),
+                fallen_off=visible(step.fallen_off),
+            )
+            for order, step in enumerate(delegate_steps(data.results))
+            if step.speed_up is not None
+        ),
         "pareto": _pareto(own),
         "operators": _operators(data.results),
-        "starts": _parts(own, _START_PARTS, _start_amounts),
-        "memory": _parts(data.results, _MEMORY_PARTS, _memory_amounts),
-        "sustained": _sustained(data.results),
+        "starts": _parts(
+            own,
+            ("initialisation", "first inference", "steady inference"),
+            lambda row: (_ms(row.init_us), _ms(row.first_us), _median_ms(row)),
+        ),
+        "memory": _parts(
+            data.results,
+            ("after initialisation", "overall", "peak"),
+            lambda row: (row.init_memory_mib, row.overall_memory_mib, row.peak_memory_mib),
+        ),
+        "sustained": (
+            _who(row, group=f"{row.key} {run.campaign_id} {run.attempt}", at=round(at_s, 1), value=_ms(latency_us))
+            for row in data.results
+            for run in row.sustained
+            for at_s, latency_us in run.points
+        ),
     }
-    return {name: rows for name, rows in sets.items() if rows}
+    made = {name: list(rows) for name, rows in sets.items()}
+    return {name: rows for name, rows in made.items() if rows}
 
 
-def _who(row: ResultRow) -> ChartRow:
+def _who(row: ResultRow, **figures: str | float | bool | None) -> ChartRow:
+    title = row.device.title if row.device.is_virtual or not row.is_virtual else f"{row.device.label} (virtual)"
     return {
         "model": visible(row.model.label),
-        "device": visible(
-            row.device.title if row.device.is_virtual or not row.is_virtual else f"{row.device.label} (virtual)"
-        ),
+        "device": visible(title),
         "configuration": visible(row.configuration),
         "delegate": row.case.delegate.value,
         "is_virtual": row.is_virtual,
+        **figures,
     }
 
 
@@ -58,61 +89,32 @@ def _place_label(row: ResultRow) -> str:
 
 
 def _case(row: ResultRow, order: int) -> ChartRow:
-    summary = row.result.own_summary
-    assert summary is not None
-    interval = summary.interval
-    return _who(row) | {
-        "order": order,
-        "key": row.key,
-        "value": _ms(summary.median_us),
-        "low": _ms(interval.low if interval is not None else None),
-        "high": _ms(interval.high if interval is not None else None),
-        "delegate_truth": visible(delegate_text(row)),
-        "is_judged": row.result.is_judged,
-    }
+    own = row.result.own_summary
+    interval = own.interval if own is not None else None
+    return _who(
+        row,
+        order=order,
+        key=row.key,
+        value=_median_ms(row),
+        low=_ms(interval.low if interval is not None else None),
+        high=_ms(interval.high if interval is not None else None),
+        delegate_truth=visible(delegate_text(row)),
+        is_judged=row.result.is_judged,
+    )
 
 
-def _threads(rows: Sequence[ResultRow]) -> Sequence[ChartRow]:
-    return [
-        _who(step.row)
-        | {
-            "threads": step.row.case.threads,
-            "value": _median_ms(step.row),
-            "efficiency": round(step.efficiency * 100, 1),
-            "group": visible(f"{step.row.device.title}, {step.row.case.delegate}, {step.row.case.flags}"),
-        }
-        for step in thread_steps(rows)
-    ]
-
-
-def _delegates(rows: Sequence[ResultRow]) -> Sequence[ChartRow]:
-    return [
-        _who(step.row)
-        | {
-            "order": order,
-            "speed_up": round(step.speed_up, 3),
-            "delegate_truth": visible(delegate_text(step.row)),
-            "fallen_off": visible(step.fallen_off),
-        }
-        for order, step in enumerate(delegate_steps(rows))
-        if step.speed_up is not None
-    ]
-
-
-def _pareto(rows: Sequence[ResultRow]) -> Sequence[ChartRow]:
-    """Return judged cases of devices with several models; one model has no trade-off to show."""
+def _pareto(rows: Sequence[ResultRow]) -> Iterator[ChartRow]:
+    """Yield judged cases of devices with several models; one model has no trade-off to show."""
     devices: dict[str, list[ResultRow]] = defaultdict(list)
     for row in rows:
         if row.result.is_judged and (row.model.size_bytes is not None or row.accuracy is not None):
             devices[row.device.serial].append(row)
-    found: list[ChartRow] = []
     for members in devices.values():
         if len({row.model.subject for row in members}) > 1:
-            found += _fronts(members)
-    return found
+            yield from _fronts(members)
 
 
-def _fronts(members: Sequence[ResultRow]) -> Sequence[ChartRow]:
+def _fronts(members: Sequence[ResultRow]) -> Iterator[ChartRow]:
     latency, size, accuracy = (
         {row.key: value for row in members if (value := of(row)) is not None}
         for of in (_median_ms, _size_mb, lambda row: row.accuracy)
@@ -122,32 +124,26 @@ def _fronts(members: Sequence[ResultRow]) -> Sequence[ChartRow]:
         "front_accuracy_size": on_front({key: (size[key], -accuracy[key]) for key in size if key in accuracy}),
         "front_accuracy_latency": on_front({key: (latency[key], -accuracy[key]) for key in accuracy}),
     }
-    return [
-        _who(row)
-        | {"key": row.key, "value": latency[row.key], "size_mb": size.get(row.key), "accuracy": accuracy.get(row.key)}
-        | {name: row.key in keys for name, keys in fronts.items()}
-        for row in members
-    ]
+    for row in members:
+        is_on = {name: row.key in keys for name, keys in fronts.items()}
+        figures = {"value": latency[row.key], "size_mb": size.get(row.key), "accuracy": accuracy.get(row.key)}
+        yield _who(row, key=row.key, **figures, **is_on)
 
 
-def _operators(rows: Sequence[ResultRow]) -> Sequence[ChartRow]:
-    found: list[ChartRow] = []
-    models: dict[str, list[ResultRow]] = {}
+def _operators(rows: Sequence[ResultRow]) -> Iterator[ChartRow]:
+    models: dict[str, list[ResultRow]] = defaultdict(list)
     for row in rows:
-        models.setdefault(row.model.subject, []).extend([row] if row.profiles else [])
+        if row.profiles:
+            models[row.model.subject].append(row)
     for drawn in models.values():
         named = _named_types(row.profiles[-1] for row in drawn)
         for order, row in enumerate(drawn):
             times: dict[tuple[str, Place], float] = defaultdict(float)
             for kind in row.profiles[-1].by_type():
                 times[kind.node_type if kind.node_type in named else _OTHER_TYPES, kind.place] += kind.mean_us
-            found += [
-                _who(row)
-                | {"profile": _place_label(row), "order": order, "type": visible(name), "type_order": named[name]}
-                | {"where": place.value, "time": _ms(time_us)}
-                for (name, place), time_us in times.items()
-            ]
-    return found
+            for (name, place), time_us in times.items():
+                types: ChartRow = {"type": visible(name), "type_order": named[name]}
+                yield _who(row, profile=_place_label(row), order=order, **types, where=place.value, time=_ms(time_us))
 
 
 def _named_types(profiles: Iterable[Profile]) -> Mapping[str, int]:
@@ -169,37 +165,17 @@ def _named_types(profiles: Iterable[Profile]) -> Mapping[str, int]:
 
 def _parts(
     rows: Sequence[ResultRow], parts: Sequence[str], amounts_of: Callable[[ResultRow], Sequence[float | None]]
-) -> Sequence[ChartRow]:
-    return [
-        who | {"part": part, "part_order": place, "amount": amount}
-        for order, row in enumerate(rows)
-        for who in [_who(row) | {"place": _place_label(row), "order": order}]
-        for place, (part, amount) in enumerate(zip(parts, amounts_of(row), strict=True))
-        if amount is not None
-    ]
-
-
-def _start_amounts(row: ResultRow) -> Sequence[float | None]:
-    return (_ms(row.init_us), _ms(row.first_us), _median_ms(row))
-
-
-def _memory_amounts(row: ResultRow) -> Sequence[float | None]:
-    return (row.init_memory_mib, row.overall_memory_mib, row.peak_memory_mib)
-
-
-def _sustained(rows: Sequence[ResultRow]) -> Sequence[ChartRow]:
-    return [
-        _who(row)
-        | {"group": f"{row.key} {run.campaign_id} {run.attempt}", "at": round(at_s, 1), "value": _ms(latency_us)}
-        for row in rows
-        for run in row.sustained
-        for at_s, latency_us in run.points
-    ]
+) -> Iterator[ChartRow]:
+    for order, row in enumerate(rows):
+        who = _who(row, place=_place_label(row), order=order)
+        for place, (part, amount) in enumerate(zip(parts, amounts_of(row), strict=True)):
+            if amount is not None:
+                yield who | {"part": part, "part_order": place, "amount": amount}
 
 
 def _median_ms(row: ResultRow) -> float | None:
-    summary = row.result.own_summary
-    return None if summary is None else _ms(summary.median_us)
+    own = row.result.own_summary
+    return None if own is None else _ms(own.median_us)
 
 
 def _size_mb(row: ResultRow) -> float | None:

@@ -1,345 +1,337 @@
 """The charts of a report as Vega-Lite specifications, without their data; the page and the pictures draw the same ones.
 
 Every chart reads the data set ``rows`` (report/chart_rows.py). What the page may change is named in the specification's
-``usermeta``: ``measure`` is the channel with the figure that can be relative and logarithmic. Its parameters say how
-labels are put into lines: ``label_chars`` and ``legend_chars`` how long a line beside an axis or in a legend may be,
-``label_lines`` how many lines the longest label has.
+``usermeta``: ``measure`` is the channel with the figure that can be relative and logarithmic, ``lines`` are the fields
+that the height follows. The parameters ``label_chars`` and ``legend_chars`` say how long a line beside an axis or in a
+legend may be, ``label_lines`` how many lines the longest label has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, Literal
-
-import altair as alt
-
-from orchestrator.report.chart_specs import LABEL_CHARS, ChartSpec, label_pattern
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 #: Okabe and Ito's colours, which people with any kind of colour vision tell apart; the black of the eight is a grey
 #: here, so that it is seen on dark ground too.
-PALETTE: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B3A125", "#8A8F98")
+_PALETTE: Final = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B3A125", "#8A8F98"]
 _SHAPES: Final = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"]
-
-
-#: What tells two configurations apart often stands at the end of a label: it is put into lines and not cut.
-_LINES: Final = "trim(replace(datum.label, regexp('{}', 'g'), '$1$2\\n'))"
-_LABEL_LINES: Final = _LINES.format(label_pattern("' + label_chars + '", "\\n"))
-_LEGEND_LINES: Final = _LINES.format(label_pattern("' + legend_chars + '", "\\n"))
-#: Lines begin at their tick: what stands in the middle of it has half of the lines that there may be above.
-_ABOVE: Final = f"pad('', floor((label_lines - length(split({_LABEL_LINES}, '\\n'))) / 2), '\\n')"
+#: Pixels of one line, and the least height of a chart; the page's script has the same.
+_STEP: Final = 14
+_LEAST_HEIGHT: Final = 70
+_TEXT_LINE: Final = 15
 _LINE_HALF: Final = 7
-#: Of a line, in pixels.
+#: Characters of one line of a label; the page, which may be narrow, has its own number.
+_LABEL_CHARS: Final = 56
+#: Of a label's line, in pixels.
 _LABEL_LIMIT: Final = 400
+#: The lines of a label: broken between words, or within one that is too long. What tells two configurations apart often
+#: stands at the end, so labels aren't cut.
+_LINE: Final = "(.{{1,{0}}})(?: +|{1}|$)|(.{{{0}}})"
+_SPLIT: Final = "trim(replace(datum.label, regexp('{}', 'g'), '$1$2\\n'))"
+_LABEL: Final = _SPLIT.format(_LINE.format("' + label_chars + '", "\\n"))
+_LEGEND: Final = _SPLIT.format(_LINE.format("' + legend_chars + '", "\\n"))
+#: Lines begin at their tick: half of the lines that there may be stand above the middle.
+_ABOVE: Final = f"pad('', floor((label_lines - length(split({_LABEL}, '\\n'))) / 2), '\\n')"
+
+Spec = dict[str, Any]
+Row = TypeVar("Row", bound=Mapping[str, Any])
 
 
-def make_charts() -> tuple[ChartSpec, ...]:
-    """Return all charts, in the page's order."""
-    return (
-        _latency(),
-        _threads(),
-        _efficiency(),
-        _delegates(),
-        _pareto("size-latency", "size", "latency", "Model size against latency"),
-        _pareto("accuracy-size", "size", "accuracy", "Accuracy against model size"),
-        _pareto("accuracy-latency", "latency", "accuracy", "Accuracy against latency"),
-        _operators(),
-        _starts(),
-        _memory(),
-        _sustained(),
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """One chart."""
+
+    name: str
+    title: str
+    #: What it shows, for people who don't see it, and as the text under it.
+    description: str
+    #: Which data set of report/chart_rows.py it draws.
+    dataset: str
+    spec: Mapping[str, Any]
+    #: The field that one drawing shows one value of.
+    by: str = "model"
+    #: Fields without which a row can't be drawn.
+    needs: tuple[str, ...] = ()
+
+    def drawable(self, rows: Sequence[Row]) -> list[Row]:
+        """Return the rows that can be drawn: the accuracy charts need accuracies, for example."""
+        return [row for row in rows if all(row[field] is not None for field in self.needs)]
+
+    def height(self, rows: Sequence[Mapping[str, Any]]) -> int | None:
+        """Return the height in pixels of a chart whose height follows its rows; None for any other."""
+        lines = self.spec["usermeta"]["lines"]
+        if not lines:
+            return None
+        labels, *others = (len({row[field] for row in rows}) for field in lines)
+        step = _STEP
+        for count in others:
+            step *= max(1, count)
+        return max(_LEAST_HEIGHT, max(1, labels) * max(step, _TEXT_LINE * self.label_lines(rows)))
+
+    def label_lines(self, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Return how many lines the longest label has, of a chart whose height follows its rows."""
+        labels = {str(row[field]) for field in self.spec["usermeta"]["lines"][:1] for row in rows}
+        return max((len(re.findall(_LINE.format(_LABEL_CHARS, "\n"), label)) for label in labels), default=1)
 
 
-def _data() -> alt.NamedData:
-    return alt.NamedData(name="rows")
+def _number(field: str, title: str = "", **other: object) -> Spec:
+    return {"field": field, "type": "quantitative"} | ({"title": title} if title else {}) | other
 
 
-def _device_colour() -> alt.Color:
-    legend = alt.Legend(orient="top", columns=2, labelExpr=f"split({_LEGEND_LINES}, '\\n')", labelLimit=_LABEL_LIMIT)
-    return alt.Color("device:N", title=None, scale=alt.Scale(range=list(PALETTE)), legend=legend)
+def _name(field: str, **other: object) -> Spec:
+    return {"field": field, "type": "nominal", **other}
 
 
-def _finish(
-    chart: alt.Chart | alt.LayerChart | alt.FacetChart,
-    *,
-    measure: str = "",
-    height: int | None = None,
-    lines: tuple[str, ...] = (),
-) -> Mapping[str, Any]:
-    """Return the specification; its height is fixed, or so many lines of the fields in ``lines`` as there are."""
-    properties: dict[str, Any] = {
-        "width": "container",
-        "autosize": alt.AutoSizeParams(type="fit-x", contains="padding"),
+def _scaled(field: str, title: str, *, zero: bool = True, padding: int = 0) -> Spec:
+    return _number(field, title, scale={"type": "linear", "zero": zero, "padding": padding})
+
+
+def _across(field: str, title: str) -> Spec:
+    return _number(field, title, axis={"tickCount": 8}, scale={"type": "linear", "zero": True})
+
+
+def _coloured(field: str, *, columns: int = 4, sort: str = "", **legend: object) -> Spec:
+    order = {"sort": {"field": sort, "op": "min"}} if sort else {}
+    return _name(
+        field, title=None, scale={"range": _PALETTE}, legend={"orient": "top", "columns": columns, **legend}
+    ) | (order)
+
+
+def _dashed(field: str, **legend: object) -> Spec:
+    return {"strokeDash": _name(field, title=None, legend={"orient": "top", **legend})}
+
+
+def _labels(field: str) -> Spec:
+    axis = {
+        "labelExpr": f"split({_ABOVE} + {_LABEL}, '\\n')",
+        "labelLimit": _LABEL_LIMIT,
+        "labelOffset": {"expr": f"-(label_lines - 1) * {_LINE_HALF}"},
     }
-    if height is not None:
-        properties["height"] = height
-    spec: dict[str, Any] = chart.properties(**properties).to_dict()
-    # The page brings its own colours, light or dark, and says itself which Vega-Lite it has.
-    for name in ("config", "$schema"):
-        spec.pop(name, None)
-    values = {"label_chars": LABEL_CHARS, "legend_chars": LABEL_CHARS, "label_lines": 1}
-    params = [{"name": name, "value": value} for name, value in values.items()]
-    return spec | {"params": params, "usermeta": {"measure": measure, "lines": list(lines)}}
+    return _name(field, title=None, sort={"field": "order", "op": "min"}, axis=axis)
 
 
-def _x(field: str, title: str, *, zero: bool = True) -> alt.X:
-    return alt.X(f"{field}:Q", title=title, axis=alt.Axis(tickCount=8), scale=alt.Scale(type="linear", zero=zero))
+def _tooltip(*fields: str) -> list[Spec]:
+    """Return what is shown of a mark: names, and figures as ``field:format`` (``field:`` without a format)."""
+    shown = []
+    for text in fields:
+        field, colon, form = text.partition(":")
+        shown.append(_number(field, **({"format": form} if form else {})) if colon else _name(field))
+    return shown
 
 
-def _y(field: str, title: str, *, zero: bool = True, padding: int = 0) -> alt.Y:
-    return alt.Y(f"{field}:Q", title=title, scale=alt.Scale(type="linear", zero=zero, padding=padding))
+def _case_tooltip(*fields: str) -> list[Spec]:
+    return _tooltip("model", "device", "configuration", *fields)
 
 
-def _names(field: str) -> alt.Y:
-    return alt.Y(
-        f"{field}:N",
-        title=None,
-        sort=alt.EncodingSortField("order", op="min"),
-        axis=alt.Axis(
-            labelExpr=f"split({_ABOVE} + {_LABEL_LINES}, '\\n')",
-            labelLimit=_LABEL_LIMIT,
-            labelOffset=alt.ExprRef(f"-(label_lines - 1) * {_LINE_HALF}"),
+def _mark(kind: str, encoding: Spec, *transform: Spec, **look: object) -> Spec:
+    drawn: Spec = {"mark": {"type": kind, **look}, "encoding": encoding}
+    return drawn | ({"transform": list(transform)} if transform else {})
+
+
+def _ruler(axis: str, value: float, **look: object) -> Spec:
+    return {"data": {"values": [{}]}} | _mark("rule", {axis: {"datum": value}}, strokeDash=[4, 4], **look)
+
+
+def _spec(*marks: Spec, measure: str = "", height: int | None = None, lines: Sequence[str] = ()) -> Spec:
+    """Return a specification of marks one above the other; its height is fixed, or follows the fields in ``lines``."""
+    drawn: Spec = marks[0] if len(marks) == 1 else {"layer": list(marks)}
+    values = {"label_chars": _LABEL_CHARS, "legend_chars": _LABEL_CHARS, "label_lines": 1}
+    return {
+        "data": {"name": "rows"},
+        "width": "container",
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        **drawn,
+        **({"height": height} if height is not None else {}),
+        "params": [{"name": name, "value": value} for name, value in values.items()],
+        "usermeta": {"measure": measure, "lines": list(lines)},
+    }
+
+
+_DEVICE: Final = _coloured("device", columns=2, labelExpr=f"split({_LEGEND}, '\\n')", labelLimit=_LABEL_LIMIT)
+_MEDIAN: Final = "median latency in ms"
+
+
+def _latency() -> Spec:
+    base = {
+        "y": _labels("configuration"),
+        "yOffset": _name("device"),
+        "color": _DEVICE,
+        "tooltip": _case_tooltip("value:.4g", "low:", "high:", "delegate_truth"),
+    }
+    interval = _mark("rule", base | {"x": _across("low", _MEDIAN), "x2": {"field": "high"}}, strokeWidth=2)
+    point = _mark("point", base | {"x": _across("value", _MEDIAN)}, filled=True, size=70, opacity=1)
+    return _spec(interval, point, measure="x", lines=("configuration", "device"))
+
+
+def _over_threads(y: Spec, tip: str, *below: Spec, measure: str = "") -> Spec:
+    base = {
+        "x": _number("threads", "threads", axis={"tickMinStep": 1, "format": "d"}, scale={"zero": False}),
+        "y": y,
+        "color": _DEVICE,
+        "detail": _name("group"),
+        "tooltip": _case_tooltip("threads:", tip),
+    }
+    line = _mark("line", base | _dashed("delegate"), strokeWidth=2)
+    return _spec(*below, line, _mark("point", base, filled=True, size=60, opacity=1), measure=measure, height=260)
+
+
+def _delegates() -> Spec:
+    encoding = {
+        "y": _labels("configuration"),
+        "yOffset": _name("device"),
+        "tooltip": _case_tooltip("speed_up:.2f", "delegate_truth", "fallen_off"),
+        "x": _across("speed_up", "speed-up over the CPU"),
+        "color": _DEVICE,
+    }
+    bar = _mark("bar", encoding, height={"band": 0.75})
+    return _spec(bar, _ruler("x", 1), lines=("configuration", "device"))
+
+
+def _pareto(name: str, title: str, x: Spec, y: Spec) -> Chart:
+    field = x["field"]
+    on_front = {"filter": {"field": f"front_{name.replace('-', '_')}", "equal": True}}
+    look: Spec = {"interpolate": "step-after", "strokeDash": [5, 3], "strokeWidth": 1.5}
+    marks = [
+        _mark("line", {"x": x, "y": y, "order": _number(field)}, on_front, **look),
+        _mark(
+            "point",
+            {
+                "x": x,
+                "y": y,
+                "color": _coloured("delegate"),
+                "shape": _name("delegate", title=None, scale={"range": _SHAPES}),
+                "tooltip": _case_tooltip("size_mb:.2f", "value:.4g", "accuracy:"),
+            },
+            filled=True,
+            size=90,
+            opacity=0.9,
         ),
-    )
-
-
-_CASE_TOOLTIP: Final = ["model:N", "device:N", "configuration:N"]
-
-
-def _latency() -> ChartSpec:
-    base = alt.Chart(_data()).encode(
-        y=_names("configuration"),
-        yOffset=alt.YOffset("device:N"),
-        color=_device_colour(),
-        tooltip=[*_CASE_TOOLTIP, alt.Tooltip("value:Q", format=".4g"), "low:Q", "high:Q", "delegate_truth:N"],
-    )
-    interval = base.mark_rule(strokeWidth=2).encode(x=_x("low", "median latency in ms"), x2="high:Q")
-    point = base.mark_point(filled=True, size=70, opacity=1).encode(x=_x("value", "median latency in ms"))
-    chart = alt.layer(interval, point)
-    spec = _finish(chart, measure="x", lines=("configuration", "device"))
-    return ChartSpec(
-        name="latency",
-        title="Latency by configuration and device",
-        description="Each point is the median latency of one configuration on one device, its line the 95 % interval. "
-        "Only figures of the delegate that was asked for. Of a language model it is a token's time: less is faster.",
-        dataset="cases",
-        by="model",
-        spec=spec,
-    )
-
-
-def _threads() -> ChartSpec:
-    base = alt.Chart(_data()).encode(
-        x=alt.X("threads:Q", title="threads", axis=alt.Axis(tickMinStep=1, format="d"), scale=alt.Scale(zero=False)),
-        y=_y("value", "median latency in ms"),
-        color=_device_colour(),
-        detail="group:N",
-        tooltip=[*_CASE_TOOLTIP, "threads:Q", alt.Tooltip("value:Q", format=".4g")],
-    )
-    line = base.mark_line(strokeWidth=2).encode(
-        strokeDash=alt.StrokeDash("delegate:N", title=None, legend=alt.Legend(orient="top"))
-    )
-    chart = alt.layer(line, base.mark_point(filled=True, size=60, opacity=1))
-    return ChartSpec(
-        name="threads",
-        title="Latency by number of threads",
-        description="Median latency of cases that differ in nothing but the number of threads; of a language model the "
-        "time of one token.",
-        dataset="threads",
-        by="model",
-        spec=_finish(chart, measure="y", height=260),
-    )
-
-
-def _efficiency() -> ChartSpec:
-    base = alt.Chart(_data()).encode(
-        x=alt.X("threads:Q", title="threads", axis=alt.Axis(tickMinStep=1, format="d"), scale=alt.Scale(zero=False)),
-        y=alt.Y("efficiency:Q", title="efficiency per thread in %", scale=alt.Scale(domainMin=0)),
-        color=_device_colour(),
-        detail="group:N",
-        tooltip=[*_CASE_TOOLTIP, "threads:Q", alt.Tooltip("efficiency:Q", format=".0f")],
-    )
-    ideal = alt.Chart().mark_rule(strokeDash=[4, 4], opacity=0.7).encode(y=alt.YDatum(100))
-    line = base.mark_line(strokeWidth=2).encode(
-        strokeDash=alt.StrokeDash("delegate:N", title=None, legend=alt.Legend(orient="top"))
-    )
-    chart = alt.layer(ideal, line, base.mark_point(filled=True, size=60, opacity=1))
-    return ChartSpec(
-        name="efficiency",
-        title="Efficiency per thread",
-        description="Speed-up over the fewest threads, divided by how many times as many threads it took; 100 % is "
-        "ideal.",
-        dataset="threads",
-        by="model",
-        spec=_finish(chart, height=260),
-    )
-
-
-def _delegates() -> ChartSpec:
-    base = alt.Chart(_data()).encode(
-        y=_names("configuration"),
-        yOffset=alt.YOffset("device:N"),
-        tooltip=[*_CASE_TOOLTIP, alt.Tooltip("speed_up:Q", format=".2f"), "delegate_truth:N", "fallen_off:N"],
-    )
-    bar = base.mark_bar(height={"band": 0.75}).encode(x=_x("speed_up", "speed-up over the CPU"), color=_device_colour())
-    even = alt.Chart().mark_rule(strokeDash=[4, 4]).encode(x=alt.XDatum(1))
-    spec = _finish(alt.layer(bar, even), lines=("configuration", "device"))
-    return ChartSpec(
-        name="delegates",
-        title="Speed-up of delegates over the CPU",
-        description="How many times as fast each delegate is as the fastest trusted CPU configuration that was "
-        "measured alike on the same device; left of the dashed line it is slower.",
-        dataset="delegates",
-        by="model",
-        spec=spec,
-    )
-
-
-_AXES: Final = {
-    "size": ("size_mb", "model size in MB"),
-    "latency": ("value", "median latency in ms"),
-    "accuracy": ("accuracy", "accuracy in %"),
-}
-
-
-_LABEL_SIDES: Final[tuple[tuple[Literal["left", "right"], int, str], ...]] = (("left", 8, "<="), ("right", -8, ">"))
-
-
-def _pareto(name: str, x: Literal["size", "latency"], y: Literal["latency", "accuracy"], title: str) -> ChartSpec:
-    (x_field, x_title), (y_field, y_title) = _AXES[x], _AXES[y]
-    base = alt.Chart(_data()).encode(
-        x=_x(x_field, x_title), y=_y(y_field, y_title, zero=y != "accuracy", padding=18 if y == "accuracy" else 0)
-    )
-    front_field = f"front_{name.replace('-', '_')}"
-    is_front = alt.FieldEqualPredicate(field=front_field, equal=True)
-    front = (
-        base.mark_line(interpolate="step-after", strokeDash=[5, 3], strokeWidth=1.5)
-        .encode(order=f"{x_field}:Q")
-        .transform_filter(is_front)
-    )
-    tooltip = [
-        *_CASE_TOOLTIP,
-        alt.Tooltip("size_mb:Q", format=".2f"),
-        alt.Tooltip("value:Q", format=".4g"),
-        "accuracy:Q",
     ]
-    point = base.mark_point(filled=True, size=90, opacity=0.9).encode(
-        color=alt.Color(
-            "delegate:N", title=None, scale=alt.Scale(range=list(PALETTE)), legend=alt.Legend(orient="top", columns=4)
-        ),
-        shape=alt.Shape("delegate:N", title=None, scale=alt.Scale(range=_SHAPES)),
-        tooltip=tooltip,
-    )
+    furthest = {"joinaggregate": [{"op": "max", "field": field, "as": "furthest"}]}
     # A name stands on that side of its point where there is room for it.
-    labels = [
-        base.mark_text(align=align, dx=dx, dy=-7, limit=170, fontSize=11)
-        .encode(text="model:N")
-        .transform_joinaggregate(furthest=f"max({x_field})")
-        .transform_filter(is_front)
-        .transform_filter(f"datum['{x_field}'] {side} datum.furthest / 2")
-        for align, dx, side in _LABEL_SIDES
-    ]
-    return ChartSpec(
+    for align, dx, side in (("left", 8, "<="), ("right", -8, ">")):
+        where: list[Spec] = [furthest, on_front, {"filter": f"datum['{field}'] {side} datum.furthest / 2"}]
+        text = {"x": x, "y": y, "text": _name("model")}
+        marks.append(_mark("text", text, *where, align=align, dx=dx, dy=-7, limit=170, fontSize=11))
+    return Chart(
         name=name,
         title=title,
         description="Each point is one configuration of one model on this device. The dashed line joins those that no "
         "other beats in both figures.",
         dataset="pareto",
         by="device",
-        needs=(x_field, y_field),
-        spec=_finish(alt.layer(front, point, *labels), height=320),
+        needs=(field, y["field"]),
+        spec=_spec(*marks, height=320),
     )
 
 
-def _operators() -> ChartSpec:
-    chart = (
-        alt.Chart(_data())
-        .mark_bar(height=12)
-        .encode(
-            y=_names("profile"),
-            x=alt.X("sum(time):Q", title="ms of one inference"),
-            color=alt.Color(
-                "type:N",
-                title=None,
-                scale=alt.Scale(range=list(PALETTE)),
-                sort=alt.EncodingSortField("type_order", op="min"),
-                legend=alt.Legend(orient="top", columns=4, labelLimit=220),
-            ),
-            order=alt.Order("min(type_order):Q"),
-            tooltip=["profile:N", "type:N", "where:N", alt.Tooltip("sum(time):Q", format=".4g")],
-        )
-    )
-    return ChartSpec(
+def _operators() -> Spec:
+    encoding = {
+        "y": _labels("profile"),
+        "x": _number("time", "ms of one inference", aggregate="sum"),
+        "color": _coloured("type", sort="type_order", labelLimit=220),
+        "order": _number("type_order", aggregate="min"),
+        "tooltip": [*_tooltip("profile", "type", "where"), _number("time", aggregate="sum", format=".4g")],
+    }
+    return _spec(_mark("bar", encoding, height=12), lines=("profile",))
+
+
+def _parts(unit: str) -> Spec:
+    encoding = {
+        "y": _labels("place"),
+        "yOffset": _name("part", sort={"field": "part_order", "op": "min"}),
+        "x": _across("amount", unit),
+        "color": _coloured("part", sort="part_order"),
+        "tooltip": _tooltip("place", "part", "amount:.4g"),
+    }
+    return _spec(_mark("bar", encoding), lines=("place", "part"))
+
+
+def _sustained() -> Spec:
+    base = {
+        "x": _number("at", "seconds since the start"),
+        "y": _scaled("value", "latency in ms"),
+        "color": _DEVICE,
+        "detail": _name("group"),
+        "tooltip": _case_tooltip("at:.0f", "value:.4g"),
+    }
+    line = _mark("line", base | _dashed("configuration", columns=2), strokeWidth=1.5)
+    return _spec(line, _mark("point", base, filled=True, size=18, opacity=0.7), measure="y", height=280)
+
+
+_SIZE: Final = _across("size_mb", "model size in MB")
+_ACCURACY: Final = _scaled("accuracy", "accuracy in %", zero=False, padding=18)
+
+#: All charts, in the page's order.
+CHARTS: Final = (
+    Chart(
+        name="latency",
+        title="Latency by configuration and device",
+        description="Each point is the median latency of one configuration on one device, its line the 95 % interval. "
+        "Only figures of the delegate that was asked for. Of a language model it is a token's time: less is faster.",
+        dataset="cases",
+        spec=_latency(),
+    ),
+    Chart(
+        name="threads",
+        title="Latency by number of threads",
+        description="Median latency of cases that differ in nothing but the number of threads; of a language model the "
+        "time of one token.",
+        dataset="threads",
+        spec=_over_threads(_scaled("value", _MEDIAN), "value:.4g", measure="y"),
+    ),
+    Chart(
+        name="efficiency",
+        title="Efficiency per thread",
+        description="Speed-up over the fewest threads, divided by how many times as many threads it took; 100 % is "
+        "ideal.",
+        dataset="threads",
+        spec=_over_threads(
+            _number("efficiency", "efficiency per thread in %", scale={"domainMin": 0}),
+            "efficiency:.0f",
+            _ruler("y", 100, opacity=0.7),
+        ),
+    ),
+    Chart(
+        name="delegates",
+        title="Speed-up of delegates over the CPU",
+        description="How many times as fast each delegate is as the fastest trusted CPU configuration that was "
+        "measured alike on the same device; left of the dashed line it is slower.",
+        dataset="delegates",
+        spec=_delegates(),
+    ),
+    _pareto("size-latency", "Model size against latency", _SIZE, _scaled("value", _MEDIAN)),
+    _pareto("accuracy-size", "Accuracy against model size", _SIZE, _ACCURACY),
+    _pareto("accuracy-latency", "Accuracy against latency", _across("value", _MEDIAN), _ACCURACY),
+    Chart(
         name="operators",
         title="Where the time goes",
         description="Time of one profiled inference by type of operator; a partition that a delegate ran whole is one "
         "part. Types below 2 % of each profile, and those beyond the largest, are put together.",
         dataset="operators",
-        by="model",
-        spec=_finish(chart, lines=("profile",)),
-    )
-
-
-def _grouped_bars(name: str, title: str, description: str, dataset: str, unit: str) -> ChartSpec:
-    chart = (
-        alt.Chart(_data())
-        .mark_bar()
-        .encode(
-            y=_names("place"),
-            yOffset=alt.YOffset("part:N", sort=alt.EncodingSortField("part_order", op="min")),
-            x=_x("amount", unit),
-            color=alt.Color(
-                "part:N",
-                title=None,
-                scale=alt.Scale(range=list(PALETTE)),
-                sort=alt.EncodingSortField("part_order", op="min"),
-                legend=alt.Legend(orient="top", columns=4),
-            ),
-            tooltip=["place:N", "part:N", alt.Tooltip("amount:Q", format=".4g")],
-        )
-    )
-    spec = _finish(chart, lines=("place", "part"))
-    return ChartSpec(name=name, title=title, description=description, dataset=dataset, by="model", spec=spec)
-
-
-def _starts() -> ChartSpec:
-    return _grouped_bars(
-        "starts",
-        "Initialisation, first inference, steady inference",
-        "Medians over the invocations that the latency comes from.",
-        "starts",
-        "ms",
-    )
-
-
-def _memory() -> ChartSpec:
-    return _grouped_bars(
-        "memory",
-        "Memory",
-        "Memory after initialisation, overall and at its peak, as the programs print it.",
-        "memory",
-        "MB",
-    )
-
-
-def _sustained() -> ChartSpec:
-    base = alt.Chart(_data()).encode(
-        x=alt.X("at:Q", title="seconds since the start"),
-        y=_y("value", "latency in ms"),
-        color=_device_colour(),
-        detail="group:N",
-        tooltip=[*_CASE_TOOLTIP, alt.Tooltip("at:Q", format=".0f"), alt.Tooltip("value:Q", format=".4g")],
-    )
-    chart = alt.layer(
-        base.mark_line(strokeWidth=1.5).encode(
-            strokeDash=alt.StrokeDash("configuration:N", title=None, legend=alt.Legend(orient="top", columns=2))
-        ),
-        base.mark_point(filled=True, size=18, opacity=0.7),
-    )
-    return ChartSpec(
+        spec=_operators(),
+    ),
+    Chart(
+        name="starts",
+        title="Initialisation, first inference, steady inference",
+        description="Medians over the invocations that the latency comes from.",
+        dataset="starts",
+        spec=_parts("ms"),
+    ),
+    Chart(
+        name="memory",
+        title="Memory",
+        description="Memory after initialisation, overall and at its peak, as the programs print it.",
+        dataset="memory",
+        spec=_parts("MB"),
+    ),
+    Chart(
         name="sustained",
         title="Latency while it runs on and on",
         description="Invocations directly one after the other: a line that rises is a phone that gets hot.",
         dataset="sustained",
-        by="model",
-        spec=_finish(chart, measure="y", height=280),
-    )
+        spec=_sustained(),
+    ),
+)

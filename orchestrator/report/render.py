@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -24,7 +24,7 @@ from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.verdict import Severity
 from orchestrator.report.advice import advice_of
 from orchestrator.report.chart_rows import ChartRow, chart_rows
-from orchestrator.report.chart_specs import ChartSpec
+from orchestrator.report.charts import CHARTS, Chart
 from orchestrator.report.data import BestMark, Certainty, FindingRow, ReportData, ResultRow
 from orchestrator.report.escapes import visible
 from orchestrator.report.evidence import case_evidence, evidence_decimals, moment_text
@@ -45,7 +45,7 @@ from orchestrator.report.labels import (
 )
 from orchestrator.report.matrix import MatrixTable, matrix_tables
 from orchestrator.report.page_policy import inline_script, pack, page_policy, without_collector
-from orchestrator.report.pictures import chart_specs, has_chart_data, packed_runtime
+from orchestrator.report.pictures import packed_runtime
 from orchestrator.report.published import SOURCE
 from orchestrator.report.sections import grids_of
 from orchestrator.report.tables import (
@@ -107,8 +107,7 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
     """
     is_laid_out = len(data.results) <= _LAID_OUT_CASES
     grids, sets = grids_of(data), chart_rows(data)
-    made = chart_specs(cache_folder)
-    charts = {chart.name: chart for chart in made if has_chart_data(chart, sets.get(chart.dataset, ()))}
+    charts = {chart.name: chart for chart in CHARTS if chart.drawable(sets.get(chart.dataset, ()))}
     decimals = evidence_decimals(data.results)
     folds = _data_folds(grids, sets, charts)
     places = {row.key: place for place, row in enumerate(data.results)}
@@ -179,24 +178,11 @@ def render_guide_html(table: GuideTable, *, title: str) -> str:
 
 
 def _data_folds(
-    grids: Mapping[str, Grid], sets: Mapping[str, Sequence[ChartRow]], charts: Mapping[str, ChartSpec]
+    grids: Mapping[str, Grid], sets: Mapping[str, Sequence[ChartRow]], charts: Mapping[str, Chart]
 ) -> dict[str, str]:
     folds = {name: pack(grid.to_page()) for name, grid in grids.items()}
     if charts:
-        folds["charts"] = pack(
-            {
-                name: {
-                    "name": name,
-                    "title": chart.title,
-                    "description": chart.description,
-                    "dataset": chart.dataset,
-                    "by": chart.by,
-                    "needs": chart.needs,
-                    "spec": chart.spec,
-                }
-                for name, chart in charts.items()
-            }
-        )
+        folds["charts"] = pack({name: asdict(chart) for name, chart in charts.items()})
         for name in dict.fromkeys(chart.dataset for chart in charts.values()):
             rows = sets[name]
             folds[f"rows-{name}"] = pack({field: [row[field] for row in rows] for field in rows[0]})

@@ -15,7 +15,7 @@ from orchestrator.records.campaign import Terms
 from orchestrator.records.workload import DelegateName, Pass, ToolName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.chart_rows import chart_rows
-from orchestrator.report.pictures import chart_specs, keep_ahead, packed_runtime, pictures_of, write_pictures
+from orchestrator.report.pictures import packed_runtime, pictures_of, write_pictures
 from orchestrator.report.scaling import delegate_steps, on_front, thread_steps
 from tests.samples.sample_lab import (
     MOBILENET_INT8,
@@ -138,20 +138,6 @@ def test_library_is_put_together_once_and_a_broken_copy_is_passed_over(tmp_path:
     assert kept.read_text().strip() == first
 
 
-def test_charts_are_kept_and_made_anew_when_what_is_kept_is_damaged(tmp_path: Path) -> None:
-    # Each call as a process of its own would make it.
-    specs = chart_specs.__wrapped__
-    made = specs(None)
-    assert specs(tmp_path) == made
-    (kept,) = tmp_path.glob("charts-*.json")
-    text = kept.read_text("ascii")
-    kept.write_text(text.replace('"title": "Latency', '"title": "Kept latency'), encoding="ascii")
-    assert specs(tmp_path) != made
-    kept.write_text(text[: len(text) // 2], encoding="ascii")
-    assert specs(tmp_path) == made
-    assert kept.read_text("ascii") == text
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -168,11 +154,3 @@ def test_accuracy_file_that_cant_be_read_is_named_with_its_line(tmp_path: Path, 
     with pytest.raises(UsageError) as caught:
         load_accuracy(path)
     assert said in str(caught.value)
-
-
-def test_what_every_report_shows_is_made_ahead_by_another_process(tmp_path: Path) -> None:
-    keep_ahead(tmp_path)
-    kept = {path.name.partition("-")[0]: path.read_text("ascii").strip() for path in tmp_path.iterdir()}
-    assert sorted(kept) == ["charts", "vega"]
-    assert packed_runtime(tmp_path) == kept["vega"]
-    assert [spec.name for spec in chart_specs(tmp_path)] == [spec.name for spec in chart_specs()]
