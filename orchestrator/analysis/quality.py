@@ -103,7 +103,6 @@ CODES: Final = {
     "parity-degenerate": "the model's outputs hardly depend on its inputs; they show nothing",
     "imported": "somebody else made the run; nothing is known of the device's heat, load and battery",
     "unusual-for-device": "this model is much slower on this device than its other models lead to expect",
-    "unidentified": "nothing in the imported text shows that it is of this case",
 }
 
 
@@ -205,8 +204,6 @@ def _report_findings(report: ToolReport, case: Case, run_pass: Pass, facts: Devi
             yield _finding("delegate-unknown", Severity.WARNING, f"nothing shows that {case.delegate} was used")
     if report.unconsumed_flags:
         yield _finding("flags-ignored", Severity.ERROR, evidence=" ".join(report.unconsumed_flags))
-    if unidentified := report.extra.get("unidentified"):
-        yield _finding("unidentified", Severity.WARNING, evidence=str(unidentified))
     for disagreement in report.disagreements:
         yield _finding("sources-disagree", Severity.WARNING, evidence=disagreement)
     if "log_cut" in report.extra:

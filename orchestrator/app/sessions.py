@@ -1,4 +1,4 @@
-"""Importing what LiteRT's device lab and leaderboard tell: session folders and files of one JSON object a line."""
+"""Imports session folders of LiteRT's device lab, and its leaderboard's files of one JSON object a line."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from orchestrator.app.importing import Imported, imported, new_campaign, read_source, require_printable
+from orchestrator.app.importing import Imported, raw_output, read_source, require_printable, store
 from orchestrator.bootstrap import Farm
-from orchestrator.engine.importing import ForeignRun
+from orchestrator.engine.importing import ForeignRun, ImportBatch
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.programs.device_lab import (
     BESIDE,
@@ -30,32 +30,27 @@ from orchestrator.programs.device_lab import (
     STDOUT,
 )
 from orchestrator.programs.grammar.leaderboard import ACCELERATORS, Checked, Row, is_row, read_row
-from orchestrator.programs.grammar.litert_lm import Process
+from orchestrator.programs.grammar.litert_lm import Process, names_gpu
 from orchestrator.programs.grammar.protos import decode_language_model
 from orchestrator.records.campaign import Origin
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, ModelSha, Serial, content_key
 from orchestrator.records.run import Attachment, RawOutput
 from orchestrator.records.tokens import FIGURE, PHASES, TOKENS
-from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass
+from orchestrator.records.workload import Build, Case, Model
 from orchestrator.report.escapes import one_line
-
-if TYPE_CHECKING:
-    from orchestrator.records.run import RunRecord
 
 _JOB: Final = re.compile(r"(cpu|gpu|npu)-([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
 _OTHER_RUN: Final = re.compile(r"(?:metrics_)?((cpu|gpu|npu)(?:_\d{1,4})?)\.(?:pb|exit)")
+_FILES: Final = (RESULTS, RUNTIME_INFO, METRICS, PROVENANCE, LOGCAT, STDOUT)
 #: What the other harness notes of the phone's heat, by run; from 1 on the phone holds itself back.
 _THERMAL: Final = re.compile(r"^thermal (before|after) (\w{1,20}): .*?Thermal Status: (\d{1,2})\b", re.MULTILINE)
 _DEVICE_ID: Final = re.compile(r"([a-z][a-z0-9]*)-(\d{2})")
 _KINDS: Final = {"android": DeviceKind.ANDROID, "ios": DeviceKind.IOS}
 _FLAG: Final = re.compile(r"--(\w+)=(\S+)")
-#: A session has a job for each phone and accelerator; a lab's folder has sessions.
-_MOST_JOBS: Final = 2000
-_MOST_ROWS: Final = 20_000
 _MOST_FAULTS: Final = 20
 _SIZE_TOLERANCE: Final = 1e-3
-#: A model this many times as slow on a device as its other models lead to expect, of which there are so many.
+#: A model this many times as slow on a device as at least so many other models lead to expect.
 _UNUSUAL: Final = 2.5
 _LEAST_SHARED: Final = 4
 
@@ -70,19 +65,59 @@ class SessionRequest:
     name: str
 
 
-@dataclass(slots=True)
-class _Batch:
+def is_session(path: Path) -> bool:
+    """Whether a path is one that is imported here: a folder, or a file of the leaderboard's lines."""
+    if path.is_dir() or path.suffix == ".jsonl":
+        return True
+    try:
+        with path.open("rb") as file:
+            return is_row(file.read(1 << 16))
+    except OSError:
+        return False
+
+
+def import_sessions(farm: Farm, request: SessionRequest, out: Path | None) -> list[Imported]:
+    """Import session folders and leaderboard files, each as a campaign; raises UsageError kinds and stores nothing.
+
+    A folder's job that lacks what shows its worth is left out and reported; a wrong line of a file is an error.
+    """
+    from orchestrator.models.inspect import identify_model
+
+    require_printable(name=request.name)
+    known = [identify_model(path) for path in request.models]
+    batches = []
+    for path in request.paths:
+        batch = _Batch(known=known)
+        origin = _folder(path, batch) if path.is_dir() else _file(path, batch)
+        if not batch.runs:
+            hint = "a session's folder has jobs cpu-DEVICE or gpu-DEVICE with results.pb or metrics.pb in them"
+            hint = hint if path.is_dir() else "the leaderboard's files have a JSON object with row_id in each line"
+            raise UsageError(f"{path}: nothing to import{_listed(batch.faults)}", hint=hint)
+        batches.append((batch, origin))
+    done = []
+    for batch, origin in batches:
+        notes = [f"left out: {fault}" for fault in batch.faults]
+        taken = store(farm, batch, name=request.name, out=out, origin=origin, notes=notes)
+        doubted = sum(run.verdict.quality.value == "suspect" for run in taken.result.runs)
+        if doubted:
+            notes.append(f"{doubted} of {len(taken.result.runs)} figures are suspect by their own numbers")
+        done.append(taken)
+    return done
+
+
+def _listed(faults: Sequence[str]) -> str:
+    more = [f"and {len(faults) - _MOST_FAULTS} more"] if len(faults) > _MOST_FAULTS else []
+    return "".join(f"\n  {line}" for line in [*map(one_line, faults[:_MOST_FAULTS]), *more])
+
+
+@dataclass(slots=True, kw_only=True)
+class _Batch(ImportBatch):
     """The runs of one source with what they are of, and the jobs that were left out."""
 
     known: Sequence[Model]
-    runs: list[ForeignRun] = field(default_factory=list)
-    devices: dict[Serial, DeviceFacts] = field(default_factory=dict)
-    models: dict[ModelSha, Model] = field(default_factory=dict)
-    builds: dict[BuildSha, Build] = field(default_factory=dict)
-    refused: list[str] = field(default_factory=list)
 
     def model(self, repository: str, file: str, size_bytes: int) -> Model:
-        """Return the model: a known file of that name and size, else one that is known by what is said of it."""
+        """Return the model: a known file of that name and size, else one that is known by its description."""
         name = file.rpartition("/")[2].rpartition(".")[0] or file
         for model in self.known:
             is_as_large = not size_bytes or abs(model.size_bytes / size_bytes - 1) < _SIZE_TOLERANCE
@@ -94,7 +129,7 @@ class _Batch:
         return self.models.setdefault(model.sha256, model)
 
     def build(self, told: Mapping[str, object], *, name: str, version: str, platform: str) -> BuildSha:
-        """Return the program, which is known by what is said of it."""
+        """Return the program, which is known by its description."""
         sha256 = BuildSha(content_key({"program": PROGRAM.title, **told}))
         abi = "arm64-v8a" if platform == "android" else ""
         self.builds.setdefault(sha256, Build(name=name, tool=PROGRAM.name, sha256=sha256, abi=abi, version=version))
@@ -125,64 +160,7 @@ class _Batch:
     def add(self, case: Case, raw: RawOutput, *, is_language_model: bool) -> None:
         """Add a run, or a language model's two."""
         flags = [(*case.flags, (FIGURE, phase)) for phase in PHASES] if is_language_model else [case.flags]
-        for own in flags:
-            self.runs.append(ForeignRun(case=replace(case, flags=tuple(sorted(own))), run_pass=Pass.TIMING, raw=raw))
-
-
-def is_session(path: Path) -> bool:
-    """Whether a path is one that is imported here: a folder, or a file of the leaderboard's lines."""
-    if path.is_dir() or path.suffix == ".jsonl":
-        return True
-    try:
-        with path.open("rb") as file:
-            return is_row(file.read(1 << 16))
-    except OSError:
-        return False
-
-
-def import_sessions(farm: Farm, request: SessionRequest, out: Path | None) -> list[Imported]:
-    """Import session folders and leaderboard files, each as a campaign; raises UsageError kinds and stores nothing.
-
-    A folder's job that lacks what shows its worth is left out and told; a file's line that is wrong ends it all.
-    """
-    from orchestrator.engine.importing import import_runs
-    from orchestrator.models.inspect import identify_model
-
-    require_printable(name=request.name)
-    known = [identify_model(path) for path in request.models]
-    batches = []
-    for path in request.paths:
-        batch = _Batch(known=known)
-        origin = _folder(path, batch) if path.is_dir() else _file(path, batch)
-        if not batch.runs:
-            told = "".join(f"\n  {one_line(fault)}" for fault in batch.refused[:_MOST_FAULTS])
-            hint = "a session's folder has jobs cpu-DEVICE or gpu-DEVICE with results.pb or metrics.pb in them"
-            hint = hint if path.is_dir() else "the leaderboard's files have a JSON object with row_id in each line"
-            raise UsageError(f"{path}: nothing to import{told}", hint=hint)
-        batches.append((batch, origin))
-    done = []
-    for batch, origin in batches:
-        campaign = new_campaign(farm, name=request.name)
-        result = import_runs(
-            farm.store,
-            farm.tools,
-            replace(campaign, terms=replace(campaign.terms, origin=origin)),
-            batch.runs,
-            facts=list(batch.devices.values()),
-            models=list(batch.models.values()),
-            builds=list(batch.builds.values()),
-            clock=farm.clock,
-        )
-        notes = [f"left out: {fault}" for fault in batch.refused]
-        taken = imported(farm, result, out, notes=[*notes, *_suspects(result.runs)])
-        done.append(replace(taken, left_out=len(batch.refused)))
-    return done
-
-
-def _suspects(runs: Sequence[RunRecord]) -> list[str]:
-    """Return what an import says of its figures: whoever made them, nobody here saw the phones."""
-    doubted = sum(run.verdict.quality.value == "suspect" for run in runs)
-    return [f"{doubted} of {len(runs)} figures are suspect by their own numbers"] if doubted else []
+        self.runs += [ForeignRun(case=replace(case, flags=tuple(sorted(own))), raw=raw) for own in flags]
 
 
 def _file(path: Path, batch: _Batch) -> Origin:
@@ -192,8 +170,6 @@ def _file(path: Path, batch: _Batch) -> Origin:
     for number, line in enumerate(data.splitlines(), start=1):
         if not line.strip():
             continue
-        if number > _MOST_ROWS:
-            raise UsageError(f"{path}:{number}: more than {_MOST_ROWS} lines")
         try:
             row = read_row(line)
         except OutputParseError as error:
@@ -202,9 +178,7 @@ def _file(path: Path, batch: _Batch) -> Origin:
         # A later line of the same name replaces an earlier one.
         rows[row.row_id] = row, line
     if faults:
-        more = f"\n  and {len(faults) - _MOST_FAULTS} more" if len(faults) > _MOST_FAULTS else ""
-        told = "\n  ".join(one_line(fault) for fault in faults[:_MOST_FAULTS])
-        raise UsageError(f"nothing was imported:\n  {told}{more}")
+        raise UsageError(f"nothing was imported:{_listed(faults)}")
     doubts = _unusual([row for row, _ in rows.values()])
     for row, line in rows.values():
         _add_row(batch, row, line, path, doubts.get(row.row_id, ""))
@@ -212,46 +186,34 @@ def _file(path: Path, batch: _Batch) -> Origin:
 
 
 def _add_row(batch: _Batch, row: Row, line: bytes, path: Path, doubt: str) -> None:
-    serial = batch.device(row.device_id, platform=row.platform, runner=row.runner, title=row.device, system=row.os)
-    # Of "latest" nobody knows which it was: another session's is another program.
-    told = {
+    told: dict[str, object] = {
         "runtime": row.runtime,
         "version": row.version,
         "binary": row.binary,
         "libraries": [list(i) for i in row.libraries],
     }
-    build = batch.build(
-        told | ({"session": row.session} if row.version in {"", "latest"} and not row.libraries else {}),
-        name=f"{row.runtime} {row.version}".strip() or "LiteRT",
-        version=row.version,
-        platform=row.platform,
-    )
+    if row.version in {"", "latest"} and not row.libraries:
+        # Of "latest" nobody knows which it was: another session's is another program.
+        told["session"] = row.session
+    name = f"{row.runtime} {row.version}".strip() or "LiteRT"
     model = batch.model(row.repository, row.file, row.size_bytes)
-    beside = [Attachment(name=BESIDE, data=json.dumps({"unusual": doubt}).encode())] if doubt else []
-    raw = RawOutput(
-        command="",
-        exit_code=None,
-        timed_out=False,
-        started_at=row.at or datetime.fromtimestamp(path.stat().st_mtime, UTC),
-        duration_s=0.0,
-        attachments=(Attachment(name=ROW, data=line), *beside),
-    )
-    batch.add(_case(serial, model, build, row.delegate, dict(row.flags)), raw, is_language_model=row.is_language_model)
-
-
-def _case(serial: Serial, model: Model, build: BuildSha, delegate: DelegateName, flags: Mapping[str, str]) -> Case:
-    """Return the case; how many threads there were isn't told anywhere."""
-    return Case(
-        serial=serial,
+    case = Case(
+        serial=batch.device(row.device_id, platform=row.platform, runner=row.runner, title=row.device, system=row.os),
         model_sha256=model.sha256,
         model_name=model.name,
-        delegate=delegate,
+        delegate=row.delegate,
         threads=-1,
         tool=PROGRAM.name,
-        build_sha256=build,
-        flags=tuple(sorted(flags.items())),
+        build_sha256=batch.build(told, name=name, version=row.version, platform=row.platform),
+        flags=row.flags,
         affinity="all",
     )
+    raw = raw_output(path, (Attachment(name=ROW, data=line), *_beside(doubt)), at=row.at)
+    batch.add(case, raw, is_language_model=row.is_language_model)
+
+
+def _beside(doubt: str) -> list[Attachment]:
+    return [Attachment(name=BESIDE, data=json.dumps({"unusual": doubt}).encode())] if doubt else []
 
 
 def _unusual(rows: Sequence[Row]) -> dict[str, str]:
@@ -285,17 +247,14 @@ def _us(row: Row) -> float:
 
 def _folder(path: Path, batch: _Batch) -> Origin:
     sums = hashlib.sha256()
-    jobs = list(_jobs(path))
-    if len(jobs) > _MOST_JOBS:
-        raise UsageError(f"{path}: more than {_MOST_JOBS} jobs")
-    for job in jobs:
+    for job in _jobs(path):
         try:
             files = job.read()
             for name, data in sorted(files.items()):
                 sums.update(f"{job.folder.relative_to(path)}/{name} {hashlib.sha256(data).hexdigest()}\n".encode())
             _add_job(batch, job, files)
         except OutputParseError as error:
-            batch.refused.append(f"{job.folder}{f' {job.run}' if job.run else ''}: {error}")
+            batch.faults.append(f"{job.folder}{f' {job.run}' if job.run else ''}: {error}")
     return Origin(file=path.resolve().name, sha256=sums.hexdigest())
 
 
@@ -312,21 +271,27 @@ class _Job:
     run: str = ""
 
     def read(self) -> dict[str, bytes]:
-        """Return its files; raises UsageError for one that is too large, or that is a link to elsewhere."""
+        """Return its files; raises UsageError for one that is too large, OutputParseError for a link to elsewhere."""
         found = {}
         for name, called in self.names.items():
-            file = self.folder / called
-            if file.is_symlink():
+            if (self.folder / called).is_symlink():
                 raise OutputParseError(f"{called} is a link, and isn't followed")
-            if file.is_file():
-                found[name] = read_source(file)
-        console = self.folder / "console.log"
-        if STDOUT not in found and console.is_file() and not console.is_symlink():
-            found[STDOUT] = read_source(console)
+            if (data := self.file(called)) is not None:
+                found[name] = data
+        if STDOUT not in found and (console := self.file("console.log")) is not None:
+            found[STDOUT] = console
         return found
 
+    def file(self, name: str) -> bytes | None:
+        """Return a file of its folder; None where there is none, or a link."""
+        path = self.folder / name
+        return read_source(path) if path.is_file() and not path.is_symlink() else None
 
-_FILES: Final = (RESULTS, RUNTIME_INFO, METRICS, PROVENANCE, LOGCAT, STDOUT)
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code that the other harness wrote down."""
+        text = (self.file(f"{self.run}.exit") or b"")[:20].strip() if self.run else b""
+        return int(text) if text.isdigit() and int(text) < 256 else None
 
 
 def _jobs(path: Path) -> Iterator[_Job]:
@@ -339,19 +304,15 @@ def _jobs(path: Path) -> Iterator[_Job]:
             continue
         found = (_OTHER_RUN.fullmatch(file.name) for file in sorted(folder.iterdir()))
         # It ends with 0 whatever its runs come to: one that left an exit code and no results failed.
-        for name, accelerator in {run[1]: run[2] for run in found if run is not None}.items():
-            names = {
-                METRICS: f"metrics_{name}.pb",
-                PROVENANCE: PROVENANCE,
-                LOGCAT: f"{name}_logcat.txt",
-                STDOUT: f"{name}.log",
-            }
-            yield _Job(folder=folder, accelerator=accelerator, device_id="", names=names, run=name)
+        for run, accelerator in {run[1]: run[2] for run in found if run is not None}.items():
+            names = {METRICS: f"metrics_{run}.pb", PROVENANCE: PROVENANCE}
+            names |= {LOGCAT: f"{run}_logcat.txt", STDOUT: f"{run}.log"}
+            yield _Job(folder=folder, accelerator=accelerator, device_id="", names=names, run=run)
 
 
 def _below(path: Path) -> list[Path]:
     try:
-        return sorted(item for item in path.iterdir() if item.is_dir() and not item.is_symlink())[:_MOST_JOBS]
+        return sorted(item for item in path.iterdir() if item.is_dir() and not item.is_symlink())
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
 
@@ -360,21 +321,17 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
     """Add a job; raises OutputParseError for one that lacks what shows its worth."""
     said = _said(job)
     if job.device_id and said.device_id not in {"", job.device_id}:
-        # What is said of the session's one device isn't said of another.
+        # What the file states of the session's one device doesn't hold for another.
         said = replace(said, device_id="", device="", system="", platform="android")
     provenance = files.get(PROVENANCE, b"")[: 1 << 20].decode("utf-8", "replace")
-    flags = {
-        **dict(_FLAG.findall(_line_of(provenance, "args") or _line_of(provenance, "binary_args"))),
-        **said.arguments,
-    }
+    args = _line_of(provenance, "args") or _line_of(provenance, "binary_args")
+    flags = {**dict(_FLAG.findall(args)), **said.arguments}
     is_lm = METRICS in files
     if not is_lm and RESULTS not in files:
         files_of = f"no {job.names[METRICS]}" if job.run else f"neither {RESULTS} nor {METRICS}"
-        code = _exit_code(job)
-        ended = f" (exit code {code})" if code is not None else ""
+        ended = f" (exit code {job.exit_code})" if job.exit_code is not None else ""
         raise OutputParseError(f"has {files_of}: the job failed{ended}, or its files weren't downloaded")
-    process = decode_language_model(files[METRICS]) if is_lm else Process()
-    tokens = _tokens(process, provenance, flags) if is_lm else {}
+    tokens = _tokens(decode_language_model(files[METRICS]), provenance, flags) if is_lm else {}
     file = (said.model or flags.get("model_path") or flags.get("graph") or _logged_model(files)).rpartition("/")[2]
     if not file and len(batch.known) != 1:
         raise OutputParseError("nothing says which model it is of: name its file with --model")
@@ -384,46 +341,50 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
     device_id = said.device_id or job.device_id or (product[2] if product is not None else "")
     if not device_id:
         raise OutputParseError("nothing says which device it ran on")
-    model = batch.model("", file, 0) if file else batch.models.setdefault(batch.known[0].sha256, batch.known[0])
-    serial = batch.device(
-        device_id,
-        platform=said.platform,
-        runner=said.runner,
-        title=said.device or (product[1] if product is not None else ""),
-        system=said.system,
-        build=_line_of(provenance, "build"),
-    )
     sums = sorted(re.findall(r"^([0-9a-f]{64})  (?:\./)?([\w.+-]{1,100})$", provenance, re.MULTILINE))
     # Without a sum nobody knows which program it was: another session's is another one.
-    told = (
-        {"version": said.version, "sums": sums}
-        if sums
-        else {"version": said.version, "session": job.folder.parent.name}
+    known_by = {"sums": sums} if sums else {"session": job.folder.parent.name}
+    model = batch.model("", file, 0) if file else batch.models.setdefault(batch.known[0].sha256, batch.known[0])
+    threads = flags.get("num_threads") or flags.get("num_cpu_threads") or ""
+    case = Case(
+        serial=batch.device(
+            device_id,
+            platform=said.platform,
+            runner=said.runner,
+            title=said.device or (product[1] if product is not None else ""),
+            system=said.system,
+            build=_line_of(provenance, "build"),
+        ),
+        model_sha256=model.sha256,
+        model_name=model.name,
+        delegate=ACCELERATORS[job.accelerator],
+        threads=int(threads) if threads.isdecimal() and 0 < int(threads) <= 64 else -1,
+        tool=PROGRAM.name,
+        build_sha256=batch.build(
+            {"version": said.version, **known_by},
+            name=f"{'LiteRT-LM' if is_lm else 'LiteRT'} {said.version}".strip(),
+            version=said.version,
+            platform=said.platform,
+        ),
+        flags=tuple(sorted(tokens.items())),
+        affinity="all",
     )
-    name = "LiteRT-LM" if is_lm else "LiteRT"
-    build = batch.build(told, name=f"{name} {said.version}".strip(), version=said.version, platform=said.platform)
-    main = job.folder / job.names[METRICS if is_lm else RESULTS]
     heat = [
         f"{found[3]} {found[1]} it" for found in _THERMAL.finditer(provenance) if found[2] == job.run and int(found[3])
     ]
-    beside = {"unusual": f"the phone's thermal status was {' and '.join(heat)}"} if heat else {}
-    files = {**files, **({BESIDE: json.dumps(beside).encode()} if beside else {})}
-    raw = RawOutput(
+    doubt = f"the phone's thermal status was {' and '.join(heat)}" if heat else ""
+    raw = raw_output(
+        job.folder / job.names[METRICS if is_lm else RESULTS],
+        [*(Attachment(name=key, data=data) for key, data in files.items()), *_beside(doubt)],
         command=" ".join(f"--{key}={value}" for key, value in flags.items())[:2000],
-        exit_code=_exit_code(job),
-        timed_out=False,
-        started_at=said.at or datetime.fromtimestamp(main.stat().st_mtime, UTC),
-        duration_s=0.0,
-        attachments=tuple(Attachment(name=key, data=data) for key, data in files.items()),
+        exit_code=job.exit_code,
+        at=said.at,
     )
-    case = _case(serial, model, build, ACCELERATORS[job.accelerator], tokens)
-    threads = flags.get("num_threads") or flags.get("num_cpu_threads") or ""
-    case = replace(case, threads=int(threads)) if threads.isdecimal() and 0 < int(threads) <= 64 else case
     batch.add(case, raw, is_language_model=is_lm)
 
 
 def _tokens(process: Process, provenance: str, flags: Mapping[str, str]) -> dict[str, str]:
-    """Return how many tokens were asked for; raises OutputParseError where that isn't told."""
+    """Return how many tokens were asked for; raises OutputParseError where nothing says it."""
     tokens = {f"{name}_tokens": str(count) for name, count in process.asked.items()}
     for name in TOKENS:
         told = re.search(rf"\b{name}: (\d{{1,7}})\b", provenance)
@@ -439,16 +400,16 @@ def _tokens(process: Process, provenance: str, flags: Mapping[str, str]) -> dict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Said:
-    """What the JSON files beside a session's jobs say; empty where they say nothing."""
+    """What the JSON files beside a session's jobs state; empty where they state nothing."""
 
-    platform: str = "android"
-    runner: str = ""
-    device_id: str = ""
-    device: str = ""
-    system: str = ""
-    version: str = ""
-    model: str = ""
-    at: datetime | None = None
+    platform: str
+    runner: str
+    device_id: str
+    device: str
+    system: str
+    version: str
+    model: str
+    at: datetime | None
     arguments: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -457,10 +418,9 @@ def _said(job: _Job) -> _Said:
     merged: dict[str, object] = {}
     for name in ("ddp_session.json", "session.json"):
         for folder in (job.folder.parent, job.folder):
-            file = folder / name
-            if file.is_file() and not file.is_symlink():
+            if (data := replace(job, folder=folder).file(name)) is not None:
                 try:
-                    values = json.loads(read_source(file).decode())
+                    values = json.loads(data.decode())
                 except (ValueError, RecursionError) as error:
                     raise OutputParseError(f"{name} isn't JSON: {error}") from error
                 if not isinstance(values, dict):
@@ -469,34 +429,30 @@ def _said(job: _Job) -> _Said:
     checked = Checked(merged)
     config = checked.part("sessionConfig")
     named = next((item for item in config.parts("jobConfigs") if item.text("displayName") == job.folder.name), None)
-    labels = named.part("labels") if named is not None else Checked({})
-    action = named.part("action").part("androidNativeBinary") if named is not None else Checked({})
+    own = named or Checked({})
+    labels, action = own.part("labels"), own.part("action").part("androidNativeBinary")
     given = action.values.get("args")
     arguments = dict(_FLAG.findall(" ".join(map(str, given)))) if isinstance(given, list) and len(given) < 200 else {}
-    platform = checked.text("platform") or "android"
-    created = checked.text("created")
+    try:
+        moment = datetime.fromisoformat(checked.text("created"))
+        at = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    except ValueError:
+        at = None
     said = _Said(
-        platform=platform,
+        platform=checked.text("platform") or "android",
         runner=checked.text("runner"),
         device_id=checked.text("device_id"),
         device=checked.text("device"),
         system=checked.text("os"),
         version=checked.text("runtime_version"),
         model=labels.text("model") or checked.text("model"),
-        at=_moment(created),
+        at=at,
         arguments=arguments,
     )
-    if faults := [*checked.faults, *labels.faults, *action.faults]:
-        raise OutputParseError(f"its session's file is wrong: {'; '.join(dict.fromkeys(faults))}"[:500])
+    # The parts of an object collect their faults in its list.
+    if faults := dict.fromkeys([*checked.faults, *own.faults]):
+        raise OutputParseError(f"its session's file is wrong: {'; '.join(faults)}"[:500])
     return said
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def _line_of(text: str, key: str) -> str:
@@ -515,16 +471,6 @@ def _logged_model(files: Mapping[str, bytes]) -> str:
 
 
 def _names_gpu(logcat: bytes) -> bool:
-    from orchestrator.programs.grammar.litert_lm import names_gpu
-
     return any(
         names_gpu(line.decode("utf-8", "replace")) for line in logcat.splitlines() if b"reat" in line or b"API" in line
     )
-
-
-def _exit_code(job: _Job) -> int | None:
-    file = job.folder / f"{job.run}.exit" if job.run else None
-    if file is None or not file.is_file() or file.is_symlink():
-        return None
-    text = read_source(file)[:20].strip()
-    return int(text) if text.isdigit() and int(text) < 256 else None

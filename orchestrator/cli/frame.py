@@ -60,7 +60,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "Farm": ("farm",),
     "Things": ("build", "model", "plan", "flags"),
     "Phone": ("device",),
-    "Other": ("explain", "parse", "ios", "lab", "adb", "store", "quickstart", "completion"),
+    "Other": ("explain", "parse", "lab", "adb", "store", "quickstart", "completion"),
 }
 #: The groups of options in the help of a command with many; what isn't named here is common.
 PANELS: Final[dict[str, frozenset[str]]] = {

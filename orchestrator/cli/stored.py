@@ -208,7 +208,7 @@ def take_in(settings: Settings, path: Path, trust: Sequence[str] = ()) -> Comman
 
 
 def import_files(settings: Settings, request: ImportRequest, out: Path | None) -> CommandResult:
-    """Import Firebase records and Delegate Performance Benchmark reports; raises UsageError kinds, storing nothing."""
+    """Import results of benchmark apps that somebody else started; raises UsageError kinds, storing nothing."""
     with Farm(settings) as farm:
         return told(importing.import_files(farm, request, out))
 

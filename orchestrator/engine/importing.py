@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from orchestrator.analysis.outcome import ending_of
 from orchestrator.clock import Clock
@@ -13,18 +13,29 @@ from orchestrator.ports import Store, Tool
 from orchestrator.programs.device_lab import BESIDE
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import CaseKey
+from orchestrator.records.identity import BuildSha, CaseKey, ModelSha, Serial
 from orchestrator.records.run import Attachment, RawOutput, RunRecord
 from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignRun:
-    """One run that somebody else made, with what it left behind."""
+    """One run in the timing pass that somebody else made, with what it left behind."""
 
     case: Case
-    run_pass: Pass
     raw: RawOutput
+
+
+@dataclass(slots=True, kw_only=True)
+class ImportBatch:
+    """Runs to be stored together, and what they are of."""
+
+    runs: list[ForeignRun] = field(default_factory=list)
+    devices: dict[Serial, DeviceFacts] = field(default_factory=dict)
+    models: dict[ModelSha, Model] = field(default_factory=dict)
+    builds: dict[BuildSha, Build] = field(default_factory=dict)
+    #: What is wrong with what isn't among the runs, a sentence each.
+    faults: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,36 +50,26 @@ class ImportResult:
 
 
 def import_runs(
-    store: Store,
-    tools: Mapping[ToolName, Tool],
-    campaign: Campaign,
-    runs: Sequence[ForeignRun],
-    *,
-    facts: Sequence[DeviceFacts],
-    models: Sequence[Model],
-    builds: Sequence[Build],
-    clock: Clock,
+    store: Store, tools: Mapping[ToolName, Tool], campaign: Campaign, batch: ImportBatch, *, clock: Clock
 ) -> ImportResult:
     """Store runs under a campaign that is whole at once; what the store holds already is left out.
 
-    ``campaign`` comes without invocations, ``facts`` are of all devices of the runs. A run is the same as a stored one
-    when case, pass and everything that it left behind are equal, byte for byte. Raises StoreError kinds.
+    ``campaign`` comes without invocations. A run is the same as a stored one when case and everything that it left
+    behind are equal, byte for byte. Raises StoreError kinds.
     """
-    fresh = _unknown(store, runs)
+    fresh = _unknown(store, batch.runs)
     if not fresh:
-        return ImportResult(campaign=None, runs=(), known=len(runs))
-    devices = {item.serial: item for item in facts}
-    numbers: Counter[tuple[CaseKey, Pass]] = Counter()
+        return ImportResult(campaign=None, runs=(), known=len(batch.runs))
+    numbers: Counter[CaseKey] = Counter()
     records = []
     for run in fresh:
-        key = (run.case.case_key, run.run_pass)
+        key = run.case.case_key
         report = tools[run.case.tool].parse(run.raw, run.case)
-        ending = ending_of(report, exit_code=run.raw.exit_code, timed_out=run.raw.timed_out)
         records.append(
-            RunRecords(devices[run.case.serial], campaign, tools, clock).record(
-                Invocation(case=run.case, run_pass=run.run_pass, number=numbers[key]),
+            RunRecords(batch.devices[run.case.serial], campaign, tools, clock).record(
+                Invocation(case=run.case, run_pass=Pass.TIMING, number=numbers[key]),
                 run.raw.started_at,
-                ending,
+                ending_of(report, exit_code=run.raw.exit_code, timed_out=run.raw.timed_out),
                 raw=run.raw,
                 report=report,
             )
@@ -76,38 +77,35 @@ def import_runs(
         numbers[key] += 1
     whole = replace(
         campaign,
-        # Never RUNNING: one that was cut off is resumed by importing again, never by running it.
+        # Never RUNNING: one that was cut off is continued by importing again, never by running it.
         status=CampaignStatus.FINISHED,
         finished_at=clock.now(),
         invocations=tuple(
             Invocation(case=record.case, run_pass=record.run_pass, number=record.invocation) for record in records
         ),
     )
-    store.begin_campaign(whole, devices=facts, models=models, builds=builds)
+    store.begin_campaign(
+        whole,
+        devices=list(batch.devices.values()),
+        models=list(batch.models.values()),
+        builds=list(batch.builds.values()),
+    )
     for record in records:
         store.append_run(record)
     finished_at = clock.now()
     store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, finished_at)
     ended = replace(whole, finished_at=finished_at)
-    return ImportResult(campaign=ended, runs=tuple(records), known=len(runs) - len(fresh))
+    return ImportResult(campaign=ended, runs=tuple(records), known=len(batch.runs) - len(fresh))
 
 
 def _unknown(store: Store, runs: Sequence[ForeignRun]) -> list[ForeignRun]:
+    def identity(case: Case, attachments: Sequence[Attachment]) -> tuple[CaseKey, frozenset[Attachment]]:
+        return case.case_key, frozenset(item for item in attachments if item.name != BESIDE)
+
     cases = tuple({run.case.case_key for run in runs})
-    seen = {
-        _identity(stored.case, stored.run_pass, store.attachments(stored.run_id))
-        for stored in list(store.runs(case_keys=cases))
-    }
-    fresh = []
+    stored = list(store.runs(case_keys=cases))
+    seen = {identity(run.case, store.attachments(run.run_id)) for run in stored if run.run_pass is Pass.TIMING}
+    fresh: dict[tuple[CaseKey, frozenset[Attachment]], ForeignRun] = {}
     for run in runs:
-        identity = _identity(run.case, run.run_pass, run.raw.attachments)
-        if identity not in seen:
-            seen.add(identity)
-            fresh.append(run)
-    return fresh
-
-
-def _identity(
-    case: Case, run_pass: Pass, attachments: Sequence[Attachment]
-) -> tuple[CaseKey, Pass, frozenset[Attachment]]:
-    return case.case_key, run_pass, frozenset(item for item in attachments if item.name != BESIDE)
+        fresh.setdefault(identity(run.case, run.raw.attachments), run)
+    return [run for key, run in fresh.items() if key not in seen]

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.ports import Device, InvocationRequest
-from orchestrator.programs.foreign_app import SOURCE, implicit_xnnpack, not_startable, plain_text, selected_run
+from orchestrator.programs.foreign_app import ImportedTool, implicit_xnnpack, plain_text
 from orchestrator.programs.grammar.figures import parse_number
 from orchestrator.programs.specification import Program, Results, Scenario
-from orchestrator.records.run import DelegateEvidence, RawOutput, ToolReport
-from orchestrator.records.workload import Case, DelegateName, ToolName
+from orchestrator.records.run import DelegateEvidence, ToolReport
+from orchestrator.records.workload import DelegateName, ToolName
 
 _MEAN: Final = "inference_latency_average_us"
 _HEADER: Final = "Model, Metric, Delegate: "
@@ -33,26 +31,6 @@ _DELEGATES: Final[Mapping[str, DelegateName]] = {
     "NNAPI": DelegateName.NNAPI,
     "HEXAGON": DelegateName.HEXAGON,
 }
-
-
-class DelegatePerformanceTool:
-    """Reads the app's reports; somebody else runs it."""
-
-    name = ToolName.DELEGATE_PERFORMANCE
-
-    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
-        """Raise UsageError: the app isn't started by benchfarm."""
-        not_startable(self.name, device, request, cancelled)
-
-    def parse(self, raw: RawOutput, case: Case) -> ToolReport:
-        """Read the entry that was selected at import; an unreadable report is one that says so."""
-        text = raw.data(SOURCE).decode("utf-8", "replace")
-        reports = parse_delegate_performance(text)
-        chosen = selected_run(raw)
-        if chosen < len(reports):
-            return reports[chosen]
-        reason = f"the report holds {len(reports)} results, of {case.model_name} not number {chosen + 1}"
-        return ToolReport(outcome="failed", failure_code="no-result", failure_reason=reason)
 
 
 def setting_of(identifier: str) -> Scenario:
@@ -161,8 +139,8 @@ def _is_kept_apart(name: str) -> bool:
 
 PROGRAM = Program(
     name=ToolName.DELEGATE_PERFORMANCE,
-    tool=DelegatePerformanceTool,
+    tool=lambda: ImportedTool(ToolName.DELEGATE_PERFORMANCE, parse_delegate_performance),
     has_flags=False,
-    results=Results(read=parse_delegate_performance, scenario=setting_of),
+    results=Results(read=parse_delegate_performance, scenario=lambda report: setting_of(report.label)),
     title="TFLite Delegate Performance Benchmark app",
 )

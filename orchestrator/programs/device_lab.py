@@ -9,13 +9,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import threading
 from collections import defaultdict
 from typing import Final
 
 from orchestrator.errors import OutputParseError
-from orchestrator.ports import Device, InvocationRequest
-from orchestrator.programs.foreign_app import not_startable
+from orchestrator.programs.foreign_app import ImportedTool
 from orchestrator.programs.grammar.leaderboard import read_row
 from orchestrator.programs.grammar.litert_lm import LitertLmReader, Process, reports_of
 from orchestrator.programs.grammar.output import RunFiles, parse_run
@@ -38,14 +36,11 @@ BESIDE: Final = "beside.json"
 _LOG_LINE: Final = re.compile(rb"\d\d-\d\d \d\d:\d\d:\d\d\.\d+\s+(\d+)\s+\d+ [VDIWEF] (\S.*?)\s*: (.*)")
 
 
-class DeviceLabTool:
+class DeviceLabTool(ImportedTool):
     """Reads what a lab's job left behind; the lab runs it."""
 
-    name = ToolName.DEVICE_LAB
-
-    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
-        """Raise UsageError: the lab runs its jobs itself."""
-        not_startable(self.name, device, request, cancelled)
+    def __init__(self) -> None:
+        super().__init__(ToolName.DEVICE_LAB, lambda text: [])
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the case's own figure; what can't be read is a report that says so."""

@@ -5,17 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import threading
 from collections.abc import Mapping
 from typing import Final
 
 from orchestrator.errors import OutputParseError
-from orchestrator.ports import Device, InvocationRequest
-from orchestrator.programs.foreign_app import SOURCE, implicit_xnnpack, not_startable, plain_text, selected_run
+from orchestrator.programs.foreign_app import ImportedTool, implicit_xnnpack, plain_text
 from orchestrator.programs.grammar.figures import NUMBER, parse_number
 from orchestrator.programs.specification import Program, Results, Scenario
-from orchestrator.records.run import DelegateEvidence, DelegateTruth, RawOutput, ToolReport
-from orchestrator.records.workload import Case, DelegateName, ToolName
+from orchestrator.records.run import DelegateEvidence, DelegateTruth, ToolReport
+from orchestrator.records.workload import DelegateName, ToolName
 
 _OBJECT: Final = re.compile(r"\{[^{}]*\"benchmark config\"[^{}]*\}", re.DOTALL)
 _TIMES: Final = re.compile(rf"(init|warmup|inference): ({NUMBER})", re.ASCII)
@@ -46,25 +44,6 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
         delegate=DelegateName.GPU, flags=(*_SERIALIZED, ("gpu_precision_loss_allowed", "true"))
     ),
 }
-
-
-class FirebaseTool:
-    """Reads the app's records; a test lab runs it."""
-
-    name = ToolName.FIREBASE
-
-    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
-        """Raise UsageError: the app isn't started by benchfarm."""
-        not_startable(self.name, device, request, cancelled)
-
-    def parse(self, raw: RawOutput, case: Case) -> ToolReport:
-        """Read the record that was selected at import; an unreadable text is a report that says so."""
-        reports = parse_firebase(raw.data(SOURCE).decode("utf-8", "replace"))
-        chosen = selected_run(raw)
-        if chosen < len(reports):
-            return reports[chosen]
-        reason = f"the text holds {len(reports)} records, of {case.model_name} not number {chosen + 1}"
-        return ToolReport(outcome="failed", failure_code="no-result", failure_reason=reason)
 
 
 def parse_firebase(text: str) -> list[ToolReport]:
@@ -146,16 +125,16 @@ def _csv_reports(text: str) -> list[ToolReport]:
     return reports
 
 
-def scenario_of(label: str) -> Scenario:
+def scenario_of(report: ToolReport) -> Scenario:
     """Return what a record's label means; raises OutputParseError for one that isn't the app's."""
-    if label not in SCENARIOS:
+    if report.label not in SCENARIOS:
         raise OutputParseError(f"isn't the label of a scenario; known are {', '.join(SCENARIOS)}")
-    return SCENARIOS[label]
+    return SCENARIOS[report.label]
 
 
 PROGRAM = Program(
     name=ToolName.FIREBASE,
-    tool=FirebaseTool,
+    tool=lambda: ImportedTool(ToolName.FIREBASE, parse_firebase),
     has_flags=False,
     # The app writes each result twice, as JSON and as CSV.
     results=Results(read=parse_firebase, scenario=scenario_of, are_repeated=True),

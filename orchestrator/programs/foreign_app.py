@@ -1,4 +1,4 @@
-"""Benchmark apps that somebody else starts: how a build of one is known, and where in a file a run's output is.
+"""Benchmark apps that somebody else starts: how a build of one is known, and which run of a file is meant.
 
 What such an app printed is kept whole with every run that was read from it (a store keeps equal content once), and
 beside it which of the runs in it is meant, so that everything can be read again.
@@ -9,20 +9,52 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Never
+from typing import Final
 
 from orchestrator.errors import UsageError
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.specification import Program
 from orchestrator.records.identity import BuildSha, content_key
-from orchestrator.records.run import Attachment, DelegateEvidence, DelegateTruth, RawOutput
-from orchestrator.records.workload import Build, DelegateName, ToolName
+from orchestrator.records.run import Attachment, DelegateEvidence, DelegateTruth, RawOutput, ToolReport
+from orchestrator.records.workload import Build, Case, DelegateName, ToolName
 
 #: The attachment that holds the text or file as it was imported.
 SOURCE: Final = "imported"
 #: The attachment that says which run of it is meant: ``{"run": 0}``.
-SELECTION: Final = "selection.json"
+_SELECTION: Final = "selection.json"
+
+
+class ImportedTool:
+    """Reads what an app left behind; benchfarm doesn't start it."""
+
+    def __init__(self, name: ToolName, read: Callable[[str], list[ToolReport]]) -> None:
+        """``read`` returns the runs of a text in their order."""
+        self.name = name
+        self._read = read
+
+    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
+        """Raise UsageError: the app isn't started by benchfarm."""
+        key = request.case.case_key
+        raise UsageError(f"{self.name} isn't started by benchfarm; its results are imported (case {key})")
+
+    def parse(self, raw: RawOutput, case: Case) -> ToolReport:
+        """Read the run that was selected at import; a text without it is a report that says so."""
+        reports = self._read(raw.data(SOURCE).decode("utf-8", "replace"))
+        chosen = int(json.loads(raw.data(_SELECTION) or b"{}").get("run", 0))
+        if chosen < len(reports):
+            return reports[chosen]
+        reason = f"the text holds {len(reports)} results, of {case.model_name} not number {chosen + 1}"
+        return ToolReport(outcome="failed", failure_code="no-result", failure_reason=reason)
+
+
+def source_of(data: bytes, run: int) -> tuple[Attachment, ...]:
+    """Return the attachments of run number ``run``, counted from 0, of an imported file."""
+    return (
+        Attachment(name=SOURCE, data=data),
+        Attachment(name=_SELECTION, data=json.dumps({"run": run}).encode()),
+    )
 
 
 def foreign_build(program: Program, named: str) -> Build:
@@ -44,31 +76,9 @@ def foreign_build(program: Program, named: str) -> Build:
     return Build(name=program.title, tool=program.name, sha256=BuildSha(content_key(described)), abi="", version=named)
 
 
-def not_startable(
-    tool: ToolName, device: Device, request: InvocationRequest, cancelled: threading.Event | None
-) -> Never:
-    """Raise UsageError: benchfarm doesn't start this program."""
-    del device, cancelled
-    raise UsageError(f"{tool} isn't started by benchfarm; its results are imported (case {request.case.case_key})")
-
-
 def plain_text(value: object) -> str:
     """Return a value that a file's JSON holds as text that any store and terminal takes."""
     return str(value).encode("utf-8", "replace").decode().replace("\0", "")
-
-
-def selection(run: int) -> Attachment:
-    """Return the attachment that says which run of the imported text is meant, counted from 0."""
-    return Attachment(name=SELECTION, data=json.dumps({"run": run}).encode())
-
-
-def selected_run(raw: RawOutput) -> int:
-    """Return which run of the imported text is meant; the first where nothing says so."""
-    try:
-        chosen = json.loads(raw.data(SELECTION) or b"{}").get("run", 0)
-    except (ValueError, AttributeError):
-        return 0
-    return chosen if isinstance(chosen, int) and chosen >= 0 else 0
 
 
 def implicit_xnnpack() -> DelegateEvidence:

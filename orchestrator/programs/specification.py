@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from orchestrator.delegates import delegates_of
 from orchestrator.delegates.specification import Delegate, FlagFamily
@@ -24,6 +25,8 @@ class Scenario:
     #: -1: not passed, the runtime's choice.
     threads: int = -1
     flags: tuple[tuple[str, str], ...] = ()
+    #: Further fields of the case: num_runs, min_secs ...
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +35,10 @@ class Results:
 
     #: Reads a text; empty when it holds none of the app's.
     read: Callable[[str], list[ToolReport]]
-    #: What a report's label says was passed to the benchmark. Raises OutputParseError for an unknown label.
-    scenario: Callable[[str], Scenario]
+    #: What a report says was passed to the benchmark. Raises OutputParseError for what can't be a result.
+    scenario: Callable[[ToolReport], Scenario]
+    #: What the app runs on.
+    kind: DeviceKind = DeviceKind.ANDROID
     #: Whether the app writes each result more than once.
     are_repeated: bool = False
 

@@ -70,7 +70,6 @@ _BY_FINDING: Final[Mapping[str, str]] = {
     "parity-degenerate": "Give real inputs (parity_inputs), or a trained model: these outputs show nothing.",
     "imported": "Ask whoever ran it how warm, loaded and charged the phone was.",
     "unusual-for-device": "Ask which cores and how many threads it had: its other models are faster.",
-    "unidentified": "Import the console's text of the run, which names model, threads and delegate.",
 }
 #: By the codes of the errors that end an invocation (errors.py), and of those that the engine gives itself.
 ERROR_STEPS: Final[Mapping[str, str]] = {

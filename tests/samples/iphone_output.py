@@ -16,6 +16,7 @@ _ECHOES = (
     ("use_xnnpack", "Use xnnpack"),
     ("use_gpu", "Use gpu"),
     ("use_coreml", "Use CoreML"),
+    ("gpu_wait_type", "GPU delegate wait type"),
 )
 _PHASE = (
     "INFO: Running benchmark for at least {runs} iterations and at least {least_s} seconds but terminate if exceeding "

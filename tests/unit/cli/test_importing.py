@@ -21,6 +21,7 @@ from tests.samples.imported_reports import (
     firebase_csv,
     firebase_json,
 )
+from tests.samples.iphone_output import FULL, PARTIAL, console, view
 from tests.samples.places import MODELS
 
 MODEL = min(MODELS.glob("*float*.tflite"))
@@ -128,7 +129,7 @@ def test_an_import_that_was_cut_off_leaves_nothing_to_resume_and_is_gone_on_with
 @pytest.mark.parametrize(
     ("text", "models", "word"),
     [
-        ("hello", (MODEL,), "neither"),
+        ("hello", (MODEL,), "no result of"),
         (firebase_json("made_up", 5000), (MODEL,), "scenario"),
         (firebase_csv("nnapi", 5000, size_mb=1.5), (MODEL,), "1.5 MB"),
         (firebase_json("nnapi", 5000), (MODEL, OTHER), "--model"),
@@ -145,10 +146,75 @@ def test_what_does_not_fit_is_refused_and_nothing_is_stored(
         assert list(farm.store.campaigns()) == []
 
 
-def test_a_profile_that_is_no_android_phone_is_refused(take: Callable[..., CommandResult]) -> None:
-    for profile in ("iphone-xs", "nosuch"):
-        with pytest.raises(UsageError, match=profile):
-            take(firebase_json("nnapi", 5000), profile=profile)
+def test_a_profile_that_does_not_fit_is_refused(take: Callable[..., CommandResult]) -> None:
+    with pytest.raises(UsageError, match="nosuch"):
+        take(firebase_json("nnapi", 5000), profile="nosuch")
+    with pytest.raises(UsageError, match="no result of TFLite iOS"):
+        take(firebase_json("nnapi", 5000), profile="iphone-xs")
+    with pytest.raises(UsageError, match="no result of"):
+        take(iphone_console(use_gpu="true"), profile="pixel-4")
+
+
+def iphone_console(*, mean_us: float = 4000.0, lines: str = "", size_bytes: int = 0, **params: str) -> str:
+    given = {"graph": "net.tflite", "num_threads": "2", "num_runs": "50", "min_secs": "1", **params}
+    size = size_bytes or MODEL.stat().st_size
+    return console(given, size_bytes=size, mean_us=mean_us, delegate_lines=lines and f"INFO: {lines}\n")
+
+
+def test_console_texts_of_the_ios_app_are_judged_runs_of_the_iphone(
+    settings: Settings, take: Callable[..., CommandResult]
+) -> None:
+    full, partial = FULL.format(name="GPU"), PARTIAL.format(name="COREML")
+    text = iphone_console(use_gpu="true", lines=full) + iphone_console(
+        use_gpu="true", lines=full, mean_us=5000.0, gpu_wait_type="aggressive"
+    )
+    result = take(
+        text,
+        iphone_console(use_coreml="true", lines=partial),
+        iphone_console(use_coreml="true"),
+        iphone_console(use_xnnpack="false", num_runs="20"),
+        profile="iphone-xs",
+    )
+    assert result.exit_code == 1
+    with Farm(settings) as farm:
+        runs = list(farm.store.runs())
+        facts = farm.store.devices()[runs[0].case.serial]
+    assert (facts.title, facts.kind, facts.is_virtual) == ("Apple iPhone XS", DeviceKind.IOS, False)
+    assert [
+        (run.case.delegate.value, run.case.threads, run.case.num_runs, run.latency_us, run.reason_code) for run in runs
+    ] == [
+        ("gpu", 2, 50, 4000.0, ""),
+        ("gpu", 2, 50, 5000.0, ""),
+        ("coreml", 2, 50, 4000.0, ""),
+        ("coreml", 2, 50, None, "delegate-fell-back"),
+        ("cpu", 2, 20, 4000.0, ""),
+    ]
+    assert dict(runs[1].case.flags) == {"gpu_wait_type": "aggressive"}
+    assert runs[0].verdict.quality is Quality.TRUSTED
+    assert "iPhone XS" in result.text
+    assert stored.reparse(settings, ()).data == {"reviewed": 5, "changed": [], "pruned": 0}
+    again = take(text, profile="iphone-xs").data
+    assert isinstance(again, dict)
+    assert (again["imported"], again["known"]) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        (view(), "no result of"),
+        (iphone_console(size_bytes=315_688), "0.315688 MB"),
+        (iphone_console(report_peak_memory_footprint="true"), "peak memory"),
+        (iphone_console(num_threads="many"), "can't be read"),
+    ],
+)
+def test_a_text_of_the_ios_app_that_shows_no_case_is_refused(
+    settings: Settings, take: Callable[..., CommandResult], text: str, word: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        take(text, profile="iphone-xs")
+    assert word in str(caught.value)
+    with Farm(settings) as farm:
+        assert list(farm.store.campaigns()) == []
 
 
 @pytest.mark.parametrize("device", ["", " ", "two\nlines", "half \udc80"])
