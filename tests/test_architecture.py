@@ -90,7 +90,7 @@ OWNERS = {
     "requests": {"artifacts", "app/notifying.py"},
     "urllib3": {"artifacts"},
     "elftools": {"artifacts"},
-    "perfetto": {"programs/running/trace_perfetto.py"},
+    "perfetto": {"programs/running/trace_file.py"},
     "filelock": {"devices", "store", "artifacts"},
     "zstandard": {"store"},
     "platformdirs": {"bootstrap/settings.py"},

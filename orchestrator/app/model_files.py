@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from orchestrator.artifacts.download import Downloader
     from orchestrator.models.building import BuildOrder, BuiltModel, FailedBuild
     from orchestrator.models.language_model import LanguageModelFacts
-    from orchestrator.models.published import PublishedModel
+    from orchestrator.models.zoo import PublishedModel
     from orchestrator.records.workload import Model
 
 RANDOM_NOTE = "weights are random: right for latency, which doesn't depend on them, and its outputs mean nothing"
@@ -45,11 +45,6 @@ def orders(
     like: BuildOrder,
 ) -> list[BuildOrder]:
     """Return one order ``like`` another for each source; raises UsageError for what can't be."""
-    from orchestrator.models.building import VARIANTS
-
-    for variant in variants:
-        if variant not in VARIANTS:
-            raise UsageError(f"{variant!r} is no variant", hint=f"choose of {', '.join(VARIANTS)}")
     return [
         replace(
             like,
@@ -87,9 +82,9 @@ def _numbers(option: str, values: Sequence[str]) -> tuple[int, ...]:
 class Built:
     """What orders came to."""
 
-    entries: Sequence[ManifestEntry]
-    models: Sequence[BuiltModel]
-    failures: Sequence[FailedBuild]
+    entries: list[ManifestEntry]
+    models: list[BuiltModel]
+    failures: list[FailedBuild]
     manifest: Path
 
 
@@ -109,24 +104,22 @@ def build(
     from orchestrator.models.building import FailedBuild, build_models
 
     folder, manifest = places(settings, out)
-    load_manifest(manifest)  # a manifest with faults is told before minutes of building
-    entries: list[ManifestEntry] = []
-
-    def keep(order: BuildOrder, outcome: BuiltModel | FailedBuild) -> None:
+    load_manifest(manifest)  # a manifest with faults is reported before minutes of building
+    done = Built(entries=[], models=[], failures=[], manifest=manifest)
+    for order, outcome in build_models(orders, folder, environ=settings.environ):
         if isinstance(outcome, FailedBuild):
+            done.failures.append(outcome)
             on_done(f"{outcome.name}: not built")
-            return
-        entries.append(_entry(order, outcome, accuracy))
-        add_to_manifest(manifest, entries[-1:])
+            continue
+        done.models.append(outcome)
+        done.entries.append(_entry(order, outcome, accuracy))
+        add_to_manifest(manifest, done.entries[-1:])
         on_done(f"{outcome.name}: {format_bytes(outcome.size_bytes)}")
-
-    done = build_models(orders, folder, environ=settings.environ, on_done=keep)
-    failures = [item for built in done for item in built.failures]
-    if not entries and failures:
-        also = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
-        raise ModelError(f"{failures[0].name}: {failures[0].reason}{also}", hint=failures[0].hint)
-    models = [item for built in done for item in built.models]
-    return Built(entries=entries, models=models, failures=failures, manifest=manifest)
+    if not done.entries:
+        also = f" (and {len(done.failures) - 1} more)" if len(done.failures) > 1 else ""
+        first = done.failures[0]
+        raise ModelError(f"{first.name}: {first.reason}{also}", hint=first.hint)
+    return done
 
 
 def _entry(order: BuildOrder, model: BuiltModel, accuracy: Accuracy | None) -> ManifestEntry:
@@ -169,7 +162,7 @@ def fetch(
         UsageError: a name isn't known.
         ArtifactError: a download failed, or isn't what it was; what was fetched before it is kept.
     """
-    from orchestrator.models.published import published_models
+    from orchestrator.models.zoo import published_models
 
     known = published_models()
     for name in names:
@@ -188,7 +181,7 @@ def _fetched(
 ) -> tuple[ManifestEntry, str]:
     from orchestrator.config.model_manifest import add_to_manifest, load_manifest
     from orchestrator.models.inspect import identify_model
-    from orchestrator.models.published import take_model
+    from orchestrator.models.zoo import take_model
 
     folder, manifest = places(settings, out)
     before = next((entry for entry in load_manifest(manifest).values() if entry.name == model.name), None)
@@ -241,7 +234,7 @@ def known_models(settings: Settings, folder: Path | None) -> KnownModels:
     """Return the models of a folder's manifest, or of the data folder's; raises UsageError."""
     from orchestrator.config.model_manifest import load_manifest
     from orchestrator.models.networks import NAMES
-    from orchestrator.models.published import published_models
+    from orchestrator.models.zoo import published_models
 
     if folder is not None and not folder.is_dir():
         raise UsageError(f"there is no folder {str(folder)!r}", hint="name the folder of a models.yaml")
@@ -281,12 +274,12 @@ def compare_models(first: Path, second: Path) -> Compared:
     return Compared(is_same_file=identify_model(first).sha256 == identify_model(second).sha256, changes=changes)
 
 
-def samples(build: Path | None, out: Path | None) -> list[Model]:
-    """Return the sample models as they lie here, copied to ``out``, or built again; UsageError, HostStorageError."""
+def samples(out: Path | None) -> list[Model]:
+    """Return the sample models as they lie here, or copied to ``out``; raises UsageError, HostStorageError."""
     from orchestrator.models.inspect import identify_model
-    from orchestrator.models.zoo import build_samples, sample_models
+    from orchestrator.models.zoo import sample_models
 
-    paths = build_samples(build) if build is not None else list(sample_models())
+    paths = list(sample_models())
     if out is not None:
         copies = [out / path.name for path in paths]
         for path, copy in zip(paths, copies, strict=True):

@@ -12,7 +12,8 @@ from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.ports import Store
 from orchestrator.programs import program
-from orchestrator.programs.running.trace import TraceSummary, read_recording, summarise, trace_names
+from orchestrator.programs.running.trace import TraceSummary, summarise
+from orchestrator.programs.running.trace_file import read_recording, trace_names
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import Outcome, RunRecord
@@ -56,7 +57,7 @@ def record(farm: Farm, request: TraceRequest, folder: Path) -> MeasuredCampaign:
     """Record the named model on the chosen phones; raises UsageError kinds before anything runs."""
     _check_tool(request.tool)
     if request.has_summary:
-        from orchestrator.programs.running.trace_perfetto import require_perfetto
+        from orchestrator.programs.running.trace_file import require_perfetto
 
         require_perfetto()
     if folder.exists() and not folder.is_dir():

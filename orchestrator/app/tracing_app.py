@@ -21,9 +21,9 @@ from orchestrator.engine.events import Notice
 from orchestrator.errors import BenchfarmError, DeviceCommandError, OutputParseError, UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.ports import Device
-from orchestrator.programs.running.trace import read_recording
-from orchestrator.programs.running.trace_app import AppSummary, summarise_app
-from orchestrator.programs.running.trace_recording import RecordingJob, TraceRecording, apps_to_trace
+from orchestrator.programs.running.recording import TraceRecording
+from orchestrator.programs.running.trace import AppSummary, summarise_app
+from orchestrator.programs.running.trace_file import read_recording
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.plan import DeviceSelection
 
@@ -103,27 +103,25 @@ def record_app(
     tell = _teller(farm, facts)
     version = _installed(device, facts, request.package)
     seen = _Seen()
+    token = f"benchfarm-{secrets.token_hex(6)}"
     with farm.lease.acquire(facts.serial):
         farm.conditioner.take(device, on_wait=tell)
         try:
-            job = RecordingJob(
-                device=device,
-                hold=farm.hold,
-                token=f"benchfarm-{secrets.token_hex(6)}",
-                sdk=facts.sdk or 0,
-                apps=apps_to_trace(request.package, facts.sdk or 0),
-                limit_s=LONGEST_S + 60.0,
-            )
             if request.restart:
                 device.shell(f"am force-stop {shlex.quote(request.package)}")
             seen.before = frozenset(_pids(device, request.package))
             _, trace = TraceRecording(farm.hold).around(
-                job, lambda: _use(device, request, seen, _over(farm, request, facts, until_enter), tell)
+                device,
+                lambda: _use(device, request, seen, _over(farm, request, facts, until_enter), tell),
+                app=request.package,
+                token=token,
+                sdk=facts.sdk or 0,
+                limit_s=LONGEST_S + 60.0,
             )
         finally:
             _give_back(farm, device, tell)
     kind = trace.name.rpartition(".")[2]
-    path = folder / f"{safe_name(facts.serial)}-{safe_name(request.package)}-{job.token[-12:]}.{kind}"
+    path = folder / f"{safe_name(facts.serial)}-{safe_name(request.package)}-{token[-12:]}.{kind}"
     write_file(path, trace.data)
     summary, faults = None, []
     if request.has_summary:
@@ -160,7 +158,7 @@ def _check(request: AppTraceRequest, folder: Path) -> None:
     if request.during and not _words(request.during):
         raise UsageError("--during names no command")
     if request.has_summary:
-        from orchestrator.programs.running.trace_perfetto import require_perfetto
+        from orchestrator.programs.running.trace_file import require_perfetto
 
         require_perfetto()
     if folder.exists() and not folder.is_dir():
@@ -259,21 +257,16 @@ def _over(
         finally:
             command.end()
     elif request.seconds is not None:
-        yield _Timer(min(request.seconds, LONGEST_S))
+        end_s = time.monotonic() + min(request.seconds, LONGEST_S)
+
+        def is_over(seconds: float) -> bool:
+            time.sleep(max(0.0, min(seconds, end_s - time.monotonic())))
+            return time.monotonic() >= end_s
+
+        yield is_over
     else:
         assert until_enter is not None, "it was asked for"
         yield until_enter
-
-
-class _Timer:
-    """A time that passes."""
-
-    def __init__(self, seconds: float) -> None:
-        self._end_s = time.monotonic() + seconds
-
-    def __call__(self, seconds: float) -> bool:
-        time.sleep(max(0.0, min(seconds, self._end_s - time.monotonic())))
-        return time.monotonic() >= self._end_s
 
 
 class _Command:

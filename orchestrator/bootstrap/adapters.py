@@ -112,18 +112,15 @@ class Adapters:
         from orchestrator.devices.hub_power import HubPower
         from orchestrator.devices.meters import MeterBook
         from orchestrator.programs import program
-        from orchestrator.programs.running.energy import Metering
         from orchestrator.programs.running.passes import in_all_passes
 
-        metering = Metering(
-            meters=MeterBook(self.settings.data_folder / "meters"),
-            power=HubPower(journal=self.conditioner.journal, search_path=self.settings.environ.get("PATH")),
-        )
+        meters = MeterBook(self.settings.data_folder / "meters")
+        power = HubPower(journal=self.conditioner.journal, search_path=self.settings.environ.get("PATH"))
 
         @functools.cache
         def tool(name: ToolName) -> Tool:
             own = program(name).tool()
-            return own if name in IMPORTED_TOOLS else in_all_passes(own, self.hold, metering)
+            return own if name in IMPORTED_TOOLS else in_all_passes(own, self.hold, meters, power)
 
         class Tools(Mapping[ToolName, "Tool"]):
             """Those of benchfarm's own, and the declared ones, each made when it is asked for."""

@@ -121,9 +121,9 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def samples(build: Path | None, out: Path | None = None) -> CommandResult:
-    """Say where the sample models are, copy them, or build them again; raises UsageError, HostStorageError."""
-    models = model_files.samples(build, out)
+def samples(out: Path | None = None) -> CommandResult:
+    """Say where the sample models are, or copy them; raises UsageError, HostStorageError."""
+    models = model_files.samples(out)
     rows = [(str(model.path), format_bytes(model.size_bytes), model.sha256[:12]) for model in models]
     return CommandResult(text=table(("model", "size", "sha256"), rows, right=(1,)), data=models)
 

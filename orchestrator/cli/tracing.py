@@ -15,8 +15,7 @@ from orchestrator.cli import measuring
 from orchestrator.cli.download_progress import farm_telling
 from orchestrator.cli.progress import tell
 from orchestrator.cli.result import CommandResult, table
-from orchestrator.programs.running.trace import TraceSummary
-from orchestrator.programs.running.trace_app import AppSummary, Part
+from orchestrator.programs.running.trace import AppSummary, Part, TraceSummary
 from orchestrator.records.run import Outcome
 from orchestrator.report.escapes import one_line
 

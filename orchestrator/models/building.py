@@ -12,18 +12,18 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from orchestrator.child_environment import child_environment
 from orchestrator.errors import HostStorageError, ModelError, UsageError
+from orchestrator.files import write_file
 from orchestrator.models.networks import APPLICATIONS, NAMES
 
 VARIANTS: Final = ("float32", "float16", "dynamic-range", "int8", "int16x8")
@@ -103,105 +103,61 @@ class FailedBuild:
     hint: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
-    """What became of one order."""
-
-    order: BuildOrder
-    models: tuple[BuiltModel, ...]
-    failures: tuple[FailedBuild, ...]
-
-
-#: Hears of each file as it is placed or abandoned.
-OnDone = Callable[[BuildOrder, BuiltModel | FailedBuild], None]
+#: A file that was built, or why it wasn't.
+Outcome = BuiltModel | FailedBuild
 
 
 def build_models(
-    orders: Sequence[BuildOrder],
-    folder: Path,
-    *,
-    environ: Mapping[str, str],
-    on_done: OnDone = lambda order, outcome: None,
-) -> list[Built]:
-    """Build the files of some orders into a folder; return what became of each order.
+    orders: Sequence[BuildOrder], folder: Path, *, environ: Mapping[str, str]
+) -> Iterator[tuple[BuildOrder, Outcome]]:
+    """Build the files of some orders into a folder; yield each as soon as it is placed or abandoned.
 
-    Files that are there are replaced, each once it is whole and as soon as it is.
+    Files that are there are replaced, each once it is whole.
 
     Raises:
-        UsageError: an order can't be, for example because of a name that isn't known.
+        UsageError: an order can't be, for example because of a name that isn't known; before anything is built.
         ModelError: TensorFlow can't be started; the message has its last words.
         HostStorageError: no space left.
     """
     for order in orders:
         _check(order)
     _check_names(orders)
+    return _build(orders, folder, environ)
+
+
+def _build(
+    orders: Sequence[BuildOrder], folder: Path, environ: Mapping[str, str]
+) -> Iterator[tuple[BuildOrder, Outcome]]:
+    """Let one process after the other build what is lacking; what one was at when it died counts as failed."""
+    lacking = [(number, name) for number, order in enumerate(orders) for name in order.names]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="benchfarm-build-", ignore_cleanup_errors=True) as name:
-            site = _Site(orders=orders, folder=folder, work=Path(name), on_done=on_done)
-            while site.lacking:
-                site.round(environ)
+            work = Path(name)
+            while lacking:
+                (work / "orders.json").write_text(json.dumps([[asdict(order) for order in orders], lacking]), "utf-8")
+                begun: list[tuple[int, str]] = []
+                with _building(work, environ) as (process, lines):
+                    for line in lines:
+                        told = json.loads(line)
+                        number = int(told["order"])
+                        if "begun" in told:
+                            begun = [(number, str(name)) for name in told["begun"]]
+                            continue
+                        outcome = _outcome(told, folder)
+                        lacking.remove((number, outcome.name))
+                        begun = [item for item in begun if item[1] != outcome.name]
+                        yield orders[number], outcome
+                    code = process.wait()
+                if lacking:
+                    reason, hint = _last_words(work / "log", code)
+                    if not begun:
+                        raise ModelError(reason, hint=hint)
+                    for number, lost in begun:
+                        lacking.remove((number, lost))
+                        yield orders[number], FailedBuild(name=lost, reason=reason, hint=hint)
     except OSError as error:
         raise HostStorageError(f"the models can't be written to {folder}: {error.strerror}") from error
-    return [site.built(number) for number in range(len(orders))]
-
-
-@dataclass(slots=True, kw_only=True)
-class _Site:
-    """What is built so far, and the process that builds."""
-
-    orders: Sequence[BuildOrder]
-    folder: Path
-    work: Path
-    on_done: OnDone
-    done: dict[tuple[int, str], BuiltModel | FailedBuild] = field(default_factory=dict)
-    #: What the process works on.
-    begun: list[tuple[int, str]] = field(default_factory=list)
-
-    @property
-    def lacking(self) -> bool:
-        """Whether something is neither built nor abandoned."""
-        return any((number, name) not in self.done for number, order in enumerate(self.orders) for name in order.names)
-
-    def built(self, number: int) -> Built:
-        """Return what became of an order."""
-        outcomes = [self.done[number, name] for name in self.orders[number].names]
-        return Built(
-            order=self.orders[number],
-            models=tuple(item for item in outcomes if isinstance(item, BuiltModel)),
-            failures=tuple(item for item in outcomes if isinstance(item, FailedBuild)),
-        )
-
-    def round(self, environ: Mapping[str, str]) -> None:
-        """Let a process build what is lacking; what it was at when it died counts as failed."""
-        orders = [asdict(order) for order in self.orders]
-        (self.work / "orders.json").write_text(json.dumps({"orders": orders, "done": list(self.done)}), "utf-8")
-        self.begun = []
-        with _building(self.work, environ) as (process, lines):
-            for line in lines:
-                self._hear(json.loads(line))
-            code = process.wait()
-        if not self.lacking:
-            return
-        told, hint = _last_words(self.work / "log", code)
-        if not self.begun:
-            raise ModelError(told, hint=hint)
-        for number, name in self.begun:
-            self._end(number, FailedBuild(name=name, reason=told, hint=hint))
-
-    def _hear(self, told: Mapping[str, Any]) -> None:
-        number = int(told["order"])
-        if "begun" in told:
-            self.begun = [(number, str(name)) for name in told["begun"]]
-        elif "file" in told:
-            self._end(number, _placed(told, self.folder))
-        else:
-            self._end(number, FailedBuild(name=str(told["name"]), reason=str(told["error"]), hint=str(told["hint"])))
-
-    def _end(self, number: int, outcome: BuiltModel | FailedBuild) -> None:
-        self.done[number, outcome.name] = outcome
-        self.begun = [item for item in self.begun if item != (number, outcome.name)]
-        self.on_done(self.orders[number], outcome)
 
 
 @contextlib.contextmanager
@@ -290,23 +246,19 @@ def _check_names(orders: Sequence[BuildOrder]) -> None:
         )
 
 
-def _placed(told: Mapping[str, Any], folder: Path) -> BuiltModel:
-    """Move a finished file to where it belongs."""
-    made = Path(told["file"])
-    path = folder / f"{told['name']}.tflite"
-    draft = path.with_name(f".{path.name}.part")
-    try:
-        shutil.copyfile(made, draft)
-        with draft.open("rb") as stream:
-            sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+def _outcome(told: Mapping[str, Any], folder: Path) -> Outcome:
+    """Return what became of a file; a finished one is moved to where it belongs."""
+    name = str(told["name"])
+    if "file" not in told:
+        return FailedBuild(name=name, reason=str(told["error"]), hint=str(told["hint"]))
+    made, path = Path(told["file"]), folder / f"{name}.tflite"
+    content = made.read_bytes()
+    write_file(path, content)
     made.unlink()
     return BuiltModel(
-        name=str(told["name"]),
+        name=name,
         path=path,
-        sha256=sha256,
-        size_bytes=path.stat().st_size,
+        sha256=hashlib.sha256(content).hexdigest(),
+        size_bytes=len(content),
         build={str(key): str(value) for key, value in told["build"].items()},
     )

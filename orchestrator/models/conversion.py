@@ -1,7 +1,7 @@
 """What runs in the process with TensorFlow: networks to .tflite files, one after the other.
 
-It is told what to build by ``orders.json`` in its folder, and tells through a pipe what it begins and what became of
-it, a line of JSON each, so that whoever started it knows what it was at when it died (``models.building``).
+``orders.json`` in its folder says what to build. It reports through a pipe what it begins and what became of it, a line
+of JSON each, so that the process that started it knows what it was at when it died (``models.building``).
 """
 
 # ruff: noqa: ANN401 - TensorFlow, its tensors and its decorators carry no types
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from orchestrator.models.building import BuildOrder
-from orchestrator.models.networks import make_network
+from orchestrator.models.networks import SAMPLE_NETWORK, make_network, pictures
 
 #: Variants whose conversion measures the range of activations on data.
 _CALIBRATED: Final = frozenset({"int8", "int16x8"})
@@ -43,22 +43,16 @@ _HINTS: Final = (
 
 
 def serve(folder: str, telling: int) -> None:
-    """Build what ``orders.json`` in a folder asks for, tell what became of it, and end with whoever started it."""
+    """Build what ``orders.json`` in a folder asks for, report what became of it, and end with the process above."""
     work = Path(folder)
-    given = json.loads((work / "orders.json").read_text(encoding="utf-8"))
+    orders, lacking = json.loads((work / "orders.json").read_text(encoding="utf-8"))
     threading.Thread(target=_end_with_parent, args=(work,), daemon=True).start()
-    done = {(int(number), str(name)) for number, name in given["done"]}
     with os.fdopen(telling, "w", encoding="utf-8", buffering=1) as pipe:
-        for number, values in enumerate(given["orders"]):
-            whole: dict[str, Any] = {
-                key: tuple(item) if isinstance(item, list) else item for key, item in values.items()
-            }
-            order = BuildOrder(**whole)
-            if {(number, name) for name in order.names} <= done:
-                continue
-            (work / str(number)).mkdir(exist_ok=True)
-            for told in _built(order, work / str(number), {name for place, name in done if place == number}):
-                pipe.write(json.dumps({"order": number, **told}) + "\n")
+        for number, values in enumerate(orders):
+            if wanted := {name for place, name in lacking if place == number}:
+                (work / str(number)).mkdir(exist_ok=True)
+                for told in _built(BuildOrder(**values), work / str(number), wanted):
+                    pipe.write(json.dumps({"order": number, **told}) + "\n")
 
 
 def _end_with_parent(work: Path) -> None:
@@ -77,17 +71,17 @@ def _told(error: Exception, order: BuildOrder) -> dict[str, str]:
     return {"error": text[:_TEXT_SHOWN] + ("..." if len(text) > _TEXT_SHOWN else ""), "hint": hint}
 
 
-def _built(order: BuildOrder, work: Path, done: set[str]) -> Iterator[dict[str, Any]]:
+def _built(order: BuildOrder, work: Path, wanted: set[str]) -> Iterator[dict[str, Any]]:
     import keras
     import tensorflow as tf
 
     for size in order.sizes or (None,):
         for batch in order.batches or (None,):
-            names = {variant: order.name(size, batch, variant) for variant in order.variants}
-            lacking = [variant for variant in order.variants if names[variant] not in done]
-            if not lacking:
+            names = [(variant, order.name(size, batch, variant)) for variant in order.variants]
+            names = [(variant, name) for variant, name in names if name in wanted]
+            if not names:
                 continue
-            yield {"begun": [names[variant] for variant in lacking]}
+            yield {"begun": [name for _, name in names]}
             saved = work / f"saved_{size}_{batch}"
             specs: dict[str, Any] = {}
             error: Exception | None = None
@@ -97,10 +91,8 @@ def _built(order: BuildOrder, work: Path, done: set[str]) -> Iterator[dict[str, 
                 _save(tf, entry, specs, saved)
             except Exception as raised:  # noqa: BLE001 - a size that can't be is no reason to lose the others
                 error = raised
-            for variant in lacking:
-                name = names[variant]
+            for variant, name in names:
                 yield {"begun": [name]}
-                recipe = _recipe(order, size, batch, variant, tf.__version__, keras.__version__)
                 try:
                     if error is not None:
                         raise error
@@ -110,6 +102,7 @@ def _built(order: BuildOrder, work: Path, done: set[str]) -> Iterator[dict[str, 
                 except Exception as raised:  # noqa: BLE001 - nor is a variant
                     yield {"name": name, **_told(raised, order)}
                 else:
+                    recipe = _recipe(order, size, batch, variant, tf.__version__, keras.__version__)
                     yield {"name": name, "file": str(work / f"{name}.out"), "build": recipe}
             shutil.rmtree(saved, ignore_errors=True)
 
@@ -126,14 +119,18 @@ def _entry(
             raise ValueError(f"the SavedModel has no signature {order.signature!r}, only {have}")
         function = loaded.signatures[order.signature]
         given = {name: (spec.shape, spec.dtype) for name, spec in function.structured_input_signature[1].items()}
-        entry = _kept(function, loaded)
+
+        def entry(**inputs: Any) -> Any:
+            assert loaded is not None, "it owns the function's variables, and goes with its last user"
+            return function(**inputs)
+
     else:
         model = make_network(keras, order.source, size, order.weights) if order.is_named else _loaded(keras, order)
         given = {tensor.name.split(":")[0]: (tensor.shape, tensor.dtype) for tensor in model.inputs}
         names = list(given)
         outputs = model.output_names if hasattr(model, "output_names") else []
 
-        def named(**inputs: Any) -> Any:
+        def entry(**inputs: Any) -> Any:
             values = [inputs[name] for name in names]
             results = model(values if len(values) > 1 else values[0], training=False)
             if isinstance(results, Mapping):
@@ -142,22 +139,11 @@ def _entry(
             called = outputs if len(outputs) == len(many) else [f"output_{number}" for number in range(len(many))]
             return dict(zip(called, many, strict=True))
 
-        entry = named
     specs = {
         name: tf.TensorSpec(_shape(list(shape), size, batch, order), dtype, name=name)
         for name, (shape, dtype) in given.items()
     }
     return entry, specs
-
-
-def _kept(function: Any, owner: Any) -> Callable[..., Any]:
-    """Return a signature's function that keeps alive what owns its variables."""
-
-    def call(**inputs: Any) -> Any:
-        assert owner is not None
-        return function(**inputs)
-
-    return call
 
 
 def _loaded(keras: Any, order: BuildOrder) -> Any:
@@ -228,29 +214,38 @@ def _samples(order: BuildOrder, specs: Mapping[str, Any]) -> Iterator[dict[str, 
     import numpy as np
 
     if order.representative:
-        try:
-            loaded = np.load(order.representative, allow_pickle=False)
-        except (ValueError, EOFError, OSError) as error:
-            raise ValueError(f"the representative data is no .npy or .npz file of numbers: {error}") from error
-        arrays = dict(loaded.items()) if hasattr(loaded, "items") else {next(iter(specs)): loaded}
-        if set(arrays) != set(specs):
-            raise ValueError(f"the representative data is of {sorted(arrays)}, the inputs are {sorted(specs)}")
-        for name, array in arrays.items():
-            if len(array) == 0 or list(array.shape[1:]) != list(specs[name].shape[1:]):
-                raise ValueError(
-                    f"the data of {name!r} has shape {array.shape}, needed is [n, *{specs[name].shape[1:]}]"
-                )
-        for number in range(min(len(array) for array in arrays.values())):
-            yield {
-                name: np.repeat(array[number : number + 1], specs[name].shape[0], axis=0).astype(
-                    specs[name].dtype.as_numpy_dtype
-                )
-                for name, array in arrays.items()
-            }
+        arrays = _given_samples(order.representative, specs)
+    elif order.source == SAMPLE_NETWORK:
+        arrays = {name: pictures(2, order.seed, spec.shape[1])[0] for name, spec in specs.items()}
+    else:
+        rng = np.random.default_rng(order.seed)
+        for _ in range(_RANDOM_SAMPLES):
+            yield {name: _random(rng, spec) for name, spec in specs.items()}
         return
-    rng = np.random.default_rng(order.seed)
-    for _ in range(_RANDOM_SAMPLES):
-        yield {name: _random(rng, spec) for name, spec in specs.items()}
+    for number in range(min(len(array) for array in arrays.values())):
+        yield {
+            name: np.repeat(array[number : number + 1], specs[name].shape[0], axis=0).astype(
+                specs[name].dtype.as_numpy_dtype
+            )
+            for name, array in arrays.items()
+        }
+
+
+def _given_samples(path: str, specs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the samples of a file by the inputs' names; raises ValueError for those that don't fit."""
+    import numpy as np
+
+    try:
+        loaded = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise ValueError(f"the representative data is no .npy or .npz file of numbers: {error}") from error
+    arrays = dict(loaded.items()) if hasattr(loaded, "items") else {next(iter(specs)): loaded}
+    if set(arrays) != set(specs):
+        raise ValueError(f"the representative data is of {sorted(arrays)}, the inputs are {sorted(specs)}")
+    for name, array in arrays.items():
+        if len(array) == 0 or list(array.shape[1:]) != list(specs[name].shape[1:]):
+            raise ValueError(f"the data of {name!r} has shape {array.shape}, needed is [n, *{specs[name].shape[1:]}]")
+    return arrays
 
 
 def _random(rng: Any, spec: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -14,6 +14,10 @@ from orchestrator.records.identity import RunId
 from orchestrator.records.parity import ParityBasis, PlacedInput
 from orchestrator.records.run import RawOutput, ToolReport
 from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
+
+
+def _as_it_is(command: str) -> str:
+    return command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +45,10 @@ class InvocationRequest:
     load: str = ""
     #: The model's inputs on the device, in the model's order; of the pass ``parity`` only.
     inputs: tuple[PlacedInput, ...] = ()
+    #: Returns the command line in which a program's own is run; of the passes ``energy`` and ``contention`` only.
+    enclosed: Callable[[str], str] = _as_it_is
+    #: Files that this command line writes beside the program's.
+    enclosing_files: tuple[str, ...] = ()
 
 
 class Tool(Protocol):

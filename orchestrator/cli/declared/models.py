@@ -67,13 +67,12 @@ def _models_predictions(
 @command(model_app, "samples")
 def _models_samples(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Copy them into this folder.")] = None,
-    build: Annotated[Path | None, typer.Option("--build", help="Build them with TensorFlow into this folder.")] = None,
 ) -> Deed:
-    """Show the sample models, copy them, or build them again.
+    """Show the sample models, or copy them.
 
     Example: benchfarm model samples --out .
     """
-    return lambda _: models.samples(build, out)
+    return lambda _: models.samples(out)
 
 
 @dataclass(frozen=True, kw_only=True)

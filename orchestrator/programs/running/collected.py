@@ -50,14 +50,14 @@ def run_and_collect(
     removed. Raises DeviceError kinds.
     """
     folder = device.run_folder(request.run_id)
-    command = in_mode(command, request)
+    command = request.enclosed(in_mode(command, request))
     started_at = datetime.now(UTC)
     try:
         result = device.run_detached(
             command,
             run_id=request.run_id,
             timeout_s=request.timeout_s,
-            files=(*files, *mode_files(request), SAMPLES_FILE),
+            files=(*files, *request.enclosing_files, *mode_files(request), SAMPLES_FILE),
             cancelled=cancelled,
         )
         written = [Attachment(name=name, data=data) for name, data in result.files.items()]

@@ -13,7 +13,6 @@ from orchestrator.errors import UsageError
 from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.programs import program
 from orchestrator.programs.flags.arguments import benchmark_flags, format_flags
-from orchestrator.programs.running.beside import Enclosing
 from orchestrator.programs.running.environment import environment
 from orchestrator.records.contention import LOAD_DIED, LOAD_FILE, NO_LOAD, load_of
 from orchestrator.records.device import DeviceKind
@@ -36,16 +35,17 @@ def run_loaded(
     load = load_of(request.load)
     other = _gpu_loop(request) if load.gpu else ""
     seconds = math.ceil(request.timeout_s)
-    beside = Enclosing(
-        device,
-        lambda command: call("contention", load.cpu, load.memory, other, seconds, command),
-        [LOAD_FILE, _ERRORS_FILE],
+    enclosing = replace(
+        request,
+        enclosed=lambda command: call("contention", load.cpu, load.memory, other, seconds, command),
+        enclosing_files=(LOAD_FILE, _ERRORS_FILE),
     )
-    raw = tool.run(beside.as_device, request, cancelled=cancelled)
-    told = f"{_STATED}{request.load}\n".encode() + beside.files.get(LOAD_FILE, b"")
-    said = [line for line in beside.files.get(_ERRORS_FILE, b"").splitlines() if _COMPLAINT.search(line)]
+    raw = tool.run(device, enclosing, cancelled=cancelled)
+    told = f"{_STATED}{request.load}\n".encode() + raw.data(LOAD_FILE)
+    said = [line for line in raw.data(_ERRORS_FILE).splitlines() if _COMPLAINT.search(line)]
     told += b"".join(b"said " + line + b"\n" for line in said[-1:])
-    return replace(raw, attachments=(*raw.attachments, Attachment(name=LOAD_FILE, data=told)))
+    kept = [item for item in raw.attachments if item.name not in enclosing.enclosing_files]
+    return replace(raw, attachments=(*kept, Attachment(name=LOAD_FILE, data=told)))
 
 
 def _gpu_loop(request: InvocationRequest) -> str:

@@ -18,10 +18,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from orchestrator.delegates import DELEGATES
-from orchestrator.errors import DeviceCommandError, DeviceError, HostStorageError, OutputParseError
+from orchestrator.errors import DeviceCommandError, HostStorageError, OutputParseError
 from orchestrator.ports import Device, InvocationRequest, Tool, Turn, TurnTool
 from orchestrator.programs.grammar.protos import decode_message
-from orchestrator.programs.running.beside import Enclosing
 from orchestrator.programs.running.energy_figure import (
     LEAST_UPDATES,
     BatterySample,
@@ -31,7 +30,7 @@ from orchestrator.programs.running.energy_figure import (
     of_battery,
     of_rails,
 )
-from orchestrator.programs.running.trace_recording import Hold, PerfettoRecorder, RecordingJob
+from orchestrator.programs.running.recording import Hold, Recorder
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.energy import (
     BATTERY_FILE,
@@ -96,21 +95,14 @@ class PortPower(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metering:
-    """What is known of phones' meters, and what takes a cable's power away."""
-
-    meters: Meters
-    power: PortPower
-
-
 class EnergyMeter:
     """Runs programs with the phone's meters recorded."""
 
-    def __init__(self, hold: Hold, metering: Metering) -> None:
+    def __init__(self, hold: Hold, meters: Meters, power: PortPower) -> None:
+        """``hold`` makes a change that is written down first."""
         self._hold = hold
-        self._book = metering.meters
-        self._power = metering.power
+        self._book = meters
+        self._power = power
         #: What a repetition of a case takes whose process works in turns.
         self._repetition_s: dict[CaseKey, float] = {}
 
@@ -158,34 +150,35 @@ class EnergyMeter:
         rest_s = math.ceil(LEAST_REST_S[meters.source])
         sampler = call("battery", math.ceil(request.timeout_s / _SAMPLE_S), _SAMPLE_S, _SUPPLY)
         sampler = sampler if meters.is_sampled else ""
-        between = Enclosing(
-            device,
-            lambda command: call("energy", rest_s, sampler, command),
-            [ENERGY_FILE, *([BATTERY_FILE] if sampler else [])],
+        between = replace(
+            request,
+            enclosed=lambda command: call("energy", rest_s, sampler, command),
+            enclosing_files=(ENERGY_FILE, BATTERY_FILE) if sampler else (ENERGY_FILE,),
         )
-        if sampler:
-            raw = tool.run(between.as_device, request, cancelled=cancelled)
-            marks = between.files.get(ENERGY_FILE, _MISSING + b"no times were written")
-            return _with(_with(raw, ENERGY_FILE, marks), BATTERY_FILE, between.files.get(BATTERY_FILE, b""))
-        recorder = self._recorder(device, request, duration_s=request.timeout_s)
         why, data = "", b""
+        recorder = None if sampler else self._recorder(device, request, duration_s=request.timeout_s)
         try:
             # The run is whole without a recording.
             try:
-                recorder.begin()
+                if recorder is not None:
+                    recorder.begin()
             except DeviceCommandError as error:
                 why = str(error)
-            raw = tool.run(between.as_device, request, cancelled=cancelled)
+            raw = tool.run(device, between, cancelled=cancelled)
             try:
-                data = recorder.end() if not why else b""
+                if recorder is not None and not why:
+                    data = recorder.end()
             except DeviceCommandError as error:
                 why = str(error)
         finally:
-            # Out of reach: the journal tells whoever comes next.
-            with contextlib.suppress(DeviceError):
+            if recorder is not None:
                 recorder.discard()
-        marks = _MISSING + why.encode() if why else between.files.get(ENERGY_FILE, _MISSING + b"no times were written")
-        return _with(_with(raw, ENERGY_FILE, marks), POWER_FILE, data)
+        raw = _with(raw, POWER_FILE, data) if recorder is not None else raw
+        if not why and raw.data(ENERGY_FILE):
+            return raw
+        kept = tuple(item for item in raw.attachments if item.name != ENERGY_FILE)
+        missing = _MISSING + (why or "no times were written").encode()
+        return _with(replace(raw, attachments=kept), ENERGY_FILE, missing)
 
     def _lengthened(
         self,
@@ -220,8 +213,7 @@ class EnergyMeter:
                 device.shell(f"sleep {_LOOK_S}")
                 power = _read(recorder.end())
             finally:
-                with contextlib.suppress(DeviceError):
-                    recorder.discard()
+                recorder.discard()
         is_sampled = not power.rails and not power.battery
         if is_sampled:
             power = _sampled(device.shell(call("battery", 2, _SAMPLE_S, _SUPPLY)).stdout)
@@ -244,19 +236,12 @@ class EnergyMeter:
         with contextlib.suppress(HostStorageError):
             self._book.save(meters)
 
-    def _recorder(self, device: Device, request: InvocationRequest, *, duration_s: float) -> PerfettoRecorder:
-        return PerfettoRecorder(
-            RecordingJob(
-                device=device,
-                hold=self._hold,
-                token=f"benchfarm-{uuid.uuid4().hex}",
-                config=power_config(round(1000 * duration_s)),
-                sdk=request.facts.sdk or 0,
-            )
-        )
+    def _recorder(self, device: Device, request: InvocationRequest, *, duration_s: float) -> Recorder:
+        token, config = f"benchfarm-{uuid.uuid4().hex}", _power_config(round(1000 * duration_s))
+        return Recorder(device, self._hold, token=token, sdk=request.facts.sdk or 0, config=config)
 
 
-def power_config(duration_ms: int) -> str:
+def _power_config(duration_ms: int) -> str:
     """Return a TraceConfig as text: the rails' energy, and the battery's charge, current and voltage."""
     counters = " ".join(f"battery_counters: BATTERY_COUNTER_{name}" for name in ("CHARGE", "CURRENT", "VOLTAGE"))
     return (

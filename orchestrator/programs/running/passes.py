@@ -3,37 +3,32 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from orchestrator.ports import Device, InvocationRequest, SessionTool, Tool
 from orchestrator.programs.running.contention import run_loaded, with_load
-from orchestrator.programs.running.energy import EnergyMeter, Metering, with_energy
-from orchestrator.programs.running.trace_recording import Hold, TraceRecording
+from orchestrator.programs.running.energy import EnergyMeter, Meters, PortPower, with_energy
+from orchestrator.programs.running.recording import Hold, TraceRecording
 from orchestrator.records.run import RawOutput, ToolReport
 from orchestrator.records.workload import Case, Pass, ToolName
-
-#: A process of a program that measures several cases measures one in these.
-_ALONE = frozenset({Pass.TRACE, Pass.ENERGY, Pass.CONTENTION})
 
 
 class PassTool:
     """A benchmark program in every pass; in all but those three it is the program itself."""
 
-    def __init__(self, tool: Tool, hold: Hold, metering: Metering) -> None:
+    def __init__(self, tool: Tool, hold: Hold, meters: Meters, power: PortPower) -> None:
         self.name: ToolName = tool.name
         self._tool = tool
-        self._recording = TraceRecording(hold)
-        self._meter = EnergyMeter(hold, metering)
+        self._runs: Mapping[Pass, Callable[..., RawOutput]] = {
+            Pass.TRACE: TraceRecording(hold).run,
+            Pass.ENERGY: EnergyMeter(hold, meters, power).run,
+            Pass.CONTENTION: run_loaded,
+        }
 
     def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
         """See Tool.run; raises UsageError for a pass that the device can't do."""
-        match request.run_pass:
-            case Pass.TRACE:
-                return self._recording.run(self._tool, device, request, cancelled=cancelled)
-            case Pass.ENERGY:
-                return self._meter.run(self._tool, device, request, cancelled=cancelled)
-            case Pass.CONTENTION:
-                return run_loaded(self._tool, device, request, cancelled=cancelled)
+        if (run := self._runs.get(request.run_pass)) is not None:
+            return run(self._tool, device, request, cancelled=cancelled)
         return self._tool.run(device, request, cancelled=cancelled)
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
@@ -44,20 +39,18 @@ class PassTool:
 class PassSessionTool(PassTool):
     """The same for a program that measures several cases in one process."""
 
-    def __init__(self, tool: SessionTool, hold: Hold, metering: Metering) -> None:
-        super().__init__(tool, hold, metering)
-        self._sessions = tool
-
     def session(self, case: Case, run_pass: Pass) -> str:
-        """See SessionTool.session."""
-        return "" if run_pass in _ALONE else self._sessions.session(case, run_pass)
+        """See SessionTool.session; it measures one in those three passes."""
+        assert isinstance(self._tool, SessionTool)
+        return "" if run_pass in self._runs else self._tool.session(case, run_pass)
 
     def found_cases(self, raw: RawOutput, case: Case) -> Sequence[Case]:
         """See SessionTool.found_cases."""
-        return self._sessions.found_cases(raw, case)
+        assert isinstance(self._tool, SessionTool)
+        return self._tool.found_cases(raw, case)
 
 
-def in_all_passes(tool: Tool, hold: Hold, metering: Metering) -> PassTool:
+def in_all_passes(tool: Tool, hold: Hold, meters: Meters, power: PortPower) -> PassTool:
     """Return a program that can be run in every pass."""
     kind = PassSessionTool if isinstance(tool, SessionTool) else PassTool
-    return kind(tool, hold, metering)  # type: ignore[arg-type]
+    return kind(tool, hold, meters, power)

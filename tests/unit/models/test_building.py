@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -12,17 +13,16 @@ import pytest
 from orchestrator.app import model_files
 from orchestrator.config.model_manifest import load_manifest
 from orchestrator.errors import ModelError, UsageError
-from orchestrator.models.building import VARIANTS, BuildOrder, build_models
+from orchestrator.models.building import VARIANTS, BuildOrder, BuiltModel, FailedBuild, build_models
 from orchestrator.models.graph import newest_of, oldest_runtime, operator_name
 from orchestrator.models.inspect import identify_model, inspect_model, open_graph
 from orchestrator.models.prediction import predict
+from orchestrator.models.zoo import sample_models
 from tests.conftest import poll_until
 from tests.samples.command import Cli
 from tests.samples.places import BENCHFARM, REPO
 
 ENVIRON = dict(os.environ)
-#: All that starts TensorFlow runs one after the other in one process: it is large.
-
 #: A Keras file, its SavedModel, and one that needs TensorFlow's own operators.
 USERS_MODELS = """
 import sys, keras, tensorflow as tf
@@ -68,6 +68,45 @@ print(json.dumps({
 """
 
 
+#: Runs both sample models on the same pictures in a process of its own: native code may abort.
+AGREEMENT = """
+import json, sys
+import numpy as np
+from ai_edge_litert.interpreter import Interpreter
+from orchestrator.models.networks import pictures
+
+def answers(path, images):
+    interpreter = Interpreter(path, num_threads=1)
+    interpreter.allocate_tensors()
+    (inlet,), (outlet,) = interpreter.get_input_details(), interpreter.get_output_details()
+    found = []
+    for image in images:
+        if inlet["dtype"] == np.int8:
+            scale, zero = inlet["quantization"]
+            image = np.clip(np.round(image / scale + zero), -128, 127).astype(np.int8)
+        interpreter.set_tensor(inlet["index"], image[None])
+        interpreter.invoke()
+        found.append(int(interpreter.get_tensor(outlet["index"])[0].argmax()))
+    return np.array(found), [op["op_name"] for op in interpreter._get_ops_details()].count("DELEGATE")
+
+images, labels = pictures(3, seed=777)
+(floats, float_parts), (ints, int_parts) = (answers(path, images) for path in sys.argv[1:])
+print(json.dumps({
+    "agreement": float((floats == ints).mean()), "right_float": float((floats == labels).mean()),
+    "right_int8": float((ints == labels).mean()), "distinct": len(set(floats.tolist())),
+    "parts": [float_parts, int_parts],
+}))
+"""
+
+
+@dataclass
+class Done:
+    """What became of one order."""
+
+    models: list[BuiltModel] = field(default_factory=list)
+    failures: list[FailedBuild] = field(default_factory=list)
+
+
 def ran(path: Path) -> dict:
     done = subprocess.run([sys.executable, "-c", RUN, str(path)], capture_output=True, timeout=300, check=True)
     return json.loads(done.stdout)
@@ -100,6 +139,7 @@ def done(tmp_path_factory):
     odd = str(folder / "odd")
     orders = {
         "cnn": BuildOrder(source="tiny_cnn", variants=VARIANTS),
+        "samples": BuildOrder(source="texturenet", variants=("float32", "int8")),
         "dies": BuildOrder(source="tiny_mlp", variants=("float32", "float16", "int8")),
         "attention": BuildOrder(source="tiny_attention", variants=VARIANTS),
         "keras": BuildOrder(
@@ -112,7 +152,12 @@ def done(tmp_path_factory):
     }  # fmt: skip
     (folder / "sitecustomize.py").write_text(DIES_AT_ONE)
     environ = {**ENVIRON, "PYTHONPATH": f"{folder}:{REPO}"}
-    return dict(zip(orders, build_models(list(orders.values()), folder / "out", environ=environ), strict=True))
+    names = {id(order): name for name, order in orders.items()}
+    found = {name: Done() for name in orders}
+    for order, outcome in build_models(list(orders.values()), folder / "out", environ=environ):
+        own = found[names[id(order)]]
+        (own.models if isinstance(outcome, BuiltModel) else own.failures).append(outcome)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +241,7 @@ def test_users_keras_file_gets_batch_size_and_its_own_samples(done):
 
 def test_tensorflows_own_operators_need_flex_and_signatures_are_chosen(done):
     assert "--flex" in done["needs flex"].failures[0].hint
-    assert done["flex"].failures == ()
+    assert done["flex"].failures == []
     facts = inspect_model(done["flex"].models[0].path)
     assert (facts.flex_operators, facts.inputs[0].shape) == (("FlexMatrixInverse",), (2, 4, 4))
     assert done["flex"].models[0].name == "odd_second_b2_float32"
@@ -232,6 +277,36 @@ def test_command_builds_the_same_bytes_again_and_its_manifest_says_how(built, tm
     assert entry.build["representative"] == "16 random inputs"
 
 
+def test_samples_compute_and_int8_follows_float_as_shipped_and_as_built(done):
+    built = sorted((model.path for model in done["samples"].models), key=lambda path: "int8" in path.name)
+    for paths in (sample_models(), built):
+        command = [sys.executable, "-c", AGREEMENT, *map(str, paths)]
+        found = json.loads(subprocess.run(command, capture_output=True, cwd=REPO, timeout=300, check=True).stdout)
+        assert found["agreement"] >= 0.9
+        assert min(found["right_float"], found["right_int8"]) >= 0.8
+        assert found["distinct"] >= 60
+        # Each of them goes to XNNPACK as one piece.
+        assert found["parts"] == [1, 1]
+    for path, again in zip(sample_models(), built, strict=True):
+        shipped, facts = inspect_model(path), inspect_model(again)
+        assert shipped.size_bytes < 1_000_000
+        for what in ("operators", "multiply_adds", "precision", "parameters"):
+            assert getattr(facts, what) == getattr(shipped, what)
+
+
+def test_damaged_sample_is_an_error_that_says_how_to_get_it_back(tmp_path):
+    folder = sample_models()[0].parent
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    assert len(sample_models(tmp_path)) == 2
+    (tmp_path / sample_models()[1].name).write_bytes(b"half a model")
+    with pytest.raises(ModelError, match="isn't the sample model"):
+        sample_models(tmp_path)
+    (tmp_path / "manifest.json").unlink()
+    with pytest.raises(ModelError, match="can't be read"):
+        sample_models(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("order", "message"),
     [
@@ -246,7 +321,7 @@ def test_command_builds_the_same_bytes_again_and_its_manifest_says_how(built, tm
 )
 def test_impossible_orders_are_refused_before_tensorflow_starts(order, message, tmp_path):
     with pytest.raises(UsageError, match=message):
-        build_models([order], tmp_path, environ={})
+        list(build_models([order], tmp_path, environ={}))
 
 
 def test_process_that_cannot_start_is_an_error_with_its_last_words(tmp_path):
@@ -254,10 +329,10 @@ def test_process_that_cannot_start_is_an_error_with_its_last_words(tmp_path):
     (tmp_path / "keras.py").write_text("")
     environ = {**ENVIRON, "PYTHONPATH": f"{tmp_path}:{REPO}"}
     with pytest.raises(ModelError, match=r"ended by signal 6.*out of luck"):
-        build_models([BuildOrder(source="tiny_cnn")], tmp_path / "out", environ=environ)
+        list(build_models([BuildOrder(source="tiny_cnn")], tmp_path / "out", environ=environ))
     (tmp_path / "tensorflow.py").write_text("raise ModuleNotFoundError(\"No module named 'tensorflow'\")")
     with pytest.raises(ModelError, match="isn't installed") as caught:
-        build_models([BuildOrder(source="tiny_cnn")], tmp_path / "out", environ=environ)
+        list(build_models([BuildOrder(source="tiny_cnn")], tmp_path / "out", environ=environ))
     assert caught.value.hint == "pip install tensorflow"
 
 

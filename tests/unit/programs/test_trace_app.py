@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orchestrator.programs.running.trace_app import summarise_app
-from orchestrator.programs.running.trace_text import Mark, Recording
+from orchestrator.programs.running.trace import summarise_app
+from orchestrator.programs.running.trace_file import Mark, Recording
 
 APP = "com.example.camera"
 
