@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -134,8 +134,6 @@ class DelegateClues:
     uses_npu_runtime: bool = False
     #: Whether ``--require_full_delegation`` ended the run.
     refused_cpu: bool = False
-    #: Whether the output shows that the run failed, and wasn't merely cut off; set by the reader of the run.
-    ended_badly: bool = False
     #: The lines that say something, in order, each once.
     lines: dict[str, None] = field(default_factory=dict)
     cpu_operators: dict[tuple[str, str], None] = field(default_factory=dict)
@@ -254,7 +252,7 @@ def read_request(
     *,
     flags: Mapping[str, str],
     echoed: Mapping[str, str],
-    unconsumed: tuple[str, ...],
+    unconsumed: Sequence[str],
     clues: DelegateClues,
     title: str = "",
     is_litert: bool = False,

@@ -84,6 +84,7 @@ def judge_delegate(
     has_result: bool,
     has_started: bool,
     is_whole: bool,
+    ended_badly: bool = False,
 ) -> DelegateEvidence:
     """Judge where the operators ran.
 
@@ -95,8 +96,10 @@ def judge_delegate(
         has_started: whether the session was set up (delegates applied, tensors allocated) before the run ended.
         is_whole: whether the transcript holds all lines from loading the model to the session's start, so that a
             missing line about a delegate proves that it wasn't applied.
+        ended_badly: whether the output shows that the run failed, and wasn't merely cut off.
     """
-    judge = _Judge(clues, request, runtime if has_result else None, has_result, has_started, is_whole)
+    ended_badly = ended_badly or bool(clues.failed) or clues.refused_cpu
+    judge = _Judge(clues, request, runtime if has_result else None, has_result, has_started, is_whole, ended_badly)
     each = {name: judge.truth_of(name) for name in request.delegates}
     if not each:
         taken = list(dict.fromkeys(family(share.delegate) for share in judge.shares))
@@ -135,13 +138,12 @@ class _Judge:
         has_result: bool,
         has_started: bool,
         is_whole: bool,
+        ended_badly: bool,
     ) -> None:
-        self.clues = clues
-        self.request = request
-        self.runtime = runtime
-        self.has_result = has_result
-        self.has_started = has_started
-        self.is_whole = is_whole
+        self.clues, self.request, self.runtime = clues, request, runtime
+        self.has_result, self.has_started, self.is_whole, self.ended_badly = (
+            has_result, has_started, is_whole, ended_badly,
+        )  # fmt: skip
         self.shares: list[DelegateShare] = list(runtime.shares) if runtime else list(clues.shares)
         if clues.gpu_split is not None and not any(family(share.delegate) in _GPU for share in self.shares):
             on_gpu, on_cpu = clues.gpu_split
@@ -170,7 +172,7 @@ class _Judge:
     def _truth_in_log(self, name: str) -> DelegateTruth:
         if self._applied_how(name) and self.has_started:
             return DelegateTruth(self.clues.applied[name])
-        if not self.has_started and not self.has_result and self._was_tried(name) and self._ended_badly:
+        if not self.has_started and not self.has_result and self._was_tried(name) and self.ended_badly:
             return DelegateTruth.FAILED
         if self._applied_how(name):
             return DelegateTruth(self.clues.applied[name])
@@ -181,7 +183,7 @@ class _Judge:
             return coverage
         if name in self.clues.unavailable:
             return DelegateTruth.FELL_BACK
-        if not self.has_result and self._ended_badly and self._was_tried(name):
+        if not self.has_result and self.ended_badly and self._was_tried(name):
             return DelegateTruth.FAILED
         if name in self.clues.applied:
             return DelegateTruth.UNKNOWN
@@ -197,10 +199,6 @@ class _Judge:
     def _applied_how(self, name: str) -> bool:
         """Whether a line says how much of the model a delegate was applied to."""
         return self.clues.applied.get(name, DelegateTruth.UNKNOWN) != DelegateTruth.UNKNOWN
-
-    @property
-    def _ended_badly(self) -> bool:
-        return bool(self.clues.failed) or self.clues.refused_cpu or self.clues.ended_badly
 
     def _was_tried(self, name: str) -> bool:
         clues = self.clues

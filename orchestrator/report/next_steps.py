@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus
-from orchestrator.programs.grammar.failure_codes import FAILURE_CODES
+from orchestrator.programs.grammar.failure_codes import NEXT_STEPS
 from orchestrator.records.run import DelegateTruth
 
 _BY_TRUTH: Final[Mapping[DelegateTruth, str]] = {
@@ -115,8 +115,8 @@ def next_step(result: CaseResult) -> str:
         return _BY_TRUTH.get(result.truth or DelegateTruth.UNKNOWN, "")
     if result.status is CaseStatus.REJECTED and finding_step(result.reason_code):
         return finding_step(result.reason_code)
-    if failure := FAILURE_CODES.get(result.reason_code):
-        return failure.next_step
+    if step := NEXT_STEPS.get(result.reason_code):
+        return step
     if step := ERROR_STEPS.get(result.reason_code):
         return step
     if result.truth in (DelegateTruth.FAILED, DelegateTruth.FELL_BACK) and result.summary is None:

@@ -81,11 +81,6 @@ _LONG_START: Final = re.compile(
     re.MULTILINE,
 )
 _LAST_WORD: Final = re.compile(r"[^\s,]*$")
-_LOGCAT_START: Final = re.compile(
-    rb"\s*(?:\x1b\[[\d;]*m)?\s*(?:(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}"
-    rb"|\d{1,12}\.\d{3,9}\s+(?:\d+\s+\d+ )?[VDIWEF][ /]|\d+-\d+/\S{1,200} [VDIWEF]/|[VDIWEF]\(\s*\d+\) "
-    rb"|(?:\d\d:\d\d:\d\d )?[VDIWEF]/[^(]{1,60}\(\s*\d+\):|--------- )"
-)
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -250,46 +245,6 @@ def iterate_blocks(buffer: Buffer) -> Iterator[bytes]:
         else:
             yield buffer[start : start + LONGEST_LINE_BYTES] + (b"\n" if buffer[end - 1 : end] == b"\n" else b"")
         start = end
-
-
-def find_lines(buffer: Buffer, words: tuple[bytes, ...]) -> Iterator[tuple[bytes, bool]]:
-    """Yield, in order, the lines that hold one of the words; nothing else of the buffer is looked at.
-
-    Searching bytes for a literal is an order of magnitude faster than taking every line apart, and a pattern that is a
-    literal is found faster than by ``find``: it looks for the first byte, which the C library does in wide steps.
-    """
-    size = len(buffer)
-    patterns = [re.compile(re.escape(word)) for word in words]
-    places = [_place(pattern, buffer, 0) for pattern in patterns]
-    while True:
-        place = min((p for p in places if p >= 0), default=-1)
-        if place < 0:
-            return
-        start = buffer.rfind(b"\n", 0, place) + 1
-        end = buffer.find(b"\n", place)
-        cut = end < 0
-        if cut:
-            end = size
-        yield buffer[start : min(end, start + LONGEST_LINE_BYTES)], cut
-        if cut:
-            return
-        places = [
-            _place(pattern, buffer, end) if 0 <= p < end else p for pattern, p in zip(patterns, places, strict=True)
-        ]
-
-
-def _place(pattern: re.Pattern[bytes], buffer: Buffer, start: int) -> int:
-    match = pattern.search(buffer, start)
-    return match.start() if match else -1
-
-
-def looks_like_logcat(buffer: Buffer) -> bool:
-    """Whether most of the lines at the start and in the middle carry a logcat header."""
-    size = len(buffer)
-    sample = buffer[0:32_768] + b"\n" + buffer[size // 2 : size // 2 + 32_768]
-    lines = [line for line in sample.split(b"\n") if line.strip()]
-    headers = sum(1 for line in lines if _LOGCAT_START.match(line))
-    return bool(lines) and headers >= 0.6 * len(lines)
 
 
 def is_long_logcat(buffer: Buffer) -> bool:

@@ -7,12 +7,11 @@ its exit code and the files that it wrote. Nothing is invented: what isn't print
 from __future__ import annotations
 
 import dataclasses
-import functools
 import mmap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from orchestrator.errors import OutputParseError
 from orchestrator.programs.declared_output import declared_reports
@@ -25,30 +24,23 @@ from orchestrator.programs.grammar.lines import (
     LONGEST_LINE_BYTES,
     Buffer,
     Line,
-    find_lines,
     is_long_logcat,
     iterate_blocks,
     iterate_long_logcat,
-    looks_like_logcat,
     parse_decoded,
-    parse_line,
 )
 from orchestrator.programs.grammar.litert_lm import MARKS, LitertLmReader, reports_of
-from orchestrator.programs.grammar.op_profile import OperatorProfile
 from orchestrator.programs.grammar.option_blocks import SummaryRow
-from orchestrator.programs.grammar.protos import decode_result, decode_runtime_info, parse_op_profile
 from orchestrator.programs.grammar.public import describe, to_public
-from orchestrator.programs.grammar.run_report import Ending, Files, build_report
-from orchestrator.programs.grammar.series import Series, next_start
+from orchestrator.programs.grammar.run_report import RunFiles, build_report
+from orchestrator.programs.grammar.series import Series
 from orchestrator.programs.grammar.splitting import RunSplitter, parse_adb_session
 from orchestrator.programs.grammar.transcript import Transcript
 from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolReport
 
-__all__ = ["describe", "parse_file", "parse_run", "parse_text", "to_public"]
+__all__ = ["RunFiles", "describe", "parse_file", "parse_run", "parse_text", "to_public"]
 
-Source = Literal["auto", "console", "logcat"]
-
-#: A log up to this size is read line by line; in a larger one the lines of interest are searched for.
+#: Texts without any line of a benchmark program are looked through for other forms up to this size.
 _SMALL_BYTES: Final = 2_000_000
 #: One of these is in any block of lines that tells of a benchmark, or of how a program ended.
 _TELLING_WORDS: Final = tuple(
@@ -63,38 +55,33 @@ _TELLING_WORDS: Final = tuple(
 )  # fmt: skip
 #: Runs that are held back, because a summary may name them or the phone's log say how they ended.
 _MOST_HELD_RUNS: Final = 1024
-#: A line of a large logcat is looked at when it holds this, which is part of all our tags (tflite, litert): one
-#: search over the file costs half of two.
-_OUR_WORDS: Final = (b"lite",)
-_OF_LITERT_LM: Final = b"BenchmarkInfo:"
 
 
-def parse_text(text: bytes | str, *, source: Source = "auto", requested: str = "") -> tuple[ToolReport, ...]:
+def parse_text(text: bytes | str, *, requested: str = "") -> tuple[ToolReport, ...]:
     """Read a text that somebody gives us and return one report per run, in the order of the text.
 
     Args:
         text: what was printed: console, logcat of any format, a notebook, several runs in a row, the summary of
             performance options, the LiteRT banner, the iOS app's view or console, an adb session.
-        source: "logcat" and "console" say what it is where that is known; "auto" looks.
         requested: the delegate that was asked for where that is known; the flags in the output are used else.
 
     Raises:
         OutputParseError: nothing in the text is the output of a benchmark program.
     """
     data = text.encode("utf-8", "replace") if isinstance(text, str) else text
-    return tuple(_reports_in(data, source, requested))
+    return tuple(_reports_in(data, requested))
 
 
-def parse_file(path: Path, *, source: Source = "auto") -> tuple[ToolReport, ...]:
+def parse_file(path: Path) -> tuple[ToolReport, ...]:
     """Read a file like :func:`parse_text`; memory grows with its runs, not with its size.
 
     Raises:
         OutputParseError: nothing in the file is the output of a benchmark program, or it can't be read.
     """
-    return tuple(iterate_file(path, source=source))
+    return tuple(iterate_file(path))
 
 
-def iterate_file(path: Path, *, source: Source = "auto") -> Iterator[ToolReport]:
+def iterate_file(path: Path) -> Iterator[ToolReport]:
     """Yield the reports of :func:`parse_file` as they are read; memory grows neither with the file nor with its runs.
 
     Raises:
@@ -105,22 +92,9 @@ def iterate_file(path: Path, *, source: Source = "auto") -> Iterator[ToolReport]
             if path.stat().st_size == 0:
                 raise OutputParseError("the text is empty", hint="see whether the program wrote elsewhere")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-                yield from _reports_in(mapped, source)
+                yield from _reports_in(mapped)
     except (OSError, ValueError) as error:
         raise OutputParseError(f"{path} can't be read: {error}") from error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFiles:
-    """The files that one run wrote; empty: it wrote none."""
-
-    #: A BenchmarkResult.
-    result_pb: bytes = b""
-    #: A ModelRuntimeDetails.
-    runtime_info_pb: bytes = b""
-    op_profile: bytes = b""
-    #: "proto", "csv" or "stdout".
-    op_profile_format: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,15 +136,16 @@ def parse_run(
         for line in _lines(data):
             splitter.feed(line)
     logged = RunSplitter(system=SystemLog(program=started.program))
-    for line in _logcat_lines(logcat):
+    for line in _lines(logcat):
         logged.feed(line)
     transcript = _main_transcript(splitter.transcripts[:1], logged.transcripts)
     transcript.flags = {**started.flags, **transcript.flags}
     return build_report(
         transcript,
         system=logged.system,
-        ending=Ending(exit_code=exit_code, timed_out=timed_out),
-        files=_decode_files(files or RunFiles()),
+        exit_code=exit_code,
+        timed_out=timed_out,
+        files=files,
         requested=requested,
     )
 
@@ -188,25 +163,6 @@ def _main_transcript(console: list[Transcript], logged: list[Transcript]) -> Tra
     return max(found, key=lambda transcript: (transcript.stage, len(transcript.echoed)), default=Transcript())
 
 
-def _decode_files(files: RunFiles) -> Files:
-    faults: list[str] = []
-    result = runtime = None
-    profile: OperatorProfile | None = None
-    try:
-        result = decode_result(files.result_pb) if files.result_pb else None
-    except OutputParseError as error:
-        faults.append(f"the result proto can't be read: {error}")
-    try:
-        runtime = decode_runtime_info(files.runtime_info_pb) if files.runtime_info_pb else None
-    except OutputParseError as error:
-        faults.append(f"the runtime info can't be read: {error}")
-    try:
-        profile = parse_op_profile(files.op_profile, files.op_profile_format) if files.op_profile else None
-    except OutputParseError as error:
-        faults.append(f"the operator profile can't be read: {error}")
-    return Files(result=result, runtime=runtime, profile=profile, faults=tuple(faults))
-
-
 def _lines(buffer: Buffer, splitter: RunSplitter | None = None, requested: str = "") -> Iterator[Line]:
     """Yield the lines that a splitter has to be fed with.
 
@@ -216,14 +172,14 @@ def _lines(buffer: Buffer, splitter: RunSplitter | None = None, requested: str =
     if is_long_logcat(buffer):
         yield from iterate_long_logcat(buffer)
         return
-    series = Series(read=functools.partial(_read_alone, requested=requested))
+    series = None if splitter is None else Series(splitter, requested)
     for block in iterate_blocks(buffer):
         if splitter is not None and splitter.is_idle and not any(word in block for word in _TELLING_WORDS):
             continue
         whole = block.decode("utf-8", "replace")
         # Runs repeat most of their parameters: each text is taken apart once a block. Nobody changes a line.
         known: dict[str, Line] = {}
-        for piece in (whole,) if splitter is None else _unlike_others(whole, splitter, series):
+        for piece in (whole,) if series is None else series.unlike_others(whole):
             texts = piece.split("\n")
             last = texts.pop()
             for text in texts:
@@ -237,49 +193,11 @@ def _lines(buffer: Buffer, splitter: RunSplitter | None = None, requested: str =
                 yield parse_decoded(last[:LONGEST_LINE_BYTES], cut=True)
 
 
-def _unlike_others(text: str, splitter: RunSplitter, series: Series) -> Iterator[str]:
-    """Yield the parts of a block that have to be read line by line; the splitter gets the reports of the other runs."""
-    place, start = 0, next_start(text, 0)
-    while start >= 0:
-        if start > place:
-            yield text[place:start]
-        place = start
-        while splitter.is_between_runs and (found := series.take(text, place)) is not None:
-            splitter.add(found[0])
-            place = found[1]
-        start = next_start(text, place, is_after=True)
-        if start >= 0:
-            series.learn(text[place:start])
-    if place < len(text):
-        yield text[place:]
-
-
-def _read_alone(text: str, *, requested: str) -> ToolReport | None:
-    """Read the lines of a console as one run; None where they are more than one or something else too."""
-    splitter = RunSplitter()
-    for each in text.split("\n")[:-1]:
-        line = parse_decoded(each)
-        if line.style != "console":
-            return None
-        splitter.feed(line)
-    if not splitter.is_between_runs or splitter.rows or len(splitter.transcripts) != 1:
-        return None
-    return build_report(splitter.transcripts[0], requested=requested)
-
-
-def _logcat_lines(buffer: Buffer) -> Iterator[Line]:
-    # Messages of a long logcat have their tag on another line, where a search for it wouldn't find them; LiteRT-LM logs
-    # under a tag that many programs have.
-    if len(buffer) <= _SMALL_BYTES or is_long_logcat(buffer) or buffer.find(_OF_LITERT_LM) >= 0:
-        return _lines(buffer)
-    return (parse_line(data, cut=cut) for data, cut in find_lines(buffer, _OUR_WORDS))
-
-
-def _reports_in(packed: Buffer, source: Source, requested: str = "") -> Iterator[ToolReport]:
+def _reports_in(packed: Buffer, requested: str = "") -> Iterator[ToolReport]:
     with unwrapped(packed) as buffer:
         texts = json_text(buffer)
         held: list[ToolReport] | None = []
-        for report in _runs_in(buffer if texts is None else texts, source, requested):
+        for report in _runs_in(buffer if texts is None else texts, requested):
             if held is not None and report.inference is None and len(held) < _MOST_HELD_RUNS:
                 # What tells only of a failure may be another program's.
                 held.append(report)
@@ -301,74 +219,33 @@ def _reports_in(packed: Buffer, source: Source, requested: str = "") -> Iterator
     )
 
 
-def _runs_in(buffer: Buffer, source: Source, requested: str) -> Iterator[ToolReport]:
+def _runs_in(buffer: Buffer, requested: str) -> Iterator[ToolReport]:
     """Yield the runs of a text; those of a part that is closed by a summary, or of the oldest part, before the rest."""
-    is_large_logcat = len(buffer) > _SMALL_BYTES and (
-        source == "logcat" or (source == "auto" and looks_like_logcat(buffer))
-    )
     splitter = RunSplitter()
-    reader = _RunReader(buffer, splitter, requested, is_large_logcat)
-    language_model = reader.language_model if any(buffer.find(mark) >= 0 for mark in MARKS) else None
-    for line in _logcat_lines(buffer) if is_large_logcat else _lines(buffer, splitter, requested):
+    language_model = LitertLmReader() if any(buffer.find(mark) >= 0 for mark in MARKS) else None
+    for line in _lines(buffer, splitter, requested):
         splitter.feed(line)
         if language_model is not None:
             language_model.feed(line.raw)
         if len(splitter.runs) >= _MOST_HELD_RUNS:
-            yield from reader.reports(splitter.release(_MOST_HELD_RUNS // 2))
+            yield from _released(splitter, _MOST_HELD_RUNS // 2, requested)
     splitter.end()
-    yield from reader.reports(splitter.release(0), is_last=True)
+    reports = _released(splitter, 0, requested)
+    for process in language_model.end() if language_model is not None else ():
+        reports += reports_of(process, requested=requested)
+    # An app that crashed at its start has no line of the tool itself.
+    yield from reports or map(_crash_report, splitter.system.crashes)
 
 
-@dataclass(slots=True)
-class _RunReader:
-    """Makes reports of the runs that a splitter releases."""
-
-    buffer: Buffer
-    splitter: RunSplitter
-    requested: str
-    is_large_logcat: bool
-    language_model: LitertLmReader = field(default_factory=LitertLmReader)
-    _system: SystemLog | None = None
-
-    def reports(self, runs: list[Transcript | ToolReport], *, is_last: bool = False) -> list[ToolReport]:
-        """Return the reports of some runs, named by the rows of the summaries; after the last, those of LiteRT-LM."""
-        reports = [
-            self._report(run) if isinstance(run, Transcript) else run
-            for run in runs
-            if not (isinstance(run, Transcript) and (run.is_empty or run.is_of_litert_lm))
-        ]
-        rows, self.splitter.rows = self.splitter.rows, []
-        reports = _with_rows(reports, rows)
-        if is_last:
-            for process in self.language_model.end():
-                reports += reports_of(process, requested=self.requested)
-        if is_last and not reports:
-            # An app that crashed at its start has no line of the tool itself.
-            reports = [_crash_report(crash) for crash in self._whole_system().crashes]
-        return reports
-
-    def _report(self, transcript: Transcript) -> ToolReport:
-        report = build_report(transcript, system=self._system or self.splitter.system, requested=self.requested)
-        if not self.is_large_logcat or report.outcome == "ok" or self._system is not None:
-            return report
-        # Only a run without a result needs the lines in which the phone tells how a process ended.
-        return build_report(transcript, system=self._whole_system(), requested=self.requested)
-
-    def _whole_system(self) -> SystemLog:
-        if not self.is_large_logcat:
-            return self.splitter.system
-        if self._system is None:
-            self._system = _read_system_log(self.buffer)
-        return self._system
-
-
-def _read_system_log(buffer: Buffer) -> SystemLog:
-    splitter = RunSplitter()
-    for data, cut in find_lines(buffer, SystemLog.WORDS):
-        line = parse_line(data, cut=cut)
-        if line.is_foreign:
-            splitter.feed(line)
-    return splitter.system
+def _released(splitter: RunSplitter, held: int, requested: str) -> list[ToolReport]:
+    """Return the reports of the splitter's oldest runs, all but ``held``, named by the summaries' rows."""
+    reports = [
+        build_report(run, system=splitter.system, requested=requested) if isinstance(run, Transcript) else run
+        for run in splitter.release(held)
+        if not (isinstance(run, Transcript) and (run.is_empty or run.is_of_litert_lm))
+    ]
+    rows, splitter.rows = splitter.rows, []
+    return _with_rows(reports, rows)
 
 
 def _other_formats(buffer: Buffer) -> list[ToolReport]:
@@ -419,33 +296,19 @@ def _is_same(inference: LatencySummary | None, row: LatencySummary) -> bool:
 
 
 def _row_report(row: SummaryRow) -> ToolReport:
-    delegate = DelegateEvidence(requested=row.requested, accelerator=row.accelerator)
+    outcome, code, reason = "ok", "", ""
     if row.stats is None:
-        return ToolReport(
-            outcome="failed",
-            failure_code="benchmark-failed",
-            failure_reason="failed!",
-            delegate=delegate,
-            label=row.name,
-        )
-    if row.stats.count == 0:
-        return ToolReport(
-            outcome="failed",
-            failure_code="no-inferences",
-            failure_reason="count=0: no inference was made",
-            inference=row.stats,
-            delegate=delegate,
-            label=row.name,
-        )
-    if row.stats.mean_us is None:
-        return ToolReport(
-            outcome="truncated",
-            failure_code="no-result",
-            failure_reason="the row is cut off before its average",
-            inference=row.stats,
-            delegate=delegate,
-            label=row.name,
-        )
+        outcome, code, reason = "failed", "benchmark-failed", "failed!"
+    elif row.stats.count == 0:
+        outcome, code, reason = "failed", "no-inferences", "count=0: no inference was made"
+    elif row.stats.mean_us is None:
+        outcome, code, reason = "truncated", "no-result", "the row is cut off before its average"
     return ToolReport(
-        outcome="ok", inference=row.stats, inference_mean_us=row.stats.mean_us, delegate=delegate, label=row.name
+        outcome=outcome,
+        failure_code=code,
+        failure_reason=reason,
+        inference=row.stats,
+        inference_mean_us=row.stats.mean_us if row.stats is not None and not code else None,
+        delegate=DelegateEvidence(requested=row.requested, accelerator=row.accelerator),
+        label=row.name,
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -128,21 +127,6 @@ _MOST_REPETITIONS: Final = 10_000
 _PACKAGE: Final = "benchfarm.wire"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultFigures:
-    """What a BenchmarkResult holds; None is "not set". Latencies in microseconds, single precision (7 digits)."""
-
-    inference: LatencySummary | None = None
-    init_us: float | None = None
-    first_inference_us: float | None = None
-    warmup_mean_us: float | None = None
-    warmup_runs: int | None = None
-    init_memory_mib: float | None = None
-    overall_memory_mib: float | None = None
-    peak_memory_mib: float | None = None
-    model_size_mb: float | None = None
-
-
 @lru_cache(maxsize=1)
 def _messages() -> dict[str, Any]:
     """Return the message class of each schema by its name."""
@@ -186,6 +170,17 @@ def decode_message(name: str, data: bytes) -> Any:  # noqa: ANN401 - the classes
     return message
 
 
+def _parsed_text(name: str, text: bytes) -> Any:  # noqa: ANN401
+    from google.protobuf import text_format
+
+    message = _messages()[name]()
+    try:
+        text_format.Parse(text, message, allow_unknown_field=True)
+    except (text_format.ParseError, ValueError, RecursionError) as error:
+        raise OutputParseError(f"{len(text)} characters are no {name}: {error}") from error
+    return message
+
+
 def _optional(message: Any, name: str, factor: float = 1.0) -> float | None:  # noqa: ANN401
     if not message.HasField(name):
         return None
@@ -194,8 +189,8 @@ def _optional(message: Any, name: str, factor: float = 1.0) -> float | None:  # 
     return value if math.isfinite(value) else None
 
 
-def decode_result(data: bytes) -> ResultFigures:
-    """Decode ``tflite.tools.benchmark.BenchmarkResult``.
+def decode_result(data: bytes) -> ToolReport:
+    """Decode ``tflite.tools.benchmark.BenchmarkResult``: a report of its figures, which have 7 digits.
 
     Raises:
         OutputParseError: the bytes are no such message.
@@ -214,12 +209,12 @@ def decode_result(data: bytes) -> ResultFigures:
             median_us=_optional(latency, "median_ms", US_PER_MS),
             p95_us=_optional(latency, "p95_ms", US_PER_MS),
         )
-    return ResultFigures(
+    return ToolReport(
+        outcome="ok",
         inference=inference,
         init_us=_optional(latency, "init_ms", US_PER_MS),
         first_inference_us=_optional(latency, "first_inference_ms", US_PER_MS),
         warmup_mean_us=_optional(latency, "average_warm_up_ms", US_PER_MS),
-        warmup_runs=misc.num_warmup_runs if misc.HasField("num_warmup_runs") else None,
         init_memory_mib=_optional(memory, "init_footprint_kb", 1 / 1024),
         overall_memory_mib=_optional(memory, "overall_footprint_kb", 1 / 1024),
         peak_memory_mib=_optional(memory, "peak_mem_mb"),
@@ -347,31 +342,6 @@ def decode_runtime_info(data: bytes) -> RuntimeNodes:
     return RuntimeNodes(shares=tuple(shares), total_nodes=total, cpu_operators=tuple(cpu_operators))
 
 
-def decode_op_profile(data: bytes) -> OperatorProfile:
-    """Decode ``tflite.profiling.BenchmarkProfilingData``.
-
-    Raises:
-        OutputParseError: the bytes are no such message.
-    """
-    return _profile(decode_message("BenchmarkProfilingData", data))
-
-
-def parse_op_profile_text(text: str) -> OperatorProfile:
-    """Read the same message in protobuf's text form, as the log holds it when no file was named.
-
-    Raises:
-        OutputParseError: the text is no such message.
-    """
-    from google.protobuf import text_format
-
-    message = _messages()["BenchmarkProfilingData"]()
-    try:
-        text_format.Parse(text, message, allow_unknown_field=True)
-    except (text_format.ParseError, ValueError, RecursionError) as error:
-        raise OutputParseError(f"{len(text)} characters are no BenchmarkProfilingData: {error}") from error
-    return _profile(message)
-
-
 def _profile(message: Any) -> OperatorProfile:  # noqa: ANN401
     operators: list[OperatorTime] = []
     blocks: list[ProfileBlock] = []
@@ -427,12 +397,14 @@ def _types(operators: Iterable[OperatorTime]) -> tuple[OperatorTypeTime, ...]:
 
 
 def parse_op_profile(data: bytes, kind: str) -> OperatorProfile:
-    """Read an operator profile file; ``kind`` is "proto", "csv", "stdout" or "text".
+    """Read an operator profile file; ``kind`` is "proto", "text" (the proto's text form), "csv" or "stdout".
 
     Raises:
         OutputParseError: the proto can't be decoded.
     """
     if kind == "proto":
-        return decode_op_profile(data)
+        return _profile(decode_message("BenchmarkProfilingData", data))
+    if kind == "text":
+        return _profile(_parsed_text("BenchmarkProfilingData", data))
     lines = data.decode("utf-8", "replace").splitlines(keepends=True)
     return parse_tables(line.rstrip("\r\n") for line in lines if line.endswith(("\n", "\r")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.delegates import place_of
 from orchestrator.delegates.evidence import family
-from orchestrator.programs.grammar.failure_codes import next_step
+from orchestrator.programs.grammar.failure_codes import NEXT_STEPS
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
 from orchestrator.units import US_PER_MS, US_PER_S, format_latency
 
@@ -29,7 +29,7 @@ def to_public(report: ToolReport) -> dict[str, object]:
         public["name"] = report.label
     _add(public, "failure_code", report.failure_code or None)
     _add(public, "failure_reason", report.failure_reason or None)
-    _add(public, "next_step", next_step(report.failure_code) or None)
+    _add(public, "next_step", NEXT_STEPS.get(report.failure_code))
     _add(public, "init_us", report.init_us)
     _add(public, "first_inference_us", report.first_inference_us)
     _add(public, "warmup_avg_us", report.warmup_mean_us)
@@ -190,7 +190,7 @@ def describe(report: ToolReport) -> list[str]:
     lines = [f"{name} ({program}): {report.outcome}" if program else f"{name}: {report.outcome}"]
     if report.failure_code:
         lines.append(f"  {report.failure_code}: {report.failure_reason}")
-        if step := next_step(report.failure_code):
+        if step := NEXT_STEPS.get(report.failure_code):
             lines.append(f"  next: {step}")
     summary = report.inference
     if report.inference_mean_us and report.extra.get("unit") == "token":

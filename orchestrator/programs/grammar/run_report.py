@@ -1,347 +1,422 @@
-"""From one run's transcript to its report: which figures count, how the run ended, where the operators ran."""
+"""From what one run printed and wrote to its report: which figures count, how it ended, where the operators ran."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
-from orchestrator.delegates.evidence import DelegateClues, family, is_delegate_kernel, read_request
+from orchestrator.delegates.evidence import family, is_delegate_kernel, read_request
 from orchestrator.delegates.judging import RuntimeNodes, judge_delegate
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.grammar.failures import Failure, SystemLog, signal_failure
+from orchestrator.programs.grammar.failures import CRASH_CODES, Failure, SystemLog, signal_failure
+from orchestrator.programs.grammar.figures import mean_as_printed
 from orchestrator.programs.grammar.op_profile import OperatorProfile
-from orchestrator.programs.grammar.protos import ResultFigures, parse_op_profile_text
-from orchestrator.programs.grammar.run_figures import (
-    assign_summaries,
-    compare_with_proto,
-    contradictions,
-    either,
-    first_us,
-    has_result_line,
-    inference_mean,
-    init_us,
-    warmup_mean_us,
-)
+from orchestrator.programs.grammar.protos import decode_result, decode_runtime_info, parse_op_profile
 from orchestrator.programs.grammar.transcript import Transcript
-from orchestrator.records.run import SETUP_CODES, DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
-from orchestrator.units import US_PER_MS
+from orchestrator.records.run import (
+    SETUP_CODES,
+    DelegateEvidence,
+    DelegateTruth,
+    LatencySummary,
+    OperatorTime,
+    OperatorTypeTime,
+    ToolReport,
+)
+from orchestrator.units import US_PER_MS, US_PER_S
 
-#: Names of native processes are cut after 15 letters by the kernel.
-_NATIVE_PROCESSES: Final = ("benchmark_model", "benchmark_liter")
-#: What is told of a run whose log lacks its end while its result file is whole.
 _LOG_CUT: Final = "the log ends before its result line: the figures are the result file's"
-#: What runs have whose lines say nothing of delegates; nobody adds to it.
-_NO_CLUES: Final = DelegateClues()
-_BENCHMARK_PROCESSES: Final = ("org.tensorflow.lite.benchmark", *_NATIVE_PROCESSES)
+#: The log prints six significant digits; two roundings of one figure may differ by this much.
+_LOG_TOLERANCE: Final = 1.5e-5
+#: LiteRT's banner has hundredths of a millisecond.
+_BANNER_TOLERANCE_US: Final = 5.01
+_Decoded = TypeVar("_Decoded")
+_Row = TypeVar("_Row", OperatorTime, OperatorTypeTime)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """How the process ended, as far as it is known."""
+class RunFiles:
+    """The files that one run wrote; empty: it wrote none."""
 
-    exit_code: int | None = None
-    timed_out: bool = False
+    #: A BenchmarkResult.
+    result_pb: bytes = b""
+    #: A ModelRuntimeDetails.
+    runtime_info_pb: bytes = b""
+    op_profile: bytes = b""
+    #: "proto", "csv" or "stdout".
+    op_profile_format: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Files:
-    """What the program wrote beside its log, decoded."""
+@dataclass(slots=True)
+class _Run:
+    """What is known of a run while its report is made."""
 
-    result: ResultFigures | None = None
-    runtime: RuntimeNodes | None = None
-    profile: OperatorProfile | None = None
-    faults: tuple[str, ...] = ()
+    log: Transcript
+    exit_code: int | None
+    timed_out: bool
+    warmup: LatencySummary | None = None
+    inference: LatencySummary | None = None
+    #: The mean of the measured inferences in microseconds.
+    mean: float | None = None
+    is_complete: bool = False
 
 
 def build_report(
-    transcript: Transcript,
+    log: Transcript,
     *,
     system: SystemLog | None = None,
-    ending: Ending | None = None,
-    files: Files | None = None,
+    exit_code: int | None = None,
+    timed_out: bool = False,
+    files: RunFiles | None = None,
     requested: str = "",
-    label: str = "",
+    delegate: DelegateEvidence | None = None,
 ) -> ToolReport:
-    """Return the report of one run; whatever its lines are, something is said about it."""
-    ending, files = ending or Ending(), files or Files()
-    warmup, inference = assign_summaries(transcript)
-    disagreements = [*files.faults, *contradictions(transcript, warmup, inference)]
-    if transcript.failures.invoke_failure:
+    """Return the report of one run; whatever its lines are, something is said about it.
+
+    ``requested``: the delegate that was asked for, where the caller knows. ``delegate``: where the operators ran, where
+    that is judged already.
+    """
+    files, doubts = files or RunFiles(), list[str]()
+    result = _decoded(decode_result, files.result_pb, "result proto", doubts) or ToolReport(outcome="ok")
+    runtime = _decoded(decode_runtime_info, files.runtime_info_pb, "runtime info", doubts)
+    written = _decoded(
+        lambda data: parse_op_profile(data, files.op_profile_format), files.op_profile, "operator profile", doubts
+    )
+    run = _Run(log=log, exit_code=exit_code, timed_out=timed_out)
+    run.warmup, run.inference = _warmup_and_inference(log)
+    doubts += _contradictions(run)
+    if log.failures.invoke_failure:
         # Failing calls are timed too: their times are of nothing.
-        warmup = inference = None
-    result, is_log_cut = files.result, False
-    mean = inference_mean(transcript, inference)
-    if result is not None and result.inference is not None:
-        disagreements += compare_with_proto(transcript, inference, mean, result)
-        if not has_result_line(transcript) and not transcript.failures.ended_badly:
-            inference, mean = result.inference, result.inference.mean_us
-            is_log_cut = not transcript.is_empty
-        elif inference is not None and mean is not None and not transcript.stats:
+        run.warmup = run.inference = None
+    run.mean = _inference_mean(log, run.inference)
+    is_log_cut = False
+    if (proto := result.inference) is not None:
+        doubts += _compare_with_proto(run, result, proto)
+        is_log_cut = not _has_result_line(log) and not log.failures.ended_badly
+        if is_log_cut or (run.inference is not None and run.mean is not None and not log.stats):
             # The banner's figures are rounded, the file's aren't.
-            inference, mean = result.inference, result.inference.mean_us
-    is_complete = has_result_line(transcript) or (result is not None and inference is not None and mean is not None)
-    failure = _find_failure(transcript, ending, system, inference, mean, is_complete=is_complete)
+            run.inference, run.mean = proto, proto.mean_us
+    run.is_complete = _has_result_line(log) or (
+        result.inference is not None and run.inference is not None and run.mean is not None
+    )
+    failure = _find_failure(run, system)
     outcome = "ok" if failure is None else failure.outcome
-    if outcome in {"failed", "crashed"}:
-        transcript.delegates.ended_badly = True
-    has_result = outcome == "ok" and is_complete
     if outcome == "failed":
-        mean = None
-    delegate, unconsumed = _judge(transcript, files.runtime, has_result=has_result, requested=requested)
-    profile = files.profile or _own_profile(_profile_in_log(transcript, disagreements), transcript, mean, disagreements)
-    profile = _in_cycles(profile, transcript)
-    delegate = _delegate_in_profile(delegate, profile, transcript)
-    failure = failure or _failed_setup(transcript, delegate)
+        run.mean = None
+    delegate = delegate or _judge(
+        log,
+        runtime,
+        has_result=outcome == "ok" and run.is_complete,
+        ended_badly=outcome in {"failed", "crashed"},
+        requested=requested,
+    )
+    profile = _in_cycles(written or _own_profile(_profile_in_log(log, doubts), run, doubts), log)
+    delegate = _delegate_in_profile(delegate, profile, log)
+    failure = failure or _failed_setup(log, delegate)
+    session = log.session_us if run.is_complete or (log.session_us or 0) < US_PER_S else None
+    peak = log.peak_memory_mib
     return ToolReport(
         outcome=outcome,
         failure_code=failure.code if failure else "",
         failure_reason=failure.reason if failure else "",
-        init_us=init_us(transcript, result, is_complete=is_complete),
-        first_inference_us=first_us(transcript, warmup, result),
-        warmup_mean_us=warmup_mean_us(transcript, warmup),
-        inference_mean_us=mean,
-        warmup=warmup,
-        inference=inference,
-        init_memory_mib=either(
-            transcript.memory.get("init", transcript.banner.get("init_footprint_mb")), result, "init_memory_mib"
+        # The session's line has six digits: from a second up it isn't what the result line would have said.
+        init_us=_first(log.timings.get("init"), session, log.banner.get("init"), result.init_us),
+        first_inference_us=_first(_first_us(run), log.banner.get("warmup_first"), result.first_inference_us),
+        warmup_mean_us=_warmup_mean_us(run),
+        inference_mean_us=run.mean,
+        warmup=run.warmup,
+        inference=run.inference,
+        init_memory_mib=_first(log.memory.get("init"), log.banner.get("init_footprint_mb"), result.init_memory_mib),
+        overall_memory_mib=_first(
+            log.memory.get("overall"), log.banner.get("overall_footprint_mb"), result.overall_memory_mib
         ),
-        overall_memory_mib=either(
-            transcript.memory.get("overall", transcript.banner.get("overall_footprint_mb")),
-            result,
-            "overall_memory_mib",
-        ),
-        peak_memory_mib=either(
-            transcript.peak_memory_mib
-            if transcript.peak_memory_mib is not None
-            else transcript.banner.get("peak_memory_mb"),
-            result,
-            "peak_memory_mib",
-        ),
-        model_size_mb=either(transcript.model_size_mb, result, "model_size_mb"),
+        peak_memory_mib=_first(peak, log.banner.get("peak_memory_mb"), result.peak_memory_mib),
+        model_size_mb=_first(log.model_size_mb, result.model_size_mb),
         delegate=delegate,
-        echoed=dict(transcript.echoed),
-        unconsumed_flags=unconsumed,
+        echoed=dict(log.echoed),
+        unconsumed_flags=tuple(log.unconsumed),
         operators=profile.operators,
         operator_types=profile.types,
         profile_blocks=profile.blocks,
-        label=label or transcript.label,
-        disagreements=tuple(disagreements),
-        extra=_extra(transcript) | ({"log_cut": _LOG_CUT} if is_log_cut else {}),
+        disagreements=tuple(doubts),
+        extra=_extra(log) | ({"log_cut": _LOG_CUT} if is_log_cut and not log.is_empty else {}),
     )
 
 
-def _failed_setup(transcript: Transcript, delegate: DelegateEvidence) -> Failure | None:
+def _decoded(read: Callable[[bytes], _Decoded], data: bytes, what: str, doubts: list[str]) -> _Decoded | None:
+    try:
+        return read(data) if data else None
+    except OutputParseError as error:
+        doubts.append(f"the {what} can't be read: {error}")
+        return None
+
+
+def _first(*values: float | None) -> float | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _mean(summary: LatencySummary) -> float | None:
+    # A single sample is printed whole, its mean elsewhere with six digits: one run has one mean.
+    return None if summary.mean_us is None else float(mean_as_printed(summary))
+
+
+def _first_us(run: _Run) -> float | None:
+    first = run.log.timings.get("first")
+    if first == 0 and run.warmup is not None and run.warmup.count == 0:
+        first = None
+    return _first(first, run.warmup.first_us if run.warmup is not None else None)
+
+
+def _warmup_mean_us(run: _Run) -> float | None:
+    if run.warmup is not None and run.warmup.count == 0:
+        return None
+    if (mean := run.log.timings.get("warmup")) is not None:
+        return mean
+    return _mean(run.warmup) if run.warmup is not None else run.log.banner.get("warmup_avg")
+
+
+def _has_result_line(log: Transcript) -> bool:
+    return (
+        "inference" in log.timings
+        or log.short_result_us is not None
+        or "inference_avg" in log.banner
+        or log.banner_failed
+    )
+
+
+def _warmup_and_inference(log: Transcript) -> tuple[LatencySummary | None, LatencySummary | None]:
+    """Tell warm-up from measurement: by the result line where there is one, else by the lines before each.
+
+    The two statistics lines look the same. A run that was killed has only the first, and a paste may hold only the
+    second, so a single one is taken for nothing unless something says what it is.
+    """
+    if not log.stats:
+        return None, _banner_summary(log)
+    if not _has_result_line(log):
+        if not (log.is_loaded or log.has_start or log.session_us is not None):
+            return None, None
+        warmup, inference = (next((each for each, at in log.stats if at == phase), None) for phase in (1, 2))
+        return warmup, inference
+    last = log.stats[-1][0]
+    if len(log.stats) > 1 or not log.timings:
+        return log.stats[-2][0] if len(log.stats) > 1 else None, last
+    mean = mean_as_printed(last)
+    printed = {name: f"{value:.6g}" for name, value in log.timings.items()}
+    if mean and mean != printed.get("inference") and mean == printed.get("warmup"):
+        return last, None
+    if last.count > 0 and mean and "inference" in printed and mean != printed["inference"]:
+        return None, None
+    return None, last
+
+
+def _banner_summary(log: Transcript) -> LatencySummary | None:
+    """Return the figures of LiteRT's banner, which are rounded to 10 us, where no statistics line was printed."""
+    count = log.banner_runs.get("inference_avg")
+    if count is None or "inference_avg" not in log.banner:
+        return None
+    mean, low, high, std = (log.banner.get(f"inference_{name}") for name in ("avg", "min", "max", "std"))
+    return LatencySummary(count=count, mean_us=mean, min_us=low, max_us=high, std_us=std)
+
+
+def _inference_mean(log: Transcript, inference: LatencySummary | None) -> float | None:
+    if "inference" in log.timings:
+        return log.timings["inference"] if inference is None or inference.count > 0 else None
+    if log.short_result_us is not None:
+        return log.short_result_us
+    if inference is not None and inference.count > 0:
+        return _mean(inference)
+    return log.banner.get("inference_avg") if not log.stats else None
+
+
+def _contradictions(run: _Run) -> list[str]:
+    """Return what the result line says differently from the statistics line of the same inferences."""
+    mean, stats = run.log.timings.get("inference"), run.inference
+    if stats is None and run.warmup is None and run.log.stats:
+        stats = run.log.stats[-1][0]
+    if stats is None or stats.count == 0:
+        return []
+    found = []
+    if mean is not None and stats.mean_us is not None and not _is_same_mean(mean, stats.mean_us):
+        found.append(f"mean inference (us): the result line says {mean:.12g}, the statistics {stats.mean_us:.12g}")
+    mean = stats.mean_us if mean is None else mean
+    low, high = stats.min_us, stats.max_us
+    if mean is not None and low is not None and high is not None:
+        is_between = low <= mean <= high or _is_same_mean(low, mean) or _is_same_mean(mean, high)
+        if not is_between:
+            found.append(
+                f"mean inference (us): {mean:.12g} isn't between the minimum, {low:.12g}, and the maximum, {high:.12g}"
+            )
+    return found
+
+
+def _is_same_mean(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=_LOG_TOLERANCE, abs_tol=0.01)
+
+
+def _compare_with_proto(run: _Run, result: ToolReport, proto: LatencySummary) -> list[str]:
+    """Return what the result proto says differently from the log."""
+    # Without statistics the log's figures are those of LiteRT's banner.
+    rounded_us = 0.01 if run.log.stats else _BANNER_TOLERANCE_US
+    pairs: list[tuple[str, float | None, float | None, float]] = [
+        ("mean inference (us)", run.mean, proto.mean_us, _LOG_TOLERANCE),
+        ("init (us)", run.log.timings.get("init"), result.init_us, 1e-6),
+        ("first inference (us)", run.log.timings.get("first"), result.first_inference_us, 1e-6),
+    ]
+    if run.inference is not None:
+        pairs += [
+            ("number of inferences", float(run.inference.count), float(proto.count), 0.0),
+            ("minimum (us)", run.inference.min_us, proto.min_us, 1e-6),
+            ("maximum (us)", run.inference.max_us, proto.max_us, 1e-6),
+            ("median (us)", run.inference.median_us, proto.median_us, 1e-6),
+        ]
+    return [
+        f"{name}: the log says {log:.12g}, the result proto {other:.12g}"
+        for name, log, other, tolerance in pairs
+        if log is not None and other is not None and not math.isclose(log, other, rel_tol=tolerance, abs_tol=rounded_us)
+    ]
+
+
+def _failed_setup(log: Transcript, delegate: DelegateEvidence) -> Failure | None:
     """Return why a delegate wasn't made, where a line names it; the run itself went well, on the CPU."""
-    best = transcript.failures.best
-    if delegate.truth is not DelegateTruth.FELL_BACK or best is None or not best[2].startswith(SETUP_CODES):
+    best = log.failures.best
+    if delegate.truth is not DelegateTruth.FELL_BACK or best is None or not best.code.startswith(SETUP_CODES):
         return None
-    return Failure(code=best[2], reason=best[3], outcome="ok")
+    return Failure(code=best.code, reason=best.reason, outcome="ok")
 
 
-def _find_failure(
-    transcript: Transcript,
-    ending: Ending,
-    system: SystemLog | None,
-    inference: LatencySummary | None,
-    mean: float | None,
-    *,
-    is_complete: bool,
-) -> Failure | None:
+def _find_failure(run: _Run, system: SystemLog | None) -> Failure | None:
     """Return why there is no result, or what happened after it; None for a run that is well."""
-    told = transcript.failures.text_failure()
-    by_code = signal_failure(ending.exit_code)
-    logged = _crash_in_system_log(transcript, system)
-    if is_complete and not transcript.failures.invoke_failure and _is_unharmed(transcript, ending):
-        if _has_no_inference(transcript, inference, mean):
-            return Failure(code="no-inferences", reason="count=0: no inference was made")
-        if _is_all_zero(inference, mean):
-            return Failure(code="all-zero", reason="every inference took 0 us")
-        if ending.timed_out or ending.exit_code == 124:
-            return Failure(code="hung-at-exit", reason="the result is whole, the program didn't exit", outcome="ok")
-        if by_code is not None:
-            code = "crashed-after-result" if by_code.outcome == "crashed" else "hung-at-exit"
-            return Failure(code=code, reason=by_code.reason, outcome="ok")
-        return None
-    if ending.timed_out:
+    log, exit_code = run.log, run.exit_code
+    said, by_code = log.failures.text_failure(), signal_failure(exit_code)
+    # A result line counts unless something says that the run failed although it is there.
+    is_unharmed = not (exit_code is not None and 0 < exit_code < 124) and not (log.failures.best and log.is_ended)
+    if run.is_complete and not log.failures.invoke_failure and is_unharmed:
+        return _after_result(run, by_code)
+    logged = _crash_in_system_log(log, system)
+    if run.timed_out:
         hung = f"; {logged.reason}" if logged is not None and logged.code == "app-not-responding" else ""
         return Failure(code="timed-out", reason=f"stopped at its time limit{hung}", outcome="truncated")
-    if told is not None:
-        denial = system.denial_of(transcript.pid, told.reason, _NATIVE_PROCESSES) if system is not None else None
+    denial = system.denial_of(log.pid, said.reason if said else "") if system is not None else None
+    if said is not None:
         if denial is not None:
             # The program names the file that it couldn't have, and SELinux says why.
-            return Failure(code=denial.code, reason=f"{denial.reason}; {told.reason}")
-        if logged is not None and transcript.failures.best is None:
-            # A shell's one word ("Killed") is all that was told; the phone's log says who did it, or where.
+            return Failure(code=denial.code, reason=f"{denial.reason}; {said.reason}")
+        if logged is not None and log.failures.best is None:
+            # The shell said one word ("Killed"); the phone's log says who did it, or where.
             return logged
-        if by_code is not None and by_code.outcome == "crashed" and not transcript.failures.is_fatal:
-            return Failure(code=told.code, reason=f"{told.reason} then {by_code.reason}", outcome="crashed")
-        return told
+        if by_code is not None and by_code.outcome == "crashed" and not log.failures.is_fatal:
+            return Failure(code=said.code, reason=f"{said.reason} then {by_code.reason}", outcome="crashed")
+        return said
     if logged is not None and (by_code is None or by_code.code != "program-not-found"):
         return logged
     if by_code is not None:
         return by_code
-    if ending.exit_code == 124:
+    if exit_code == 124:
         return Failure(code="timed-out", reason="stopped at its time limit", outcome="truncated")
-    denial = system.denial_of(transcript.pid, processes=_NATIVE_PROCESSES) if system is not None else None
     if denial is not None:
         return Failure(code=denial.code, reason=denial.reason)
-    if ending.exit_code:
-        return Failure(code="benchmark-failed", reason=f"exit code {ending.exit_code}")
-    reason = "the result line is cut off" if transcript.is_result_cut else "no result line"
+    if exit_code:
+        return Failure(code="benchmark-failed", reason=f"exit code {exit_code}")
+    reason = "the result line is cut off" if log.is_result_cut else "no result line"
     return Failure(code="no-result", reason=reason, outcome="truncated")
 
 
-def _is_unharmed(transcript: Transcript, ending: Ending) -> bool:
-    """Whether nothing says that the run failed although its result line is there."""
-    if ending.exit_code is not None and 0 < ending.exit_code < 124:
-        return False
-    best = transcript.failures.best
-    return best is None or not transcript.is_ended
+def _after_result(run: _Run, by_code: Failure | None) -> Failure | None:
+    """Return what is wrong with a run that printed its whole result; None where nothing is."""
+    log, inference, mean = run.log, run.inference, run.mean
+    no_inference = log.banner_failed or (mean == 0 and not log.stats)
+    if inference.count == 0 if inference is not None else no_inference:
+        return Failure(code="no-inferences", reason="count=0: no inference was made")
+    if mean == 0 and (inference is None or not inference.max_us):
+        return Failure(code="all-zero", reason="every inference took 0 us")
+    if run.timed_out or run.exit_code == 124:
+        return Failure(code="hung-at-exit", reason="the result is whole, the program didn't exit", outcome="ok")
+    if by_code is not None:
+        code = "crashed-after-result" if by_code.outcome == "crashed" else "hung-at-exit"
+        return Failure(code=code, reason=by_code.reason, outcome="ok")
+    return None
 
 
-def _has_no_inference(transcript: Transcript, inference: LatencySummary | None, mean: float | None) -> bool:
-    if inference is not None:
-        return inference.count == 0
-    return transcript.banner_failed or (mean == 0 and not transcript.stats)
-
-
-def _is_all_zero(inference: LatencySummary | None, mean: float | None) -> bool:
-    return mean == 0 and (inference is None or not inference.max_us)
-
-
-def _crash_in_system_log(transcript: Transcript, system: SystemLog | None) -> Failure | None:
-    crash = system.end_of(transcript.pid, _BENCHMARK_PROCESSES) if system is not None else None
+def _crash_in_system_log(log: Transcript, system: SystemLog | None) -> Failure | None:
+    crash = system.end_of(log.pid) if system is not None else None
     if crash is None:
         return None
     reason = "; ".join(part for part in (crash.reason, *crash.frames[:3]) if part)
-    is_crash = crash.code in {"segfault", "aborted", "bus-error", "illegal-instruction", "app-crashed"}
-    return Failure(code=crash.code, reason=reason, outcome="crashed" if is_crash else "failed")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Setup:
-    """What is known of a run's delegates beside the lines that speak of them."""
-
-    #: The parameters by name, without those by which runs of one series differ.
-    flags: tuple[tuple[str, str], ...]
-    echoed: tuple[tuple[str, str], ...]
-    unconsumed: tuple[str, ...]
-    title: str
-    is_litert: bool
-    is_elided: bool
-    requested: str
-    has_result: bool
-    has_session: bool
-    is_loaded: bool
+    return Failure(code=crash.code, reason=reason, outcome="crashed" if crash.code in CRASH_CODES else "failed")
 
 
 def _judge(
-    transcript: Transcript, runtime: RuntimeNodes | None, *, has_result: bool, requested: str
-) -> tuple[DelegateEvidence, tuple[str, ...]]:
-    setup = _Setup(
-        flags=tuple(transcript.flags.items()),
-        # The model's name says nothing of delegates.
-        echoed=tuple([(name, "" if name == "Graph" else value) for name, value in transcript.echoed.items()]),
-        unconsumed=tuple(transcript.unconsumed),
-        title=transcript.title,
-        is_litert=transcript.is_litert,
-        is_elided=transcript.is_elided,
-        requested=requested,
-        has_result=has_result,
-        has_session=transcript.session_us is not None,
-        is_loaded=transcript.is_loaded,
-    )
-    if runtime is None and transcript.delegates == _NO_CLUES:
-        return _judge_without_clues(setup), setup.unconsumed
-    return _judge_setup(setup, transcript.delegates, runtime), setup.unconsumed
-
-
-@functools.lru_cache(maxsize=64)
-def _judge_without_clues(setup: _Setup) -> DelegateEvidence:
-    # Runs of a series whose lines say nothing of delegates are all alike.
-    return _judge_setup(setup, _NO_CLUES, None)
-
-
-def _judge_setup(setup: _Setup, clues: DelegateClues, runtime: RuntimeNodes | None) -> DelegateEvidence:
+    log: Transcript, runtime: RuntimeNodes | None, *, has_result: bool, ended_badly: bool, requested: str
+) -> DelegateEvidence:
     request = read_request(
-        flags=dict(setup.flags),
-        echoed=dict(setup.echoed),
-        unconsumed=setup.unconsumed,
-        clues=clues,
-        title=setup.title,
-        is_litert=setup.is_litert,
-        is_elided=setup.is_elided,
+        flags=log.flags,
+        echoed=log.echoed,
+        unconsumed=log.unconsumed,
+        clues=log.delegates,
+        title=log.title,
+        is_litert=log.is_litert,
+        is_elided=log.is_elided,
     )
-    if setup.requested:
-        request = dataclasses.replace(request, delegates=(setup.requested,), is_explicit=True)
+    if requested:
+        request = dataclasses.replace(request, delegates=(requested,), is_explicit=True)
+    has_session = log.session_us is not None
     return judge_delegate(
-        clues,
+        log.delegates,
         request,
         runtime=runtime,
-        has_result=setup.has_result,
-        has_started=setup.has_result or setup.has_session,
-        is_whole=setup.is_loaded and setup.has_session,
+        has_result=has_result,
+        has_started=has_result or has_session,
+        is_whole=log.is_loaded and has_session,
+        ended_badly=ended_badly,
     )
 
 
-def _profile_in_log(transcript: Transcript, disagreements: list[str]) -> OperatorProfile:
-    if transcript.profile_proto:
-        try:
-            return parse_op_profile_text("\n".join(transcript.profile_proto))
-        except OutputParseError as error:
-            disagreements.append(f"the operator profile in the log can't be read: {error}")
-    return transcript.profile.finish()
+def _profile_in_log(log: Transcript, doubts: list[str]) -> OperatorProfile:
+    text = "\n".join(log.profile_proto).encode()
+    profile = _decoded(lambda data: parse_op_profile(data, "text"), text, "operator profile in the log", doubts)
+    return profile or log.profile.finish()
 
 
-def _own_profile(
-    profile: OperatorProfile, transcript: Transcript, mean: float | None, disagreements: list[str]
-) -> OperatorProfile:
+def _own_profile(profile: OperatorProfile, run: _Run, doubts: list[str]) -> OperatorProfile:
     """Return a log's operator tables where their sum can be of the run's inferences; nothing, and why, where not.
 
     What the operators take is a part of each inference: more can't be, and much less only where little is measured.
     A run's tables are of as many inferences as its statistics; LiteRT's count the warm-up too.
     """
-    if transcript.profile.left_out:
-        disagreements.append(f"the operator tables have {transcript.profile.left_out} more rows, which aren't kept")
+    log, mean = run.log, run.mean
+    if log.profile.left_out:
+        doubts.append(f"the operator tables have {log.profile.left_out} more rows, which aren't kept")
     total = next((b.timings for b in profile.blocks if b.phase == "run" and b.block != "delegate" and b.timings), None)
     if mean is None or total is None or total.mean_us is None:
         return profile
     operators = total.mean_us
-    counts = {total.count, *(stats.count for stats, _ in transcript.stats[-1:])}
+    counts = {total.count, *(stats.count for stats, _ in log.stats[-1:])}
     is_more = operators > 1.25 * mean + US_PER_MS
-    is_of_others = operators < mean / 2 and len(counts) > 1 and not transcript.is_litert
+    is_of_others = operators < mean / 2 and len(counts) > 1 and not log.is_litert
     if not (is_more or is_of_others or operators < mean / 50 - 10 * US_PER_MS):
         return profile
-    disagreements.append(
+    doubts.append(
         f"the operator tables are of another run: {operators:.12g} us an inference, the result line says {mean:.12g}"
     )
     return OperatorProfile()
 
 
-def _in_cycles(profile: OperatorProfile, transcript: Transcript) -> OperatorProfile:
+def _in_cycles(profile: OperatorProfile, log: Transcript) -> OperatorProfile:
     """Mark what the DSP counted: with Hexagon profiling on, the delegate's own rows hold cycles, not microseconds."""
-    if not any(name.lower() == "hexagon profiling" and value == "1" for name, value in transcript.echoed.items()):
+    if not any(name.lower() == "hexagon profiling" and value == "1" for name, value in log.echoed.items()):
         return profile
-    return OperatorProfile(
-        operators=tuple(
-            dataclasses.replace(row, unit="cycles") if row.block.startswith("delegate") else row
-            for row in profile.operators
-        ),
-        types=tuple(
-            dataclasses.replace(row, unit="cycles") if row.block.startswith("delegate") else row
-            for row in profile.types
-        ),
-        blocks=profile.blocks,
-    )
+    return OperatorProfile(operators=_counted(profile.operators), types=_counted(profile.types), blocks=profile.blocks)
 
 
-def _delegate_in_profile(
-    evidence: DelegateEvidence, profile: OperatorProfile, transcript: Transcript
-) -> DelegateEvidence:
+def _counted(rows: tuple[_Row, ...]) -> tuple[_Row, ...]:
+    return tuple(dataclasses.replace(row, unit="cycles") if row.block.startswith("delegate") else row for row in rows)
+
+
+def _delegate_in_profile(evidence: DelegateEvidence, profile: OperatorProfile, log: Transcript) -> DelegateEvidence:
     """Take delegates from the rows of a profile where the log says nothing of them."""
-    if evidence.lines or transcript.echoed:
+    if evidence.lines or log.echoed:
         return evidence
     rows = [row for row in profile.operators if row.phase == "run" and row.block == ""]
     kernels = [row for row in rows if is_delegate_kernel(row.node_type)]
@@ -359,28 +434,25 @@ def _delegate_in_profile(
     )
 
 
-def _extra(transcript: Transcript) -> dict[str, float | str]:
-    extra: dict[str, float | str] = {}
-    if transcript.pid is not None:
-        extra["pid"] = float(transcript.pid)
-    if transcript.title:
-        extra["title"] = transcript.title
-    graph = transcript.echoed.get("Graph") or transcript.flags.get("graph") or transcript.flags.get("model")
-    if graph:
-        extra["graph"] = graph
-    threads = transcript.echoed.get("Num threads") or transcript.flags.get("num_threads")
-    if threads and threads.lstrip("-").isascii() and threads.lstrip("-").isdigit() and len(threads) < 10:
-        extra["num_threads"] = float(threads)
-    partitions = transcript.echoed.get("Max number of delegated partitions", "")
-    if partitions.isascii() and partitions.isdigit() and len(partitions) < 10:
-        extra["max_delegated_partitions"] = float(partitions)
-    for key, value in transcript.banner.items():
-        if key in {"init", "warmup_first"} or key.startswith(("warmup_", "inference_")):
+def _extra(log: Transcript) -> dict[str, float | str]:
+    threads = log.echoed.get("Num threads") or log.flags.get("num_threads") or ""
+    partitions = log.echoed.get("Max number of delegated partitions", "")
+    extra: dict[str, float | str | None] = {
+        "pid": None if log.pid is None else float(log.pid),
+        "title": log.title or None,
+        "graph": log.echoed.get("Graph") or log.flags.get("graph") or log.flags.get("model") or None,
+        "num_threads": float(threads) if _is_count(threads.lstrip("-")) and len(threads) < 10 else None,
+        "max_delegated_partitions": float(partitions) if _is_count(partitions) else None,
+    }
+    for key, value in log.banner.items():
+        if key == "init" or key.startswith(("warmup_", "inference_")):
             extra[f"reported_{key}_ms"] = float(f"{value / US_PER_MS:.12g}")
         elif key == "throughput_mb_s":
             extra[key] = value
-    if transcript.is_peak_unavailable:
-        extra["peak_available"] = "no"
-    if transcript.rpc_us is not None:
-        extra["rpc_execute_us"] = transcript.rpc_us
-    return extra
+    extra["peak_available"] = "no" if log.is_peak_unavailable else None
+    extra["rpc_execute_us"] = log.rpc_us
+    return {name: value for name, value in extra.items() if value is not None}
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10

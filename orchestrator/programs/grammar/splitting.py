@@ -404,6 +404,6 @@ def _refusals(text: str) -> list[ToolReport]:
         if stripped and not stripped.startswith("#"):
             clues.feed(stripped)
     failure = clues.text_failure()
-    if failure is None or clues.best is None or clues.best[0] > 0:
+    if failure is None or clues.best is None or clues.is_of_a_benchmark:
         return []
     return [ToolReport(outcome=failure.outcome, failure_code=failure.code, failure_reason=failure.reason)]

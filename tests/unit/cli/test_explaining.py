@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.cli.explaining import entries, explain
 from orchestrator.errors import UsageError
-from orchestrator.programs.grammar.failure_codes import FAILURE_CODES
+from orchestrator.programs.grammar.failure_codes import NEXT_STEPS
 from orchestrator.report.next_steps import ERROR_STEPS
 
 
@@ -14,7 +14,7 @@ def test_a_finding_with_all_its_columns() -> None:
     assert "what to do: raise num_runs" in text
 
 
-@pytest.mark.parametrize("code", FAILURE_CODES)
+@pytest.mark.parametrize("code", NEXT_STEPS)
 def test_every_failure_code(code: str) -> None:
     assert f"{code}  (docs/reference/failures.md)\n" in explain(code).text
 

@@ -10,7 +10,7 @@ from benchfarm_lab.samples import HEXAGON_LIBRARIES
 from lab.tests.unit import tiny_models
 from lab.tests.unit.bench_phone import BenchPhone
 from orchestrator.analysis.outcome import ending_of
-from orchestrator.programs.grammar.failure_codes import FAILURE_CODES
+from orchestrator.programs.grammar.failure_codes import NEXT_STEPS
 from orchestrator.programs.grammar.output import parse_run
 from orchestrator.records.run import DelegateTruth, Outcome
 
@@ -49,7 +49,7 @@ def test_hexagon_libraries_that_do_not_fit_are_named_by_a_code(
         return
     assert report.delegate.truth is DelegateTruth.FELL_BACK
     assert (ending.outcome, ending.reason_code) == (Outcome.FAILED, code)
-    assert code == "delegate-fell-back" or FAILURE_CODES[code].next_step
+    assert code == "delegate-fell-back" or NEXT_STEPS[code]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.grammar.lines import looks_like_logcat
 from orchestrator.programs.grammar.output import describe, parse_file, parse_run, parse_text, to_public
 from orchestrator.records.run import DelegateTruth, ToolReport
 from tests.samples.places import NATIVE
@@ -94,15 +93,6 @@ def test_what_a_windows_shell_writes_is_read(encoding: str, tmp_path: Path) -> N
     path.write_bytes((mark + RUN.replace("\n", "\r\n")).encode(encoding))
     assert parse_text(path.read_bytes()) == parse_text(RUN)
     assert parse_file(path) == parse_text(RUN)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("form", ["epoch", "monotonic", "Android Studio", "Android Studio, 2022", "coloured logcat"])
-def test_large_logcat_of_any_form_is_searched_and_not_read_line_by_line(form: str) -> None:
-    noise = prefixed("something else happened\n" * 40_000, PREFIXES[form].replace("tflite", "Others"))
-    assert looks_like_logcat(noise.encode())
-    (report,) = parse_text(noise + prefixed(RUN, PREFIXES[form], SUFFIXES.get(form, "")))
-    assert report.inference_mean_us == 11293.0
 
 
 def test_bytes_that_are_no_text_change_nothing() -> None:
@@ -278,11 +268,3 @@ def test_long_logcat_of_two_processes_and_others_is_told_apart() -> None:
     reports = parse_text(long_logcat(RUN) + others + second)
     assert [report.extra["pid"] for report in reports] == [4669, 77]
     assert [report.inference_mean_us for report in reports] == [11293.0, 11293.0]
-
-
-@pytest.mark.slow
-def test_large_long_logcat_is_read_whole() -> None:
-    noise = long_logcat("something else happened\n" * 40_000, "[ 06-18 10:20:41.572  99: 99 I/Other ]")
-    assert len(noise) > 2_000_000
-    (report,) = parse_text(noise + long_logcat(RUN), source="logcat")
-    assert report.inference_mean_us == 11293.0

@@ -5,7 +5,6 @@ import random
 import pytest
 
 from orchestrator.programs.grammar.output import parse_text
-from orchestrator.programs.grammar.series import Series, next_start
 
 HEAD = """\
 STARTING!
@@ -95,20 +94,3 @@ def test_runs_in_a_row_are_read_as_line_by_line(seed: int) -> None:
     # A first line that ends in a blank says the same, and no form has it.
     line_by_line = text.replace("STARTING!\n", "STARTING! \n")
     assert parse_text(text) == parse_text(line_by_line)
-
-
-def test_a_form_is_learned_from_one_run_and_fits_another_with_other_figures() -> None:
-    values = {"threads": 4, "gpu": 0, "count": 50, "first": 800, "low": 400, "high": 900, "overall": 9.25}
-    form = HEAD + "Initialized session in {init}ms.\n" + STATS + "\n" + RESULT + MEMORY
-    first = form.format(model="a", init=12, mean=500.5, told=500.5, memory=7.5, **values)
-    second = form.format(model="b", init=34, mean=620, told=620, memory=8, **values)
-    odd = form.format(model="b", init=34, mean=620, told=62, memory=8, **values)
-    series = Series(read=lambda text: parse_text(text)[0])
-    for _ in range(20):
-        series.learn(first)
-    text = second + odd + first
-    found = series.take(text, 0)
-    assert found == (parse_text(second)[0], len(second))
-    assert series.take(text, len(second)) is None, "the result line may have been cut off"
-    assert next_start(text, 0, is_after=True) == len(second)
-    assert series.take(text, len(second) + len(odd)) is None, "nothing shows where the last run ends"
