@@ -6,10 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from orchestrator.cli.app import app
-from orchestrator.cli.frame import SECTIONS
+from orchestrator.cli.frame import ROOT, WORDS
 
 HEAD = """# Commands
 
@@ -25,7 +22,7 @@ def commands(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, 
     inside = getattr(command, "commands", None)
     if inside is None:
         yield words, command
-    for name, item in (inside or {}).items():
+    for name, item in sorted((inside or {}).items()):
         if not item.hidden:
             yield from commands(item, (*words, name))
 
@@ -42,12 +39,12 @@ def usage(command: Any) -> str:  # noqa: ANN401 - of typer
 
 def page() -> str:
     """Return the text of docs/reference/commands.md."""
-    root = typer.main.get_command(app)
+    ROOT.load()
     parts = [HEAD]
-    for section, names in SECTIONS.items():
+    for section, names in WORDS.items():
         parts.append(f"\n## {section}\n")
         for name in names:
-            for words, command in commands(root.commands[name], (name,)):  # type: ignore[attr-defined]
+            for words, command in commands(ROOT.commands[name], (name,)):
                 parts.append(f"\n### benchfarm {' '.join(words)}{usage(command)}\n")
                 for paragraph in command.help.split("\n\n"):
                     text = " ".join(paragraph.split())

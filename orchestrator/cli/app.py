@@ -1,21 +1,139 @@
-"""The whole command line: every subject's commands, in the order in which ``--help`` lists them."""
+"""The process: runs the command that was typed, and turns whatever ends it into a message and an exit code."""
 
 from __future__ import annotations
 
-from orchestrator.cli.declared import (  # noqa: F401 - importing them declares their commands
-    comparing,
-    farm,
-    history,
-    measuring,
-    models,
-    other,
-    phones,
-    programs,
-    reading,
-)
-from orchestrator.cli.declared.old_names import keep_old_names
-from orchestrator.cli.frame import app, run
+import itertools
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from types import FrameType
+from typing import NoReturn, Protocol, runtime_checkable
 
-__all__ = ["app", "run"]
+from orchestrator.cli.frame import ROOT, options
+from orchestrator.cli.terminal import OutputLostError, open_standard_streams, say, say_json
+from orchestrator.errors import BenchfarmError, InterruptedByUserError, UsageError
 
-keep_old_names()
+
+def run() -> None:
+    """Run the command line and exit with its code; no traceback reaches a user without --debug."""
+    open_standard_streams()
+    # Known before the options are parsed, so that what the parser refuses is told as JSON too.
+    options.json_output = "--json" in sys.argv
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # A cancelled job and a closed terminal are no reason to leave phones changed either.
+        signal.signal(number, _stop)
+    options.log_format = _format_on_command_line(sys.argv)
+    if "_BENCHFARM_COMPLETE" in os.environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        completion_init()
+    try:
+        exit_code = ROOT.main(prog_name="benchfarm", standalone_mode=False)
+        if exit_code == InterruptedByUserError.exit_code:
+            # The option parser ends on Ctrl-C without a word.
+            raise _interrupted()
+        raise SystemExit(exit_code or 0)
+    except BenchfarmError as error:
+        _fail(str(error), error.hint, error.code, error.exit_code)
+    except KeyboardInterrupt:
+        stop = _interrupted()
+        _fail(str(stop), "", stop.code, stop.exit_code)
+    except OutputLostError:
+        # That is no fault of the command.
+        raise SystemExit(141) from None
+    except Exception as error:  # noqa: BLE001 - the last line of defence
+        if isinstance(error, _Refusal):
+            _refuse(error)
+        _fail(
+            f"a fault in benchfarm itself: {type(error).__name__}: {error}",
+            "run the command again with 'benchfarm --debug ...' and report the traceback",
+            "internal",
+            70,
+        )
+
+
+def _interrupted() -> InterruptedByUserError:
+    """Return the error of a command that was stopped; one that never came to a phone says nothing of phones."""
+    had_phones = "orchestrator.devices" in sys.modules
+    return InterruptedByUserError() if had_phones else InterruptedByUserError("stopped by Ctrl-C or a signal")
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+@runtime_checkable
+class _Refusal(Protocol):
+    """What the option parser raises: of a class that isn't public in every version of typer."""
+
+    exit_code: int
+
+    def format_message(self) -> str: ...
+
+
+def _refuse(error: _Refusal) -> NoReturn:
+    """Say what the option parser refuses, and exit."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "benchfarm"
+    message, hint = error.format_message(), f"'{command} -h' shows what there is"
+    if context is not None and message == context.get_help():
+        message = f"{command} needs a command"
+    if options.json_output:
+        _print_error(message, hint, UsageError().code, error.exit_code)
+    if _is_json_wanted():
+        _write_error(message, hint, UsageError().code, error.exit_code)
+    else:
+        if context is not None:
+            say(f"{context.get_usage()}\nTry '{command} -h' for help.\n", err=True)
+        say(f"Error: {error.format_message()}", err=True)
+    raise SystemExit(error.exit_code)
+
+
+def _format_on_command_line(words: Sequence[str]) -> str | None:
+    """Return what ``--log-format`` says, for what is refused before the options are read."""
+    for word, following in itertools.pairwise((*words, "")):
+        if word == "--log-format":
+            return following
+        if word.startswith("--log-format="):
+            return word.partition("=")[2]
+    return None
+
+
+def _is_json_wanted() -> bool:
+    if options.log_format is not None:
+        return options.log_format == "json"
+    from orchestrator.bootstrap.settings import Settings
+
+    with suppress(BenchfarmError):
+        return Settings.from_environment().log_format == "json"
+    return False
+
+
+def _write_error(message: str, hint: str, code: str, exit_code: int) -> None:
+    from orchestrator.cli.progress import write_line
+
+    trace = traceback.format_exc() if options.debug else None
+    write_line("error", message, level="error", code=code, hint=hint, exit_code=exit_code, traceback=trace)
+
+
+def _fail(message: str, hint: str, code: str, exit_code: int) -> NoReturn:
+    if options.json_output:
+        _print_error(message, hint, code, exit_code)
+    if _is_json_wanted():
+        _write_error(message, hint, code, exit_code)
+        raise SystemExit(exit_code)
+    if options.debug:
+        traceback.print_exc()
+    say(f"benchfarm: error: {message}", err=True)
+    if hint:
+        say(f"  {hint}", err=True)
+    raise SystemExit(exit_code)
+
+
+def _print_error(message: str, hint: str, code: str, exit_code: int) -> None:
+    from orchestrator.cli.result import json_pieces
+
+    say_json(json_pieces({"error": {"code": code, "message": message, "hint": hint, "exit_code": exit_code}}))

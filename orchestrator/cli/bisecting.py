@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from orchestrator.app import bisecting
 from orchestrator.app.bisecting import Bisected, BisectRequest, figure_text, titled
 from orchestrator.bootstrap import Settings
-from orchestrator.cli.download_progress import farm_telling
+from orchestrator.cli.comparing import PAIR_HELP, PAIR_KEYS, PairOptions
+from orchestrator.cli.frame import PlanKeys, command, opt
+from orchestrator.cli.progress import farm_telling
 from orchestrator.cli.result import CommandResult, table
+from orchestrator.config.plan_keys import PlanOptions
 from orchestrator.engine.bisect import BisectResult
 from orchestrator.errors import UsageError
 from orchestrator.quantities import parse_seconds
@@ -21,18 +24,30 @@ if TYPE_CHECKING:
     from orchestrator.artifacts.releases import Release
 
 
-def fresh_of(text: str) -> float:
-    """Return a time span in seconds; raises UsageError."""
+@command("bisect")
+def bisect(
+    settings: Settings,
+    good: Annotated[str, opt("--good", "The build that was fast: NAME@DIGITS.")],
+    bad: Annotated[str, opt("--bad", "The build that is slow: NAME@DIGITS.")],
+    options: Annotated[
+        PlanOptions, PlanKeys(f"devices {PAIR_KEYS}", devices="Serial number of the phone.", **PAIR_HELP)
+    ],
+    pairs: PairOptions,
+    fresh: Annotated[str, opt("--fresh", "Reuse stored A/B results up to this age.")] = "24 h",
+) -> CommandResult:
+    """Find the first build that is slower than a good one.
+
+    Example: benchfarm bisect --good tflite@4f1c --bad tflite@9e02 -m model.tflite -s SERIAL
+
+    Each step measures two builds in turns on one phone.
+    """
     try:
-        return parse_seconds(text)
+        fresh_s = parse_seconds(fresh)
     except ValueError as error:
         raise UsageError(f"--fresh: {error}") from error
-
-
-def bisect(settings: Settings, request: BisectRequest) -> CommandResult:
-    """Search the archived builds between two; raises as the use case."""
+    asked = pairs.request(options, sides=(), name="bisect")
     with farm_telling(settings) as farm:
-        return _shown(bisecting.bisect(farm, request))
+        return _shown(bisecting.bisect(farm, BisectRequest(good=good, bad=bad, fresh_s=fresh_s, ab=asked)))
 
 
 def _shown(bisected: Bisected) -> CommandResult:

@@ -1,11 +1,12 @@
-"""``benchfarm build``."""
+"""``benchfarm build`` and ``flags``: benchmark programs, where they come from, and their flags."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator.app.builds import (
     FetchRequest,
@@ -17,12 +18,14 @@ from orchestrator.app.builds import (
     make_build,
     shows_as_benchmark,
 )
+from orchestrator.app.flags import FlagSource, explained_flags
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.download_progress import downloads_on_stderr
+from orchestrator.cli.frame import Listed, Paths, Texts, arg, command, opt
+from orchestrator.cli.progress import downloads_on_stderr
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import ArtifactError
-from orchestrator.records.build_spec import BuildSpec
-from orchestrator.records.workload import Build
+from orchestrator.records.build_spec import BuildSpec, FlagSpec
+from orchestrator.records.workload import USUAL_TOOL, Build
 from orchestrator.report.escapes import one_line
 from orchestrator.units import format_bytes
 
@@ -31,13 +34,23 @@ if TYPE_CHECKING:
     from orchestrator.artifacts.program import ProgramFacts
     from orchestrator.artifacts.releases import Release
 
-_PROGRAM_PROBLEM = ArtifactError.exit_code
+_PROGRAM_PROBLEM: Final = ArtifactError.exit_code
 #: In place of "in use", for what no device is given unless a plan names it.
-_FAKE = "only for virtual phones, by name"
+_FAKE: Final = "only for virtual phones, by name"
+_WIDTH: Final = 100
+#: What builds that have a flag are called, where "builds with the delegate ..." isn't it.
+_BUILDS: Final[Mapping[str, str]] = {"all": "all builds", "android": "Android builds", "ios": "builds for iOS"}
 
 
-def list_builds(settings: Settings, *, everything: bool = False) -> CommandResult:
-    """List the declared builds, which release of each is in use, and with ``everything`` the older ones too."""
+@command("build list")
+def list_builds(
+    settings: Settings,
+    everything: Annotated[bool, opt("--all", "Include older releases that were kept.")] = False,
+) -> CommandResult:
+    """List the builds, and which release is in use.
+
+    Example: benchfarm build list
+    """
     with Farm(settings) as farm:
         known = known_builds(farm)
     builds, specs = known.kept, known.declared
@@ -80,11 +93,25 @@ def list_builds(settings: Settings, *, everything: bool = False) -> CommandResul
     return CommandResult(text=f"{text}\n{hint}", data={"cached": builds, "declared": specs, "releases": listed})
 
 
-def fetch(settings: Settings, request: FetchRequest) -> CommandResult:
-    """Download declared builds; the exit code is 4 when one that was asked for isn't here afterwards."""
-    with Farm(settings) as farm, downloads_on_stderr(settings.log_format) as downloads:
-        done = fetch_builds(farm, request, downloads.on_progress)
-    lines = [line for result in done.fetched for line in _told(result)]
+@command("build fetch")
+def fetch(
+    settings: Settings,
+    names: Annotated[Texts, arg("Builds, as 'benchfarm build list' names them.")],
+    *,
+    abi: Annotated[Listed, opt("--abi", "Only for these ABIs (a,b) (default: all declared).")] = (),
+    keep_pin: Annotated[bool, opt("--keep-pin", "Keep the new release, but continue to use the current one.")] = False,
+    mirror: Annotated[str, opt("--mirror", "Download from PREFIX, or ORIGIN=PREFIX ($BENCHFARM_MIRROR).")] = "",
+    timeout: Annotated[float, opt("--timeout", "Seconds per file, at most.", min=1)] = 1800.0,
+    stall: Annotated[float, opt("--stall", "Seconds without data, at most.", min=0.1)] = 30.0,
+) -> CommandResult:
+    """Download programs and libraries, and use them.
+
+    Example: benchfarm build fetch benchmark_model --abi arm64-v8a
+    """
+    request = FetchRequest(names=names, abis=abi, keep_pin=keep_pin, mirror=mirror, timeout_s=timeout, stall_s=stall)
+    with Farm(settings) as farm, downloads_on_stderr(settings.log_format) as on_progress:
+        done = fetch_builds(farm, request, on_progress)
+    lines = [line for result in done.fetched for line in _fetched_lines(result)]
     for spec, problem in done.problems:
         lines.append(one_line(f"{spec.name} for {spec.abi}: FAILED: {problem}"))
         lines += [f"  {problem.hint}"] if problem.hint else []
@@ -98,10 +125,19 @@ def fetch(settings: Settings, request: FetchRequest) -> CommandResult:
     return CommandResult(text="\n".join(lines), data=data, exit_code=_PROGRAM_PROBLEM if done.is_missing else 0)
 
 
+@command("build add")
 def add(
-    settings: Settings, file: Path, name: str, libraries: Sequence[Path] = (), release: str = "", tool: str = ""
+    settings: Settings,
+    file: Annotated[Path, arg("A benchmark_model binary, an APK, or a library for one.")],
+    name: Annotated[str, opt("--name", "Name of the build.")] = "",
+    tool: Annotated[str, opt("--tool", "Which program it is (default: by its name).")] = "",
+    libraries: Annotated[Paths, opt("--with", "Library to install beside it. Repeat for several.")] = (),
+    release: Annotated[str, opt("--release", "Release that the files belong to.")] = "",
 ) -> CommandResult:
-    """Validate a program and its libraries and add them to the cache; raises ArtifactError for any other file."""
+    """Validate a program and add it to the cache.
+
+    Example: benchfarm build add ./benchmark_model --name mine
+    """
     with Farm(settings) as farm:
         build = add_build(farm, file, name, libraries, release=release, tool=tool)
     is_shown = shows_as_benchmark(build)
@@ -109,8 +145,23 @@ def add(
     return CommandResult(text="\n".join(lines), data=dataclasses.asdict(build) | {"shows_benchmark": is_shown})
 
 
-def make(settings: Settings, request: MakeRequest) -> CommandResult:
-    """Build a program from its source and keep it; raises UsageError and ArtifactError."""
+@command("build make")
+def make(
+    settings: Settings,
+    name: Annotated[str, arg("Build, as 'benchfarm build list' names it.")],
+    *,
+    source: Annotated[Path, opt("--source", "Checkout of the program's source.")],
+    abi: Annotated[str, opt("--abi", "ABI to build for.")] = "arm64-v8a",
+    target: Annotated[str, opt("--target", "Bazel's target (default: the declared recipe).")] = "",
+    timeout: Annotated[float, opt("--timeout", "Seconds per command, at most.", min=1)] = 14_400.0,
+) -> CommandResult:
+    """Build a program from its source, and use it.
+
+    Example: benchfarm build make mine --source litert --target //tflite/tools/benchmark:benchmark_model
+
+    Needs bazel or bazelisk, and for Android its NDK. The program is kept with the source's commit as its release.
+    """
+    request = MakeRequest(name=name, abi=abi, source=source.absolute(), target=target, timeout_s=timeout)
     with Farm(settings) as farm:
         build, commands = make_build(farm, request)
     return CommandResult(
@@ -118,8 +169,15 @@ def make(settings: Settings, request: MakeRequest) -> CommandResult:
     )
 
 
-def pin(settings: Settings, wanted: str) -> CommandResult:
-    """Put a kept release in use, ``NAME@DIGITS``; raises ArtifactError when there is none."""
+@command("build use")
+def pin(
+    settings: Settings,
+    wanted: Annotated[str, arg("NAME@DIGITS, as 'benchfarm build list --all' shows them.", metavar="RELEASE")],
+) -> CommandResult:
+    """Use a release that was kept: an older or a newer one.
+
+    Example: benchfarm build use benchmark_model@4f1c
+    """
     with Farm(settings) as farm:
         release = farm.library.find_release(wanted)
         farm.library.history.pin(release)
@@ -127,25 +185,29 @@ def pin(settings: Settings, wanted: str) -> CommandResult:
     return CommandResult(text=one_line(text), data={"in_use": release, "release_id": release.release_id})
 
 
-def which(settings: Settings, tool: str, abi: str, name: str) -> CommandResult:
-    """Say which program a tool would be used from, and where it comes from.
+@command("build which")
+def which(
+    settings: Settings,
+    tool: Annotated[str, arg("native, apk, litert-native ...")],
+    abi: Annotated[str, opt("--abi", "ABI of the phone, or linux-x86_64 for this computer.")] = "arm64-v8a",
+    build: Annotated[str, opt("--build", "Build that a plan would name (default: the default build).")] = "",
+) -> CommandResult:
+    """Show which program would be used, and where it is from.
 
-    Raises:
-        UsageError: an unknown tool.
-        ArtifactError: there is none; the message says how to get it.
+    Example: benchfarm build which native --abi arm64-v8a
     """
     with Farm(settings) as farm:
-        found = find_build(farm, tool, abi, name)
-    build, release, facts = found.build, found.release, found.facts
-    is_shown = shows_as_benchmark(build)
-    lines = [*_build_lines(build), *_doubted(build, is_shown=is_shown), *_told_by_file(facts, found.spec)]
+        found = find_build(farm, tool, abi, build)
+    kept, release, facts = found.build, found.release, found.facts
+    is_shown = shows_as_benchmark(kept)
+    lines = [*_build_lines(kept), *_doubted(kept, is_shown=is_shown), *_of_file(facts, found.spec)]
     if release is not None:
         lines.append(f"  release: {_titled(release)}")
         lines += [f"  from: {file.url}" for file in release.files if file.url]
     return CommandResult(
         text="\n".join(map(one_line, lines)),
         data={
-            "build": build,
+            "build": kept,
             "release": release,
             "release_id": release.release_id if release else None,
             "package": facts.package,
@@ -159,11 +221,16 @@ def which(settings: Settings, tool: str, abi: str, name: str) -> CommandResult:
     )
 
 
-def declared_programs(settings: Settings, files: Sequence[Path]) -> CommandResult:
-    """List the declared programs, or those of some files; raises PlanError with each fault's line and key."""
+@command("build programs")
+def declared_programs(
+    files: Annotated[Paths, arg("Files to check (default: list those that are known).")] = (),
+) -> CommandResult:
+    """List or check declared programs of other runtimes.
+
+    Example: benchfarm build programs mine.yaml
+    """
     from orchestrator.config.declared_programs import every_declared, load_declared
 
-    del settings
     found = [load_declared(path) for path in files] if files else every_declared()
     rows = [
         (each.name, " ".join(each.models) or "output only", ", ".join(each.delegates) or "-", each.title)
@@ -183,8 +250,12 @@ def declared_programs(settings: Settings, files: Sequence[Path]) -> CommandResul
     return CommandResult(text=table(("program", "models", "delegates", "what it is"), rows), data=data)
 
 
+@command("build verify")
 def verify(settings: Settings) -> CommandResult:
-    """Hash every cached program and library again."""
+    """Check every cached program by its sha256.
+
+    Example: benchfarm build verify
+    """
     with Farm(settings) as farm:
         checked = [(build.name, str(build.sha256), intact) for build, intact in farm.library.verify()]
         checked += farm.library.verify_libraries()
@@ -198,7 +269,7 @@ def verify(settings: Settings) -> CommandResult:
     )
 
 
-def _told(result: Fetched) -> list[str]:
+def _fetched_lines(result: Fetched) -> list[str]:
     head = f"{result.name} for {result.abi}: "
     if result.recipe:
         return [
@@ -228,7 +299,7 @@ def _told(result: Fetched) -> list[str]:
 
 
 def _doubted(build: Build, *, is_shown: bool) -> list[str]:
-    """Return what is to be said of a file that may be another program than a benchmark."""
+    """Return a warning about a file that may be another program than a benchmark."""
     if is_shown:
         return []
     looked_for = "nothing in the file is of a benchmark program (no num_threads, no warmup_runs)"
@@ -243,7 +314,7 @@ def _build_lines(build: Build) -> list[str]:
     return [one_line(line) for line in lines]
 
 
-def _told_by_file(facts: ProgramFacts, spec: BuildSpec | None) -> list[str]:
+def _of_file(facts: ProgramFacts, spec: BuildSpec | None) -> list[str]:
     """Return what the file itself says, a line for each thing that it says."""
     min_sdk = max(facts.min_sdk or 0, (spec.min_sdk if spec else None) or 0)
     told = [
@@ -276,3 +347,54 @@ def _address(release: Release) -> str:
 
 def _is(one: Release | None, other: Release) -> bool:
     return one is not None and one.release_id == other.release_id
+
+
+@command("flags")
+def flags(
+    settings: Settings,
+    name: Annotated[str, arg("Flag, or declared program (default: list all).", metavar="NAME")] = "",
+    tool: Annotated[str, opt("--tool", "Program: native, apk, perf-options, litert-lm, llama-bench ...")] = USUAL_TOOL,
+    build: Annotated[str, opt("--build", "Name, sha256 or path of one program.")] = "",
+    device: Annotated[
+        str, opt("--device -s", "Ask the program that is used on this device (host: this computer).")
+    ] = "",
+) -> CommandResult:
+    """Explain the flags of a benchmark program.
+
+    Example: benchfarm flags use_xnnpack
+    """
+    found = explained_flags(settings, name, build=build, tool=tool, serial=device)
+    source = found.source
+    data = {
+        "tool": found.tool.value,
+        "build": source.build.name if source.build else None,
+        "build_sha256": source.build.sha256 if source.build else None,
+        "learned": source.schema.is_learned,
+        "flags": found.rows,
+    }
+    text = _flag_text(found.shown[0], found.rows[0], source) if found.is_one else _flag_list(found.shown, source)
+    return CommandResult(text=text, data=data)
+
+
+def _flag_list(specs: Sequence[FlagSpec], source: FlagSource) -> str:
+    rows = [(spec.name, spec.kind, spec.default, spec.build, spec.meaning or spec.help) for spec in specs]
+    return f"{one_line(source.title)}\n\n" + table(("flag", "type", "default", "builds", "what it does"), rows)
+
+
+def _flag_text(spec: FlagSpec, row: Mapping[str, object], source: FlagSource) -> str:
+    facts = [
+        ("type", spec.kind + (f": one of {', '.join(spec.choices)}" if spec.choices else "")),
+        ("default", spec.default or "empty"),
+        ("had by", _BUILDS.get(spec.build, f"builds with the delegate {spec.build}")),
+        ("needs", f"--{spec.needs}, without which it does nothing" if spec.needs else ""),
+        ("in plans", f"can't be set as a flag: {row['set_by']}" if row["set_by"] else ""),
+        ("trap", str(row["trap"])),
+        ("its help", spec.help),
+    ]
+    lines = [f"--{spec.name}={spec.default}", one_line(source.title), ""]
+    if spec.meaning:
+        lines += [*textwrap.wrap(spec.meaning[0].upper() + spec.meaning[1:] + ".", _WIDTH), ""]
+    for key, value in facts:
+        if value:
+            lines += textwrap.wrap(f"{key:<10}{one_line(value)}", _WIDTH, subsequent_indent=" " * 10)
+    return "\n".join(lines)

@@ -4,40 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 from orchestrator.analysis.comparison import Comparison, FailOn
-from orchestrator.analysis.matching import Axis, Rule
-from orchestrator.app import comparing, pairing
+from orchestrator.analysis.matching import Axis
+from orchestrator.app import comparing, nights, pairing
 from orchestrator.app.comparing import comparison_html, default_path, rule_for, ways_out
 from orchestrator.app.pairing import AbRequest, pair_comparison
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.download_progress import farm_telling
-from orchestrator.cli.files import format_of, share_of
-from orchestrator.cli.result import CommandResult, to_json
+from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, Listed, Out, Paths, PlanKeys, Texts, arg, command, opt
+from orchestrator.cli.progress import farm_telling
+from orchestrator.cli.result import CommandResult, format_of, share_of, to_json
+from orchestrator.config.plan_keys import PlanOptions
 from orchestrator.engine.campaign import CampaignResult
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.report import comparisons
 from orchestrator.report.escapes import one_line
 
-FORMATS: Final = ("text", "markdown", "json", "junit", "github", "html")
+_FORMATS: Final = ("text", "markdown", "json", "junit", "github", "html")
+#: The keys of a plan that both sides of a pair share.
+PAIR_KEYS: Final = f"delegates threads tools flags {PER_PROCESS}"
+#: Their lines of help where those differ from a plan's.
+PAIR_HELP: Final = {
+    "delegates": "cpu, xnnpack, gpu ... (a,b).",
+    "tools": "native, apk, litert-native ...",
+    "flags": "Flag of both sides, name=value. Repeat for several.",
+}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Output:
     """How a comparison is shown, and when it is a failure."""
 
-    #: Empty: by the ending of ``out``.
-    form: str = ""
-    out: Path | None = None
-    fail_on: str = "slower"
+    form: Annotated[
+        str, opt("--format -f", "text, markdown, json, junit, github or html (default: by --out, else text).")
+    ] = ""
+    out: Out = None
+    fail_on: Annotated[
+        str,
+        opt("--fail-on", "Exit code 1 when a case is slower or broken (slower), also when inconclusive, or never."),
+    ] = "slower"
 
     @property
     def wanted(self) -> str:
         """The format; raises UsageError."""
-        return format_of(self.form, self.out, FORMATS, default="text")
+        return format_of(self.form, self.out, _FORMATS, default="text")
 
     def check(self) -> None:
         """Raise UsageError for an unknown format or word, and for a file that can't be written."""
@@ -48,45 +60,38 @@ class Output:
             check_writable(self.out)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompareRequest:
-    """The options of ``benchfarm compare``, as they were typed."""
+@command("compare")
+def compare(
+    settings: Settings,
+    sides: Annotated[Texts, arg("Baseline and candidate: campaigns (newest, previous), or what --by names.")] = (),
+    *,
+    by: Annotated[str, opt("--by", "Compare within campaigns: build, model, device, delegate or config.")] = "campaign",
+    campaign: Annotated[Texts, opt("--campaign", "With --by: campaigns to use. Repeat for several.")] = (),
+    threshold: Annotated[str, opt("--threshold", "Ignore differences below this.")] = "2%",
+    level: Annotated[str, opt("--level", "Confidence level of the intervals.")] = "99%",
+    allow: Annotated[Listed, opt("--allow", "Allow a fact to differ: system, grade, settings ... (a,b).")] = (),
+    output: Output = Output(),
+) -> CommandResult:
+    """Compare stored results, case by case.
 
-    sides: tuple[str, ...]
-    by: str
-    campaigns: tuple[str, ...]
-    threshold: str
-    level: str
-    allowed: tuple[str, ...]
+    Example: benchfarm compare previous newest
 
-
-def compare(settings: Settings, request: CompareRequest, output: Output) -> CommandResult:
-    """Compare two sides of what is stored.
-
-    What keeps cases apart and may be let pass is told with the option that does it.
-
-    Raises:
-        UsageError: a side, fact or number that isn't known.
+    Measures nothing. 'benchfarm ab' measures two sides in turns on the same phone.
     """
     output.check()
-    rule = rule_of(request)
-    if rule.axis is Axis.CAMPAIGN and request.campaigns:
+    rule = rule_for(
+        by,
+        sides,
+        threshold=share_of(threshold, "--threshold", most=0.5),
+        level=share_of(level, "--level", least=0.5, most=0.9999, example="95%"),
+        allowed=allow,
+    )
+    if rule.axis is Axis.CAMPAIGN and campaign:
         raise UsageError("--campaign is for --by", hint="give the two campaigns as they are: compare A B")
     with Farm(settings, makes_store=False) as farm:
-        comparison = comparing.compare(farm, request.sides, rule, campaigns=request.campaigns)
-        notes = (*comparison.notes, *ways_out(comparison, request.allowed))
+        comparison = comparing.compare(farm, sides, rule, campaigns=campaign)
+        notes = (*comparison.notes, *ways_out(comparison, allow))
         return rendered(farm, replace(comparison, notes=notes), output)
-
-
-def rule_of(request: CompareRequest) -> Rule:
-    """Return the rule that the options mean; raises UsageError."""
-    return rule_for(
-        request.by,
-        request.sides,
-        threshold=share_of(request.threshold, "--threshold", most=0.5),
-        level=share_of(request.level, "--level", least=0.5, most=0.9999, example="95%"),
-        allowed=request.allowed,
-    )
 
 
 def rendered(
@@ -123,8 +128,45 @@ def rendered(
     return CommandResult(text=text.rstrip("\n"), data=data, exit_code=int(fails))
 
 
-def compare_ab(settings: Settings, request: AbRequest, output: Output) -> CommandResult:
-    """Measure two sides in turns and compare them; raises UsageError kinds before anything runs."""
+@dataclass(frozen=True, kw_only=True)
+class PairOptions:
+    """What is measured in turns, and until when: 'ab' and 'bisect'."""
+
+    model: Annotated[Paths, opt("--model -m", "Model to measure. Repeat for several.")] = ()
+    detect: Annotated[str, opt("--detect", "Smallest relative difference to detect.")] = "2%"
+    most_pairs: Annotated[int, opt("--most-pairs", "Measure at most N pairs.", min=2)] = 200
+    pair_budget: Annotated[
+        str, opt("--budget", "Time budget of one comparison on one device, for example '20 min'.")
+    ] = ""
+
+    def request(self, options: PlanOptions, *, sides: Texts, name: str) -> AbRequest:
+        """Return the comparison that these options mean; raises UsageError."""
+        models = {"models": self.model} if self.model else {}
+        return AbRequest(
+            sides=sides,
+            options=PlanOptions(**{**options, **models, "name": name}),  # type: ignore[typeddict-item]
+            detect=share_of(self.detect, "--detect", most=0.5),
+            most=self.most_pairs,
+            budget_s=nights.budget_of(self.pair_budget),
+        )
+
+
+@command("ab")
+def ab(
+    settings: Settings,
+    sides: Annotated[
+        Texts,
+        arg("The two sides: build:OLD build:NEW, model:A model:B, flags:..., delegate:... threads:..."),
+    ],
+    options: Annotated[PlanOptions, PlanKeys(f"{ON_PHONES} {PAIR_KEYS}", **PAIR_HELP)],
+    pairs: PairOptions,
+    output: Output,
+) -> CommandResult:
+    """Measure two sides in turns on the same phone.
+
+    Example: benchfarm ab build:OLD build:NEW -m model.tflite
+    """
+    request = pairs.request(options, sides=sides, name="ab")
     output.check()
     with farm_telling(settings) as farm:
         return told_pairs(farm, pairing.compare_ab(farm, request), output)

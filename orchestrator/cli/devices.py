@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Annotated
 
 from orchestrator import __version__
 from orchestrator.app.doctor import Finding, of_host, problem
@@ -14,11 +15,14 @@ from orchestrator.app.phones import (
     adb_servers,
     check_phones,
     list_devices,
+    release_phone,
     restore_all,
     restore_phones,
+    stop_adb,
     unchecked_hint,
 )
 from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.frame import Listed, Texts, arg, command, opt
 from orchestrator.cli.result import CommandResult, table, to_json
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.checking import CheckResult, PhoneCheck
@@ -27,12 +31,14 @@ from orchestrator.files import write_file
 from orchestrator.ports import Device
 from orchestrator.records.device import DeviceFacts
 from orchestrator.report.escapes import one_line
+from orchestrator.serve.answers import DoneAnswer
 
 
+@command("devices")
 def list_attached(settings: Settings) -> CommandResult:
-    """List what is attached; for what can't be used, the reason and what to do.
+    """List attached phones, and why one can't be used.
 
-    Raises PlanError for faults of devices.yaml, without which no phone can be opened; AdbUnavailableError.
+    Example: benchfarm devices
     """
     with Farm(settings) as farm:
         listed = list_devices(farm)
@@ -60,8 +66,19 @@ def list_attached(settings: Settings) -> CommandResult:
     return CommandResult(text="\n".join([text, *notes]), data=listed)
 
 
-def restore(settings: Settings, serials: tuple[str, ...], *, take: bool = False) -> CommandResult:
-    """Undo what is still open in the journals of these phones, or of all; one that is away does not hold the rest."""
+@command("device restore")
+def restore(
+    settings: Settings,
+    serials: Annotated[Texts, arg("Serial numbers (default: all with open changes).")] = (),
+    *,
+    take: Annotated[bool, opt("--take", "Include phones leased by another computer whose process is dead.")] = False,
+) -> CommandResult:
+    """Restore phones that an interrupted run left changed.
+
+    Example: benchfarm device restore SERIAL
+
+    Also for phones that this computer changed earlier and that are attached again.
+    """
     if take and not serials:
         raise UsageError("--take needs the phones' serial numbers", hint="benchfarm device restore --take SERIAL")
     with Farm(settings) as farm:
@@ -79,8 +96,30 @@ def restore(settings: Settings, serials: tuple[str, ...], *, take: bool = False)
     )
 
 
+@command("device release")
+def release(settings: Settings, serial: Annotated[str, arg("Serial number of the phone.")]) -> DoneAnswer:
+    """Release a phone from quarantine.
+
+    Example: benchfarm device release SERIAL
+    """
+    return release_phone(settings, serial)
+
+
+@command("adb stop")
+def adb_stop(settings: Settings) -> DoneAnswer:
+    """Stop the adb server that benchfarm started.
+
+    Example: benchfarm adb stop
+    """
+    return stop_adb(settings)
+
+
+@command("adb status")
 def adb_status(settings: Settings) -> CommandResult:
-    """Say which adb servers answer, and which binary would be started."""
+    """Show which adb servers and adb program are in use.
+
+    Example: benchfarm adb status
+    """
     with Farm(settings) as farm:
         servers, binary = adb_servers(farm)
     running = {item.what: item for item in servers}
@@ -99,10 +138,20 @@ def adb_status(settings: Settings) -> CommandResult:
 _TOLD_PROPERTIES = re.compile(r"ro\.(build|product|soc|board|hardware|vendor\.build|boot\.hardware)\b")
 
 
-def check(settings: Settings, serials: Sequence[str], *, apk: Path | None, out: Path | None) -> CommandResult:
-    """Check the named phones, or all that are attached and free; raises UsageError, DeviceError kinds.
+@command("device check")
+def check(
+    settings: Settings,
+    serials: Annotated[Listed, opt("--serial -s", "Serial number (default: all attached phones).")] = (),
+    *,
+    apk: Annotated[Path | None, opt("--apk", "App to install and remove again.")] = None,
+    out: Annotated[Path | None, opt("--out -o", "File for the report.")] = None,
+) -> CommandResult:
+    """Check on the phone everything that benchfarm relies on.
 
-    Exit code 3 when a check fails on one of them.
+    Example: benchfarm device check -s 0A1B2C3D
+
+    Prints what works, what works another way and what is missing, with what that costs. The phone is left as it was.
+    One file, without the phone's serial number, is written to attach to a bug report. Exit code 3 when a check fails.
     """
     results, texts, failed = [], [], False
     with Farm(settings, makes_store=False) as farm:
@@ -172,22 +221,24 @@ def _text(facts: DeviceFacts, checks: Sequence[PhoneCheck], path: Path) -> str:
     return "\n".join(lines)
 
 
+@command("doctor")
 def doctor(settings: Settings) -> CommandResult:
-    """Check this host; exit code 1 when there is a problem."""
+    """Check this computer, adb and the phones for problems.
+
+    Example: benchfarm doctor
+    """
     with Farm(settings, makes_store=False) as farm:
         return shown(of_host(farm))
 
 
-def farm_doctor(settings: Settings, *, host_too: bool) -> CommandResult:
-    """Check the queue and what hosts say of themselves; with ``host_too`` this host as well, also without a queue."""
-    from orchestrator.app.farm_doctor import of_farm
-
+def findings(settings: Settings, of_farm: Callable[[Farm], list[Finding]], *, host: bool) -> CommandResult:
+    """Return what the checks of a farm found; with ``host`` of this host as well, also without a queue."""
     with Farm(settings) as farm:
         try:
             found = of_farm(farm)
         except StoreError as error:
             found = [problem("queue", str(error), error.hint or "mend that, then ask again")]
-        return shown([*found, *(of_host(farm) if host_too else [])])
+        return shown([*found, *(of_host(farm) if host else [])])
 
 
 def shown(findings: Sequence[Finding]) -> CommandResult:

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from orchestrator.app import experiments
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.download_progress import farm_telling
+from orchestrator.cli.frame import Listed, arg, command, opt
+from orchestrator.cli.progress import farm_telling
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.records.tuning import OptionTrial, PhoneExperiments
 from orchestrator.report.escapes import one_line
 
+_Serial = Annotated[str, arg("Serial number of the phone.")]
+_Invocations = Annotated[int, opt("--invocations -n", "Processes per side of a trial.", min=4, max=1000)]
+_Wait = Annotated[float, opt("--wait", "Seconds to wait until the phone is ready to measure.", min=0.0)]
+_MinSecs = Annotated[float, opt("--min-secs", "Seconds per process.", min=0.05)]
 
+
+@command("device quiet")
 def quiet(
-    settings: Settings, serial: str, options: tuple[str, ...], *, invocations: int, wait_s: float, min_secs: float
+    settings: Settings,
+    serial: _Serial,
+    options: Annotated[Listed, opt("--option", "Try only these: airplane, fixed_performance ... (a,b).")] = (),
+    *,
+    invocations: _Invocations = 8,
+    wait_s: _Wait = 600.0,
+    min_secs: _MinSecs = 0.5,
 ) -> CommandResult:
-    """Try the options of quiet on a phone and keep those that make it scatter less."""
+    """Find and keep the steps that reduce a phone's noise.
+
+    Example: benchfarm device quiet SERIAL
+
+    Measures each step against none. Later runs on the phone use the steps that helped.
+    """
     with farm_telling(settings) as farm:
         found, path = experiments.find_quiet(
             farm, serial, options, invocations=invocations, wait_s=wait_s, min_secs=min_secs
@@ -29,8 +49,19 @@ def quiet(
     return CommandResult(text="\n".join(lines), data={"file": path, **_data(found)})
 
 
-def bias(settings: Settings, serial: str, *, invocations: int, wait_s: float, min_secs: float) -> CommandResult:
-    """Measure what running as an app, from the shell, and from the shell as the top app cost on a phone."""
+@command("device bias")
+def bias(
+    settings: Settings,
+    serial: _Serial,
+    *,
+    invocations: _Invocations = 8,
+    wait_s: _Wait = 600.0,
+    min_secs: _MinSecs = 0.5,
+) -> CommandResult:
+    """Compare foreground app and shell on one phone.
+
+    Example: benchfarm device bias SERIAL
+    """
     with farm_telling(settings) as farm:
         found, path = experiments.find_bias(farm, serial, invocations=invocations, wait_s=wait_s, min_secs=min_secs)
     rows = [(item.mode.value, _ratio(item.ratio), _span(item.low, item.high), item.reason) for item in found.modes]
@@ -42,8 +73,14 @@ def bias(settings: Settings, serial: str, *, invocations: int, wait_s: float, mi
     return CommandResult(text="\n".join(lines), data={"file": path, **_data(found)})
 
 
-def audit(settings: Settings, serial: str) -> CommandResult:
-    """Say what is left to undo on a phone; the exit code is 1 when something is."""
+@command("device audit")
+def audit(settings: Settings, serial: _Serial) -> CommandResult:
+    """Compare a phone with its state before any change.
+
+    Example: benchfarm device audit SERIAL
+
+    Exit code 1 when something differs.
+    """
     with Farm(settings) as farm:
         found = experiments.audit(farm, serial)
     state = "as it was" if found.is_clean else "not as it was"

@@ -1,14 +1,16 @@
-"""``benchfarm explain``: what a term or a code means, from the pages that come with benchfarm."""
+"""``benchfarm explain``, ``parse`` and ``completion``: terms and codes, outputs of programs, and a shell's TAB key."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
-from orchestrator.cli.result import CommandResult
+from orchestrator.cli.frame import Texts, arg, command
+from orchestrator.cli.result import CommandResult, Streamed
 from orchestrator.errors import UsageError, nearest
+from orchestrator.report.escapes import one_line
 from orchestrator.report.next_steps import ERROR_STEPS
 from orchestrator.resources import data_folder
 
@@ -51,11 +53,13 @@ def plain(text: str) -> str:
     return re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", text).replace("`", "").replace("*", "").replace("\\|", "|")
 
 
-def explain(word: str) -> CommandResult:
-    """Explain one term or code; without one, list them all.
+@command("explain")
+def explain(
+    word: Annotated[str, arg("Term or code, such as partial or throttled (default: list all).")] = "",
+) -> CommandResult:
+    """Explain a term or a code that benchfarm prints.
 
-    Raises:
-        UsageError: there is no such term.
+    Example: benchfarm explain throttled
     """
     known = list(entries())
     wanted = word.strip().strip("'\"`").casefold().replace("_", "-")
@@ -74,3 +78,54 @@ def explain(word: str) -> CommandResult:
         lines.append(f"{item.term}  (docs/{item.page})" if item.page else f"{item.term}  (an error)")
         lines.extend(f"  {head}: {text}" for head, text in item.columns.items())
     return CommandResult(text="\n".join(lines), data=found)
+
+
+@command("parse")
+def parse_files(
+    files: Annotated[Texts, arg("Files with benchmark output. '-' is standard input.")],
+) -> CommandResult:
+    """Show what benchfarm reads from benchmark output.
+
+    Example: benchfarm parse log.txt
+    """
+    from orchestrator.app.run_logs import begun_reading, describe_report, public_report
+
+    # A file without any run is told before anything is printed; runs are read while they are written, so that a file
+    # may hold any number of them.
+    readers = [(file, *begun_reading(file)) for file in files]
+
+    def items() -> Iterator[dict[str, object]]:
+        for file, _, reports in readers:
+            for report in reports:
+                yield {"file": file, **public_report(report)} if len(files) > 1 else public_report(report)
+
+    def lines() -> Iterator[str]:
+        is_first = True
+        for file, begun, reports in readers:
+            for number, report in enumerate(reports, start=1):
+                if not is_first:
+                    yield ""
+                is_first = False
+                yield f"{file}, run {number}" if len(begun) > 1 else file
+                yield from (f"  {one_line(line)}" for line in describe_report(report))
+
+    begun = readers[0][1]
+    is_single = len(files) == 1 and len(begun) == 1
+    return CommandResult(text="", lines=lines(), data=public_report(begun[0]) if is_single else Streamed(items))
+
+
+_SHELLS: Final = ("bash", "zsh", "fish")
+
+
+@command("completion")
+def completion(shell: Annotated[str, arg("bash, zsh or fish.")]) -> CommandResult:
+    """Print a completion script for your shell.
+
+    Example: benchfarm completion bash >> ~/.bashrc
+    """
+    if shell not in _SHELLS:
+        raise UsageError(f"there is no completion for {shell!r}", hint=f"one of {', '.join(_SHELLS)}")
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
+
+    script = get_completion_script(prog_name="benchfarm", complete_var="_BENCHFARM_COMPLETE", shell=shell)
+    return CommandResult(text=script, data={"shell": shell, "script": script})

@@ -1,4 +1,4 @@
-"""``benchfarm farm``: giving plans to a farm of many hosts, schedules, looking at it, and a host's worker."""
+"""``benchfarm farm``: plans for the phones of many hosts, schedules, steering it, and a host's worker."""
 
 from __future__ import annotations
 
@@ -6,34 +6,120 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from orchestrator.app import farm_schedules, farm_submitting, farm_worker, nights
+from orchestrator.app import farm_control, farm_schedules, farm_submitting, farm_worker, nights
+from orchestrator.app.access import Listening
 from orchestrator.app.farm_control import WATCH_S, held_text, is_open, read_state, wait_for
 from orchestrator.app.farm_phones import away_text
 from orchestrator.app.farm_schedules import ScheduleRequest
 from orchestrator.app.farm_worker import WorkerRequest
 from orchestrator.bootstrap import Settings
-from orchestrator.cli.files import format_of
+from orchestrator.cli.frame import Json, Texts, arg, command, opt
 from orchestrator.cli.progress import observer_for_stderr, tell
-from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, table
+from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, format_of, table
 from orchestrator.cli.terminal import say
-from orchestrator.errors import InterruptedByUserError
+from orchestrator.errors import InterruptedByUserError, UsageError
 from orchestrator.report.escapes import one_line
+from orchestrator.serve.answers import DoneAnswer
 from orchestrator.units import format_duration
 
-#: So many submissions are told of, of those that are over.
+#: Submissions that are over of which the newest are listed.
 _RECENT: Final = 20
-#: So many cases that there was no time for are listed of a phone.
+#: Cases without time that are listed of a phone.
 _CUT_LISTED: Final = 20
 
+_Scopes = Annotated[Texts, arg("farm, host:NAME or phone:SERIAL (default: the whole farm).")]
+#: As far as the database's integers go.
+_Priority = Annotated[int, opt("--priority", "Larger numbers run first.", min=-(2**31), max=2**31 - 1)]
 
-def submit(settings: Settings, path: Path, *, priority: int, name: str) -> CommandResult:
-    """Queue a plan; the exit code is 1 when it names a phone that has no job, or means one that is away."""
-    done = farm_submitting.submit(settings, path, priority=priority, name=name)
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """What 'farm worker' reads."""
+
+    name: Annotated[str, opt("--name", "Name of this host in the farm (default: its network name).")] = ""
+    dead_after_s: Annotated[
+        float, opt("--dead-after", "Seconds without a heartbeat after which a host counts as dead.", min=2)
+    ] = 30.0
+    look_s: Annotated[
+        float | None,
+        opt("--every", "Seconds between two polls of the queue (default: 2, or --dead-after / 4).", min=0.1),
+    ] = None
+    until_empty: Annotated[bool, opt("--until-empty", "Exit when no job waits for this host.")] = False
+    idle_look_s: Annotated[
+        float, opt("--idle-every", "Seconds between two checks of an idle phone. 0: no checks.", min=0)
+    ] = 180.0
+    metrics_port: Annotated[
+        int | None, opt("--metrics-port", "Port for Prometheus metrics of this host.", min=0, max=65535)
+    ] = None
+    metrics_host: Annotated[
+        str, opt("--metrics-host", "Address for them. Any other than this computer's own requires a token.")
+    ] = "127.0.0.1"
+    token_file: Annotated[Path | None, opt("--token-file", "File with the token for them ($BENCHFARM_TOKEN).")] = None
+
+
+@command("farm worker")
+def worker(settings: Settings, options: WorkerOptions) -> CommandResult:
+    """Run the queue's jobs on this host's phones.
+
+    Example: benchfarm farm worker
+    """
+    import socket
+
+    metrics = None
+    if options.metrics_port is not None:
+        metrics = Listening(host=options.metrics_host, port=options.metrics_port, token_file=options.token_file)
+    return work(
+        settings,
+        WorkerRequest(
+            host=options.name or socket.gethostname(),
+            dead_after_s=options.dead_after_s,
+            look_s=options.look_s,
+            until_empty=options.until_empty,
+            idle_look_s=options.idle_look_s,
+            metrics=metrics,
+        ),
+    )
+
+
+def work(settings: Settings, request: WorkerRequest) -> CommandResult:
+    """Work until the worker is stopped or drained; raises as the use case."""
+    done = farm_worker.work(
+        settings,
+        request,
+        tell=partial(tell, settings.log_format, "worker", host=request.host),
+        observer=partial(observer_for_stderr, settings.log_format),
+    )
+    text = f"{done.jobs} jobs ended on {done.host}"
+    if done.drained:
+        text += f"; {done.drained} is drained: 'benchfarm farm resume {done.drained}', then start the worker again"
+    return CommandResult(text=text, data=done)
+
+
+@command("farm submit")
+def submit(
+    settings: Settings,
+    plan: Annotated[Path, arg("Plan file (YAML).")],
+    priority: _Priority = 0,
+    name: Annotated[str, opt("--name", "Name of the submission. It must be new.")] = "",
+    wait: Annotated[
+        bool, opt("--wait", "Wait until all its jobs have ended. The exit code is that of 'farm status'.")
+    ] = False,
+    out: Annotated[Path | None, opt("--out -o", "With --wait: file for one report of all its phones.")] = None,
+) -> CommandResult:
+    """Queue a plan for every matching phone of the farm.
+
+    Example: benchfarm farm submit nightly.yaml
+    """
+    if out is not None and not wait:
+        raise UsageError("--out is for a report of what was measured", hint="add --wait")
+    format_of("", out, ("html", "text", "markdown", "csv", "json"), default="html")
+    done = farm_submitting.submit(settings, plan, priority=priority, name=name)
     jobs = [job for _, job in done.jobs]
     lines = [f"{done.submission}: {len(jobs)} jobs queued, for {', '.join(job.serial for job in jobs)}"]
     lines[0] += f"; {done.files} files, {done.uploaded} of them new to the farm"
@@ -41,35 +127,24 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Comma
         lines[0] += f"; their window opens at {done.opens_at:%Y-%m-%d %H:%M} UTC"
     lines += [f"{serial}: not meant: {reason}" for serial, reason in done.left_out.items()]
     lines += [f"{serial}: its host's own program is used: {why[0]}" for serial, why in done.without_program.items()]
-    return CommandResult(
-        text="\n".join(map(one_line, lines)),
-        data={
-            "submission": done.submission,
-            "jobs": [
-                {"job_id": number, "serial": job.serial, "campaign_id": job.campaign_id} for number, job in done.jobs
-            ],
-            "files": done.files,
-            "uploaded": done.uploaded,
-            "opens_at": done.opens_at,
-            "left_out": done.left_out,
-            "away": done.away,
-            "without_program": done.without_program,
-        },
-        exit_code=int(not done.is_whole),
-    )
+    data: dict[str, object] = {
+        "submission": done.submission,
+        "jobs": [{"job_id": number, "serial": job.serial, "campaign_id": job.campaign_id} for number, job in done.jobs],
+        "files": done.files,
+        "uploaded": done.uploaded,
+        "opens_at": done.opens_at,
+        "left_out": done.left_out,
+        "away": done.away,
+        "without_program": done.without_program,
+    }
+    # 1 also where it names a phone that has no job, or means one that is away.
+    sent = CommandResult(text="\n".join(map(one_line, lines)), data=data, exit_code=int(not done.is_whole))
+    return _ended(settings, sent, data, out) if wait else sent
 
 
-def submit_and_wait(settings: Settings, path: Path, *, priority: int, name: str, out: Path | None) -> CommandResult:
-    """Submit a plan, wait for the end of all its jobs and return what became of them, as ``status`` does.
-
-    ``out``: for one report of all its phones. Ctrl-C ends the waiting; the jobs go on.
-    """
-    from orchestrator.cli import reports
-
-    format_of("", out, reports.FORMATS, default="html")
-    sent = submit(settings, path, priority=priority, name=name)
-    assert isinstance(sent.data, dict), "as submit makes it"
-    submission = sent.data["submission"]
+def _ended(settings: Settings, sent: CommandResult, data: dict[str, object], out: Path | None) -> CommandResult:
+    """Wait for the end of a submission and return its status, with one report; Ctrl-C ends the waiting, jobs go on."""
+    submission = str(data["submission"])
     tell(settings.log_format, "submitted", sent.text)
     try:
         wait_for(settings, submission, lambda text: tell(settings.log_format, "waiting", text))
@@ -78,12 +153,36 @@ def submit_and_wait(settings: Settings, path: Path, *, priority: int, name: str,
         raise InterruptedByUserError(f"nobody waits for {submission} any more; its jobs continue", hint=hint) from None
     ended = status(settings, submission)
     assert isinstance(ended.data, dict), "as status makes it"
-    text, data = ended.text, {**sent.data, "outcome": ended.data}
+    text, data = ended.text, {**data, "outcome": ended.data}
     # Without any run there is nothing to report.
     if out is not None and "done" in {job["status"] for job in ended.data["jobs"]}:
-        report = reports.render(settings, (submission,), form="", out=out, published=False)
-        text, data = f"{text}\n\n{report.text}", {**data, "report": out}
+        from orchestrator.cli.reports import report
+
+        text, data = f"{text}\n\n{report(settings, (submission,), out).text}", {**data, "report": out}
     return CommandResult(text=text, data=data, exit_code=sent.exit_code or ended.exit_code)
+
+
+@command("farm status")
+def farm_status(
+    settings: Settings,
+    submission: Annotated[str, arg("Name of a submission (default: all open ones, and recent failures).")] = "",
+    watch: Annotated[bool, opt("--watch", "Repeat until no job waits or runs.")] = False,
+    as_json: Json = False,
+) -> CommandResult:
+    """List hosts, phones and jobs.
+
+    Example: benchfarm farm status
+    """
+    is_terminal, shown = sys.stdout.isatty(), ""
+    while True:
+        result = status(settings, submission)
+        assert isinstance(result.data, dict), "as status makes it"
+        if as_json or not watch or not is_open(result.data["jobs"]):
+            return result
+        if result.text != shown:
+            say(f"{result.text}\n", end="" if is_terminal else "\n", clears=is_terminal)
+            shown = result.text
+        time.sleep(WATCH_S)
 
 
 def status(settings: Settings, submission: str) -> CommandResult:
@@ -123,21 +222,6 @@ def status(settings: Settings, submission: str) -> CommandResult:
         },
         exit_code=int(state.has_failed or bool(state.lacking)) or CUT_EXIT_CODE * bool(state.cut),
     )
-
-
-def watch(settings: Settings, submission: str, *, every_s: float = WATCH_S) -> CommandResult:
-    """Show the status again and again until no job waits or runs; Ctrl-C ends it too. See ``status``."""
-    is_terminal = sys.stdout.isatty()
-    shown = ""
-    while True:
-        result = status(settings, submission)
-        assert isinstance(result.data, dict), "as status makes it"
-        if not is_open(result.data["jobs"]):
-            return result
-        if result.text != shown:
-            say(f"{result.text}\n", end="" if is_terminal else "\n", clears=is_terminal)
-            shown = result.text
-        time.sleep(every_s)
 
 
 def _recent(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -186,6 +270,108 @@ def _job_note(job: Mapping[str, Any]) -> str:
     return "; ".join(text for text in came if text)
 
 
+@command("farm cancel")
+def cancel(
+    settings: Settings,
+    submission: Annotated[str, arg("Name of a submission.")],
+    phones: Annotated[Texts, opt("--phone", "Cancel only this phone's jobs. Repeat for several.")] = (),
+) -> DoneAnswer:
+    """Cancel a submission's jobs. Results stay.
+
+    Example: benchfarm farm cancel nightly
+    """
+    return farm_control.cancel(settings, submission, phones)
+
+
+@command("farm pause")
+def pause(settings: Settings, scopes: _Scopes = ()) -> DoneAnswer:
+    """Pause dispatch. Running jobs continue.
+
+    Example: benchfarm farm pause host:lab-2
+    """
+    return farm_control.hold(settings, scopes, "pause")
+
+
+@command("farm drain")
+def drain(settings: Settings, scopes: _Scopes = ()) -> DoneAnswer:
+    """Pause dispatch, and end workers after their jobs.
+
+    Example: benchfarm farm drain host:lab-2
+    """
+    return farm_control.hold(settings, scopes, "drain")
+
+
+@command("farm resume")
+def resume(settings: Settings, scopes: _Scopes = ()) -> DoneAnswer:
+    """Resume dispatch after a pause or a drain.
+
+    Example: benchfarm farm resume
+    """
+    return farm_control.release(settings, scopes)
+
+
+@command("farm forget")
+def forget(
+    settings: Settings, scopes: Annotated[Texts, arg("host:NAME or phone:SERIAL.", metavar="SCOPE...")]
+) -> DoneAnswer:
+    """Remove hosts or absent phones from the farm for good.
+
+    Example: benchfarm farm forget host:lab-2
+    """
+    return farm_control.forget(settings, scopes)
+
+
+@command("farm clean")
+def clean(
+    settings: Settings,
+    older_than: Annotated[str, opt("--older-than", "Delete jobs that ended before this age.")] = "30 d",
+    dry_run: Annotated[bool, opt("--dry-run", "Only list what would be deleted.")] = False,
+) -> DoneAnswer:
+    """Delete old jobs and files that no job needs. Results stay.
+
+    Example: benchfarm farm clean --dry-run
+    """
+    return farm_control.clean(settings, older_than=older_than, is_trial=dry_run)
+
+
+@command("farm doctor")
+def doctor(
+    settings: Settings, host: Annotated[bool, opt("--host/--no-host", "Include this host.")] = True
+) -> CommandResult:
+    """Check queue, clocks, hosts, phones and schedules.
+
+    Example: benchfarm farm doctor
+    """
+    from orchestrator.app.farm_doctor import of_farm
+    from orchestrator.cli.devices import findings
+
+    return findings(settings, of_farm, host=host)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddOptions:
+    """What 'farm schedule add' reads."""
+
+    name: Annotated[str, arg("Name of the schedule. Its submissions are named after it.")]
+    plan: Annotated[Path, arg("Plan file (YAML). It is stored as it is now, with its files.")]
+    cron: Annotated[str, opt("--cron", 'minute hour day month weekday, for example "0 1 * * *".')]
+    timezone: Annotated[str, opt("--timezone", "Time zone of --cron and --window, such as Europe/Berlin.")] = "UTC"
+    priority: _Priority = 0
+    window: Annotated[str, opt("--window", "When it may measure, 01:00-06:00 (default: the plan's).")] = ""
+    budget: Annotated[str, opt("--budget", "Time budget per phone, 5h, at most the plan's.")] = ""
+    grace: Annotated[str, opt("--grace", "Skip a time that is overdue by more than this.")] = "1h"
+    replace: Annotated[bool, opt("--replace", "Replace a schedule of this name.")] = False
+
+
+@command("farm schedule add")
+def add(settings: Settings, options: AddOptions) -> CommandResult:
+    """Submit a plan at set times.
+
+    Example: benchfarm farm schedule add nightly nightly.yaml --cron "0 1 * * *"
+    """
+    return add_schedule(settings, ScheduleRequest(**vars(options)))
+
+
 def add_schedule(settings: Settings, request: ScheduleRequest) -> CommandResult:
     """Keep a plan with all that it names, to be submitted by cron; raises as the use case."""
     done = farm_schedules.add(settings, request)
@@ -205,12 +391,13 @@ def add_schedule(settings: Settings, request: ScheduleRequest) -> CommandResult:
     )
 
 
+@command("farm schedule list")
 def list_schedules(settings: Settings) -> CommandResult:
-    """List schedules with their next and last times.
+    """List schedules, with their next and missed times.
 
-    The exit code is 1 when one goes on whose last time went wrong: it wasn't submitted, a job of it failed, or a phone
-    measured all for nothing.
+    Example: benchfarm farm schedule list
     """
+    # Exit code 1: an active schedule's last time wasn't submitted, a job failed, or a phone measured for nothing.
     schedules = farm_schedules.listed(settings)
     rows, lines = [], []
     for item in schedules:
@@ -253,15 +440,31 @@ def _moment(moment: datetime) -> str:
     return f"{moment.astimezone():%Y-%m-%d %H:%M %Z}"
 
 
-def work(settings: Settings, request: WorkerRequest) -> CommandResult:
-    """Work until the worker is stopped or drained; raises as the use case."""
-    done = farm_worker.work(
-        settings,
-        request,
-        tell=partial(tell, settings.log_format, "worker", host=request.host),
-        observer=partial(observer_for_stderr, settings.log_format),
-    )
-    text = f"{done.jobs} jobs ended on {done.host}"
-    if done.drained:
-        text += f"; {done.drained} is drained: 'benchfarm farm resume {done.drained}', then start the worker again"
-    return CommandResult(text=text, data=done)
+_Schedule = Annotated[str, arg("Name of a schedule.")]
+
+
+@command("farm schedule remove")
+def remove_schedule(settings: Settings, name: _Schedule) -> DoneAnswer:
+    """Remove a schedule. Its submissions stay.
+
+    Example: benchfarm farm schedule remove nightly
+    """
+    return farm_schedules.remove(settings, name)
+
+
+@command("farm schedule pause")
+def pause_schedule(settings: Settings, name: _Schedule) -> DoneAnswer:
+    """Pause a schedule. Missed times are not run later.
+
+    Example: benchfarm farm schedule pause nightly
+    """
+    return farm_schedules.pause(settings, name, paused=True)
+
+
+@command("farm schedule resume")
+def resume_schedule(settings: Settings, name: _Schedule) -> DoneAnswer:
+    """Resume a paused schedule.
+
+    Example: benchfarm farm schedule resume nightly
+    """
+    return farm_schedules.pause(settings, name, paused=False)

@@ -1,66 +1,101 @@
-"""What all commands share: the root command and its options, how help, results and errors are shown."""
+"""What all commands share: the words, how a command is declared and found, its help, and how its result is shown."""
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
-import itertools
-import os
-import signal
-import sys
-import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType, SimpleNamespace
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Final,
-    NoReturn,
-    Protocol,
-    TypeAlias,
-    TypeVar,
-    cast,
-    get_type_hints,
-    runtime_checkable,
-)
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 import typer.core
 
-from orchestrator.cli.files import format_of
-from orchestrator.cli.terminal import OutputLostError, open_standard_streams, say, say_json
+from orchestrator.cli.terminal import OutputLostError, say, say_json
 from orchestrator.config.plan_keys import PlanOptions, plan_keys
-from orchestrator.errors import BenchfarmError, InterruptedByUserError, UsageError
+from orchestrator.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
-    from orchestrator.bootstrap import Settings
     from orchestrator.cli.result import CommandResult
     from orchestrator.serve.answers import DoneAnswer
 
-LOOK: Final[dict[str, Any]] = {
-    "rich_markup_mode": None,
-    "pretty_exceptions_enable": False,
-    "add_completion": False,
-    "no_args_is_help": True,
-    "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 110},
+_FunctionT = TypeVar("_FunctionT", bound="Callable[..., CommandResult | DoneAnswer]")
+
+#: The words of the top level as ``--help`` groups them: word -> the modules that declare it, and its line of help.
+WORDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
+    "Measure": {
+        "bench": ("measuring", "Measure models on phones; name the fastest delegate."),
+        "run": ("measuring", "Run a plan, or resume an interrupted campaign."),
+        "tune": ("searching", "Find a model's fastest configuration on each phone."),
+        "trace": ("tracing", "Record a trace of one run, or of your own app."),
+    },
+    "Look": {
+        "devices": ("devices", "List attached phones, and why one can't be used."),
+        "status": ("status", "Show what each phone does now, and what is left."),
+        "doctor": ("devices", "Check this computer, adb and the phones for problems."),
+    },
+    "Results": {
+        "report": ("reports", "Render a report of one or more campaigns."),
+        "table": ("reports", "Print a table of models, devices and configurations."),
+        "results": ("stored retention reports", "List, show, hide, remove and close what is stored."),
+        "export": ("exchange", "Write results as a bundle, CSV, Parquet, JSON and more."),
+        "import": ("exchange", "Import a bundle, or results of other labs and apps."),
+    },
+    "Compare": {
+        "compare": ("comparing", "Compare stored results, case by case."),
+        "ab": ("comparing", "Measure two sides in turns on the same phone."),
+        "bisect": ("bisecting", "Find the first build that is slower than a good one."),
+        "advise": ("reports", "Recommend configurations from stored results."),
+    },
+    "History": {
+        "history": ("history", "Find changes over nightly runs, and write history pages."),
+        "serve": ("history", "Serve the history pages and the live page of the farm."),
+    },
+    "Farm": {"farm": ("farm", "Run plans on the phones of many hosts.")},
+    "Things": {
+        "build": ("builds", "List, download and choose the benchmark programs."),
+        "model": ("models predicting", "Inspect, compare, build and download models."),
+        "plan": ("plans", "Check a plan, and show what it would measure."),
+        "flags": ("builds", "Explain the flags of a benchmark program."),
+    },
+    "Phone": {"device": ("devices experiments", "Check one phone, tune its quiet mode, and restore it.")},
+    "Other": {
+        "explain": ("explaining", "Explain a term or a code that benchfarm prints."),
+        "parse": ("explaining", "Show what benchfarm reads from benchmark output."),
+        "lab": ("lab", "Start and control virtual phones on this computer."),
+        "adb": ("devices", "Show or stop the adb server that benchfarm started."),
+        "store": ("retention", "Back up the store, delete old raw output, and show its key."),
+        "quickstart": ("measuring", "Try everything on virtual phones and this computer."),
+        "completion": ("explaining", "Print a completion script for your shell."),
+    },
 }
-
-
-#: The words of the top level, as ``--help`` groups them.
-SECTIONS: Final[dict[str, tuple[str, ...]]] = {
-    "Measure": ("bench", "run", "tune", "trace"),
-    "Look": ("devices", "status", "doctor"),
-    "Results": ("report", "table", "results", "export", "import"),
-    "Compare": ("compare", "ab", "bisect", "advise"),
-    "History": ("history", "serve"),
-    "Farm": ("farm",),
-    "Things": ("build", "model", "plan", "flags"),
-    "Phone": ("device",),
-    "Other": ("explain", "parse", "lab", "adb", "store", "quickstart", "completion"),
+_WORDS: Final = {word: about for section in WORDS.values() for word, about in section.items()}
+#: Groups below a group, and their help.
+_INNER_GROUPS: Final = {("farm", "schedule"): "Run plans at set times."}
+#: Names that commands and groups had before -> today's; they go on working, but help and docs don't list them.
+OLD_NAMES: Final[dict[str, str]] = {
+    "builds": "build",
+    "models": "model",
+    "campaigns": "results list",
+    "runs": "results runs",
+    "log": "results log",
+    "reparse": "results reparse",
+    "close": "results close",
+    "sustained": "results sustained",
+    "regressions": "history changes",
+    "site": "history site",
+    "annotate add": "history expect",
+    "annotate list": "history expected",
+    "annotate delete": "history forget",
+    "restore": "device restore",
+    "device tune": "device quiet",
+    "farm go-on": "farm resume",
+    "farm schedule go-on": "farm schedule resume",
+    "builds pin": "build use",
 }
 #: The groups of options in the help of a command with many; what isn't named here is common.
 PANELS: Final[dict[str, frozenset[str]]] = {
@@ -75,10 +110,10 @@ PANELS: Final[dict[str, frozenset[str]]] = {
         "--timeout", "--seed",
     }),
 }  # fmt: skip
-#: Up to so many options are listed in one block.
-FEW_OPTIONS: Final = 10
+#: Up to this many options are listed in one block.
+_FEW_OPTIONS: Final = 10
 #: What typer calls the type of a value, and what help calls it.
-VALUES: Final = {
+_VALUES: Final = {
     "<list[str]>": "TEXT",
     "<list[Path]>": "PATH",
     "<str>": "TEXT",
@@ -88,31 +123,86 @@ VALUES: Final = {
     "<float range>": "NUMBER",
     "<float>": "NUMBER",
 }
+#: The keys of a plan that say which devices are measured, and with which programs.
+ON_PHONES: Final = "devices profiles where one_of_each at_most builds"
+#: The keys that say how long a process measures, on which cores, and in which order processes run.
+PER_PROCESS: Final = "num_runs min_secs max_secs affinity timeout seed"
+_FARM_PACKAGES: Final = ("procrastinate", "psycopg", "psycopg_pool")
+_LOOK: Final[dict[str, Any]] = {
+    "rich_markup_mode": None,
+    "no_args_is_help": True,
+    "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 110},
+}
+_KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
+#: Words whose modules are loaded: a module may declare commands of several words.
+_loaded: set[str] = set()
 
 
 class Root(typer.core.TyperGroup):
-    """The root command; its help lists the commands by section."""
+    """The root command. It loads the modules of a word when the word is used; help needs none of them."""
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - the parser's own types have no public names
-        """Write one block a section; a command without a section isn't listed."""
-        width = max(len(name) for names in SECTIONS.values() for name in names)
-        for section, names in SECTIONS.items():
-            rows = [(name.ljust(width), self.commands[name].get_short_help_str(formatter.width)) for name in names]
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - the parser's types have no public names
+        """Return the command or group of a word, also of an old name; None for a word that means nothing."""
+        if cmd_name not in _loaded:
+            _loaded.add(cmd_name)
+            aimed = {new.split()[0] for old, new in OLD_NAMES.items() if old.split()[0] == cmd_name}
+            for word in {cmd_name, *aimed} & _WORDS.keys():
+                for module in _WORDS[word][0].split():
+                    importlib.import_module(f"orchestrator.cli.{module}")
+            for old, new in OLD_NAMES.items():
+                if old.split()[0] == cmd_name:
+                    self._add_old(old.split(), new.split())
+        return self.commands.get(cmd_name)
+
+    def _add_old(self, old: list[str], new: list[str]) -> None:
+        command: Any = self
+        for word in new:
+            command = command.commands[word]
+        same = copy.copy(command)
+        same.name, same.hidden = old[-1], True
+        _group(self, old[:-1]).add_command(same)
+
+    def load(self) -> None:
+        """Load every command, for who walks through all of them."""
+        for name in (*_WORDS, *(old.split()[0] for old in OLD_NAMES)):
+            self.get_command(None, name)
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - as above
+        """Return all words, in the order of the help."""
+        return list(_WORDS)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - as above
+        """Write one block a section."""
+        width = max(map(len, _WORDS))
+        for section, words in WORDS.items():
             with formatter.section(section):
-                formatter.write_dl(rows)
+                formatter.write_dl([(word.ljust(width), about) for word, (_, about) in words.items()])
+
+
+def _group(root: Root, words: list[str]) -> typer.core.TyperGroup:
+    """Return a group below the root, made where it isn't there; one that help doesn't list is hidden."""
+    group: typer.core.TyperGroup = root
+    for number, word in enumerate(words, 1):
+        if word not in group.commands:
+            about = _INNER_GROUPS.get((words[0], word), "") if number > 1 else _WORDS.get(word, ("", ""))[1]
+            group.add_command(typer.core.TyperGroup(name=word, help=about, hidden=not about, **_LOOK))
+        inner = group.commands[word]
+        assert isinstance(inner, typer.core.TyperGroup)
+        group = inner
+    return group
 
 
 class Command(typer.core.TyperCommand):
-    """A command; its help lists options in groups where some are declared."""
+    """A command; its help lists options in groups where there are many."""
 
     def parameters(self, ctx: Any) -> Iterator[tuple[str, str, str]]:  # noqa: ANN401 - the parser's type isn't public
         """Yield for each shown parameter the title of its block, what one types, and what it means."""
         shown = [(item, record) for item in self.get_params(ctx) if (record := item.get_help_record(ctx)) is not None]
-        is_long = len(shown) > FEW_OPTIONS
+        is_long = len(shown) > _FEW_OPTIONS
         for item, (names, text) in shown:
             kind = "Arguments" if item.param_type_name == "argument" else "Options"
             panel = next((panel for panel, members in PANELS.items() if is_long and item.opts[0] in members), kind)
-            for value, plain in VALUES.items():
+            for value, plain in _VALUES.items():
                 names = names.replace(value, plain)  # noqa: PLW2901 - the same text, more readable
             yield panel, names.split()[0].upper() if kind == "Arguments" else names, text
 
@@ -125,6 +215,134 @@ class Command(typer.core.TyperCommand):
                     formatter.write_dl(rows)
 
 
+def command(words: str) -> Callable[[_FunctionT], _FunctionT]:
+    """Declare a function as the command ``benchfarm WORDS``; the function itself stays as it is.
+
+    A parameter ``settings`` gets the settings. The others are options and arguments: ``Annotated`` with :func:`opt` or
+    :func:`arg`. A tuple is an option that may be repeated; with :func:`split` its values may hold commas too. A
+    parameter that is a dataclass stands for its fields, of which those that it inherits come last; one with
+    :class:`PlanKeys` for some keys of a plan. Every command has ``--json``: one that asks for ``as_json`` is told.
+    """
+
+    def declare(function: _FunctionT) -> _FunctionT:
+        hints = get_type_hints(function, include_extras=True)
+        own = [(item, hints[item.name]) for item in inspect.signature(function).parameters.values()]
+        kinds = {item.name: hint for item, hint in own if isinstance(hint, type) and is_dataclass(hint)}
+        kinds.pop("settings", None)
+        found: dict[str, tuple[Any, Any]] = {}
+        plans = {item.name: keys for item, hint in own for keys in _metadata(hint) if isinstance(keys, PlanKeys)}
+        for item, hint in own:
+            if item.name in kinds:
+                found |= dict(_fields_of(hint))
+            elif item.name in plans:
+                found |= plans[item.name].parameters
+            elif item.name != "settings":
+                found[item.name] = (hint, item.default)
+        found.setdefault("as_json", (Json, False))
+
+        def call(**given: Any) -> None:  # noqa: ANN401 - as typer read them
+            as_json = given["as_json"] if "as_json" in hints else given.pop("as_json")
+            given = {name: _value(found[name][0], value) for name, value in given.items()} if found else given
+            for key, kind in kinds.items():
+                given[key] = kind(**{item.name: given.pop(item.name) for item in fields(kind)})
+            for key, keys in plans.items():
+                typed = {name: given.pop(name) for name in keys.parameters}
+                given[key] = {
+                    name: value for name, value in typed.items() if not (value is None or value is False or value == ())
+                }
+            _show(function, given, as_json=as_json, has_settings="settings" in hints, is_farm=words[:5] == "farm ")
+
+        parameters = [
+            inspect.Parameter(name, _KEYWORD, default=_default(hint, default), annotation=_typed(hint))
+            for name, (hint, default) in found.items()
+        ]
+        call.__doc__ = function.__doc__
+        call.__annotations__ = {item.name: item.annotation for item in parameters}
+        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
+        *above, name = words.split()
+        alone = typer.Typer(add_completion=False, **_LOOK)
+        alone.command(name, cls=Command)(call)
+        _group(ROOT, above).add_command(typer.main.get_command(alone))
+        return function
+
+    return declare
+
+
+class PlanKeys:
+    """The keys of a plan that a command takes, as config.plan_keys declares them; a command gets what was typed."""
+
+    def __init__(self, names: str, **about: str) -> None:
+        """``names`` are separated by spaces, ``models?`` may be absent; ``about`` has other lines of help for some."""
+        hints, keys = get_type_hints(PlanOptions), plan_keys()
+        self.parameters: dict[str, tuple[Any, Any]] = {}
+        for word in names.split():
+            name = word.rstrip("?")
+            key, kinds = keys[name], [kind for kind in get_args(hints[name]) or [hints[name]] if kind is not NoneType]
+            help_text, option = about.get(name, key.about), f"{key.option} {key.short}"
+            if name == "models":
+                self.parameters[name] = (
+                    Annotated[Paths, arg(help_text)],
+                    inspect.Parameter.empty if name == word else (),
+                )
+            elif any(get_origin(kind) is Sequence for kind in kinds):
+                self.parameters[name] = (Annotated[Texts, opt(option, help_text)], ())
+            elif kinds == [bool]:
+                both = f"{key.option}/--no-{key.option[2:]}" if get_args(hints[name]) else key.option
+                self.parameters[name] = (Annotated[bool, opt(both, help_text, show_default=False)], False)
+            else:
+                self.parameters[name] = (Annotated[kinds[0] | None, opt(option, help_text)], None)
+
+
+def _metadata(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401 - any annotation
+    return hint.__metadata__ if get_origin(hint) is Annotated else ()
+
+
+def _fields_of(kind: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:  # noqa: ANN401 - any dataclass
+    """Yield the type and default of a dataclass's fields by name, its own before those that it inherits."""
+    hints = get_type_hints(kind, include_extras=True)
+    for item in sorted(fields(kind), key=lambda item: item.name not in kind.__annotations__):
+        yield item.name, (hints[item.name], inspect.Parameter.empty if item.default is MISSING else item.default)
+
+
+def _of_tuple(hint: Any) -> Any:  # noqa: ANN401 - any annotation
+    """Return the type of a tuple's items; None for another type."""
+    bare = get_args(hint)[0] if _metadata(hint) else hint
+    return get_args(bare)[0] if get_origin(bare) is tuple else None
+
+
+def _typed(hint: Any) -> Any:  # noqa: ANN401 - any annotation
+    """Return an annotation as typer knows it: it takes lists where a command has tuples."""
+    if (item := _of_tuple(hint)) is None:
+        return hint
+    return Annotated[list[item], *(part for part in hint.__metadata__ if part is not split)]  # type: ignore[valid-type]
+
+
+def _default(hint: Any, default: Any) -> Any:  # noqa: ANN401 - any annotation and value
+    return None if _of_tuple(hint) is not None and default == () else default
+
+
+def _value(hint: Any, value: Any) -> Any:  # noqa: ANN401 - any annotation and value
+    """Return a parameter's value as the command takes it."""
+    if _of_tuple(hint) is None:
+        return value
+    return split(value) if split in hint.__metadata__ else tuple(value or ())
+
+
+def split(values: Collection[str] | None) -> tuple[str, ...]:
+    """Return the parts of options that may be repeated and may hold commas."""
+    return tuple(part.strip() for value in values or () for part in value.split(",") if part.strip())
+
+
+def opt(names: str, about: str, **further: Any) -> Any:  # noqa: ANN401 - typer's own type is none for mypy
+    """Return what typer reads of an option: its names, separated by spaces, and its line of help."""
+    return typer.Option(*names.split(), help=about, **further)
+
+
+def arg(about: str, **further: Any) -> Any:  # noqa: ANN401 - as above
+    """Return what typer reads of an argument: its line of help."""
+    return typer.Argument(help=about, **further)
+
+
 def refuse(context: typer.Context, names: Collection[str], mode: str) -> None:
     """Raise UsageError when one of these parameters was typed: in this mode nothing reads them."""
     for parameter in context.command.params:
@@ -134,165 +352,30 @@ def refuse(context: typer.Context, names: Collection[str], mode: str) -> None:
             raise UsageError(f"{parameter.opts[0]} means nothing {mode}", hint="leave it out")
 
 
-app = typer.Typer(
-    name="benchfarm",
-    cls=Root,
-    help="Measure TensorFlow Lite (LiteRT) models on real phones, and know what each number is worth.",
-    epilog="Exit codes: 0 success, 1 a case failed or no result is clean, 2 invalid input, 3 a phone or adb, "
-    "4 a benchmark program, 5 the store or the disk, 6 the time budget was too small for every case, 70 a fault in "
-    "benchfarm, 130 stopped by Ctrl-C or a signal, 141 the reader of the output closed it.",
-    **LOOK,
-)
-
-
-def group(name: str, about: str) -> typer.Typer:
-    """Return a new group of commands, ``benchfarm NAME ...``."""
-    made = typer.Typer(help=about, **LOOK)
-    app.add_typer(made, name=name)
-    return made
-
-
-class _Later:
-    """A module of the command line that is loaded when something of it is used."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the module has
-        return getattr(importlib.import_module(self._name), name)
-
-
-def later(names: str, *, of: str = "cli") -> Iterator[Any]:
-    """Yield modules of a part by their names, each loaded when it is used: ``--help`` needs none."""
-    return (_Later(f"orchestrator.{of}.{name}") for name in names.split())
-
-
-def filled(kind: Callable[..., _Request], options: object, **further: object) -> _Request:
-    """Return a request: the options of the same name, those that may be repeated as tuples, and what else is said."""
-    for item in fields(cast("type[Any]", kind)):
-        if item.name not in further and hasattr(options, item.name):
-            value = getattr(options, item.name)
-            further[item.name] = tuple(value or ()) if str(item.type).startswith("tuple") else value
-    return kind(**further)
-
-
-_Request = TypeVar("_Request")
-#: What a command does, once its options are read.
-Deed: TypeAlias = "Callable[[Settings], CommandResult | DoneAnswer]"
-
-
-def command(parent: typer.Typer, name: str) -> Callable[[Callable[..., Deed]], Callable[..., None]]:
-    """Declare a function as the command ``NAME``: it reads options, and what it returns is done and shown.
-
-    Its parameters are typer's. One that is a dataclass stands for its fields, each with typer's annotation and the
-    option's default; what a class inherits comes after its own. Every command has ``--json``.
-    """
-
-    def declare(function: Callable[..., Deed]) -> Callable[..., None]:
-        annotated = {key: hint for key, hint in function.__annotations__.items() if key != "return"}
-        hints = get_type_hints(SimpleNamespace(__annotations__=annotated), function.__globals__, include_extras=True)
-        groups = {key: hint for key, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)}
-        declared: list[inspect.Parameter] = []
-        for parameter in inspect.signature(function).parameters.values():
-            one = groups.get(parameter.name)
-            declared += [parameter.replace(annotation=hints[parameter.name])] if one is None else _fields_of(one)
-        if "as_json" not in hints:
-            declared.append(inspect.Parameter("as_json", _KEYWORD, default=False, annotation=Json))
-
-        def call(**given: Any) -> None:  # noqa: ANN401 - as typer read them
-            as_json = given["as_json"] if "as_json" in hints else given.pop("as_json")
-            for key, kind in groups.items():
-                given[key] = kind(**{item.name: given.pop(item.name) for item in fields(kind)})
-            show(function(**given), as_json=as_json)
-
-        call.__doc__ = function.__doc__
-        call.__annotations__ = {item.name: item.annotation for item in declared}
-        call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads it
-            [item.replace(kind=_KEYWORD) for item in declared]
-        )
-        return parent.command(name, cls=Command)(call)
-
-    return declare
-
-
-def _fields_of(kind: type[Any]) -> Iterator[inspect.Parameter]:
-    """Yield a dataclass's fields as parameters, its own before those that it inherits."""
-    hints = get_type_hints(kind, include_extras=True)
-    for field in sorted(fields(kind), key=lambda field: field.name not in kind.__annotations__):
-        default = inspect.Parameter.empty if field.default is MISSING else field.default
-        yield inspect.Parameter(field.name, _KEYWORD, default=default, annotation=hints[field.name])
-
-
-_KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Devices = Annotated[
-    list[str] | None,
-    typer.Option("--device", "-s", help="Serial number, or host. Repeat for several."),
-]
-Profiles = Annotated[
-    list[str] | None,
-    typer.Option("--profile", help="Device profile, for example pixel-4."),
-]
-Where = Annotated[
-    list[str] | None,
-    typer.Option("--where", help="Rule on device facts, for example 'android >= 13'."),
-]
-OneOfEach = Annotated[
-    str,
-    typer.Option("--one-of-each", help="One matching phone for each value of a fact: profile, soc ..."),
-]
-AtMost = Annotated[
-    int | None,
-    typer.Option("--any", min=1, help="Use at most N matching phones (default: all)."),
-]
-Builds = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--build", help="Program to use: TOOL=NAME or TOOL=FILE, or NAME or FILE for a single tool. Repeat for several."
-    ),
-]
-Out = Annotated[Path | None, typer.Option("--out", "-o", help="File to write.")]
-
-
 def _html(out: Path | None) -> Path | None:
+    from orchestrator.cli.result import format_of
+
     format_of("", out, ("html",), default="html")
     return out
 
 
-HtmlOut = Annotated[Path | None, typer.Option("--out", "-o", help="File for the HTML report.", callback=_html)]
-Campaigns = Annotated[
-    list[str] | None, typer.Argument(help="Campaign id or its beginning (default: the newest campaign).")
+Texts: TypeAlias = tuple[str, ...]
+Paths: TypeAlias = tuple[Path, ...]
+#: Values that may be given with commas or by repeating.
+Listed = Annotated[tuple[str, ...], split]
+Json = Annotated[bool, opt("--json", "Print the result as JSON.")]
+Out = Annotated[Path | None, opt("--out -o", "File to write.")]
+HtmlOut = Annotated[Path | None, opt("--out -o", "File for the HTML report.", callback=_html)]
+Campaigns = Annotated[Texts, arg("Campaign id or its beginning (default: the newest campaign).")]
+Device = Annotated[Texts, opt("--device -s", "Serial number, or host. Repeat for several.")]
+Accuracy = Annotated[
+    Path | None, opt("--accuracy", "CSV of model,accuracy in percent, or what run_eval printed in MODEL.txt.")
 ]
-CampaignArgument = Annotated[str, typer.Argument(help="Campaign id or its beginning (default: the newest).")]
-
-
-@dataclass(frozen=True, kw_only=True)
-class OnPhones:
-    """Which devices a command measures on, and with which programs."""
-
-    device: Devices = None
-    profile: Profiles = None
-    where: Where = None
-    one_of_each: OneOfEach = ""
-    at_most: AtMost = None
-    build: Builds = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class PerProcess:
-    """How long a process measures, on which cores, and in which order processes run."""
-
-    num_runs: Annotated[int, typer.Option(min=1, help="Inferences per process, at least.")] = 50
-    min_secs: Annotated[float, typer.Option(min=0, help="Seconds per process, at least.")] = 1.0
-    max_secs: Annotated[float, typer.Option(min=0, help="Seconds per process, at most.")] = 150.0
-    affinity: Annotated[str, typer.Option(help="Cores to use: big, all, or a hexadecimal mask.")] = "big"
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds per process beyond --max-secs.")] = 120.0
-    seed: Annotated[int, typer.Option(help="Seed for the order of invocations.")] = 0
 
 
 @dataclass(slots=True)
-class _Options:
-    """What the options before the command said."""
+class GlobalOptions:
+    """What the options before the command say."""
 
     debug: bool = False
     home: Path | None = None
@@ -301,7 +384,7 @@ class _Options:
     log_format: str | None = None
 
 
-_options = _Options()
+options = GlobalOptions()
 
 
 def _print_version(wanted: bool) -> None:
@@ -312,204 +395,70 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+_app = typer.Typer(
+    name="benchfarm",
+    cls=Root,
+    help="Measure TensorFlow Lite (LiteRT) models on real phones, and know what each number is worth.",
+    epilog="Exit codes: 0 success, 1 a case failed or no result is clean, 2 invalid input, 3 a phone or adb, "
+    "4 a benchmark program, 5 the store or the disk, 6 the time budget was too small for every case, 70 a fault in "
+    "benchfarm, 130 stopped by Ctrl-C or a signal, 141 the reader of the output closed it.",
+    add_completion=False,
+    **_LOOK,
+)
+
+
+@_app.callback()
 def _root(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-    home: Annotated[
-        Path | None, typer.Option("--home", help="Keep store, cache and state in this folder ($BENCHFARM_HOME).")
-    ] = None,
-    store: Annotated[str | None, typer.Option("--store", help="Database file or URL ($BENCHFARM_STORE).")] = None,
-    log_format: Annotated[
-        str | None, typer.Option("--log-format", help="Progress as text or json ($BENCHFARM_LOG).")
-    ] = None,
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
-    ] = False,
+    debug: Annotated[bool, opt("--debug", "Show the traceback of an error.")] = False,
+    home: Annotated[Path | None, opt("--home", "Keep store, cache and state in this folder ($BENCHFARM_HOME).")] = None,
+    store: Annotated[str | None, opt("--store", "Database file or URL ($BENCHFARM_STORE).")] = None,
+    log_format: Annotated[str | None, opt("--log-format", "Progress as text or json ($BENCHFARM_LOG).")] = None,
+    version: Annotated[bool, opt("--version", "Print the version.", callback=_print_version, is_eager=True)] = False,
 ) -> None:
-    _options.debug, _options.home, _options.store = debug, home, store
-    _options.log_format = log_format
+    options.debug, options.home, options.store, options.log_format = debug, home, store, log_format
 
 
-def run() -> None:
-    """Run the command line and exit with its code; no traceback reaches a user without --debug."""
-    open_standard_streams()
-    # Known before the options are parsed, so that what the parser refuses is told as JSON too.
-    _options.json_output = "--json" in sys.argv
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # A cancelled job and a closed terminal are no reason to leave phones changed either.
-        signal.signal(number, _stop)
-    _options.log_format = _format_on_command_line(sys.argv)
-    if "_BENCHFARM_COMPLETE" in os.environ:
-        from typer.completion import completion_init  # type: ignore[attr-defined]
-
-        completion_init()
-    try:
-        exit_code = app(standalone_mode=False)
-        if exit_code == InterruptedByUserError.exit_code:
-            # The option parser ends on Ctrl-C without a word.
-            raise _interrupted()
-        raise SystemExit(exit_code or 0)
-    except BenchfarmError as error:
-        _fail(str(error), error.hint, error.code, error.exit_code)
-    except KeyboardInterrupt:
-        stop = _interrupted()
-        _fail(str(stop), "", stop.code, stop.exit_code)
-    except OutputLostError:
-        # That is no fault of the command.
-        raise SystemExit(141) from None
-    except Exception as error:  # noqa: BLE001 - the last line of defence
-        if isinstance(error, _Refusal):
-            _refuse(error)
-        _fail(
-            f"a fault in benchfarm itself: {type(error).__name__}: {error}",
-            "run the command again with 'benchfarm --debug ...' and report the traceback",
-            "internal",
-            70,
-        )
+_root_command = typer.main.get_command(_app)
+assert isinstance(_root_command, Root)
+ROOT: Final = _root_command
 
 
-def _interrupted() -> InterruptedByUserError:
-    """Return the error of a command that was stopped; one that never came to a phone says nothing of phones."""
-    had_phones = "orchestrator.devices" in sys.modules
-    return InterruptedByUserError() if had_phones else InterruptedByUserError("stopped by Ctrl-C or a signal")
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
-@runtime_checkable
-class _Refusal(Protocol):
-    """What the option parser raises: of a class that isn't public in every version of typer."""
-
-    exit_code: int
-
-    def format_message(self) -> str: ...
-
-
-def _refuse(error: _Refusal) -> NoReturn:
-    """Tell what the option parser refuses, and exit."""
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "benchfarm"
-    message = error.format_message()
-    if context is not None and message == context.get_help():
-        message = f"{command} needs a command"
-    if _options.json_output:
-        _print_error(message, f"'{command} -h' shows what there is", UsageError().code, error.exit_code)
-    if _is_json_wanted():
-        _write_error(message, f"'{command} -h' shows what there is", UsageError().code, error.exit_code)
-    else:
-        if context is not None:
-            say(f"{context.get_usage()}\nTry '{command} -h' for help.\n", err=True)
-        say(f"Error: {error.format_message()}", err=True)
-    raise SystemExit(error.exit_code)
-
-
-def _format_on_command_line(words: Sequence[str]) -> str | None:
-    """Return what ``--log-format`` says, for what is refused before the options are read."""
-    for word, following in itertools.pairwise((*words, "")):
-        if word == "--log-format":
-            return following
-        if word.startswith("--log-format="):
-            return word.partition("=")[2]
-    return None
-
-
-def _is_json_wanted() -> bool:
-    if _options.log_format is not None:
-        return _options.log_format == "json"
-    from orchestrator.bootstrap import Settings
-
-    with suppress(BenchfarmError):
-        return Settings.from_environment().log_format == "json"
-    return False
-
-
-def _write_error(message: str, hint: str, code: str, exit_code: int) -> None:
-    from orchestrator.cli.progress import write_line
-
-    told = traceback.format_exc() if _options.debug else None
-    write_line("error", message, level="error", code=code, hint=hint, exit_code=exit_code, traceback=told)
-
-
-def _fail(message: str, hint: str, code: str, exit_code: int) -> NoReturn:
-    if _options.json_output:
-        _print_error(message, hint, code, exit_code)
-    if _is_json_wanted():
-        _write_error(message, hint, code, exit_code)
-        raise SystemExit(exit_code)
-    if _options.debug:
-        traceback.print_exc()
-    say(f"benchfarm: error: {message}", err=True)
-    if hint:
-        say(f"  {hint}", err=True)
-    raise SystemExit(exit_code)
-
-
-def _print_error(message: str, hint: str, code: str, exit_code: int) -> None:
-    from orchestrator.cli.result import json_pieces
-
-    say_json(json_pieces({"error": {"code": code, "message": message, "hint": hint, "exit_code": exit_code}}))
-
-
-def show(deed: Deed, *, as_json: bool) -> None:
+def _show(
+    function: Callable[..., CommandResult | DoneAnswer],
+    given: dict[str, Any],
+    *,
+    as_json: bool,
+    has_settings: bool,
+    is_farm: bool,
+) -> None:
     """Do a command, print its result as text or JSON, and exit with its code."""
-    from orchestrator.bootstrap import Settings
+    from orchestrator.bootstrap.settings import Settings
 
-    if _options.log_format not in {None, "text", "json"}:
-        raise UsageError(f"--log-format is {_options.log_format!r}, neither text nor json")
-    settings = Settings.from_environment(home=_options.home, store=_options.store)
-    if _options.log_format is not None:
-        settings = replace(settings, environ={**settings.environ, "BENCHFARM_LOG": _options.log_format})
+    if is_farm and (missing := [name for name in _FARM_PACKAGES if find_spec(name) is None]):
+        raise StoreError(f"a farm needs {', '.join(missing)}", hint="pip install 'benchfarm[farm]'")
+    if options.log_format not in {None, "text", "json"}:
+        raise UsageError(f"--log-format is {options.log_format!r}, neither text nor json")
+    settings = Settings.from_environment(home=options.home, store=options.store)
+    if options.log_format is not None:
+        settings = replace(settings, environ={**settings.environ, "BENCHFARM_LOG": options.log_format})
     # Known before anything runs: a night's log in the wrong form is no log.
-    _options.log_format = settings.log_format
+    options.log_format = settings.log_format
     settings = replace(settings, may_ask=not as_json and settings.log_format != "json")
     if settings.log_format == "json":
         from orchestrator.cli.progress import logs_as_json
 
         logs_as_json()
-    from orchestrator.cli.result import CommandResult
+    from orchestrator.cli.result import CommandResult, json_pieces
 
-    done = deed(settings)
+    done = function(settings, **given) if has_settings else function(**given)
     result = done if isinstance(done, CommandResult) else CommandResult(text=done.text, data=done.data)
     try:
-        _print(result, as_json=as_json)
+        if as_json:
+            say_json(json_pieces(result.data))
+        for line in () if as_json else [result.text] if result.text else result.lines:
+            say(line)
     except OutputLostError:
         if not result.is_kept:
             raise
-    if result.exit_code:
-        raise typer.Exit(result.exit_code)
-
-
-def _print(result: CommandResult, *, as_json: bool) -> None:
-    if as_json:
-        from orchestrator.cli.result import json_pieces
-
-        say_json(json_pieces(result.data))
-    elif result.text:
-        say(result.text)
-    else:
-        for line in result.lines:
-            say(line)
-
-
-def split(values: list[str] | None) -> tuple[str, ...]:
-    """Return the parts of options that may be given again and may hold commas."""
-    return tuple(part.strip() for value in values or () for part in value.split(",") if part.strip())
-
-
-def plan_options(options: object, *, without: Collection[str] = ()) -> PlanOptions:
-    """Return what a command's options say of a plan; those of other names, and those ``without``, aside."""
-    places = {key.option.lstrip("-"): name for name, key in plan_keys().items()}
-    found = PlanOptions()
-    for name, hint in get_type_hints(type(options), include_extras=True).items():
-        if not hasattr(hint, "__metadata__"):
-            continue
-        # In an annotation typer has the first word as the default; without any, the option is called as the field.
-        declared = next(iter(hint.__metadata__)).default
-        word = declared if isinstance(declared, str) else name.replace("_", "-")
-        key = places.get(word.partition("/")[0].lstrip("-"), name)
-        value = getattr(options, name)
-        if value is not None and key in plan_keys() and name not in without:
-            found[key] = value  # type: ignore[literal-required]
-    return found
+    # Past the option parser, which takes 130 for Ctrl-C.
+    raise SystemExit(result.exit_code)

@@ -1,38 +1,42 @@
-"""``benchfarm history changes`` and ``benchfarm history expect``."""
+"""``benchfarm history`` and ``serve``: changes over nightly runs, and the pages that show them."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Any, Final
 
-from orchestrator.app import history
+from orchestrator.analysis.changepoint import LEAST_CHANGE
+from orchestrator.app import history, site
+from orchestrator.app.access import Listening, access_of, address_of, require_packages
+from orchestrator.app.farm_beside import queue_beside
 from orchestrator.app.history import ChangesRequest
 from orchestrator.app.notifying import FORMS, Message, receiver_of, send
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.download_progress import farm_telling
-from orchestrator.cli.files import format_of
-from orchestrator.cli.progress import tell
-from orchestrator.cli.result import CommandResult, table, to_json
+from orchestrator.cli.frame import Out, Texts, arg, command, opt
+from orchestrator.cli.progress import farm_telling, tell
+from orchestrator.cli.result import CommandResult, format_of, share_of, table, to_json
 from orchestrator.engine.history import FoundChange, FoundOutputs, Regressions
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
 from orchestrator.records.history import ConfirmationStatus
-from orchestrator.report.escapes import one_line
+from orchestrator.report.escapes import csv_text, markdown_text, one_line
 from orchestrator.units import format_change
 
-_FORMS: Final = ("text", "markdown", "csv", "json")
-#: Forms that may say more than the figures do.
-_FOR_PEOPLE: Final = ("text", "markdown")
+_SELECTION = (
+    "A series key or its beginning, or words that must all match: delegate=gpu,GPU=*640*. The words are delegate, "
+    "model, serial, phone, soc, GPU, tool and threads."
+)
 _CSV_COLUMNS: Final = (
     "group", "series_key", "serial", "phone", "model", "configuration", "night", "earliest", "latest", "ratio", "low",
     "high", "confidence", "before_us", "after_us", "status", "expected", "causes", "outputs",
 )  # fmt: skip
-#: How people are told what became of a change.
+#: What people read of a change that was measured again.
 _STATUS: Final[Mapping[ConfirmationStatus, str]] = {
     ConfirmationStatus.UNCONFIRMED: "not confirmed yet",
     ConfirmationStatus.CONFIRMED: "confirmed side by side",
@@ -42,47 +46,79 @@ _STATUS: Final[Mapping[ConfirmationStatus, str]] = {
 }
 
 
-def changes(
-    settings: Settings,
-    request: ChangesRequest,
-    *,
-    form: str = "",
-    out: Path | None = None,
-    notify: Sequence[str] = (),
-    notify_form: str = "json",
-) -> CommandResult:
-    """Find what changed, in a form that is known by the ending of ``out`` where none is named. Raises UsageError.
+@dataclass(frozen=True, kw_only=True)
+class ChangesOptions:
+    """What 'history changes' reads."""
 
-    ``notify``: who is told when the exit code is 1: see ``receiver_of``.
+    since: Annotated[str, opt("--since", "30d, 4w or a date (default: changes of the last 14 nightly runs).")] = ""
+    series: Annotated[Texts, opt("--series", f"{_SELECTION} Repeat for several.")] = ()
+    preset: Annotated[str, opt("--preset", "sensitive, default or quiet.")] = "default"
+    threshold: Annotated[str, opt("--threshold", "Smallest change to report, at least 2%.")] = "2%"
+    confirm: Annotated[
+        bool, opt("--confirm", "Measure old against new on the same phone for each unconfirmed change.")
+    ] = False
+    form: Annotated[str, opt("--format -f", "text, markdown, csv or json (default: by --out, else text).")] = ""
+    fail_on: Annotated[str, opt("--fail-on", "Exit code 1 for slowdowns: unrefuted, confirmed, or never.")] = (
+        "unrefuted"
+    )
+    notify: Annotated[
+        Texts, opt("--notify", "With exit code 1, send the report: a webhook's URL, mailto:ADDRESS, or @FILE.")
+    ] = ()
+    notify_form: Annotated[str, opt("--notify-format", "json or text.")] = "json"
+    out: Out = None
+
+
+@command("history changes")
+def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
+    """Report changes in all series, with their size and cause.
+
+    Example: benchfarm history changes --since 30d
     """
-    form = format_of(form, out, _FORMS, default="text")
-    if notify_form not in FORMS:
-        raise UsageError(f"--notify-format {notify_form!r} isn't known", hint=" or ".join(FORMS))
-    receivers = [receiver_of(text, "--notify", mail_server=settings.smtp) for text in notify]
+    form, out = format_of(options.form, options.out, tuple(_RENDERERS), default="text"), options.out
+    request = ChangesRequest(
+        since=options.since,
+        selections=options.series,
+        preset=options.preset,
+        threshold=share_of(options.threshold, "--threshold", least=LEAST_CHANGE, most=1.0),
+        confirm=options.confirm,
+        fail_on=options.fail_on,
+    )
+    if options.notify_form not in FORMS:
+        raise UsageError(f"--notify-format {options.notify_form!r} isn't known", hint=" or ".join(FORMS))
+    receivers = [receiver_of(text, "--notify", mail_server=settings.smtp) for text in options.notify]
     with farm_telling(settings, makes_store=False) as farm:
         done = history.find_changes(farm, request)
     text = _RENDERERS[form](done.found)
     if out is not None:
         write_file(out, text.encode())
         text = str(out)
-    if done.nothing and (out is not None or form in _FOR_PEOPLE):
+    if done.nothing and (out is not None or form in {"text", "markdown"}):
         is_markdown = out is None and form == "markdown"
         text = f"{text}\n\n{_escaped(done.nothing) if is_markdown else one_line(done.nothing)}"
     data = {**_data(done.found), "fails": done.fails}
     undelivered = []
     if receivers and done.fails:
         content, told = json.loads(to_json(data)), done.nothing or _as_text(done.found)
-        message = Message(content=content, text=told, form=notify_form)
-        undelivered = [send(receiver, message) for receiver in receivers]
-    for reason in filter(None, undelivered):
+        message = Message(content=content, text=told, form=options.notify_form)
+        undelivered = [reason for receiver in receivers if (reason := send(receiver, message))]
+    for reason in undelivered:
         tell(settings.log_format, "notify", reason, level="error")
-    return CommandResult(
-        text=text, data={**data, "undelivered": list(filter(None, undelivered))}, exit_code=int(done.fails)
-    )
+    return CommandResult(text=text, data={**data, "undelivered": undelivered}, exit_code=int(done.fails))
 
 
-def annotate(settings: Settings, selection: str, night: str, text: str) -> CommandResult:
-    """Keep that a change is expected; raises UsageError."""
+@command("history expect")
+def annotate(
+    settings: Settings,
+    selection: Annotated[str, arg(_SELECTION, metavar="SERIES")],
+    night: Annotated[str, arg("First day of the new level, 2026-03-09.", metavar="DATE")],
+    text: Annotated[str, arg("Why the change is expected.", metavar="TEXT")],
+) -> CommandResult:
+    """Record an expected change: a new driver, another model.
+
+    Example: benchfarm history expect delegate=gpu 2026-03-09 "new GPU driver"
+
+    'benchfarm history changes' lists expected changes after the others, and they don't fail it.
+    """
     # In a store of another name nobody would find it.
     with Farm(settings, makes_store=settings.is_default_store) as farm:
         kept, fitting = history.expect(farm, selection, night, text)
@@ -91,8 +127,12 @@ def annotate(settings: Settings, selection: str, night: str, text: str) -> Comma
     )
 
 
+@command("history expected")
 def list_annotations(settings: Settings) -> CommandResult:
-    """List what is expected."""
+    """List the expected changes.
+
+    Example: benchfarm history expected
+    """
     with Farm(settings, makes_store=False) as farm:
         found = list(farm.store.annotations())
     rows = [(item.annotation_id, f"{item.night}", one_line(item.selection), one_line(item.text)) for item in found]
@@ -100,14 +140,119 @@ def list_annotations(settings: Settings) -> CommandResult:
     return CommandResult(text=text, data=[asdict(item) for item in found])
 
 
-def delete_annotation(settings: Settings, annotation_id: str) -> CommandResult:
-    """Forget an annotation; raises UsageError when there is none."""
+@command("history forget")
+def delete_annotation(
+    settings: Settings,
+    annotation_id: Annotated[str, arg("Id that 'benchfarm history expected' shows.", metavar="ID")],
+) -> CommandResult:
+    """Remove an expected change.
+
+    Example: benchfarm history forget 3
+    """
     with Farm(settings, makes_store=False) as farm:
         if not farm.store.delete_annotation(annotation_id):
             raise UsageError(
                 f"there is no annotation {annotation_id!r}", hint="'benchfarm history expected' lists them"
             )
     return CommandResult(text=f"annotation {annotation_id} is gone", data={"annotation_id": annotation_id})
+
+
+_Since = Annotated[str, opt("--since", "90d, 12w or a date (default: the newest 90 runs).")]
+_Title = Annotated[str, opt("--title", "Title of the overview.")]
+
+
+@command("history site")
+def write_site(
+    settings: Settings,
+    *,
+    out: Annotated[Path, opt("--out -o", "Folder of the pages: empty, or that of a site.")],
+    since: _Since = "",
+    title: _Title = "Benchmark history",
+    reports: Annotated[
+        int | None, opt("--reports", "Write a page for at most N campaigns (default: all).", min=0)
+    ] = None,
+    fresh: Annotated[bool, opt("--fresh", "Write existing reports again.")] = False,
+) -> CommandResult:
+    """Write history pages for any web server.
+
+    Example: benchfarm history site --out pages
+    """
+    request = site.SiteRequest(out=out, since=since, title=title, reports=reports, fresh=fresh)
+    with Farm(settings, makes_store=False) as farm:
+        done = site.build(farm, request)
+    text = (
+        f"{done.path}: {done.series} series, {done.reports} reports; "
+        f"{done.written} pages written, {done.unchanged} unchanged, {done.removed} removed"
+    )
+    if done.kept:
+        text += f"\nleft as they are, since somebody changed them: {', '.join(done.kept[:5])}"
+    return CommandResult(text=text, data=done)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """What 'serve' reads."""
+
+    host: Annotated[
+        str, opt("--host", "Address to listen on. Any other than this computer's own requires a token.")
+    ] = "127.0.0.1"
+    port: Annotated[int, opt("--port", "Port. 0 takes a free one.", min=0, max=65535)] = 8080
+    token: Annotated[
+        str, opt("--token", "Token for reading and for actions ($BENCHFARM_TOKEN). 'new' creates one.")
+    ] = ""
+    token_file: Annotated[Path | None, opt("--token-file", "File that holds the token.")] = None
+    allow_host: Annotated[Texts, opt("--allow-host", "Another name of this server. Repeat for several.")] = ()
+    anyone_reads: Annotated[bool, opt("--anyone-reads", "Require the token for actions only, not for reading.")] = False
+    since: _Since = ""
+    title: _Title = "Benchmark history"
+
+
+@command("serve")
+def serve(settings: Settings, options: ServeOptions) -> CommandResult:
+    """Serve the history pages and the live page of the farm.
+
+    Example: benchfarm serve --port 8080
+
+    /farm shows phones, queue and tonight's progress; with a token it also pauses, resumes, cancels, releases and
+    submits. /api/v1 answers with the same as JSON, /metrics with numbers for Prometheus.
+    """
+    require_packages("benchfarm serve")
+    from orchestrator.app.gauges import Numbers
+    from orchestrator.app.serving import LiveAnswers, LivePages
+    from orchestrator.serve import app as web
+    from orchestrator.serve.metrics import page
+
+    place = Listening(
+        host=options.host,
+        port=options.port,
+        token=options.token,
+        token_file=options.token_file,
+        allowed_hosts=options.allow_host,
+    )
+    access = replace(access_of(settings, place), anyone_reads=options.anyone_reads)
+    if options.anyone_reads and not access.token:
+        raise UsageError("--anyone-reads is about a server with a token", hint="give --token-file, or leave it out")
+    with ExitStack() as stack:
+        farm = stack.enter_context(Farm(settings))
+        pages = LivePages(farm, since=site.first_night(options.since, farm), title=options.title)
+        # A store that can't be opened is told now, not at the first request.
+        farm.store.campaigns()
+        queue = queue_beside(settings, stack)
+        numbers = Numbers(farm, queue)
+        answers = LiveAnswers(farm, queue, pages, can_be_steered=bool(access.token))
+        listening = stack.enter_context(web.listen(place.host, place.port))
+        url = f"{address_of(listening)}/"
+        if place.token == "new":  # noqa: S105 - a word, no secret
+            # Nobody else knows one that was made up; what was given stays out of logs.
+            url += f"?token={access.token}"
+        tell(settings.log_format, "serving", url, url=url)
+        about = "the farm, live: /farm; its API: /api/v1; numbers for Prometheus: /metrics"
+        tell(settings.log_format, "serving", about)
+        tell(settings.log_format, "serving", "Ctrl-C ends it")
+        with suppress(KeyboardInterrupt):
+            more = {"metrics": lambda: page(numbers.families())}
+            web.serve(web.make_app(pages, access=access, more=more, source=answers), listening)
+    return CommandResult(text="", data={"url": url})
 
 
 def _causes(change: FoundChange) -> str:
@@ -192,49 +337,33 @@ def _as_markdown(found: Regressions) -> str:
 
 def _escaped(text: str) -> str:
     """Return text that is only text in a cell of a Markdown table."""
-    from orchestrator.report.escapes import markdown_text
-
     return markdown_text(one_line(text))
 
 
 def _as_csv(found: Regressions) -> str:
     written = io.StringIO()
-    writer = csv.writer(written, lineterminator="\n")
-    writer.writerow(_CSV_COLUMNS)
+    writer = csv.DictWriter(written, _CSV_COLUMNS, restval="", lineterminator="\n")
+    writer.writeheader()
     for number, group in enumerate(found.groups, 1):
         for item in group.members:
-            row = (
-                number, item.series_key, item.case.serial, item.phone, item.case.model_name, item.case.configuration,
-                item.night, item.earliest, item.latest, f"{item.ratio:.5f}", f"{item.low:.5f}", f"{item.high:.5f}",
-                f"{item.confidence:.5f}", item.before_us, item.after_us, item.status.value, item.expected,
-                _causes(item), "",
-            )  # fmt: skip
-            writer.writerow([_cell(value) for value in row])
+            figures = {name: f"{getattr(item, name):.5f}" for name in ("ratio", "low", "high", "confidence")}
+            days = {name: getattr(item, name) for name in ("night", "earliest", "latest")}
+            times = {"before_us": item.before_us, "after_us": item.after_us, "status": item.status.value}
+            row = {"group": number, "series_key": item.series_key, **days, **figures, **times}
+            writer.writerow(_csv_row(item, {**row, "causes": _causes(item)}))
     for other in found.outputs:
-        known: dict[str, object] = {
-            "series_key": other.change.series_key,
-            "serial": other.case.serial,
-            "phone": other.phone,
-            "model": other.case.model_name,
-            "configuration": other.case.configuration,
-            "night": other.change.night,
-            "earliest": other.change.last_before or other.change.night,
-            "latest": other.change.night,
-            "expected": other.expected,
-            "outputs": _outputs_text(other),
-        }
-        writer.writerow([_cell(known.get(name, "")) for name in _CSV_COLUMNS])
+        change = other.change
+        days = {"night": change.night, "earliest": change.last_before or change.night, "latest": change.night}
+        row = {"series_key": change.series_key, **days, "outputs": _outputs_text(other)}
+        writer.writerow(_csv_row(other, row))
     return written.getvalue().rstrip("\n")
 
 
-def _cell(value: object) -> object:
-    from orchestrator.report.escapes import csv_text
-
-    return csv_text(value) if isinstance(value, str) else value
-
-
-def _as_json(found: Regressions) -> str:
-    return to_json(_data(found))
+def _csv_row(item: FoundChange | FoundOutputs, row: Mapping[str, object]) -> dict[str, object]:
+    """Return a row with what both kinds of change have."""
+    what = {"serial": item.case.serial, "model": item.case.model_name, "configuration": item.case.configuration}
+    whole: dict[str, Any] = {**what, "phone": item.phone, "expected": item.expected, **row}
+    return {name: csv_text(value) if isinstance(value, str) else value for name, value in whole.items()}
 
 
 def _data(found: Regressions) -> dict[str, object]:
@@ -270,5 +399,5 @@ _RENDERERS: Final[Mapping[str, Callable[[Regressions], str]]] = {
     "text": _as_text,
     "markdown": _as_markdown,
     "csv": _as_csv,
-    "json": _as_json,
+    "json": lambda found: to_json(_data(found)),
 }

@@ -3,43 +3,76 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 from orchestrator.app import virtual_phones
-from orchestrator.app.virtual_phones import Wanted
 from orchestrator.bootstrap import Farm, Settings, virtual_lab
+from orchestrator.cli.frame import Texts, arg, command, opt
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import UsageError
 
 
-def up(settings: Settings, wanted: Wanted) -> CommandResult:
-    """Start a lab and connect its phones."""
+@command("lab up")
+def up(
+    settings: Settings,
+    profiles: Annotated[Texts, arg("One profile per phone. PROFILE@1-2.3 sets its USB path.")] = (),
+    *,
+    speed: Annotated[float, opt("--speed", "Phone seconds per real second.", min=0.1)] = 1.0,
+    seed: Annotated[int, opt("--seed", "Seed of the phones' noise.")] = 0,
+    rooted: Annotated[bool, opt("--rooted", "Give the phones su, as on rooted ones.")] = False,
+) -> CommandResult:
+    """Start virtual phones (default: a Pixel 3 and a Pixel 4).
+
+    Example: benchfarm lab up pixel-3 pixel-8
+    """
+    wanted = virtual_phones.Wanted(profiles=profiles, speed=speed, seed=seed, rooted=rooted)
     lab = virtual_phones.start(settings, wanted)
     rows = [(phone.serial, phone.profile, phone.address) for phone in lab.phones]
     text = table(("serial", "profile", "address"), rows)
     return CommandResult(text=f"{text}\nadb server at {lab.adb_server}; 'benchfarm lab down' stops all of it", data=lab)
 
 
-def add(settings: Settings, profile: str, *, serial: str = "") -> CommandResult:
-    """Plug one more phone in at a lab that is up; raises UsageError."""
+@command("lab add")
+def add(
+    settings: Settings,
+    profile: Annotated[str, arg("Profile of the phone. PROFILE@1-2.3 sets its USB path.")],
+    serial: Annotated[str, opt("--serial", "Serial number (default: from the profile).")] = "",
+) -> CommandResult:
+    """Attach another virtual phone.
+
+    Example: benchfarm lab add pixel-7
+    """
     phone = virtual_phones.attach(settings, profile, serial=serial)
     return CommandResult(text=f"{phone['serial']} is plugged in at {phone['address']}", data=phone)
 
 
-def remove(settings: Settings, serial: str) -> CommandResult:
-    """Unplug a phone of a lab that is up; raises UsageError."""
+@command("lab remove")
+def remove(settings: Settings, serial: Annotated[str, arg("The phone's serial number.")]) -> CommandResult:
+    """Detach a virtual phone. Its files stay for the next time.
+
+    Example: benchfarm lab remove VIRTUAL-PIXEL-3
+    """
     virtual_phones.detach(settings, serial)
     return CommandResult(text=f"{serial} is unplugged", data={"serial": serial})
 
 
+@command("lab down")
 def down(settings: Settings) -> CommandResult:
-    """Stop the lab and its adb server."""
+    """Stop the virtual phones and their adb server.
+
+    Example: benchfarm lab down
+    """
     stopped, server_stopped = virtual_phones.stop(settings)
     text = "the lab is down" if stopped or server_stopped else "no lab was up"
     return CommandResult(text=text, data={"stopped": stopped, "adb_server_stopped": server_stopped})
 
 
+@command("lab list")
 def list_phones(settings: Settings) -> CommandResult:
-    """List the lab's phones with their faults; and the profiles that phones can have."""
+    """List virtual phones, their faults and the profiles.
+
+    Example: benchfarm lab list
+    """
     with Farm(settings) as farm:
         try:
             told = virtual_lab.lab_request(farm.lab_folder, {"request": "list"})
@@ -56,8 +89,17 @@ def list_phones(settings: Settings) -> CommandResult:
     return CommandResult(text="\n".join(parts), data=data)
 
 
-def fault(settings: Settings, serial: str, kind: str, options: tuple[str, ...]) -> CommandResult:
-    """Give a phone a fault, take its faults back (``clear``), or explain the kinds when no phone is named."""
+@command("lab fault")
+def fault(
+    settings: Settings,
+    serial: Annotated[str, arg("Serial number of a virtual phone (default: list the kinds of fault).")] = "",
+    kind: Annotated[str, arg("Kind of fault. 'clear' removes all faults of the phone.")] = "",
+    options: Annotated[Texts, arg("Options of the fault, name=value.")] = (),
+) -> CommandResult:
+    """Give a virtual phone a fault at a set moment.
+
+    Example: benchfarm lab fault VIRTUAL-PIXEL-3 cut moment=run
+    """
     if not serial or not kind:
         return CommandResult(text=virtual_lab.fault_kinds(), data={"kinds": virtual_lab.fault_kinds()})
     if kind == "clear":
@@ -67,11 +109,24 @@ def fault(settings: Settings, serial: str, kind: str, options: tuple[str, ...]) 
     return CommandResult(text=f"{serial}: {_fault_text(added)}", data=added)
 
 
-def program(path: Path, *, name: str, abi: str, version: str, time_percent: float) -> CommandResult:
-    """Write a fake program that takes so much longer than the usual one; raises UsageError."""
-    marked = virtual_phones.write_program(path, name=name, abi=abi, version=version, time_percent=time_percent)
-    text = f"{path}: fake {name} for {abi}, version '{marked}'; only virtual phones run it"
-    return CommandResult(text=text, data={"path": path, "program": name, "abi": abi, "version": marked})
+@command("lab program")
+def program(
+    file: Annotated[Path, arg("File to write.")],
+    name: Annotated[str, opt("--program", "Program that it imitates.")] = "benchmark_model",
+    abi: Annotated[str, opt("--abi", "ABI of the program.")] = "arm64-v8a",
+    version: Annotated[str, opt("--version", "Version that it reports.")] = "virtual",
+    time: Annotated[
+        float,
+        opt("--time", "Percent by which its inferences take longer (+3) or shorter (-3).", min=-95, max=999),
+    ] = 0.0,
+) -> CommandResult:
+    """Write a program of known speed for virtual phones.
+
+    Example: benchfarm lab program slow.bin --time +3
+    """
+    marked = virtual_phones.write_program(file, name=name, abi=abi, version=version, time_percent=time)
+    text = f"{file}: fake {name} for {abi}, version '{marked}'; only virtual phones run it"
+    return CommandResult(text=text, data={"path": file, "program": name, "abi": abi, "version": marked})
 
 
 def _fault_text(fault: dict[str, object]) -> str:

@@ -1,16 +1,18 @@
-"""``benchfarm bench``, ``run`` and ``quickstart``: options to a plan, and what came of it as text and JSON."""
+"""``benchfarm bench``, ``run`` and ``quickstart``: a plan from options or a file, and what came of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 from orchestrator.app import measuring, nights
 from orchestrator.app.measuring import MeasuredCampaign, read_again, stopped
 from orchestrator.app.reporting import report_title, write_html
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.download_progress import farm_telling
+from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, HtmlOut, PlanKeys, arg, command, opt
+from orchestrator.cli.progress import farm_telling
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, Streamed
 from orchestrator.cli.terminal import columns
 from orchestrator.clock import SystemClock
@@ -22,25 +24,70 @@ from orchestrator.records.plan import Plan
 from orchestrator.records.workload import Pass, SkippedCase
 from orchestrator.report.escapes import one_line
 
+_BENCH = PlanKeys(
+    "models delegates threads every_thread_count passes host invocations precision budget sustained name tools flags "
+    f"modes parity_inputs reference_check reboot {ON_PHONES} {PER_PROCESS}"
+)
 
-def bench(settings: Settings, options: PlanOptions, out: Path | None) -> CommandResult:
-    """Measure the named models; raises UsageError kinds before anything runs."""
-    plan = measuring.bench_plan(options)
+
+@command("bench")
+def bench(settings: Settings, options: Annotated[PlanOptions, _BENCH], out: HtmlOut = None) -> CommandResult:
+    """Measure models on phones; name the fastest delegate.
+
+    Example: benchfarm bench model.tflite
+
+    Example: benchfarm bench model.tflite --delegate xnnpack,gpu --threads 1,4
+    """
+    # Whoever waits for an answer asks for a reference workload when it is wanted.
+    plan = measuring.bench_plan({"reference_check": False, **options})
     if out is not None:
         check_writable(out)
     with farm_telling(settings) as farm:
         return told(farm, measuring.bench(farm, plan), out)
 
 
-def run_plan(settings: Settings, path: Path, out: Path | None, *, budget: str = "", until: str = "") -> CommandResult:
-    """Run a plan file; raises PlanError with all its faults before anything runs.
+@command("run")
+def run(
+    settings: Settings,
+    plan: Annotated[Path | None, arg("Plan file (YAML).")] = None,
+    *,
+    resume: Annotated[bool, opt("--resume", "Resume an interrupted campaign.")] = False,
+    campaign: Annotated[str, opt("--campaign", "With --resume: which campaign (default: the newest open one).")] = "",
+    budget: Annotated[str, opt("--budget", "Time budget per device, 2h. Cases that don't fit are left out.")] = "",
+    until: Annotated[str, opt("--until", "Stop at this time: 06:00, or a date with a time.")] = "",
+    out: HtmlOut = None,
+) -> CommandResult:
+    """Run a plan, or resume an interrupted campaign.
 
-    ``budget`` is the most time that each device may take, ``until`` the moment at which nothing may run any more.
+    Example: benchfarm run plan.yaml | benchfarm run --resume
     """
     from orchestrator.config.plan import load_plan
 
-    plan = load_plan(path, home=settings.data_folder)
-    return execute(settings, nights.limited(plan, budget=budget, until=until, now=SystemClock().now()), out)
+    if resume == (plan is not None):
+        raise UsageError("give either a plan file or --resume", hint="benchfarm run plan.yaml | benchfarm run --resume")
+    if plan is None:
+        if budget or until:
+            raise UsageError("a campaign keeps the time that it began with", hint="leave out --budget and --until")
+        return _resumed(settings, campaign, out)
+    if campaign:
+        raise UsageError("--campaign goes with --resume", hint="a plan begins a campaign of its own: leave it out")
+    loaded = load_plan(plan, home=settings.data_folder)
+    return execute(settings, nights.limited(loaded, budget=budget, until=until, now=SystemClock().now()), out)
+
+
+def _resumed(settings: Settings, campaign: str, out: Path | None) -> CommandResult:
+    """Resume a campaign; when none is named and none is open, nothing is left, and all is well."""
+    from orchestrator.app import resuming
+    from orchestrator.cli.comparing import Output, told_pairs
+
+    if out is not None:
+        check_writable(out)
+    with farm_telling(settings, makes_store=False) as farm:
+        done = resuming.resume(farm, campaign)
+        if done is None:
+            text = f"nothing is left to resume in {farm.store.name}"
+            return CommandResult(text=text, data={"campaign_id": None})
+        return told(farm, done, out) if isinstance(done, MeasuredCampaign) else told_pairs(farm, done, Output())
 
 
 def execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
@@ -150,34 +197,20 @@ def _summary(farm: Farm, measured: MeasuredCampaign, out: Path | None) -> Comman
     )
 
 
-def resume(settings: Settings, prefix: str, out: Path | None) -> CommandResult:
-    """Resume a campaign that was cut off.
-
-    When none is named and none is open, nothing is left, and all is well. Raises as the use case.
-    """
-    from orchestrator.app import resuming
-    from orchestrator.cli.comparing import Output, told_pairs
-
-    if out is not None:
-        check_writable(out)
-    with farm_telling(settings, makes_store=False) as farm:
-        done = resuming.resume(farm, prefix)
-        if done is None:
-            text = f"nothing is left to resume in {farm.store.name}"
-            return CommandResult(text=text, data={"campaign_id": None})
-        if isinstance(done, MeasuredCampaign):
-            return told(farm, done, out)
-        return told_pairs(farm, done, Output())
-
-
 #: Virtual phones may live faster than we do; what they report is in their own time.
-PHONE_SPEED = 8.0
+_PHONE_SPEED = 8.0
 
 
-def quickstart(settings: Settings, folder: Path) -> CommandResult:
-    """Start two virtual phones, measure the sample models there and on this computer, and stop all of it again."""
-    from orchestrator.app.virtual_phones import DEFAULT_PROFILES, Wanted, quickstart_options, serials_for, stop_quietly
-    from orchestrator.cli import lab
+@command("quickstart")
+def quickstart(
+    settings: Settings,
+    folder: Annotated[Path, opt("--folder", "Folder for its store and report.")] = Path("reports/out/quickstart"),
+) -> CommandResult:
+    """Try everything on virtual phones and this computer.
+
+    Example: benchfarm quickstart
+    """
+    from orchestrator.app import virtual_phones
 
     folder = folder.absolute()
     own = replace(
@@ -187,14 +220,14 @@ def quickstart(settings: Settings, folder: Path) -> CommandResult:
         state_folder=folder / "state",
         store=str(folder / "store.sqlite"),
     )
-    stop_quietly(own)
-    phones = lab.up(own, Wanted(speed=PHONE_SPEED, exit_with_parent=True))
+    virtual_phones.stop_quietly(own)
+    lab = virtual_phones.start(own, virtual_phones.Wanted(speed=_PHONE_SPEED, exit_with_parent=True))
     try:
-        serials = tuple(serial for _, serial in serials_for(DEFAULT_PROFILES))
-        result = bench(own, quickstart_options(serials), folder / "report.html")
+        serials = tuple(serial for _, serial in virtual_phones.serials_for(virtual_phones.DEFAULT_PROFILES))
+        result = bench(own, virtual_phones.quickstart_options(serials), folder / "report.html")
     finally:
-        stop_quietly(own)
+        virtual_phones.stop_quietly(own)
     intro = (
         "Figures of phones marked 'virtual' are made up by a model of such a phone; those of this computer are real."
     )
-    return replace(result, text=f"{result.text}\n{intro}", data={"lab": phones.data, "campaign": result.data})
+    return replace(result, text=f"{result.text}\n{intro}", data={"lab": lab, "campaign": result.data})

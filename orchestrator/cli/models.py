@@ -1,19 +1,18 @@
-"""``benchfarm model``: a look inside, differences, and models to measure with the manifest that knows them."""
+"""``benchfarm model``: facts, differences, accuracy, and models to measure with the manifest that lists them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from orchestrator.app import model_files
 from orchestrator.bootstrap import Settings
-from orchestrator.cli.files import percent_of
-from orchestrator.cli.progress import tell
-from orchestrator.cli.result import CommandResult, table
+from orchestrator.cli.frame import Device, Listed, Texts, arg, command, opt
+from orchestrator.cli.progress import farm_telling, tell
+from orchestrator.cli.result import CommandResult, percent_of, table
 from orchestrator.errors import UsageError
 from orchestrator.models.building import BuildOrder
 from orchestrator.records.model import Accuracy, ModelFacts, TensorFacts
@@ -21,10 +20,10 @@ from orchestrator.report.escapes import one_line
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
-    from orchestrator.app.evaluating import EvaluateRequest
-    from orchestrator.bootstrap import Settings
-    from orchestrator.models.building import BuildOrder
     from orchestrator.models.language_model import LanguageModelFacts
+
+_ModelFile = Annotated[Path, arg("Model file (.tflite).")]
+_Folder = Annotated[Path | None, opt("--out -o", "Folder for files and models.yaml (default: the data folder).")]
 
 
 def _lines(facts: ModelFacts) -> list[str]:
@@ -89,27 +88,44 @@ def _tensor(tensor: TensorFacts) -> str:
     return f"{tensor.name}: {tensor.dtype} {list(tensor.shape_signature)}{scale}"
 
 
-def inspect(settings: Settings, path: Path, *, delegate: str, serial: str) -> CommandResult:
-    """Look inside a model, and say what delegates would do with it; raises ModelError."""
-    facts = model_files.inspect(path, is_predicted=bool(delegate))
+@command("model inspect")
+def inspect(
+    settings: Settings,
+    model: _ModelFile,
+    delegate: Annotated[
+        str,
+        opt("--delegate", "Show for each operator what this delegate takes: gpu, nnapi, hexagon or xnnpack."),
+    ] = "",
+    device: Annotated[str, opt("--device -s", "Use only this device's stored runs.")] = "",
+) -> CommandResult:
+    """Show a model's operators and what delegates may take.
+
+    Example: benchfarm model inspect model.tflite --delegate gpu
+    """
+    from orchestrator.cli.predicting import by_documents, with_devices
+
+    facts = model_files.inspect(model, is_predicted=bool(delegate))
     if not isinstance(facts, ModelFacts):
         return CommandResult(text="\n".join(_bundle_lines(facts)), data=facts)
-    shown = {field.name: getattr(facts, field.name) for field in fields(facts)}
-    if delegate:
-        from orchestrator.cli.predicting import with_devices
-
-        told = with_devices(settings, path, delegate=delegate, serial=serial)
-        return CommandResult(text="\n".join([*_lines(facts), "", told.text]), data={**shown, "delegate": told.data})
-    if serial:
+    if device and not delegate:
         raise UsageError("--device is for --delegate, whose prediction it is about", hint="give --delegate gpu, too")
-    from orchestrator.cli.predicting import by_documents
+    told = with_devices(settings, model, delegate=delegate, serial=device) if delegate else by_documents(model)
+    shown = {field.name: getattr(facts, field.name) for field in fields(facts)}
+    shown["delegate" if delegate else "delegates"] = told.data
+    return CommandResult(text="\n".join([*_lines(facts), "", told.text]), data=shown)
 
-    told = by_documents(path)
-    return CommandResult(text="\n".join([*_lines(facts), "", told.text]), data={**shown, "delegates": told.data})
 
+@command("model diff")
+def diff(
+    first: Annotated[Path, arg("Model file (.tflite).", metavar="A")],
+    second: Annotated[Path, arg("Model file (.tflite).", metavar="B")],
+) -> CommandResult:
+    """Compare two models: sizes, tensors, operators.
 
-def diff(first: Path, second: Path) -> CommandResult:
-    """Tell two models apart; exit code 1 when they differ."""
+    Example: benchfarm model diff a.tflite b.tflite
+
+    Exit code 1 unless the files are identical.
+    """
     found = model_files.compare_models(first, second)
     rows = [(change.what, _short(change.first), _short(change.second)) for change in found.changes]
     same = "the same file" if found.is_same_file else "the same structure; constants, names or layout differ"
@@ -121,18 +137,56 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def samples(out: Path | None = None) -> CommandResult:
-    """Say where the sample models are, or copy them; raises UsageError, HostStorageError."""
+@command("model samples")
+def samples(
+    out: Annotated[Path | None, opt("--out -o", "Copy them into this folder.")] = None,
+) -> CommandResult:
+    """Show the sample models, or copy them.
+
+    Example: benchfarm model samples --out .
+    """
     models = model_files.samples(out)
     rows = [(str(model.path), format_bytes(model.size_bytes), model.sha256[:12]) for model in models]
     return CommandResult(text=table(("model", "size", "sha256"), rows, right=(1,)), data=models)
 
 
-def evaluate(settings: Settings, request: EvaluateRequest) -> CommandResult:
-    """Evaluate a model with each delegate; exit code 1 unless each has a figure of its own."""
-    from orchestrator.app import evaluating
-    from orchestrator.cli.download_progress import farm_telling
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions:
+    """What 'model evaluate' reads."""
 
+    model: _ModelFile
+    program: Annotated[
+        Path, opt("--program", "LiteRT's run_eval: of image classification, object detection or inference_diff.")
+    ]
+    delegates: Annotated[Listed, opt("--delegate -d", "cpu, gpu ... (a,b).")] = ()
+    device: Device = ()
+    threads: Annotated[int, opt("--threads -t", "Threads of the interpreter.", min=1, max=64)] = 1
+    flag: Annotated[
+        Texts, opt("--flag", "Flag of the program, name=value; @PATH places a file or folder. Repeat.")
+    ] = ()
+    timeout: Annotated[float, opt("--timeout", "Seconds for each evaluation.", min=1)] = 3600.0
+
+
+@command("model evaluate")
+def evaluate(settings: Settings, options: EvaluateOptions) -> CommandResult:
+    """Measure accuracy by delegate with LiteRT's run_eval.
+
+    Example: benchfarm model evaluate model.tflite --program run_eval -d cpu,gpu
+
+    Reports and 'advise' show the newest result of each delegate beside its latency.
+    """
+    from orchestrator.app import evaluating
+    from orchestrator.config.plan_keys import flags_of
+
+    request = evaluating.EvaluateRequest(
+        model=options.model,
+        program=options.program,
+        serials=options.device,
+        delegates=options.delegates or ("cpu",),
+        threads=options.threads,
+        flags=flags_of(options.flag),
+        timeout_s=options.timeout,
+    )
     with farm_telling(settings) as farm:
         found = evaluating.evaluate(farm, request)
     rows = [
@@ -143,12 +197,52 @@ def evaluate(settings: Settings, request: EvaluateRequest) -> CommandResult:
     return CommandResult(text="\n".join(lines), data=found, exit_code=1 if any(each.reason for each in found) else 0)
 
 
-def build(
-    settings: Settings, orders: Sequence[BuildOrder], *, out: Path | None, accuracy: Accuracy | None
-) -> CommandResult:
-    """Build models; exit code 1 when some couldn't be, ModelError when none could."""
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions:
+    """What 'model build' reads."""
+
+    sources: Annotated[Texts, arg("Name, SavedModel folder, or .keras or .h5 file.", metavar="SOURCE...")]
+    variants: Annotated[Listed, opt("--variant", "float32, float16, dynamic-range, int8, int16x8 (a,b).")] = ()
+    batches: Annotated[Listed, opt("--batch", "Batch sizes (1,4), or as-is (default: 1).")] = ()
+    sizes: Annotated[Listed, opt("--size", "Side length in pixels (128,224) (default: the network's usual).")] = ()
+    weights: Annotated[str, opt("--weights", "random, imagenet (downloaded by Keras), or a weights file.")] = "random"
+    representative: Annotated[
+        str, opt("--representative", "Samples for int8 and int16x8 (.npy, .npz by input) (default: random).")
+    ] = ""
+    seed: Annotated[int, opt("--seed", "Seed of random weights and samples.", min=0, max=2**31 - 1)] = 0
+    flex: Annotated[bool, opt("--flex", "Keep TensorFlow's own operators.")] = False
+    signature: Annotated[str, opt("--signature", "Signature of a SavedModel.")] = "serving_default"
+    accuracy: Annotated[str | None, opt("--accuracy", "Known accuracy, 71.8%. Requires --accuracy-source.")] = None
+    accuracy_source: Annotated[str, opt("--accuracy-source", "Who measured the accuracy and how, or a URL.")] = ""
+    metric: Annotated[str, opt("--metric", "Metric of the accuracy.")] = "top-1"
+    out: _Folder = None
+
+
+@command("model build")
+def build(settings: Settings, options: BuildOptions) -> CommandResult:
+    """Build .tflite files with TensorFlow.
+
+    Example: benchfarm model build mobilenet_v2 --variant float32,int8
+
+    models.yaml records how to build them again.
+    """
+    orders = model_files.orders(
+        sources=options.sources,
+        variants=options.variants,
+        batches=options.batches,
+        sizes=options.sizes,
+        like=BuildOrder(
+            source="",
+            weights=options.weights,
+            representative=options.representative,
+            seed=options.seed,
+            flex=options.flex,
+            signature=options.signature,
+        ),
+    )
+    accuracy = known_accuracy(options.accuracy, options.metric, options.accuracy_source)
     say = partial(tell, settings.log_format, "model-built")
-    done = model_files.build(settings, orders, out=out, accuracy=accuracy, on_done=say)
+    done = model_files.build(settings, orders, out=options.out, accuracy=accuracy, on_done=say)
     rows = [(item.name, format_bytes(item.size_bytes), item.sha256[:12], str(item.path)) for item in done.models]
     lines = [table(("model", "size", "sha256", "file"), rows, right=(1,))]
     for item in done.failures:
@@ -161,18 +255,38 @@ def build(
     return CommandResult(text="\n".join(lines), data=data, exit_code=1 if done.failures else 0)
 
 
+@command("model fetch")
 def fetch(
-    settings: Settings, names: Sequence[str], *, out: Path | None, mirror: str, accept_changed: bool
+    settings: Settings,
+    names: Annotated[Texts, arg("Models of the published tables, see 'benchfarm model list'.")],
+    *,
+    out: _Folder = None,
+    mirror: Annotated[str, opt("--mirror", "Download from PREFIX, or ORIGIN=PREFIX ($BENCHFARM_MIRROR).")] = "",
+    accept_changed: Annotated[
+        bool, opt("--accept-changed", "Accept content that differs from the first download.")
+    ] = False,
 ) -> CommandResult:
-    """Download models of the published tables; see ``model_files.fetch``."""
+    """Download models of the published tables.
+
+    Example: benchfarm model fetch mobilenet_v1
+
+    A model must have the content of its first download.
+    """
     entries = model_files.fetch(settings, names, out=out, mirror=mirror, accept_changed=accept_changed)
     rows = [(entry.name, entry.sha256[:12], str(entry.path), status) for entry, status in entries]
     text = table(("model", "sha256", "file", ""), rows)
     return CommandResult(text=text, data=[{"status": status, "model": entry} for entry, status in entries])
 
 
-def list_models(settings: Settings, folder: Path | None) -> CommandResult:
-    """List the models of the manifest, and the names that can be built and fetched."""
+@command("model list")
+def list_models(
+    settings: Settings,
+    folder: Annotated[Path | None, arg("Folder of a models.yaml (default: the data folder).")] = None,
+) -> CommandResult:
+    """List known models, and names to build or download.
+
+    Example: benchfarm model list
+    """
     known = model_files.known_models(settings, folder)
     rows = [
         (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 from orchestrator.app import nights
 from orchestrator.app.beginning import (
@@ -19,6 +19,7 @@ from orchestrator.app.beginning import (
 from orchestrator.app.phones import list_devices
 from orchestrator.app.plan_files import initial_plan
 from orchestrator.bootstrap import Farm, OpenedDevices, Settings
+from orchestrator.cli.frame import Texts, arg, command, opt
 from orchestrator.cli.result import CommandResult, table, to_json
 from orchestrator.errors import AdbUnavailableError, UsageError
 from orchestrator.files import write_file
@@ -29,12 +30,14 @@ from orchestrator.report.labels import unique_labels
 from orchestrator.units import format_duration
 
 
-def show(settings: Settings, path: Path) -> CommandResult:
-    """Show what a plan means on the devices that are attached; nothing is measured and nothing stored.
+@command("plan show")
+def show(settings: Settings, path: Annotated[Path, arg("Plan file (YAML).", metavar="PLAN")]) -> CommandResult:
+    """Show a plan's cases on the attached devices.
 
-    A program that isn't known yet is put on a device and asked for its flags; one that isn't on this computer is listed
-    as missing, and planned with all the same. Raises PlanError with all faults.
+    Example: benchfarm plan show plan.yaml
     """
+    # Nothing is measured or stored. A program that isn't known yet is put on a device and asked for its flags; one that
+    # isn't on this computer is listed as missing, and planned with all the same.
     from orchestrator.config.plan import load_plan
 
     plan = load_plan(path, home=settings.data_folder)
@@ -107,8 +110,18 @@ def _times(plan: Plan) -> str:
     )
 
 
-def init(settings: Settings, models: Sequence[str], out: Path) -> CommandResult:
-    """Write a commented plan for the phones that are attached; raises UsageError for a file that is there."""
+@command("plan init")
+def init(
+    settings: Settings,
+    models: Annotated[Texts, arg("Model files (.tflite), or patterns of such in quotes.")] = (),
+    out: Annotated[Path, opt("--out -o", "File to write.")] = Path("plan.yaml"),
+) -> CommandResult:
+    """Write a commented plan for the attached phones.
+
+    Example: benchfarm plan init model.tflite --out nightly.yaml
+
+    Nothing is measured. A file that is there isn't overwritten.
+    """
     if out.exists():
         raise UsageError(f"{out} is there already", hint="name another file with --out")
     with Farm(settings, makes_store=False, needs_store=False) as farm:
@@ -123,8 +136,12 @@ def init(settings: Settings, models: Sequence[str], out: Path) -> CommandResult:
     return CommandResult(text=text, data={"path": out, "serials": [facts.serial for facts in devices]})
 
 
+@command("plan schema")
 def schema() -> CommandResult:
-    """Return the JSON schema of plan files."""
+    """Print the JSON schema of plan files, for editors.
+
+    Example: benchfarm plan schema
+    """
     from orchestrator.config.plan import plan_json_schema
 
     found = plan_json_schema()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from orchestrator.app import predicting
 from orchestrator.app.predicting import hits_of
 from orchestrator.bootstrap import Settings
+from orchestrator.cli.frame import command, opt
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.records.model import DelegatePrediction, PredictionTrial, Refusal
 from orchestrator.report.escapes import one_line
@@ -46,9 +47,17 @@ def with_devices(settings: Settings, path: Path, *, delegate: str, serial: str) 
     return CommandResult(text="\n".join(one_line(line) for line in lines), data=data)
 
 
-def predictions(settings: Settings, *, delegate: str, serial: str) -> CommandResult:
-    """Show all predictions beside what devices did, and the hit rate."""
-    tried, without_file = predicting.trials(settings, delegate=delegate, serial=serial)
+@command("model predictions")
+def predictions(
+    settings: Settings,
+    delegate: Annotated[str, opt("--delegate", "Only this delegate.")] = "",
+    device: Annotated[str, opt("--device -s", "Only this device's stored runs.")] = "",
+) -> CommandResult:
+    """Compare predicted with observed delegation.
+
+    Example: benchfarm model predictions --delegate gpu
+    """
+    tried, without_file = predicting.trials(settings, delegate=delegate, serial=device)
     rows = [
         (
             trial.model_name,

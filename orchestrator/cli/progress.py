@@ -1,6 +1,6 @@
-"""What happens, told on standard error as lines or as JSON, and counted for this process's own numbers.
+"""Progress on standard error, as lines, JSON or a live view: events, downloads, and the offer to download a program.
 
-JSON has the same keys whoever writes it (docs/reference/monitoring.md). A terminal gets the live view of board.py.
+JSON has the same keys whoever writes it (docs/reference/monitoring.md). A terminal gets the live view of live.py.
 """
 
 from __future__ import annotations
@@ -11,15 +11,28 @@ import os
 import sys
 import threading
 import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator import __version__
 from orchestrator.app.progress import Counting, describe, record_of
+from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.terminal import lines_that_fit, say, say_json
 from orchestrator.engine.events import Notice
 from orchestrator.ports import Observer
+from orchestrator.records.build_spec import BuildSpec
 from orchestrator.report.escapes import one_line
+from orchestrator.units import format_bytes
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+    from orchestrator.artifacts.fetching import FileProgress
+
+#: Without a length from the server, a line comes after this number of bytes.
+_LINE_BYTES: Final = 8 << 20
 
 
 class LineObserver:
@@ -130,3 +143,72 @@ class JsonObserver:
         self._campaign_id = str(record.keys.get("campaign_id", self._campaign_id))
         keys = {"campaign_id": self._campaign_id, **record.keys}
         write_line(record.name, record.text, level=record.level, **keys)
+
+
+@contextmanager
+def downloads_on_stderr(log_format: str) -> Iterator[Callable[[FileProgress], None]]:
+    """Return what shows a download's progress: a bar a file on a terminal, else a line a tenth of the file."""
+    if log_format == "json" or not sys.stderr.isatty():
+        steps: dict[str, int] = {}
+        yield lambda progress: _say_step(log_format, progress, steps)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    shown = TextColumn("{task.description}", markup=False)
+    tasks: dict[str, TaskID] = {}
+    with Progress(
+        shown, BarColumn(bar_width=24), DownloadColumn(), TimeRemainingColumn(), console=Console(stderr=True),
+        transient=True,
+    ) as bars:  # fmt: skip
+
+        def move(progress: FileProgress) -> None:
+            total = progress.total_bytes
+            if progress.name not in tasks:
+                tasks[progress.name] = bars.add_task(one_line(progress.name), total=total)
+            bars.update(tasks[progress.name], completed=progress.received_bytes, total=total)
+
+        yield move
+
+
+def _say_step(log_format: str, progress: FileProgress, steps: dict[str, int]) -> None:
+    """Write a line when another tenth of a file has come; ``steps`` holds the last one by file."""
+    total, received = progress.total_bytes, progress.received_bytes
+    step = received * 10 // total if total else received // _LINE_BYTES
+    if steps.get(progress.name) != step:
+        steps[progress.name] = step
+        share = f" of {format_bytes(total)} ({step * 10} %)" if total else ""
+        text = f"{progress.name}: {format_bytes(received)}{share}"
+        tell(log_format, "download", text, file=progress.name, received_bytes=received, total_bytes=total)
+
+
+def farm_telling(settings: Settings, *, makes_store: bool = True) -> Farm:
+    """Return a farm whose progress goes to standard error, and that offers to download a missing program."""
+    farm = Farm(settings, makes_store=makes_store, observer=observer_for_stderr(settings.log_format))
+    farm.on_missing = _download_offer(farm)
+    return farm
+
+
+def _download_offer(farm: Farm) -> Callable[[Sequence[BuildSpec]], None]:
+    """Return what asks for each missing program whether to download it, and downloads it."""
+    #: Whoever said no isn't asked again.
+    asked: set[BuildSpec] = set()
+
+    def offer(specs: Sequence[BuildSpec]) -> None:
+        if not (farm.settings.may_ask and sys.stdin.isatty() and sys.stderr.isatty()):
+            return
+        for spec in [spec for spec in dict.fromkeys(specs) if spec not in asked]:
+            asked.add(spec)
+            # What has to be built, or lies somewhere, nobody can download; the error that follows says what to do.
+            if spec.url and _is_wanted(spec):
+                with downloads_on_stderr(farm.settings.log_format) as on_progress:
+                    farm.build_fetcher().fetch(spec, on_progress=on_progress)
+
+    return offer
+
+
+def _is_wanted(spec: BuildSpec) -> bool:
+    say(one_line(f"{spec.name} for {spec.abi} is not on this computer; it comes from {spec.url}"), err=True)
+    say("Download it now? [Y/n] ", err=True, end="")
+    # An empty line is the default; the end of the input is no answer.
+    return sys.stdin.readline().lower() in {"\n", "y\n", "yes\n"}

@@ -1,94 +1,237 @@
-"""``benchfarm report`` and ``results sustained``: stored campaigns as a report, and latency over time."""
+"""``benchfarm report``, ``table``, ``advise`` and ``results sustained``: what stored campaigns say."""
 
 from __future__ import annotations
 
+import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated, Any
 
+from orchestrator.app import tabling
 from orchestrator.app.reporting import load_accuracy, report_data, report_title, write_html
 from orchestrator.app.stored import named_campaigns
 from orchestrator.app.sustained import CaseCurve, sustained_campaign
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.files import format_of
-from orchestrator.cli.result import CommandResult, table
+from orchestrator.cli.frame import Accuracy, Campaigns, Listed, Out, Texts, arg, command, opt
+from orchestrator.cli.result import CommandResult, format_of, table, to_json
 from orchestrator.cli.terminal import columns
 from orchestrator.files import write_file
-from orchestrator.records.campaign import Campaign
 from orchestrator.report.data import ReportData
 from orchestrator.units import format_change, format_duration, format_latency
 
-FORMATS = ("html", "text", "markdown", "csv", "json")
+REPORT_FORMATS = ("html", "text", "markdown", "csv", "json")
 
 
-def render(
+@command("report")
+def report(
     settings: Settings,
-    prefixes: tuple[str, ...],
+    campaigns: Campaigns = (),
+    out: Out = None,
+    form: Annotated[str, opt("--format -f", "html, text, markdown, csv or json (default: by --out, else html).")] = "",
     *,
-    form: str,
-    out: Path | None,
-    published: bool,
-    pictures: Path | None = None,
-    accuracy: Path | None = None,
+    published: Annotated[bool, opt("--published", "Include public reference figures.")] = False,
+    pictures: Annotated[Path | None, opt("--pictures", "Also write each chart to this folder, as SVG and PNG.")] = None,
+    accuracy: Accuracy = None,
 ) -> CommandResult:
-    """Render a report of the named campaigns, or of the newest.
+    """Render a report of one or more campaigns.
 
-    HTML always goes to a file (the data folder's ``reports`` when none is named), the other forms to standard output
-    unless a file is named, whose ending says the form where ``form`` is empty. With ``pictures``, each chart is written
-    to that folder too.
+    Example: benchfarm report newest --out report.html
     """
-    form = format_of(form, out, FORMATS, default="html")
-    known = load_accuracy(accuracy) if accuracy is not None else {}
-    with Farm(settings, makes_store=False) as farm:
-        chosen = named_campaigns(farm.store, prefixes or ("",))
-        data = report_data(farm, chosen, published=published, accuracy=known)
-    named = {"campaigns": [item.campaign_id for item in chosen]}
-    drawn = _write_pictures(data, pictures) if pictures is not None else ()
-    more = {"pictures": list(drawn)} if pictures is not None else {}
-    note = f"\n{len(drawn)} pictures in {pictures}" if pictures is not None else ""
+    # HTML always goes to a file: the data folder's reports when none is named.
+    form = format_of(form, out, REPORT_FORMATS, default="html")
+    chosen, data = _data(settings, campaigns, accuracy, published=published)
+    named: dict[str, object] = {"campaigns": [item.campaign_id for item in chosen]}
+    note = ""
+    if pictures is not None:
+        from orchestrator.report.pictures import write_pictures
+
+        named["pictures"] = drawn = list(write_pictures(data, pictures))
+        note = f"\n{len(drawn)} pictures in {pictures}"
     if form == "html":
         # One report of a submission, called as it is.
-        name = prefixes[0] if len(chosen) > 1 and len(prefixes) == 1 else ""
+        name = campaigns[0] if len(chosen) > 1 and len(campaigns) == 1 else ""
         name = chosen[0].campaign_id if name in {"", "newest", "previous"} else name
         path = out or settings.data_folder / "reports" / f"{name}.html"
         write_html(data, path, title=report_title(chosen), cache_folder=settings.cache_folder)
-        return CommandResult(text=f"{path}{note}", data={"path": path, **named, **more})
-    text = _rendered(data, form)
+        return CommandResult(text=f"{path}{note}", data={"path": path, **named})
+    text = _report_text(data, form)
     if out is not None:
         write_file(out, text)
-        return CommandResult(text=f"{out}{note}", data={"path": out, **named, **more})
-    return CommandResult(text=text.rstrip("\n") + note, data={"format": form, "content": text, **more})
+        return CommandResult(text=f"{out}{note}", data={"path": out, **named})
+    del named["campaigns"]
+    return CommandResult(text=text.rstrip("\n") + note, data={"format": form, "content": text, **named})
 
 
-def _write_pictures(data: ReportData, folder: Path) -> tuple[Path, ...]:
-    from orchestrator.report.pictures import write_pictures
+def _data(
+    settings: Settings, campaigns: Texts, accuracy: Path | None, *, published: bool = False
+) -> tuple[list[Any], ReportData]:
+    """Return the named campaigns, or the newest one, and what a report shows of them."""
+    known = load_accuracy(accuracy) if accuracy is not None else {}
+    with Farm(settings, makes_store=False) as farm:
+        chosen = named_campaigns(farm.store, campaigns or ("",))
+        return chosen, report_data(farm, chosen, published=published, accuracy=known)
 
-    return write_pictures(data, folder)
 
-
-def _rendered(data: ReportData, form: str) -> str:
+def _report_text(data: ReportData, form: str) -> str:
     from orchestrator.report import exports, tables
 
-    if form == "csv":
-        return exports.to_csv(data)
-    if form == "json":
-        return exports.to_json(data)
-    if form == "markdown":
-        return exports.to_markdown(data)
-    return tables.render_text_table(data, columns())
+    renderers: Mapping[str, Callable[[ReportData], str]] = {
+        "csv": exports.to_csv,
+        "json": exports.to_json,
+        "markdown": exports.to_markdown,
+        "text": lambda data: tables.render_text_table(data, columns()),
+    }
+    return renderers[form](data)
 
 
-def sustained_curves(settings: Settings, prefix: str) -> CommandResult:
-    """Show the sustained curves of a campaign; raises UsageError when there are none."""
+@dataclass(frozen=True, kw_only=True)
+class TableOutput:
+    """How 'table' is written."""
+
+    form: Annotated[
+        str, opt("--format -f", "text, markdown, html, csv, latex or json (default: by --out, else text).")
+    ] = ""
+    title: Annotated[str, opt("--title", "Title of the HTML page.")] = "Latency by device and delegate"
+    out: Out = None
+
+
+@command("table")
+def guide_table(
+    settings: Settings,
+    *,
+    devices: Annotated[Listed, opt("--devices", "Profiles, names or serial numbers (a,b) (default: all).")] = (),
+    config: Annotated[Texts, opt("--config", "'CPU, 4 threads', GPU, NNAPI ... Repeat for several.")] = (),
+    model: Annotated[Texts, opt("--model -m", "Name or pattern of a model. Repeat for several.")] = (),
+    source: Annotated[Listed, opt("--source", "published, store, language-models (a,b) (default: all).")] = (),
+    campaign: Annotated[Texts, opt("--campaign", "Use only this campaign. Repeat for several.")] = (),
+    output: TableOutput,
+) -> CommandResult:
+    """Print a table of models, devices and configurations.
+
+    Example: benchfarm table --devices pixel-3,pixel-4
+    """
+    form = format_of(output.form, output.out, ("text", "markdown", "html", "csv", "latex", "json"), default="text")
+    request = tabling.TableRequest(
+        devices=devices, models=model, configurations=config, sources=source, campaigns=campaign
+    )
     with Farm(settings, makes_store=False) as farm:
-        return _result(*sustained_campaign(farm, prefix))
+        built = tabling.build(farm, request)
+    from orchestrator.report import guide_formats
+
+    document = guide_formats.to_document(built)
+    if form == "html":
+        from orchestrator.report.render import render_guide_html
+
+        text = render_guide_html(built, title=output.title)
+    else:
+        text = {
+            "text": lambda: guide_formats.format_text(built),
+            "markdown": lambda: guide_formats.format_markdown(built),
+            "csv": lambda: guide_formats.format_csv(built),
+            "latex": lambda: guide_formats.format_latex(built),
+            "json": lambda: to_json(document),
+        }[form]()
+    if output.out is not None:
+        write_file(output.out, text)
+        return CommandResult(text=str(output.out), data={"path": output.out, **document})
+    return CommandResult(text=text.rstrip("\n"), data=document)
 
 
-def _result(campaign: Campaign, found: Sequence[CaseCurve]) -> CommandResult:
+@dataclass(frozen=True, kw_only=True)
+class AdviseOptions:
+    """What 'advise' reads."""
+
+    campaigns: Campaigns = ()
+    fleet: Annotated[bool, opt("--fleet", "Show only the one choice for all phones.")] = False
+    inferences: Annotated[int | None, opt("--inferences", "Inferences that an app runs per start.", min=1)] = None
+    need_parity: Annotated[
+        bool, opt("--need-parity", "Allow only configurations that agreed with the reference (parity).")
+    ] = False
+    accuracy: Accuracy = None
+    form: Annotated[str, opt("--format -f", "text, json, markdown or html-section (default: by --out, else text).")] = (
+        ""
+    )
+    allow_list: Annotated[
+        Path | None, opt("--allow-list", "Write the configurations that an app may use to this JSON file.")
+    ] = None
+    out: Out = None
+
+
+@command("advise")
+def advise(settings: Settings, options: AdviseOptions) -> CommandResult:
+    """Recommend configurations from stored results.
+
+    Example: benchfarm advise --inferences 100
+    """
+    form = format_of(options.form, options.out, ("text", "json", "markdown", "html-section"), default="text")
+    from orchestrator.report import advice as advices
+
+    chosen, data = _data(settings, options.campaigns, options.accuracy)
+    advice = advices.advice_of(data, inferences=options.inferences)
+    if options.fleet:
+        advice = replace(advice, lines=tuple(item for item in advice.lines if item.rule == "fleet"))
+    notes = []
+    if options.allow_list is not None:
+        listed = advices.allow_list(data, need_parity=options.need_parity)
+        write_file(options.allow_list, listed + "\n")
+        notes.append(_about_list(options.allow_list, listed))
+    if form == "html-section":
+        from orchestrator.report.render import render_template
+
+        text = render_template("advice.html.j2", advice=advice).strip()
+    else:
+        text = {"json": to_json, "markdown": advices.format_markdown, "text": advices.format_text}[form](advice)
+    if options.out is not None:
+        write_file(options.out, text + "\n")
+        text = str(options.out)
+    return CommandResult(
+        text="\n".join([text, *notes]),
+        data={
+            "campaigns": [item.campaign_id for item in chosen],
+            "advice": advice,
+            "allow_list": options.allow_list,
+        },
+    )
+
+
+def _about_list(path: Path, listed: str) -> str:
+    """Return what a written list holds, and what it lacks."""
+    document = json.loads(listed)
+    count = len(document["models"])
+    text = f"allow-list: {path}, {count} {'model' if count == 1 else 'models'}"
+    if not count:
+        text += ": no configuration may be used yet"
+    unseen = sum(entry["parity"] is None for model in document["models"].values() for entry in model["devices"])
+    if unseen:
+        text += f"; the outputs of {unseen} of its configurations were not compared (--need-parity leaves them out)"
+    entries = [entry["is_virtual"] for model in document["models"].values() for entry in model["devices"]]
+    if not any(entries):
+        return text
+    if all(entries):
+        return f"{text}; made from virtual phones, no app should use it"
+    return f"{text}; {sum(entries)} of its entries are of virtual phones (is_virtual), no app should use those"
+
+
+@command("results sustained")
+def sustained_curves(
+    settings: Settings,
+    campaign: Annotated[
+        str, arg("Campaign id or its beginning (default: the newest with a sustained measurement).")
+    ] = "",
+) -> CommandResult:
+    """Show latency over time, and when throttling began.
+
+    Example: benchfarm results sustained
+    """
+    with Farm(settings, makes_store=False) as farm:
+        measured, found = sustained_campaign(farm, campaign)
     groups: dict[tuple[str, str], list[CaseCurve]] = {}
     for item in found:
         groups.setdefault((item.case.model_name, item.case.configuration), []).append(item)
-    parts = [f"campaign {campaign.campaign_id} '{campaign.name}', {format_duration(campaign.terms.sustained_s)} each"]
+    span = format_duration(measured.terms.sustained_s)
+    parts = [f"campaign {measured.campaign_id} '{measured.name}', {span} each"]
     for (model, configuration), items in groups.items():
         parts.append(f"{model}, {configuration}\n{_ranking(items)}")
         parts += [f"{item.device} ({item.case.serial}), minute by minute\n{_minutes(item)}" for item in items]
@@ -97,8 +240,8 @@ def _result(campaign: Campaign, found: Sequence[CaseCurve]) -> CommandResult:
     return CommandResult(
         text="\n\n".join(parts),
         data={
-            "campaign_id": campaign.campaign_id,
-            "sustained_s": campaign.terms.sustained_s,
+            "campaign_id": measured.campaign_id,
+            "sustained_s": measured.terms.sustained_s,
             "curves": [row for items in groups.values() for row in _rows(items)],
         },
     )

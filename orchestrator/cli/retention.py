@@ -1,14 +1,16 @@
-"""``benchfarm store``, ``results close``, ``remove`` and ``hide``: what is deleted, hidden or copied."""
+"""``benchfarm store``, and ``results close``, ``hide`` and ``remove``: what leaves the lists or the store."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
-from orchestrator.app import resuming, retention
+from orchestrator.app import bundling, resuming, retention
 from orchestrator.app.stored import find_campaigns
 from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.frame import Texts, arg, command, opt
 from orchestrator.cli.result import CommandResult
 from orchestrator.cli.terminal import say
 from orchestrator.errors import StoreError, UsageError
@@ -18,32 +20,50 @@ from orchestrator.records.identity import CampaignId
 from orchestrator.report.escapes import one_line
 from orchestrator.units import format_bytes
 
+_Named = Annotated[Texts, arg("Campaigns, by id or its beginning.", metavar="CAMPAIGN...")]
 
-def prune(settings: Settings, *, keep_raw: str, is_trial: bool, compact: bool) -> CommandResult:
-    """Delete the raw output of campaigns begun before; figures, verdicts and states stay. Raises UsageError."""
-    path, done = settings.store_file, retention.prune(settings, keep_raw=keep_raw, is_trial=is_trial, compact=compact)
+
+@command("store prune")
+def prune(
+    settings: Settings,
+    *,
+    keep_raw: Annotated[str, opt("--keep-raw", "Keep raw output up to this age (90d).")],
+    dry_run: Annotated[bool, opt("--dry-run", "Only list what would be deleted.")] = False,
+    compact: Annotated[bool, opt("--compact", "Shrink the store's file afterwards.")] = False,
+) -> CommandResult:
+    """Delete the raw output of old campaigns. Figures and verdicts stay.
+
+    Example: benchfarm store prune --keep-raw 90d --dry-run
+    """
+    path = settings.store_file
+    done = retention.prune(settings, keep_raw=keep_raw, is_trial=dry_run, compact=compact)
     pruned = done.pruned
-    what = "would be deleted" if is_trial else "deleted"
-    counted = f"{pruned.runs} runs in {pruned.campaigns} campaigns"
+    counted = f"{pruned.runs} runs in {pruned.campaigns} campaigns {'would be ' if dry_run else ''}deleted"
     freed = f"{format_bytes(pruned.freed_bytes)} of the database"
-    lines = [f"raw output of {counted} {what}, {freed}; their figures, verdicts and states stay"]
-    if compact and not is_trial:
+    lines = [f"raw output of {counted}, {freed}; their figures, verdicts and states stay"]
+    if compact and not dry_run:
         lines.append(f"{path}: {format_bytes(done.bytes_before)} before, {format_bytes(done.bytes_after)} now")
-    elif pruned.runs and not is_trial and path is not None:
+    elif pruned.runs and not dry_run and path is not None:
         lines.append("later runs use that space; --compact gives it back to the disk")
-    data = {
-        "trial": is_trial,
-        "campaigns": pruned.campaigns,
-        "runs": pruned.runs,
-        "freed_bytes": pruned.freed_bytes,
-        "file_bytes_before": done.bytes_before,
-        "file_bytes_after": done.bytes_after,
-    }
-    return CommandResult(text="\n".join(lines), data=data)
+    return CommandResult(
+        text="\n".join(lines),
+        data={
+            "trial": dry_run,
+            "campaigns": pruned.campaigns,
+            "runs": pruned.runs,
+            "freed_bytes": pruned.freed_bytes,
+            "file_bytes_before": done.bytes_before,
+            "file_bytes_after": done.bytes_after,
+        },
+    )
 
 
-def backup(settings: Settings, out: Path) -> CommandResult:
-    """Copy a store that may be in use, whole and checked; raises as the use case."""
+@command("store backup")
+def backup(settings: Settings, out: Annotated[Path, arg("File of the copy. It must not exist.")]) -> CommandResult:
+    """Copy a store, also one in use, and verify the copy.
+
+    Example: benchfarm store backup copy.db
+    """
     done = retention.backup(settings, out)
     size = format_bytes(done.size_bytes)
     return CommandResult(
@@ -52,9 +72,28 @@ def backup(settings: Settings, out: Path) -> CommandResult:
     )
 
 
-def close(settings: Settings, words: Sequence[str]) -> CommandResult:
-    """Give up what is left of some open campaigns; raises as the use case."""
-    closed = resuming.close(settings, words)
+@command("store key")
+def show_key(
+    settings: Settings, key: Annotated[Path | None, opt("--key", "File of another key than this computer's.")] = None
+) -> CommandResult:
+    """Print the public key that signs bundles. Makes the key at first use.
+
+    Example: benchfarm store key
+    """
+    public = bundling.signing_key(settings, key).public
+    return CommandResult(text=public.text, data={"public_key": public.text, "fingerprint": public.fingerprint})
+
+
+@command("results close")
+def close(
+    settings: Settings,
+    campaigns: Annotated[Texts, arg("Open campaigns, by id or its beginning.", metavar="CAMPAIGN...")],
+) -> CommandResult:
+    """Abandon the rest of interrupted campaigns. What was measured stays.
+
+    Example: benchfarm results close CAMPAIGN
+    """
+    closed = resuming.close(settings, campaigns)
     lines = [
         f"{item.campaign_id} ({item.name}): closed"
         + (f"; {count} invocations that were left are abandoned" if count else "")
@@ -64,18 +103,24 @@ def close(settings: Settings, words: Sequence[str]) -> CommandResult:
     return CommandResult(text="\n".join(map(one_line, lines)), data=data)
 
 
-def remove(settings: Settings, words: Sequence[str], *, is_sure: bool) -> CommandResult:
-    """Delete some campaigns with their runs and raw output, all or none of them.
+@command("results remove")
+def remove(
+    settings: Settings, campaigns: _Named, *, yes: Annotated[bool, opt("--yes -y", "Remove without asking.")] = False
+) -> CommandResult:
+    """Delete campaigns with all their runs and logs.
 
-    Raises UsageError for a campaign that isn't there, that somebody runs or will run, and without a confirmation.
+    Example: benchfarm results remove CAMPAIGN --yes
+
+    This can't be undone. A campaign that is being measured is refused.
     """
     with Farm(settings, makes_store=False) as farm:
-        found = _named(farm.store, words)
+        # All or none of them.
+        found = _named(farm.store, campaigns)
         resuming.check_left_alone(farm, [campaign for campaign in found.values() if campaign is not None])
         progress = farm.store.progress()
         stored = {campaign_id: progress.get(campaign_id, (0, 0))[0] for campaign_id in found}
         lines = [one_line(f"{_title(key, found[key])}: {count} runs") for key, count in stored.items()]
-        if not is_sure:
+        if not yes:
             _confirm(lines)
         for campaign_id in found:
             farm.store.remove_campaign(campaign_id)
@@ -85,11 +130,27 @@ def remove(settings: Settings, words: Sequence[str], *, is_sure: bool) -> Comman
     )
 
 
-def hide(settings: Settings, words: Sequence[str], *, is_hidden: bool) -> CommandResult:
-    """Leave some campaigns out of lists, tables, reports of the newest and the history, or take them in again.
+@command("results hide")
+def hide(settings: Settings, campaigns: _Named) -> CommandResult:
+    """Leave campaigns out of lists, tables and the history.
 
-    Raises UsageError for a campaign that isn't there.
+    Example: benchfarm results hide CAMPAIGN
+
+    A command that names a hidden campaign still shows it.
     """
+    return _hidden(settings, campaigns, is_hidden=True)
+
+
+@command("results unhide")
+def unhide(settings: Settings, campaigns: _Named) -> CommandResult:
+    """Show hidden campaigns again.
+
+    Example: benchfarm results unhide CAMPAIGN
+    """
+    return _hidden(settings, campaigns, is_hidden=False)
+
+
+def _hidden(settings: Settings, words: Sequence[str], *, is_hidden: bool) -> CommandResult:
     with Farm(settings, makes_store=False) as farm:
         found = _named(farm.store, words)
         for campaign_id in found:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final
+
+import typer
 
 from orchestrator.app.searching import StoredSearch, TuneRequest, search_plan, stored_search
 from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.frame import PlanKeys, Texts, command, opt, refuse
 from orchestrator.cli.measuring import execute
-from orchestrator.cli.result import CommandResult, table
+from orchestrator.cli.result import CommandResult, share_of, table
+from orchestrator.config.plan_keys import PlanOptions
+from orchestrator.errors import UsageError
 from orchestrator.records.search import SearchArm, SearchRule, SearchStanding
 from orchestrator.report.escapes import one_line
 from orchestrator.units import format_change, format_duration, format_latency
@@ -20,16 +25,67 @@ _ENDINGS: Final = {
     "budget": "more would take over the share of the full product's time that --budget gives",
     "nothing-left": "no configuration has a figure of its own",
 }
+_TUNE = PlanKeys(
+    "models? delegates threads devices profiles where one_of_each at_most builds tools min_secs seed",
+    delegates="Delegates to try (default: cpu,xnnpack,gpu,nnapi,hexagon).",
+    threads="Thread counts to try (default: 1,2,4,8).",
+    tools="native, apk or litert-native (default: native).",
+)
 
 
-def tune(settings: Settings, request: TuneRequest) -> CommandResult:
-    """Search and store; raises UsageError kinds before anything runs."""
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """How long 'tune' searches."""
+
+    flag_sets: Annotated[
+        Texts, opt("--flags", "A set of flags to try beside none, name=value,name=value. Repeat for several.")
+    ] = ()
+    most: Annotated[int, opt("--most", "Processes per configuration, at most.", min=2, max=64)] = 8
+    alike: Annotated[str, opt("--alike", "Ignore differences below this.")] = "2%"
+    budget: Annotated[
+        str,
+        opt("--budget", "Share of the time of measuring every configuration, at most (from 8 configurations on)."),
+    ] = "33%"
+    parity: Annotated[bool, opt("--parity/--no-parity", "Compare the outputs of the finalists.")] = True
+
+
+@command("tune")
+def tune(
+    settings: Settings,
+    context: typer.Context,
+    options: Annotated[PlanOptions, _TUNE],
+    search: SearchOptions,
+    campaign: Annotated[str, opt("--campaign", "Measure nothing. Show this search (id or its beginning).")] = "",
+) -> CommandResult:
+    """Find a model's fastest configuration on each phone.
+
+    Example: benchfarm tune model.tflite --device SERIAL
+
+    Tries delegates x threads x flags, and drops early what is clearly slower.
+    """
+    if bool(options.get("models")) == bool(campaign):
+        raise UsageError(
+            "give either models or --campaign",
+            hint="benchfarm tune m.tflite --device SERIAL | benchfarm tune --campaign ID",
+        )
+    if campaign:
+        refuse(
+            context, {item.name or "" for item in context.command.params} - {"campaign", "as_json"}, "with --campaign"
+        )
+        return stored(settings, campaign)
+    rule = SearchRule(
+        most=search.most,
+        alike=share_of(search.alike, "--alike", least=0.0, most=0.99),
+        parity=search.parity,
+        budget=share_of(search.budget, "--budget", least=0.0, most=1.0),
+    )
+    request = TuneRequest(options=options, flag_sets=search.flag_sets or None, rule=rule)
     done = execute(settings, search_plan(request), None)
     assert isinstance(done.data, dict)
     result = stored(settings, str(done.data["campaign_id"]))
     assert isinstance(result.data, dict)
     further = {key: done.data[key] for key in ("status", "left", "lost", "report")}
-    goes_on = f"'benchfarm run --resume --campaign {done.data['campaign_id']}' goes on"
+    goes_on = f"'benchfarm run --resume --campaign {done.data['campaign_id']}' resumes it"
     left = [f"{done.data['left']} invocations are left; {goes_on}"] if done.data["left"] else []
     left += [f"{serial}: {one_line(reason)}" for serial, reason in done.data["lost"].items()]
     return replace(result, text="\n".join([result.text, *left]), data={**result.data, **further}, is_kept=True)
@@ -101,14 +157,13 @@ def _data(search: StoredSearch) -> dict[str, object]:
                 "model": item.model_name,
                 "best": item.best.case.configuration if item.best else None,
                 "tied": [arm.case.configuration for arm in item.tied],
-                "is_over": item.is_over,
-                "ended_by": item.ended_by,
-                "invocations": item.invocations,
-                "full_invocations": item.full_invocations,
-                "device_s": item.device_s,
-                "full_s": item.full_s,
+                **_chosen(item, "is_over ended_by invocations full_invocations device_s full_s"),
                 "arms": [
-                    {"configuration": arm.case.configuration, "case_key": arm.case.case_key, **_plain(arm)}
+                    {
+                        "configuration": arm.case.configuration,
+                        "case_key": arm.case.case_key,
+                        **_chosen(arm, "status latency_us low_us high_us used reason parity"),
+                    }
                     for arm in item.arms
                 ],
             }
@@ -117,13 +172,5 @@ def _data(search: StoredSearch) -> dict[str, object]:
     }
 
 
-def _plain(arm: SearchArm) -> dict[str, object]:
-    return {
-        "status": arm.status,
-        "latency_us": arm.latency_us,
-        "low_us": arm.low_us,
-        "high_us": arm.high_us,
-        "used": arm.used,
-        "reason": arm.reason,
-        "parity": arm.parity,
-    }
+def _chosen(record: object, names: str) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names.split()}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from typing import Annotated, Any
 
 from orchestrator.app.board import PhoneRow, Shown, Standing, StoredRows, read_boards, runner_elsewhere, runner_here
 from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.frame import Json, command, opt
 from orchestrator.cli.live import campaign_eta_s, picture
 from orchestrator.cli.result import CommandResult
 from orchestrator.cli.terminal import say
@@ -21,17 +21,36 @@ from orchestrator.report.escapes import one_line
 _ELSEWHERE = "elsewhere"
 
 
-def status(settings: Settings, *, width: int | None = None, height: int | None = None) -> CommandResult:
-    """Tell of every campaign that isn't finished, phone by phone, and of the phones in quarantine.
+@command("status")
+def status(
+    settings: Settings,
+    *,
+    watch: Annotated[bool, opt("--watch", "Repeat until no campaign runs.")] = False,
+    every_s: Annotated[float, opt("--every", "Seconds between two updates.", min=0.2)] = 2.0,
+    as_json: Json = False,
+) -> CommandResult:
+    """Show what each phone does now, and what is left.
 
-    Everything is read from the store and this computer's state: no phone is asked, so nothing is disturbed. Each
-    campaign gets so many columns and lines; None is as many as it takes.
+    Example: benchfarm status --watch
     """
+    # All is read from the store and this computer's state: no phone is asked, so nothing is disturbed.
+    is_terminal = sys.stdout.isatty()
     with Farm(settings, makes_store=False) as farm:
-        return _look(farm, StoredRows(farm), width, height)
+        stored = StoredRows(farm)
+        while watch and not as_json:
+            # As high as the terminal: what scrolls away can't be watched.
+            size = shutil.get_terminal_size() if is_terminal else None
+            result = look(farm, stored, size and size.columns - 1, size and size.lines - 1)
+            assert isinstance(result.data, dict)
+            if not any(item["is_held"] for item in result.data["campaigns"]):
+                break
+            say(f"{result.text}\n", end="" if is_terminal else "\n", clears=is_terminal)
+            time.sleep(every_s)
+        return look(farm, stored)
 
 
-def _look(farm: Farm, stored: StoredRows, width: int | None, height: int | None) -> CommandResult:
+def look(farm: Farm, stored: StoredRows, width: int | None = None, height: int | None = None) -> CommandResult:
+    """Return every open campaign, phone by phone, and the quarantine; None is as wide or high as it takes."""
     boards, progress = read_boards(farm.board_folder), farm.store.progress(only_open=True)
     told = [
         _campaign(farm, item, boards.get(item.campaign_id), progress.get(item.campaign_id, (0, 0)), stored)
@@ -42,22 +61,6 @@ def _look(farm: Farm, stored: StoredRows, width: int | None, height: int | None)
     parts.append("\n".join(one_line(f"in quarantine: {serial}: {reason}") for serial, reason in kept_out.items()))
     text = "\n\n".join(filter(None, parts)) or "nothing is running, and nothing waits to be resumed"
     return CommandResult(text=text, data={"campaigns": told, "quarantine": kept_out})
-
-
-def watch(settings: Settings, *, every_s: float, sleep: Callable[[float], None] = time.sleep) -> CommandResult:
-    """Show the status again and again, until no campaign is running; Ctrl-C ends it too."""
-    is_terminal = sys.stdout.isatty()
-    with Farm(settings, makes_store=False) as farm:
-        stored = StoredRows(farm)
-        while True:
-            # As high as the terminal: what scrolls away can't be watched.
-            size = shutil.get_terminal_size() if is_terminal else None
-            result = _look(farm, stored, size and size.columns - 1, size and size.lines - 1)
-            assert isinstance(result.data, dict)
-            if not any(item["is_held"] for item in result.data["campaigns"]):
-                return _look(farm, stored, None, None)
-            say(f"{result.text}\n", end="" if is_terminal else "\n", clears=is_terminal)
-            sleep(every_s)
 
 
 def _text(campaign: dict[str, Any], width: int | None, height: int | None) -> str:

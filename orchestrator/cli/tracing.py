@@ -5,27 +5,90 @@ from __future__ import annotations
 import select
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from orchestrator.app import tracing, tracing_app
 from orchestrator.app.tracing import TracedRun, TraceRequest
 from orchestrator.app.tracing_app import AppTraceRequest, TracedApp
 from orchestrator.bootstrap import Settings
 from orchestrator.cli import measuring
-from orchestrator.cli.download_progress import farm_telling
-from orchestrator.cli.progress import tell
+from orchestrator.cli.frame import Device, Texts, arg, command, opt, refuse
+from orchestrator.cli.progress import farm_telling, tell
 from orchestrator.cli.result import CommandResult, table
+from orchestrator.errors import UsageError
 from orchestrator.programs.running.trace import AppSummary, Part, TraceSummary
 from orchestrator.records.run import Outcome
+from orchestrator.records.workload import BUILTIN, USUAL_TOOL
 from orchestrator.report.escapes import one_line
 
 #: Operators that the text lists; JSON lists all.
 _ROWS = 30
+#: Options of a model's run, and of an app.
+_OF_A_RUN = {"model", "delegate", "threads", "tool", "build", "num_runs", "timeout"}
+_OF_AN_APP = {"activity", "during", "seconds", "restart"}
 
 
-def trace(settings: Settings, request: TraceRequest, out: Path | None) -> CommandResult:
-    """Record the named model on the chosen phones; raises UsageError kinds before anything runs."""
-    folder = out or settings.data_folder / "traces"
+@dataclass(frozen=True, kw_only=True)
+class TraceOptions:
+    """What 'trace' reads."""
+
+    model: Annotated[Path | None, arg("Model file (.tflite); none with --app.")] = None
+    app: Annotated[str, opt("--app", "Package of an app of yours, traced while it is used.")] = ""
+    activity: Annotated[str, opt("--activity", "With --app: the activity to start (.Main).")] = ""
+    during: Annotated[str, opt("--during", "With --app: record while this command runs here.")] = ""
+    seconds: Annotated[
+        float | None, opt("--seconds", "With --app: record so long, not until Enter.", min=0.1, max=600)
+    ] = None
+    restart: Annotated[bool, opt("--restart", "With --app: end the running app first.")] = False
+    device: Device = ()
+    delegate: Annotated[str, opt("--delegate -d", "cpu, xnnpack, gpu, nnapi, hexagon ...")] = BUILTIN
+    threads: Annotated[int, opt("--threads -t", "Number of threads.", min=1)] = 1
+    tool: Annotated[str, opt("--tool", "native, apk, litert-native or perf-options.")] = USUAL_TOOL
+    build: Annotated[
+        Texts,
+        opt(
+            "--build",
+            "Program to use: TOOL=NAME or TOOL=FILE, or NAME or FILE for a single tool. Repeat for several.",
+        ),
+    ] = ()
+    num_runs: Annotated[int, opt("--num-runs", "Inferences beside the warm-up, at least.", min=1)] = 20
+    timeout: Annotated[float, opt("--timeout", "Seconds that the run may take.", min=1)] = 120.0
+    summary: Annotated[bool, opt("--summary/--no-summary", "Read the trace after recording it.")] = True
+    out: Annotated[Path | None, opt("--out -o", "Folder for the trace files.")] = None
+
+
+@command("trace")
+def trace(settings: Settings, context: typer.Context, options: TraceOptions) -> CommandResult:
+    """Record a trace of one run, or of your own app.
+
+    Example: benchfarm trace model.tflite --delegate gpu
+
+    Example: benchfarm trace --app com.example.camera --activity .MainActivity --seconds 20
+
+    The trace opens in the Perfetto UI; what each operator took is summed up.
+    """
+    folder = options.out or settings.data_folder / "traces"
+    if options.app:
+        refuse(context, _OF_A_RUN, "with --app")
+        return _trace_app(settings, options, folder)
+    refuse(context, _OF_AN_APP, "without --app")
+    if options.model is None:
+        raise UsageError("nothing to trace", hint="name a model file, or an app with --app")
+    request = TraceRequest(
+        model=options.model,
+        serials=options.device,
+        delegate=options.delegate,
+        threads=options.threads,
+        tool=options.tool,
+        builds=options.build,
+        num_runs=options.num_runs,
+        timeout_s=options.timeout,
+        has_summary=options.summary,
+    )
     with farm_telling(settings) as farm:
         measured = tracing.record(farm, request, folder)
         # It is a campaign with a report like any other; what ended a device's part is told as there.
@@ -35,17 +98,25 @@ def trace(settings: Settings, request: TraceRequest, out: Path | None) -> Comman
     is_whole = bool(traced) and all(item.file is not None and item.outcome is Outcome.COMPLETED for item in traced)
     skips = [one_line(f"not run on {skip.serial}: {skip.reason}") for skip in campaign.skipped]
     return CommandResult(
-        text="\n\n".join([*map(_text, traced), *skips]) or "nothing was run",
+        text="\n\n".join(["\n".join(_lines(run)) for run in traced] + skips) or "nothing was run",
         data={"campaign_id": campaign.campaign_id, "traces": traced},
         exit_code=0 if is_whole else 1,
     )
 
 
-def trace_app(settings: Settings, request: AppTraceRequest, out: Path | None) -> CommandResult:
-    """Record an app of the user's; raises UsageError kinds before anything is changed."""
+def _trace_app(settings: Settings, options: TraceOptions, folder: Path) -> CommandResult:
+    request = AppTraceRequest(
+        package=options.app,
+        activity=options.activity,
+        during=options.during,
+        seconds=options.seconds,
+        restart=options.restart,
+        serials=options.device,
+        has_summary=options.summary,
+    )
     until_enter = _UntilEnter(settings.log_format) if sys.stdin.isatty() else None
     with farm_telling(settings) as farm:
-        traced = tracing_app.record_app(farm, request, out or settings.data_folder / "traces", until_enter)
+        traced = tracing_app.record_app(farm, request, folder, until_enter)
     return CommandResult(text="\n".join(_app_lines(traced)), data=traced, exit_code=1 if traced.faults else 0)
 
 
@@ -137,10 +208,6 @@ def _incomplete(summary: AppSummary | TraceSummary) -> Iterator[str]:
         yield f"{summary.unmatched} slices lack their begin or end and are left out"
     if summary.foreign_slices:
         yield f"{summary.foreign_slices} slices of other processes are left out"
-
-
-def _text(run: TracedRun) -> str:
-    return "\n".join(_lines(run))
 
 
 def _lines(run: TracedRun) -> Iterator[str]:

@@ -89,12 +89,14 @@ def _builds(value: object) -> Written:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key: where it stands in a plan, and its option on the command line."""
+    """One key: where it stands in a plan, and its option on the command line with its line of help."""
 
     at: tuple[str, ...]
     option: str
     about: str
     write: Callable[[Any], Written] = _text
+    #: The option's short name.
+    short: str = ""
 
 
 class PlanOptions(TypedDict, total=False):
@@ -104,86 +106,132 @@ class PlanOptions(TypedDict, total=False):
     models: Annotated[OneOrMore[str | Path], Key(("models",), "model", "Model files (.tflite).", _models)]
     delegates: Annotated[
         OneOrMore[str],
-        Key(("matrix", "delegates"), "--delegate", "cpu, xnnpack, gpu, nnapi, hexagon ..., or auto or all.", split),
+        Key(
+            ("matrix", "delegates"),
+            "--delegate",
+            "cpu, xnnpack, gpu, nnapi, hexagon ... (a,b,c), or all (default: try what is there).",
+            split,
+            "-d",
+        ),
     ]
-    threads: Annotated[OneOrMore[int | str], Key(("matrix", "threads"), "--threads", "Thread counts (1,4).", split)]
+    threads: Annotated[
+        OneOrMore[int | str], Key(("matrix", "threads"), "--threads", "Thread counts (1,4).", split, "-t")
+    ]
     every_thread_count: Annotated[
         bool,
         Key(
-            ("matrix", "every_thread_count"), "--every-thread-count", "Measure each thread count on any delegate.", _on
+            ("matrix", "every_thread_count"),
+            "--every-thread-count",
+            "Use each thread count also where the delegate takes all operators.",
+            _on,
         ),
+    ]
+    passes: Annotated[
+        OneOrMore[str],
+        Key(
+            ("passes",),
+            "--pass",
+            "timing (the default), memory, profile, cold, parity, sustained, trace, energy, contention (a,b).",
+            split,
+        ),
+    ]
+    host: Annotated[bool, Key(("devices", "host"), "--host", "Include this computer.", _on)]
+    invocations: Annotated[
+        str | int | None,
+        Key(("invocations",), "--invocations", "Processes per case: N, or FIRST-MOST (default: 8-40).", _bounds, "-n"),
+    ]
+    precision: Annotated[
+        str | None, Key(("precision",), "--precision", "Stop a case at this half width of its 95 % interval (2%).")
+    ]
+    budget: Annotated[
+        str | float | None, Key(("budget",), "--budget", "Time per phone for more processes than the first (30m).")
+    ]
+    sustained: Annotated[
+        str | float | None, Key(("sustained",), "--sustained", "Run processes without a pause for this time (30m).")
     ]
     tools: Annotated[
         OneOrMore[str],
         Key(
             ("matrix", "tools"),
             "--tool",
-            "native, apk, litert, litert-lm ..., or a declared program or its file.",
+            "native, apk, litert, perf-options, litert-native, litert-lm, litert-ios (a,b).",
             split,
         ),
     ]
-    modes: Annotated[
-        OneOrMore[str], Key(("matrix", "modes"), "--mode", "Run as: foreground (apk), shell, top-app (native).", split)
-    ]
     flags: Annotated[
         Mapping[str, object] | OneOrMore[str],
-        Key(("matrix", "flags"), "--flag", "Further flags of the program, name=value.", _flags),
+        Key(("matrix", "flags"), "--flag", "Flag of the program, name=value. Repeat for several.", _flags),
     ]
-    devices: Annotated[OneOrMore[str], Key(("devices", "serials"), "--device", "Serial numbers, or host.", _texts)]
-    profiles: Annotated[OneOrMore[str], Key(("devices", "profiles"), "--profile", "Profiles of phones.", _texts)]
+    modes: Annotated[
+        OneOrMore[str],
+        Key(("matrix", "modes"), "--mode", "Run as foreground (apk), shell, top-app (native) (a,b).", split),
+    ]
+    parity_inputs: Annotated[
+        str | Path | None,
+        Key(("parity_inputs",), "--parity-inputs", "Folder with inputs for parity: MODEL.0.bin ...", _path),
+    ]
+    reference_check: Annotated[
+        bool | None,
+        Key(
+            ("reference_check",),
+            "--reference-check",
+            "Measure a reference workload before and after: ~30 s per phone.",
+            _on_off,
+        ),
+    ]
+    reboot: Annotated[bool, Key(("reboot",), "--reboot", "Reboot a phone whose reference check moved.", _on)]
+    devices: Annotated[
+        OneOrMore[str],
+        Key(("devices", "serials"), "--device", "Serial number, or host. Repeat for several.", _texts, "-s"),
+    ]
+    profiles: Annotated[
+        OneOrMore[str], Key(("devices", "profiles"), "--profile", "Device profile, for example pixel-4.", _texts)
+    ]
     pools: Annotated[OneOrMore[str], Key(("devices", "pools"), "--pool", "Pools of phones.", _texts)]
     tags: Annotated[OneOrMore[str], Key(("devices", "tags"), "--tag", "Tags of phones.", _texts)]
-    where: Annotated[OneOrMore[str], Key(("devices", "where"), "--where", "Rules on facts: android >= 13.", _texts)]
-    one_of_each: Annotated[
-        str, Key(("devices", "one_of_each"), "--one-of-each", "One phone for each value of a fact: profile, soc ...")
+    where: Annotated[
+        OneOrMore[str],
+        Key(("devices", "where"), "--where", "Rule on device facts, for example 'android >= 13'.", _texts),
     ]
-    at_most: Annotated[int | None, Key(("devices", "any"), "--any", "Use at most N matching phones.")]
-    host: Annotated[bool, Key(("devices", "host"), "--host", "Measure on this computer too.", _on)]
-    num_runs: Annotated[int, Key(("settings", "num_runs"), "--num-runs", "Inferences per process, at least.")]
-    min_secs: Annotated[float | str, Key(("settings", "min_secs"), "--min-secs", "Seconds per process, at least.")]
-    max_secs: Annotated[float | str, Key(("settings", "max_secs"), "--max-secs", "Seconds per process, at most.")]
+    one_of_each: Annotated[
+        str,
+        Key(
+            ("devices", "one_of_each"),
+            "--one-of-each",
+            "One matching phone for each value of a fact: profile, soc ...",
+        ),
+    ]
+    at_most: Annotated[int | None, Key(("devices", "any"), "--any", "Use at most N matching phones (default: all).")]
+    builds: Annotated[
+        Mapping[str, str] | OneOrMore[str],
+        Key(
+            ("builds",),
+            "--build",
+            "Program to use: TOOL=NAME or TOOL=FILE, or NAME or FILE for a single tool. Repeat for several.",
+            _builds,
+        ),
+    ]
+    num_runs: Annotated[
+        int, Key(("settings", "num_runs"), "--num-runs", "Inferences per process, at least (default: 50).")
+    ]
+    min_secs: Annotated[
+        float | str, Key(("settings", "min_secs"), "--min-secs", "Seconds per process, at least (default: 1).")
+    ]
+    max_secs: Annotated[
+        float | str, Key(("settings", "max_secs"), "--max-secs", "Seconds per process, at most (default: 150).")
+    ]
     warmup_runs: Annotated[int, Key(("settings", "warmup_runs"), "--warmup-runs", "Inferences before, at least.")]
     warmup_min_secs: Annotated[
         float | str, Key(("settings", "warmup_min_secs"), "--warmup-min-secs", "Seconds of warm-up, at least.")
     ]
-    affinity: Annotated[str, Key(("settings", "affinity"), "--affinity", "Cores: big, all, or a hexadecimal mask.")]
-    passes: Annotated[
-        OneOrMore[str],
-        Key(
-            ("passes",), "--pass", "timing, memory, profile, cold, parity, sustained, trace, energy, contention.", split
-        ),
+    affinity: Annotated[
+        str, Key(("settings", "affinity"), "--affinity", "Cores to use: big (the default), all, or a hexadecimal mask.")
     ]
-    invocations: Annotated[
-        int | str | None,
-        Key(("invocations",), "--invocations", "Processes per case: a number, or FIRST-MOST.", _bounds),
-    ]
-    precision: Annotated[
-        str | None, Key(("precision",), "--precision", "A case has enough at this half width of its interval (2%).")
-    ]
-    budget: Annotated[
-        str | float | None, Key(("budget",), "--budget", "Time for what is added to the first processes, each phone.")
-    ]
-    sustained: Annotated[
-        str | float | None, Key(("sustained",), "--sustained", "Measure one process after the other for so long (30m).")
-    ]
-    parity_inputs: Annotated[
-        str | Path | None,
-        Key(("parity_inputs",), "--parity-inputs", "Folder with MODEL.0.bin ...: inputs for the pass parity.", _path),
-    ]
-    reference_check: Annotated[
-        bool | None,
-        Key(("reference_check",), "--reference-check", "Run the reference workload before and after.", _on_off),
-    ]
-    reboot: Annotated[bool, Key(("reboot",), "--reboot", "Let a phone reboot whose reference workload moved.", _on)]
-    order: Annotated[str | None, Key(("order",), "--order", "interleaved or sequential.")]
-    seed: Annotated[int, Key(("seed",), "--seed", "Seed for the order of invocations.")]
     timeout: Annotated[
-        float | str, Key(("timeout",), "--timeout", "Seconds that one process may take beyond max_secs.")
+        float | str, Key(("timeout",), "--timeout", "Seconds per process beyond --max-secs (default: 120).")
     ]
-    builds: Annotated[
-        Mapping[str, str] | OneOrMore[str],
-        Key(("builds",), "--build", "Program to use: TOOL=NAME or TOOL=FILE.", _builds),
-    ]
+    order: Annotated[str | None, Key(("order",), "--order", "interleaved or sequential.")]
+    seed: Annotated[int, Key(("seed",), "--seed", "Seed for the order of invocations (default: 0).")]
 
 
 @cache

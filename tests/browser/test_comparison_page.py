@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.bootstrap import Settings
-from orchestrator.cli.comparing import CompareRequest, Output, compare
+from orchestrator.cli.comparing import Output, compare
 from tests.browser.conftest import PHONE, WIDE, serious_faults
 from tests.conftest import installed
 from tests.samples.sample_lab import hostile_lab, two_nights_lab
@@ -12,22 +12,18 @@ from tests.samples.stored_lab import stored
 expect = installed("playwright.sync_api").expect
 
 
-def _request(sides, by):
-    return CompareRequest(sides=sides, by=by, campaigns=(), threshold="2%", level="99%", allowed=())
-
-
 SIDES = {
-    "nights": (two_nights_lab, _request(("previous", "newest"), "campaign")),
-    "hostile": (hostile_lab, _request(("gpu", "nnapi"), "delegate")),
+    "nights": (two_nights_lab, ("previous", "newest"), "campaign"),
+    "hostile": (hostile_lab, ("gpu", "nnapi"), "delegate"),
 }
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("compared")
-    for name, (lab, request) in SIDES.items():
+    for name, (lab, sides, by) in SIDES.items():
         settings = Settings.from_environment({}, home=stored(folder / f"home-{name}", lab()))
-        compare(settings, request, Output(form="html", out=folder / f"{name}.html"))
+        compare(settings, sides, by=by, output=Output(form="html", out=folder / f"{name}.html"))
     return folder
 
 

@@ -10,7 +10,7 @@ from tests.e2e.conftest import Lab
 
 
 def test_a_search_ends_with_the_fastest_in_a_third_of_the_processes(lab: Lab, model: Path) -> None:
-    words = ("tune", model, "--phone", lab.serials[1], "-d", "cpu,xnnpack,gpu", "-t", "1,4", "--min-secs", "0.2")
+    words = ("tune", model, "--device", lab.serials[1], "-d", "cpu,xnnpack,gpu", "-t", "1,4", "--min-secs", "0.2")
     done = lab.cli(*words, "--flags", "xnnpack_force_fp16=true", "--json").ok().json
     (search,) = done["searches"]
     assert search["best"] == "xnnpack, 4 threads, native, xnnpack_force_fp16=true"
@@ -25,7 +25,7 @@ def test_a_search_ends_with_the_fastest_in_a_third_of_the_processes(lab: Lab, mo
 
 
 def test_a_search_that_is_killed_goes_on_to_the_same_end_and_repeats_nothing(lab: Lab, model: Path) -> None:
-    words = ("tune", model, "--phone", lab.serials[0], "-d", "cpu,xnnpack", "-t", "1,4", "--min-secs", "0.2")
+    words = ("tune", model, "--device", lab.serials[0], "-d", "cpu,xnnpack", "-t", "1,4", "--min-secs", "0.2")
     with lab.cli.start(*words, "--flags", "xnnpack_force_fp16=true") as search:
         assert search.stderr is not None
         told, campaign = 0, ""
@@ -51,7 +51,7 @@ def test_a_search_that_is_killed_goes_on_to_the_same_end_and_repeats_nothing(lab
 
 def test_a_winner_with_wrong_outputs_leaves_and_the_next_one_is_found(lab: Lab, model: Path) -> None:
     lab.fault(lab.serials[1], "delegate-wrong", "subject=xnnpack", "times=0")
-    words = ("tune", model, "--phone", lab.serials[1], "-d", "cpu,xnnpack", "-t", "4", "--min-secs", "0.2")
+    words = ("tune", model, "--device", lab.serials[1], "-d", "cpu,xnnpack", "-t", "4", "--min-secs", "0.2")
     done = lab.cli(*words, "--flags", "xnnpack_force_fp16=true", "--json").json
     (search,) = done["searches"]
     assert search["best"] == "cpu, 4 threads, native"

@@ -74,7 +74,10 @@ def test_a_closed_campaign_is_finished_and_says_what_was_abandoned(settings: Set
     assert ended == {(Outcome.COMPLETED, ""): 1, (Outcome.SKIPPED, "abandoned"): 7}
     # What was measured is as it was.
     assert {run.run_id for run in runs if run.report is not None} == {"cut-timing-0"}
-    for command in (lambda: retention.close(settings, ["cut"]), lambda: measuring.resume(settings, "cut", None)):
+    for command in (
+        lambda: retention.close(settings, ["cut"]),
+        lambda: measuring.run(settings, resume=True, campaign="cut"),
+    ):
         with pytest.raises(UsageError, match="no campaign that could be resumed 'cut'"):
             command()
 
@@ -164,7 +167,7 @@ def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
                 opened.store.set_status(job.campaign_id, CampaignStatus.INTERRUPTED, None)
             assert [item.level for item in devices.of_host(opened) if item.check == "campaigns"] == ["ok"]
         with pytest.raises(UsageError, match="left to the farm's workers: night-"):
-            measuring.resume(shared, "", None)
+            measuring.run(shared, resume=True)
         with pytest.raises(UsageError, match="a job of the farm that waits or runs") as caught:
             retention.close(shared, ["night-B"])
         assert "benchfarm farm cancel night --phone B" in caught.value.hint

@@ -195,7 +195,7 @@ def test_a_host_that_is_gone_for_good_is_forgotten_with_all_that_was_its_own(
     assert [row["name"] for row in queue.hosts()] == ["two"]
     assert queue.holds() == {"phone:C": "pause"}
     assert queue.reap(dead_after_s=3600) == [1]
-    problems = found(devices.farm_doctor(settings, host_too=False), "problem")
+    problems = found(farm.doctor(settings, host=False), "problem")
     assert "hosts" not in problems
 
 
@@ -269,7 +269,7 @@ def test_a_failed_job_is_a_problem_until_its_plan_is_submitted_again_or_a_week_i
     from orchestrator import __version__
 
     def problems() -> list[str]:
-        told = found(devices.farm_doctor(settings, host_too=False), "problem").get("queue", [])
+        told = found(farm.doctor(settings, host=False), "problem").get("queue", [])
         return [text for text in told if "failed" in text]
 
     queue.register("one", benchfarm_version=__version__)
@@ -293,7 +293,7 @@ def test_a_schedule_that_rests_or_was_removed_is_no_problem(queue: FarmQueue, se
     )  # fmt: skip
 
     def told(level: str) -> list[str]:
-        return found(devices.farm_doctor(settings, host_too=False), level).get("schedules", [])
+        return found(farm.doctor(settings, host=False), level).get("schedules", [])
 
     schedules.put(nightly, [], replace=False)
     queue.rows("UPDATE farm_schedules SET next_at = now() - interval '1 hour'")
@@ -351,7 +351,7 @@ def test_a_farm_in_order_has_no_problem(queue: FarmQueue, settings: Settings) ->
 
     queue.register("one", benchfarm_version=__version__)
     queue.announce("one", {"A": Announced(facts="{}")})
-    result = devices.farm_doctor(settings, host_too=False)
+    result = farm.doctor(settings, host=False)
     assert (result.exit_code, found(result, "problem"), found(result, "warning")) == (0, {}, {})
 
 
@@ -364,7 +364,7 @@ def test_a_host_that_says_what_is_wrong_with_it_is_a_problem_and_one_without_pho
     worker_id = queue.register("one", benchfarm_version=__version__)
     queue.register("two", benchfarm_version=__version__)
     queue.beat("one", worker_id, ails=ails)
-    result = devices.farm_doctor(settings, host_too=False)
+    result = farm.doctor(settings, host=False)
     assert found(result, "problem")["hosts"] == [f"one: {ails}"]
     assert found(result, "warning")["hosts"] == ["two has announced no phone"]
     assert ails in farm.status(settings, "").text
@@ -377,7 +377,7 @@ def test_two_phones_of_one_serial_number_are_a_problem_and_not_usable(queue: Far
         queue.register(host, benchfarm_version="1")
         facts = DeviceFacts(serial=Serial("0123"), kind=DeviceKind.ANDROID, is_virtual=True, model=model)
         queue.announce(host, {"0123": Announced(facts=dump(facts))})
-    result = devices.farm_doctor(settings, host_too=False)
+    result = farm.doctor(settings, host=False)
     same, none = found(result, "problem")["phones"]
     assert same.startswith("0123: several phones have this serial number: a ")
     assert "Pixel 3 (virtual) at one" in same
@@ -389,7 +389,7 @@ def test_two_phones_of_one_serial_number_are_a_problem_and_not_usable(queue: Far
 def test_a_database_that_is_away_is_a_problem_with_a_next_step_beside_the_checks_of_this_host(tmp_path: Path) -> None:
     url = "postgresql://benchfarm@127.0.0.1:1/none?connect_timeout=2"
     known = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=url)
-    result = devices.farm_doctor(known, host_too=True)
+    result = farm.doctor(known, host=True)
     assert result.exit_code == 1
     assert "connection failed" in found(result, "problem")["queue"][0]
     assert {"disk", "quarantine"} <= found(result, "ok").keys()
@@ -439,7 +439,7 @@ def test_what_is_wrong_with_a_farm_is_told_with_a_next_step(queue: FarmQueue, se
         connection.execute("UPDATE benchfarm_queue.procrastinate_events SET at = now() - interval '10 minutes'")
         connection.execute("UPDATE benchfarm_queue.farm_schedules SET next_at = now() - interval '1 hour'")
     schedules.make_due(lambda *_: "", host="one")
-    result = devices.farm_doctor(settings, host_too=False)
+    result = farm.doctor(settings, host=False)
     problems, warnings = found(result, "problem"), found(result, "warning")
     assert result.exit_code == 1
     assert "though its phone is free" in problems["queue"][0]
@@ -451,7 +451,7 @@ def test_what_is_wrong_with_a_farm_is_told_with_a_next_step(queue: FarmQueue, se
     assert all(item.next_step for item in result.data["findings"] if item.level != "ok")  # type: ignore[index]
     with psycopg.connect(settings.store) as connection:
         connection.execute("UPDATE benchfarm_queue.farm_hosts SET seen_at = now() - interval '1 hour'")
-    result = devices.farm_doctor(settings, host_too=False)
+    result = farm.doctor(settings, host=False)
     assert "was last heard" in found(result, "problem")["hosts"][0]
 
 
@@ -556,16 +556,14 @@ def test_phones_that_went_are_told_with_when_and_where_until_they_are_back_or_lo
     lines = [line.split(None, 1) for line in result.text.splitlines() if "away since" in line]
     assert dict(lines) == told  # type: ignore[comparison-overlap]
     assert [(row["serial"], row["host"]) for row in result.data["away"]] == [("B", "one"), ("C", "two")]  # type: ignore[index]
-    assert found(devices.farm_doctor(settings, host_too=False), "warning")["away"] == [
+    assert found(farm.doctor(settings, host=False), "warning")["away"] == [
         f"{serial} is {text}" for serial, text in told.items()
     ]
     queue.announce("one", {serial: Announced(facts=dump(virtual_facts(serial))) for serial in ("A", "B")})
     assert [row["serial"] for row in queue.away()] == ["C"]
     queue.rows("UPDATE farm_sightings SET seen_at = now() - interval '8 days'")
     assert queue.away() == []
-    assert found(devices.farm_doctor(settings, host_too=False), "ok")["away"] == [
-        "no phone of the last days is missing"
-    ]
+    assert found(farm.doctor(settings, host=False), "ok")["away"] == ["no phone of the last days is missing"]
     numbers = dict(line.rsplit(" ", 1) for line in metrics(settings, queue).splitlines() if not line.startswith("#"))
     ages = {serial: numbers[f'benchfarm_phone_seen_timestamp_seconds{{serial="{serial}"}}'] for serial in "ABC"}
     assert float(ages["A"]) == float(ages["B"])

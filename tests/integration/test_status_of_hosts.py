@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.bootstrap import Settings, this_computer
-from orchestrator.cli.measuring import resume
+from orchestrator.cli.measuring import run
 from orchestrator.cli.status import status
 from orchestrator.errors import NoDeviceError, UsageError
 from orchestrator.records.campaign import CampaignStatus
@@ -53,7 +53,7 @@ def test_a_resume_that_names_none_leaves_what_another_computer_runs(url: str, sa
     store.close()
 
     with pytest.raises(UsageError, match=r"resumed by name only: theirs \(on lab-2"):
-        resume(settings, "", None)
+        run(settings, resume=True)
 
 
 def test_in_a_file_all_campaigns_are_this_computers(samples, tmp_path: Path) -> None:
@@ -65,4 +65,4 @@ def test_in_a_file_all_campaigns_are_this_computers(samples, tmp_path: Path) -> 
     assert [item["status"] for item in told.data["campaigns"]] == ["cut off", "interrupted", "cut off"]
     # The newest is resumed, as far as its files are there.
     with pytest.raises((UsageError, NoDeviceError), match="gone"):
-        resume(settings, "", None)
+        run(settings, resume=True)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.bootstrap import Settings
-from orchestrator.cli.comparing import CompareRequest, Output, compare
+from orchestrator.cli.comparing import compare
 from orchestrator.cli.result import CommandResult
 from orchestrator.errors import UsageError
 from orchestrator.records.device import DeviceFacts, DeviceKind
@@ -64,8 +64,7 @@ def settings(tmp_path: Path) -> Settings:
 
 def compared(settings: Settings, *sides: str, allow: str = "") -> CommandResult:
     allowed = tuple(filter(None, allow.split(",")))
-    request = CompareRequest(sides=sides, by="device", campaigns=(), threshold="2%", level="99%", allowed=allowed)
-    return compare(settings, request, Output())
+    return compare(settings, sides, by="device", allow=allowed)
 
 
 def cases_of(result: CommandResult) -> list[dict[str, Any]]:
@@ -127,6 +126,5 @@ def test_sides_are_looked_for_where_they_were_measured_not_only_planned(tmp_path
         builds=BUILDS,
     )
     settings = Settings.from_environment({}, home=stored(tmp_path / "home", lab))
-    request = CompareRequest(sides=("cpu", "gpu"), by="delegate", campaigns=(), threshold="2%", level="99%", allowed=())
-    (row,) = cases_of(compare(settings, request, Output()))
+    (row,) = cases_of(compare(settings, ("cpu", "gpu"), by="delegate"))
     assert {row[side]["campaign_id"] for side in ("baseline", "candidate")} == {str(ANDROID)}

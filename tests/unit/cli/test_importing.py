@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.app.importing import ImportRequest
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli import stored
+from orchestrator.cli import exchange, stored
 from orchestrator.cli.result import CommandResult
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.records.campaign import CampaignStatus
@@ -49,7 +49,7 @@ def take(settings: Settings, tmp_path: Path) -> Callable[..., CommandResult]:
         request = ImportRequest(
             files=tuple(files), device=device, profile=profile, models=models, app="TensorFlow 2.17", name="lab"
         )
-        return stored.import_files(settings, request, None)
+        return exchange.import_files(settings, request, None)
 
     return run
 

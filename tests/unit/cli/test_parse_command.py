@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.parsing import parse_files
+from orchestrator.cli.explaining import parse_files
 from orchestrator.cli.result import to_json
 from orchestrator.errors import OutputParseError, UsageError
 

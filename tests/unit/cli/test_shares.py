@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.cli.files import share_of
+from orchestrator.cli.result import share_of
 from orchestrator.errors import UsageError
 from tests.samples.command import Cli
 from tests.samples.places import MODELS

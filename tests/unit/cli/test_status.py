@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.app.board import StoredRows
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.status import _look
+from orchestrator.cli.status import look
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.run import RunRecord
 from orchestrator.store.opening import MemoryStore
@@ -36,9 +36,9 @@ def test_a_campaign_that_nobody_runs_is_read_again_only_when_more_of_it_is_store
         store.append_run(run)
     with Farm(Settings.from_environment({}, home=tmp_path), store=store) as farm:
         stored = StoredRows(farm)
-        first = _look(farm, stored, None, None)
-        assert _look(farm, stored, None, None) == first
+        first = look(farm, stored)
+        assert look(farm, stored) == first
         assert store.reads == 1
         store.append_run(last)
-        assert _look(farm, stored, None, None) != first
+        assert look(farm, stored) != first
         assert store.reads == 2

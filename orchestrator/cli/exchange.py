@@ -1,0 +1,160 @@
+"""``benchfarm export`` and ``import``: results for other programs and labs, and from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from orchestrator.app import bundling, importing, sessions
+from orchestrator.app.bundling import FORMATS, ExportRequest
+from orchestrator.app.importing import Imported, ImportRequest
+from orchestrator.app.sessions import SessionRequest
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.cli.frame import Campaigns, HtmlOut, Paths, Texts, arg, command, opt
+from orchestrator.cli.result import CommandResult, format_of
+from orchestrator.errors import UsageError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """What 'export' reads."""
+
+    campaigns: Campaigns = ()
+    out: Annotated[
+        Path | None,
+        opt("--out -o", "File, or folder for asv and proto (default: benchfarm-... in this folder, by format)."),
+    ] = None
+    form: Annotated[
+        str,
+        opt(
+            "--format -f",
+            "bundle, csv, parquet, json, bencher, asv, proto or leaderboard (default: by --out, else bundle).",
+        ),
+    ] = ""
+    runs: Annotated[Texts, opt("--run", "Export only this run, by id or its beginning. Repeat for several.")] = ()
+    rows: Annotated[str, opt("--rows", "Rows of csv and parquet: cases or invocations.")] = "cases"
+    commit: Annotated[str, opt("--commit", "For asv: the measured commit.")] = ""
+    force: Annotated[bool, opt("--force", "Replace an existing file.")] = False
+    sign: Annotated[bool, opt("--sign", "Sign a bundle with the key of this computer.")] = False
+    key: Annotated[Path | None, opt("--key", "With --sign: use this Ed25519 key, as ssh-keygen writes it.")] = None
+
+
+@command("export")
+def export(settings: Settings, options: ExportOptions) -> CommandResult:
+    """Write results as a bundle, CSV, Parquet, JSON and more.
+
+    Example: benchfarm export newest --format csv
+    """
+    request = ExportRequest(
+        **{**vars(options), "form": format_of(options.form, options.out, FORMATS, default="bundle")}
+    )
+    done = bundling.export(settings, request)
+    names = [str(path) for path in done.files]
+    text = names[0] if len(names) == 1 else f"{request.target}: {len(names)} files"
+    data: dict[str, object] = {"format": request.form, "files": names}
+    if (contents := done.contents) is not None:
+        virtual = f", {contents.virtual_runs} of them virtual" if contents.virtual_runs else ""
+        signed = f", signed by {done.signer}" if done.signer else ""
+        text = f"{text}: {contents.runs} runs of {contents.campaigns} campaigns{virtual}{signed}"
+        data["contents"] = contents
+    return CommandResult(text=text, data=data)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportOptions:
+    """What 'import' reads."""
+
+    files: Annotated[
+        Paths,
+        arg("A bundle, a session's folder, leaderboard JSONL, or Firebase JSON or CSV, report.json or report.csv."),
+    ]
+    device: Annotated[str, opt("--device -s", "Serial number or name of the measured phone.")] = ""
+    models: Annotated[Paths, opt("--model -m", "Measured model. Repeat for several.")] = ()
+    profile: Annotated[str, opt("--profile", "Profile of a phone that isn't known.")] = ""
+    app: Annotated[str, opt("--app", "File of the app (with a slash), or its version.")] = ""
+    name: Annotated[str, opt("--name", "Name of the campaign.")] = "import"
+    out: HtmlOut = None
+    trust: Annotated[
+        Texts,
+        opt("--trust", "Accept only a bundle signed with this public key (or its file). Repeat for several."),
+    ] = ()
+
+
+@command("import")
+def import_results(settings: Settings, options: ImportOptions) -> CommandResult:
+    """Import a bundle, or results of other labs and apps.
+
+    Example: benchfarm import lab.bundle.json
+    """
+    files, models, device, trust = options.files, options.models, options.device, options.trust
+    if missing := next((path for path in files if not path.exists()), None):
+        raise UsageError(f"{missing}: there is no such file")
+    if all(map(sessions.is_session, files)):
+        if device or options.profile or options.app or trust:
+            raise UsageError("a session says itself what it ran on and with", hint="give --model and --name only")
+        wanted = SessionRequest(paths=files, models=models, name=options.name)
+        return import_sessions(settings, wanted, options.out)
+    if folder := next((path for path in files if not path.is_file()), None):
+        raise UsageError(f"{folder}: is a folder", hint="import a session's folder on its own")
+    if any(map(bundling.is_bundle, files)):
+        if len(files) > 1 or device or models:
+            raise UsageError("a bundle is imported alone and says itself what is in it")
+        return take_in(settings, files[0], trust)
+    if trust:
+        raise UsageError("--trust is about bundles; these results hold no signature")
+    if not device or not models:
+        raise UsageError("these results don't say what they are of", hint="give --device and --model")
+    request = ImportRequest(
+        files=files, device=device, models=models, profile=options.profile, app=options.app, name=options.name
+    )
+    return import_files(settings, request, options.out)
+
+
+def take_in(settings: Settings, path: Path, trust: Texts = ()) -> CommandResult:
+    """Store what a bundle holds; the exit code is 1 when runs had to be left out."""
+    done = bundling.take_in(settings, path, trust)
+    new = f"{len(done.new_campaigns)} of {len(done.campaigns)} campaigns are new: {', '.join(done.campaigns)}"
+    lines = [f"{done.new_runs} runs taken in, {done.known_runs} were there already; {new}"]
+    told = f"imported from {path.name}, sha256 {done.origin.sha256}, {done.origin.signature}"
+    lines.append(f"read again from their raw output; {told}")
+    if done.other_runs:
+        why = "the store holds others in their place, or they are of a campaign of its own"
+        lines.append(f"{len(done.other_runs)} runs were left out: {why}")
+    return CommandResult(text="\n".join(lines), data=done, exit_code=1 if done.other_runs else 0)
+
+
+def import_files(settings: Settings, request: ImportRequest, out: Path | None) -> CommandResult:
+    """Import results of benchmark apps that somebody else started; raises UsageError kinds, storing nothing."""
+    with Farm(settings) as farm:
+        return told(importing.import_files(farm, request, out))
+
+
+def import_sessions(settings: Settings, request: SessionRequest, out: Path | None) -> CommandResult:
+    """Import session folders and leaderboard files; raises UsageError kinds, storing nothing."""
+    with Farm(settings) as farm:
+        done = [told(one) for one in sessions.import_sessions(farm, request, out)]
+    if len(done) == 1:
+        return done[0]
+    return CommandResult(
+        text="\n\n".join(one.text for one in done),
+        data={"imports": [one.data for one in done]},
+        exit_code=max(one.exit_code for one in done),
+    )
+
+
+def told(done: Imported) -> CommandResult:
+    """Return what an import did, with the table and the report of what is new."""
+    from orchestrator.report.tables import render_text_table
+
+    result = done.result
+    lines = [render_text_table(done.shown).rstrip("\n"), ""] if done.shown is not None else []
+    known = f", {result.known} were there already" if result.known else ""
+    lines += [f"{len(result.runs)} runs imported{known}", *done.notes]
+    data: dict[str, object] = {"campaign_id": None, "imported": len(result.runs)}
+    data |= {"known": result.known, "notes": list(done.notes)}
+    if result.campaign is not None:
+        lines.append(f"report: {done.report}")
+        data |= {"campaign_id": result.campaign.campaign_id, "report": done.report, "runs": result.runs}
+        data |= {"without_result": done.without_result}
+    return CommandResult(text="\n".join(lines), data=data, exit_code=int(bool(done.without_result or done.left_out)))
