@@ -42,12 +42,11 @@ from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial
 from orchestrator.records.workload import Build, Case, DelegateName, Model, ToolName
-from orchestrator.store.bodies import Pattern, pack, unpack
-from orchestrator.store.opening import open_store
-from orchestrator.store.registry import case_numbers, insert_cases, pack_plan
+from orchestrator.store.bodies import pack, pattern_of, unpack
+from orchestrator.store.cases import keep_cases, pack_plan
+from orchestrator.store.figures import MADE_UP, keep_sheets, without_sheet
+from orchestrator.store.opening import SqlStore, open_store
 from orchestrator.store.rows import documents_of, summary_of
-from orchestrator.store.sheets import MADE_UP, keep_sheets, without_sheet
-from orchestrator.store.sql import SqlStore
 from orchestrator.store.tables import CAMPAIGNS, CASES, PATTERNS, PLANS, RUNS, SHEETS
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -104,7 +103,7 @@ def pool_of(first: Sample, *others: Sample) -> Pool:
     """Return what a store keeps of a series' runs."""
     alone = pack(first.sections)
     assert unpack(alone, where="a sample") == first.sections
-    pattern = Pattern(zstandard.ZstdDecompressor().decompress(alone))
+    pattern = pattern_of(zstandard.ZstdDecompressor().decompress(alone))
     return Pool(alone, [(item.figures, pack(item.sections, pattern)) for item in others])
 
 
@@ -158,7 +157,7 @@ class Year:
         )
         if self.store.campaign(campaign.campaign_id) is None:
             self.store.begin_campaign(campaign, devices=self.phones, models=self.models, builds=[build])
-        with self.store._database.writing() as connection:
+        with self.store.writing() as connection:
             if build.sha256 != self.build_now:
                 self._cases(connection, build)
             campaign_no = connection.scalar(
@@ -184,8 +183,7 @@ class Year:
             for model in self.models
             for delegate, threads in CONFIGURATIONS
         ]
-        numbers = case_numbers(connection, [case.case_key for case in cases])
-        insert_cases(connection, [case for case in cases if case.case_key not in numbers], numbers)
+        numbers = keep_cases(connection, cases, "the year")
         self.case_no = [numbers[case.case_key] for case in cases]
         series_of = dict(connection.execute(select(CASES.c.case_no, CASES.c.series_no)).all())
         stored = dict(connection.execute(select(PATTERNS.c.series_no, PATTERNS.c.pattern_no)).all())
@@ -256,7 +254,7 @@ def timed(work: Callable[[], object], times: int = 3) -> tuple[float, float]:
 def questions(store: SqlStore, nights: int) -> Iterator[tuple[str, tuple[float, float]]]:
     """Yield what was asked, and how many seconds it took."""
     since = START + timedelta(days=nights - 90)
-    with store._database.reading() as connection:
+    with store.reading() as connection:
         plain = (
             "SELECT case_no, campaign_no, latency_us, quality FROM runs WHERE campaign_no > {} AND run_pass = 'timing'"
         )
@@ -275,7 +273,7 @@ def questions(store: SqlStore, nights: int) -> Iterator[tuple[str, tuple[float, 
 
 def made_up(store: SqlStore) -> None:
     """Make the newest night's sheet again."""
-    with store._database.writing() as connection:
+    with store.writing() as connection:
         newest = select(SHEETS.c.campaign_no).order_by(SHEETS.c.campaign_no.desc()).limit(1)
         connection.execute(delete(SHEETS).where(SHEETS.c.campaign_no == newest.scalar_subquery()))
         keep_sheets(connection, without_sheet(connection, MADE_UP))
@@ -293,7 +291,7 @@ def tables_mb(path: Path) -> dict[str, float]:
 
 def size_of(store: SqlStore) -> int:
     """Return the bytes of a store's database."""
-    with store._database.reading() as connection:
+    with store.reading() as connection:
         if connection.dialect.name == "postgresql":
             size: int = connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one()
             return size
@@ -324,7 +322,7 @@ def measured(store: SqlStore, path: Path | None) -> dict[str, object]:
     """Return the size of a store and how long its questions take."""
     nights = len(store.campaigns())
     size = size_of(store)
-    with store._database.reading() as connection:
+    with store.reading() as connection:
         runs = connection.exec_driver_sql("SELECT count(*) FROM runs").scalar_one()
         body = connection.exec_driver_sql("SELECT avg(length(body)) FROM runs").scalar_one()
     return {

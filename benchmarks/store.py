@@ -14,7 +14,6 @@ the other, again in turns.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import platform
 import sqlite3
@@ -42,7 +41,7 @@ from orchestrator.records.run import (
 )
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
-from orchestrator.store.blobs import pack
+from orchestrator.store.bodies import pack_blob
 from orchestrator.store.opening import open_store
 from orchestrator.store.rows import documents_of, run_to_row
 
@@ -145,7 +144,7 @@ def plain_row(run: RunRecord) -> tuple[dict[str, object], list[tuple[object, ...
     """Return a run's columns and packed output as sqlite3 takes them."""
     values = {**run_to_row(run), **documents_of(run)}
     row = {name: value.isoformat() if isinstance(value, datetime) else value for name, value in values.items()}
-    return row, [(item.name, *dataclasses.astuple(pack(item.data, item.sha256))) for item in run.attachments]
+    return row, [(item.name, *pack_blob(item.data, item.sha256).values()) for item in run.attachments]
 
 
 def took_ms(work: Callable[[], object]) -> float:

@@ -70,7 +70,6 @@ for upper in ("bootstrap", "app", "cli"):
 OWNERS = {
     "adbutils": {"devices"},
     "sqlalchemy": {"store"},
-    "alembic": {"store"},
     "psycopg": {"store", "queueing"},
     "psycopg_pool": {"queueing"},
     "procrastinate": {"queueing"},

@@ -13,7 +13,7 @@ Wanted = TypeVar("Wanted")
 Ready = TypeVar("Ready")
 Answer = TypeVar("Answer")
 
-#: For one small statement of which the server takes no time to speak of, seconds.
+#: For one small statement, of which the server takes hardly any time, seconds.
 PROMPT_S: Final = 30.0
 
 
@@ -24,7 +24,7 @@ class AnsweringConnection(psycopg.Connection[Any]):
     answer_s: float | None = PROMPT_S
 
     def wait(self, gen: Generator[Wanted, Ready, Answer], *given: object, **named: object) -> Answer:
-        """Do what the driver waits for with; raises OperationalError when it takes too long."""
+        """Wait for what the driver waits for; raises OperationalError when it takes too long."""
         if self.answer_s is not None:
             gen = self._limited(gen, self.answer_s)
         return super().wait(gen, *given, **named)  # type: ignore[arg-type]

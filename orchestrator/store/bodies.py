@@ -4,231 +4,199 @@ Two runs of a series print the same lines with other figures. The first run of a
 *pattern*: a Zstandard dictionary by which later ones take about 650 bytes of 24,000. A run that it doesn't help much
 becomes the pattern of those to come. A pattern never changes and is stored beside the runs that need it.
 
-Layout of what is compressed: a line of JSON with names and sizes of all sections, then their bytes.
+Layout of what is compressed: a line of JSON with names and sizes of all sections, then their bytes. Attachments beyond
+64 KiB lie in the blobs, once for each content.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
-from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import zstandard
-from sqlalchemy import Connection, bindparam, insert, select
+from sqlalchemy import Connection, RowMapping, insert, select
 
 from orchestrator.errors import StoreCorruptError
+from orchestrator.records.run import Attachment
 from orchestrator.store.tables import PATTERNS
 
 #: (name, content) in an order that is part of the run: documents first, then attachments.
 Sections = Sequence[tuple[str, bytes]]
+#: What earlier runs left, as Zstandard uses it.
+Pattern = zstandard.ZstdCompressionDict
 
-#: An attachment beyond this lies in the blobs, once for each content; the others lie in their run.
-LARGE_BYTES: Final = 64 * 1024
+_LARGE_BYTES: Final = 64 * 1024
 #: Level 9 makes bodies 2 % smaller and takes four times as long.
 _LEVEL: Final = 7
 #: A run whose body takes more than this share of what it takes alone becomes the pattern of those to come.
 _WORTH: Final = 0.5
 #: A body that is smaller than this share of its sections is plainly worth it: alone they take about a fifth.
 _PLAINLY_WORTH: Final = 0.06
-#: Beyond that a body can only be damaged.
+#: A body that claims more than this can only be damaged.
 _BODY_MAX_BYTES: Final = 512 << 20
-#: Patterns held at hand, some 25 kB each.
+#: Patterns that are kept in memory, some 25 kB each.
 _HELD: Final = 512
 #: Marks the documents, whose names are ours, from attachments, whose names are anything.
 _DOCUMENT: Final = "document:"
 _ATTACHMENT: Final = "attachment:"
 _LARGE: Final = "large:"
 
-#: Of a pass and an outcome, by which pattern runs are kept; a series is to be added.
-NEWEST_PATTERN: Final = (
-    select(PATTERNS.c.pattern_no)
-    .where(PATTERNS.c.run_pass == bindparam("run_pass"), PATTERNS.c.outcome == bindparam("outcome"))
-    .order_by(PATTERNS.c.pattern_no.desc())
-    .limit(1)
-)
-_NEWEST_OF_SERIES: Final = NEWEST_PATTERN.where(PATTERNS.c.series_no == bindparam("series_no"))
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What was read from a run's body."""
+
+    #: By name; a document that the run hasn't got isn't there.
+    documents: Mapping[str, str]
+    #: In their order; None stands for content that lies in the blobs.
+    attachments: Sequence[tuple[str, bytes | None]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
-    """What of a run is kept in its body."""
-
-    sections: Sections
-
-    @property
-    def size_bytes(self) -> int:
-        """How long the sections are."""
-        return sum(len(content) for _, content in self.sections)
+def sections_of(documents: Mapping[str, str | None], attachments: Iterable[Attachment]) -> list[tuple[str, bytes]]:
+    """Return what is kept in a run's body; of large attachments it is the name alone."""
+    sections = _of_documents(documents)
+    for item in attachments:
+        is_large = len(item.data) > _LARGE_BYTES
+        sections.append((f"{_LARGE if is_large else _ATTACHMENT}{item.name}", b"" if is_large else item.data))
+    return sections
 
 
-def content_of(
-    documents: Mapping[str, str | None], attachments: Iterable[tuple[str, bytes]]
-) -> tuple[Content, list[tuple[int, str, bytes]]]:
-    """Return what is kept in a run's body, and the attachments (position, name, content) for the blobs."""
-    sections = list(_of_documents(documents))
-    large = []
-    for position, (name, content) in enumerate(attachments):
-        if len(content) > LARGE_BYTES:
-            large.append((position, name, content))
-            sections.append((f"{_LARGE}{name}", b""))
-        else:
-            sections.append((f"{_ATTACHMENT}{name}", content))
-    return Content(sections=sections), large
+def large_of(attachments: Iterable[Attachment]) -> list[tuple[int, Attachment]]:
+    """Return the attachments that are kept in the blobs, with their places."""
+    return [(place, item) for place, item in enumerate(attachments) if len(item.data) > _LARGE_BYTES]
 
 
-class Pattern:
-    """A dictionary for bodies; several threads may use one."""
-
-    def __init__(self, content: bytes) -> None:
-        """``content`` is what was compressed of an earlier run."""
-        self.content: Final = content
-
-    @cached_property
-    def dictionary(self) -> zstandard.ZstdCompressionDict:
-        """It as Zstandard wants it."""
-        return zstandard.ZstdCompressionDict(self.content, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+def pattern_of(content: bytes) -> Pattern:
+    """Return the pattern that some content makes; several threads may use one."""
+    return Pattern(content, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
 
 
 def pack(sections: Sections, pattern: Pattern | None = None) -> bytes:
-    """Return a run's sections compressed; the pattern must be at hand, unchanged, when they are unpacked."""
+    """Return a run's sections compressed; the pattern must be there, unchanged, when they are unpacked."""
     return _compressed(_joined(sections), pattern)
 
 
 def unpack(body: bytes, pattern: Pattern | None = None, *, where: str) -> list[tuple[str, bytes]]:
     """Return the sections that :func:`pack` was given; raises StoreCorruptError naming ``where``."""
-    return list(_sections_in(_decompressed(body, pattern, where=where), where=where))
+    head, _, rest = _decompressed(body, pattern, where=where).partition(b"\n")
+    sections, at = [], 0
+    try:
+        for name, size in json.loads(head):
+            sections.append((name, rest[at : at + size]))
+            at += size
+    except (ValueError, TypeError) as error:
+        raise StoreCorruptError(f"{where}: its stored bytes can't be read ({error})") from error
+    return sections
 
 
-class HeldPatterns:
-    """The patterns used last by all threads of a store; all of them are stored for good."""
+class Patterns:
+    """The patterns of a store, those used last in memory; threads share them.
+
+    They are forgotten when a transaction fails: a pattern that was made in it isn't there, and its number will be
+    another's.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._patterns: OrderedDict[int, Pattern] = OrderedDict()
+        self._held: dict[int, Pattern] = {}
 
-    def get(self, pattern_no: int) -> Pattern | None:
-        """Return a pattern, None for one that isn't at hand."""
+    def clear(self) -> None:
+        """Forget what is in memory."""
         with self._lock:
-            if pattern_no in self._patterns:
-                self._patterns.move_to_end(pattern_no)
-            return self._patterns.get(pattern_no)
+            self._held.clear()
 
-    def keep(self, patterns: Mapping[int, Pattern]) -> None:
-        """Hold patterns that are stored, in the place of those used least lately."""
-        with self._lock:
-            self._patterns.update(patterns)
-            while len(self._patterns) > _HELD:
-                self._patterns.popitem(last=False)
+    def fetch(self, connection: Connection, rows: Iterable[RowMapping]) -> None:
+        """Read the patterns of some runs' rows that aren't in memory, by one statement."""
+        missing = {number for row in rows if (number := row["pattern_no"]) is not None and number not in self._held}
+        if not missing:
+            return
+        columns = PATTERNS.c.pattern_no, PATTERNS.c.body
+        for row in connection.execute(select(*columns).where(PATTERNS.c.pattern_no.in_(missing))):
+            # A damaged one costs the runs that need it, each by itself.
+            with suppress(StoreCorruptError):
+                self._keep(row.pattern_no, _decompressed(bytes(row.body), None, where=f"pattern {row.pattern_no}"))
 
-
-class Packer:
-    """Packs and unpacks runs inside one transaction; its patterns outlive it when :meth:`settle` is called."""
-
-    def __init__(self, connection: Connection, held: HeldPatterns | None = None) -> None:
-        self._connection = connection
-        self._held = held if held is not None else HeldPatterns()
-        self._own: dict[int, Pattern] = {}
-
-    def settle(self) -> None:
-        """Let others use the patterns of this transaction; to be called when it is committed."""
-        self._held.keep(self._own)
-
-    def newest(self, series_no: int, run_pass: str, outcome: str) -> int | None:
-        """Return the pattern by which such runs are kept, None when there is none."""
-        question = {"series_no": series_no, "run_pass": run_pass, "outcome": outcome}
-        return self._connection.scalar(_NEWEST_OF_SERIES, question)
-
-    def pack(
-        self, content: Content, *, series_no: int, run_pass: str, outcome: str, newest_no: int | None
-    ) -> tuple[int, bytes]:
-        """Return the number of the pattern and the body; ``newest_no`` is what :meth:`newest` returns."""
-        joined = _joined(content.sections)
-        if newest_no is not None:
-            body = _compressed(joined, self.pattern(newest_no))
-            # What a run takes alone is only asked where it isn't plain that the pattern is worth it.
-            if len(body) <= max(64, content.size_bytes * _PLAINLY_WORTH) or (
-                len(body) <= _WORTH * len(_compressed(joined, None))
-            ):
-                return newest_no, body
-        row = {"series_no": series_no, "run_pass": run_pass, "outcome": outcome, "body": _compressed(joined, None)}
-        key = self._connection.execute(insert(PATTERNS), row).inserted_primary_key
-        assert key is not None, "a single INSERT always has one"
-        number: int = key[0]
-        self._own[number] = Pattern(joined)
-        return number, _compressed(joined, self._own[number])
-
-    def repack(self, body: bytes, pattern_no: int | None, *, documents: Mapping[str, str | None], where: str) -> bytes:
-        """Return a body with other documents and the very same attachments, against the same pattern."""
-        pattern = self.pattern(pattern_no)
-        kept = [item for item in unpack(body, pattern, where=where) if not item[0].startswith(_DOCUMENT)]
-        return pack([*_of_documents(documents), *kept], pattern)
-
-    def without_attachments(self, body: bytes, pattern_no: int | None, *, left: tuple[str, bytes], where: str) -> bytes:
-        """Return a body with its very documents, and in the place of all attachments one by name and content."""
-        pattern = self.pattern(pattern_no)
-        kept = [item for item in unpack(body, pattern, where=where) if item[0].startswith(_DOCUMENT)]
-        return pack([*kept, (f"{_ATTACHMENT}{left[0]}", left[1])], pattern)
-
-    def documents(self, body: bytes, pattern_no: int | None, *, where: str) -> dict[str, str]:
-        """Return a run's documents by name; one that it hasn't got isn't there. Raises StoreCorruptError."""
-        return self.all(body, pattern_no, where=where)[0]
-
-    def attachments(self, body: bytes, pattern_no: int | None, *, where: str) -> list[tuple[str, bytes | None]]:
-        """Return a run's attachments in their order; None stands for one that lies in the blobs."""
-        return self.all(body, pattern_no, where=where)[1]
-
-    def all(
-        self, body: bytes, pattern_no: int | None, *, where: str
-    ) -> tuple[dict[str, str], list[tuple[str, bytes | None]]]:
-        """Return a run's documents, and its attachments; raises StoreCorruptError."""
+    def read(self, connection: Connection, row: RowMapping) -> Body:
+        """Return the body of a run's row; raises StoreCorruptError."""
         documents: dict[str, str] = {}
         attachments: list[tuple[str, bytes | None]] = []
-        for name, content in unpack(body, self.pattern(pattern_no), where=where):
+        for name, content in self._sections(connection, row):
             if name.startswith(_DOCUMENT):
                 documents[name.removeprefix(_DOCUMENT)] = content.decode("utf-8", "surrogatepass")
             elif name.startswith(_LARGE):
                 attachments.append((name.removeprefix(_LARGE), None))
             else:
                 attachments.append((name.removeprefix(_ATTACHMENT), content))
-        return documents, attachments
+        return Body(documents, attachments)
 
-    def pattern(self, pattern_no: int | None) -> Pattern | None:
-        """Return a pattern; raises StoreCorruptError when it is missing or damaged."""
-        if pattern_no is None:
+    def pack_new(self, connection: Connection, sections: Sections, **kind: Any) -> tuple[int, bytes]:  # noqa: ANN401
+        """Return the number of the pattern and the body of a run; ``kind`` is its series_no, run_pass and outcome."""
+        same = [PATTERNS.c[name] == value for name, value in kind.items()]
+        newest = select(PATTERNS.c.pattern_no).where(*same).order_by(PATTERNS.c.pattern_no.desc()).limit(1)
+        number, content = connection.scalar(newest), _joined(sections)
+        alone = None
+        if number is not None:
+            body = _compressed(content, self._pattern(connection, number))
+            if len(body) <= max(64, len(content) * _PLAINLY_WORTH):
+                return number, body
+            alone = _compressed(content, None)
+            if len(body) <= _WORTH * len(alone):
+                return number, body
+        key = connection.execute(insert(PATTERNS), {**kind, "body": alone or _compressed(content, None)})
+        assert key.inserted_primary_key is not None, "a single INSERT always has one"
+        number = int(key.inserted_primary_key[0])
+        return number, _compressed(content, self._keep(number, content))
+
+    def repack(
+        self,
+        connection: Connection,
+        row: RowMapping,
+        *,
+        documents: Mapping[str, str | None] | None = None,
+        only: Attachment | None = None,
+    ) -> bytes:
+        """Return a run's body, by its pattern, with other documents or with one attachment in the place of all."""
+        sections = self._sections(connection, row)
+        kept = [item for item in sections if item[0].startswith(_DOCUMENT)]
+        left = [item for item in sections if not item[0].startswith(_DOCUMENT)]
+        if documents is not None:
+            kept = _of_documents(documents)
+        if only is not None:
+            left = sections_of({}, [only])
+        return pack([*kept, *left], self._pattern(connection, row["pattern_no"]))
+
+    def _sections(self, connection: Connection, row: RowMapping) -> list[tuple[str, bytes]]:
+        return unpack(row["body"], self._pattern(connection, row["pattern_no"]), where=f"run {row['run_id']}")
+
+    def _pattern(self, connection: Connection, number: int | None) -> Pattern | None:
+        if number is None:
             return None
-        self.fetch([pattern_no])
-        if pattern_no not in self._own:
-            raise StoreCorruptError(
-                f"pattern {pattern_no}: it is missing or damaged, and with it the runs that were kept by it"
-            )
-        return self._own[pattern_no]
+        found = self._held.get(number)
+        if found is None:
+            body = connection.scalar(select(PATTERNS.c.body).where(PATTERNS.c.pattern_no == number))
+            if body is None:
+                raise StoreCorruptError(f"pattern {number}: it is missing, and with it the runs that were kept by it")
+            found = self._keep(number, _decompressed(bytes(body), None, where=f"pattern {number}"))
+        return found
 
-    def fetch(self, pattern_nos: Iterable[int | None]) -> None:
-        """Read those patterns that aren't at hand yet, in one question."""
-        missing: Collection[int] = {number for number in pattern_nos if number is not None} - self._own.keys()
-        # Others may let go of them meanwhile.
-        self._own |= {number: found for number in missing if (found := self._held.get(number)) is not None}
-        missing = missing - self._own.keys()
-        if not missing:
-            return
-        columns = PATTERNS.c.pattern_no, PATTERNS.c.body
-        for row in self._connection.execute(select(*columns).where(PATTERNS.c.pattern_no.in_(missing))):
-            # A damaged one costs the runs that need it, each by itself.
-            with suppress(StoreCorruptError):
-                content = _decompressed(bytes(row.body), None, where=f"pattern {row.pattern_no}")
-                self._own[row.pattern_no] = Pattern(content)
+    def _keep(self, number: int, content: bytes) -> Pattern:
+        pattern = pattern_of(content)
+        with self._lock:
+            if len(self._held) >= _HELD:
+                self._held.pop(next(iter(self._held)))
+            self._held[number] = pattern
+        return pattern
 
 
-def _of_documents(documents: Mapping[str, str | None]) -> Iterator[tuple[str, bytes]]:
-    """Yield the sections of those documents that a run has."""
-    for name, text in documents.items():
-        if text is not None:
-            yield f"{_DOCUMENT}{name}", text.encode("utf-8", "surrogatepass")
+def _of_documents(documents: Mapping[str, str | None]) -> list[tuple[str, bytes]]:
+    texts = {name: text for name, text in documents.items() if text is not None}
+    return [(f"{_DOCUMENT}{name}", text.encode("utf-8", "surrogatepass")) for name, text in texts.items()]
 
 
 def _joined(sections: Sections) -> bytes:
@@ -236,31 +204,45 @@ def _joined(sections: Sections) -> bytes:
     return b"".join([head.encode("ascii"), b"\n", *(content for _, content in sections)])
 
 
-def _sections_in(joined: bytes, *, where: str) -> Iterator[tuple[str, bytes]]:
-    head, _, rest = joined.partition(b"\n")
-    at = 0
-    try:
-        for name, size in json.loads(head):
-            yield name, rest[at : at + size]
-            at += size
-    except (ValueError, TypeError) as error:
-        raise StoreCorruptError(f"{where}: its stored bytes can't be read ({error})") from error
-
-
-def _compressed(joined: bytes, pattern: Pattern | None) -> bytes:
-    compressor = zstandard.ZstdCompressor(
-        level=_LEVEL,
-        dict_data=None if pattern is None else pattern.dictionary,
-        write_checksum=True,
-        write_dict_id=False,
+def _compressed(content: bytes, pattern: Pattern | None) -> bytes:
+    return zstandard.ZstdCompressor(level=_LEVEL, dict_data=pattern, write_checksum=True, write_dict_id=False).compress(
+        content
     )
-    return compressor.compress(joined)
 
 
 def _decompressed(body: bytes, pattern: Pattern | None, *, where: str) -> bytes:
     try:
         if zstandard.frame_content_size(body) > _BODY_MAX_BYTES:
             raise StoreCorruptError(f"{where}: its stored bytes claim to be more than {_BODY_MAX_BYTES >> 20} MiB")
-        return zstandard.ZstdDecompressor(dict_data=None if pattern is None else pattern.dictionary).decompress(body)
+        return zstandard.ZstdDecompressor(dict_data=pattern).decompress(body)
     except zstandard.ZstdError as error:
         raise StoreCorruptError(f"{where}: the stored bytes aren't the ones that were kept ({error})") from error
+
+
+def pack_blob(content: bytes, sha256: str) -> dict[str, Any]:
+    """Return the row of a large content."""
+    packed = zlib.compress(content)
+    is_smaller = len(packed) < len(content)
+    return {
+        "sha256": sha256,
+        "size_bytes": len(content),
+        "packing": "zlib" if is_smaller else "plain",
+        "data": packed if is_smaller else content,
+    }
+
+
+def unpack_blob(row: RowMapping) -> bytes:
+    """Return the content of a blob's row, after its hash was checked; raises StoreCorruptError."""
+    where = f"raw output {row['sha256']}"
+    content = bytes(row["data"])
+    if row["packing"] == "zlib":
+        try:
+            # No more than the size that was noted, so that damaged data can't fill the memory.
+            content = zlib.decompressobj().decompress(content, row["size_bytes"] + 1)
+        except zlib.error as error:
+            raise StoreCorruptError(f"{where}: the stored bytes can't be unpacked ({error})") from error
+    elif row["packing"] != "plain":
+        raise StoreCorruptError(f"{where}: packed in a way that isn't known: {row['packing']!r}")
+    if hashlib.sha256(content).hexdigest() != row["sha256"]:
+        raise StoreCorruptError(f"{where}: the stored bytes aren't the ones that were kept")
+    return content

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from sqlalchemy import TIMESTAMP, BigInteger, Dialect, Integer, LargeBinary, Text
 from sqlalchemy.types import TypeDecorator, TypeEngine
@@ -50,30 +51,41 @@ class AnyText(TypeDecorator[str]):
 
 
 class UtcTime(TypeDecorator[datetime]):
-    """A moment to the microsecond: ISO 8601 text in UTC on SQLite (sorts as time), timestamptz on PostgreSQL."""
+    """A moment to the microsecond: timestamptz on PostgreSQL; on SQLite ISO 8601 text in UTC, which sorts as time.
+
+    ``compact``: on SQLite microseconds since 1970 in the place of text.
+    """
 
     impl = Text
     cache_ok = True
 
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[str] | TypeEngine[datetime]:
+    def __init__(self, *, compact: bool = False) -> None:
+        super().__init__()
+        self.compact = compact
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         """Choose the database's own type where it has one."""
         if dialect.name == "postgresql":
             return dialect.type_descriptor(TIMESTAMP(timezone=True))
-        return dialect.type_descriptor(Text())
+        return dialect.type_descriptor(BigInteger() if self.compact else Text())
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | str | None:
-        """Bring the moment to UTC."""
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | str | int | None:
+        """Return the moment in UTC, as the database takes it."""
         if value is None:
             return None
-        in_utc = value.astimezone(UTC)
-        return in_utc if dialect.name == "postgresql" else in_utc.isoformat(timespec="microseconds")
+        if dialect.name == "postgresql":
+            return value.astimezone(UTC)
+        if self.compact:
+            return (value - _EPOCH) // timedelta(microseconds=1)
+        return value.astimezone(UTC).isoformat(timespec="microseconds")
 
-    def process_result_value(self, value: datetime | str | None, dialect: Dialect) -> datetime | None:
+    def process_result_value(self, value: datetime | str | int | None, dialect: Dialect) -> datetime | None:
         """Return the moment in UTC."""
         if value is None:
             return None
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
-        return moment.astimezone(UTC)
+        if isinstance(value, int):
+            return _EPOCH + timedelta(microseconds=value)
+        return (datetime.fromisoformat(value) if isinstance(value, str) else value).astimezone(UTC)
 
 
 def key_to_bytes(text: str) -> bytes:
@@ -105,28 +117,3 @@ class ContentKey(TypeDecorator[str]):
     def process_result_value(self, value: bytes | None, dialect: Dialect) -> str | None:
         """Return the key."""
         return None if value is None else key_from_bytes(bytes(value))
-
-
-class CompactTime(TypeDecorator[datetime]):
-    """A moment to the microsecond: microseconds since 1970 in UTC on SQLite, timestamptz on PostgreSQL."""
-
-    impl = BigInteger
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[int] | TypeEngine[datetime]:
-        """Choose the database's own type where it has one."""
-        if dialect.name == "postgresql":
-            return dialect.type_descriptor(TIMESTAMP(timezone=True))
-        return dialect.type_descriptor(BigInteger())
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | int | None:
-        """Bring the moment to UTC."""
-        if value is None:
-            return None
-        return value.astimezone(UTC) if dialect.name == "postgresql" else (value - _EPOCH) // timedelta(microseconds=1)
-
-    def process_result_value(self, value: datetime | int | None, dialect: Dialect) -> datetime | None:
-        """Return the moment in UTC."""
-        if value is None:
-            return None
-        return _EPOCH + timedelta(microseconds=value) if isinstance(value, int) else value.astimezone(UTC)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,90 +11,101 @@ from typing import Any, Final, cast
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
-from orchestrator.errors import StoreEncodingError
-from orchestrator.store import admission
-from orchestrator.store.failures import locked, told
-from orchestrator.store.joint_work import Patience, Turns
+from orchestrator.clock import Deadline
+from orchestrator.errors import StoreEncodingError, StoreError
+from orchestrator.store.bodies import Patterns
+from orchestrator.store.failures import locked, store_errors
 
 #: Name of PostgreSQL's advisory lock that a writer holds; any constant that others are unlikely to use ("bfar").
 _WRITER_LOCK: Final = 0x62666172
 #: Option of a writer's connection: for how many seconds it waits for the write lock.
 _LOCK_S: Final = "benchfarm_lock_s"
-#: Connections to PostgreSQL that a process keeps, and those that it opens for a moment: a farm has many hosts, each
-#: with many threads that read. Nobody who holds one asks for a second.
-_KEPT: Final = 2
-_MORE: Final = 3
 #: Option of a writer's connection: whether one statement may take as long as it likes.
 _IS_LONG: Final = "benchfarm_is_long"
+#: Connections to PostgreSQL that a process keeps, and those that it opens for a moment: a farm has many hosts, each
+#: with many threads that read. No thread that has one asks for a second.
+_KEPT: Final = 2
+_MORE: Final = 3
 #: Seconds for a server to take a connection, and for its answer to one question of a reader.
 _CONNECT_S: Final = 10
 _READ_S: Final = 900.0
 
 
 class Database:
-    """An engine whose writers queue up and whose errors are benchfarm's.
+    """An engine with one writer at a time, whose errors are benchfarm's.
 
     A writer begins with the database's write lock (``BEGIN IMMEDIATE``, an advisory lock on PostgreSQL), so that what
     it reads can't change before it writes, and rows are numbered in the order of their commits. The writers of one
-    process take turns first: SQLite's waiting is by polling, and isn't fair.
+    process take turns first: SQLite's waiting is by polling.
     """
 
     def __init__(self, engine: Engine, *, name: str, path: Path | None, busy_timeout_s: float) -> None:
+        #: The file, or the database's address without its password.
         self.name = name
         #: The file of an SQLite store, None for a server.
         self.path = path
-        #: Of all writers of this process together.
-        self.patience = Patience(busy_timeout_s)
+        self.patterns = Patterns()
         self._engine = engine
-        self._reader = engine
-        if path is None:
-            # All that one call reads is of one moment, as it is on SQLite.
-            self._reader = engine.execution_options(isolation_level="REPEATABLE READ")
-        self._turns = Turns(self.patience)
+        # All that one call reads is of one moment, on PostgreSQL as on SQLite.
+        self._reader = engine.execution_options(isolation_level="REPEATABLE READ") if path is None else engine
+        self._busy_timeout_s = busy_timeout_s
+        self._turn = threading.Lock()
         self._is_open = True
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Hold a connection inside a transaction that only reads."""
-        self._check()
-        with told(self.name, path=self.path), self._reader.begin() as connection:
+        self._check_open()
+        with store_errors(self.name, path=self.path), self._reader.begin() as connection:
             yield connection
 
     @contextmanager
-    def writing(self, *, since_s: float | None = None, is_long: bool = False) -> Iterator[Connection]:
+    def writing(self, *, is_long: bool = False) -> Iterator[Connection]:
         """Hold the write lock and a connection; commit durably at the end, roll all back when anything is raised.
 
-        Args:
-            since_s: the moment of ``patience`` since when the lock is waited for; now, when not given.
-            is_long: whether a server may work on one statement for as long as it takes.
+        ``is_long``: whether a server may work on one statement for as long as it takes.
         """
-        self._check()
-        since_s = self.patience.now_s() if since_s is None else since_s
-        if not self._turns.take(since_s):
+        with self.turn() as deadline, self.transaction(deadline, is_long=is_long) as connection:
+            yield connection
+
+    @contextmanager
+    def turn(self) -> Iterator[Deadline]:
+        """Be the thread of this process that may write; yields until when it may wait for the database's lock."""
+        deadline = Deadline(self._busy_timeout_s)
+        if not self._turn.acquire(timeout=self._busy_timeout_s):
             raise locked(self.name)
         try:
-            if not self.patience.left_s(since_s):
-                raise locked(self.name)
-            with (
-                told(self.name, path=self.path),
-                self._engine.connect() as connection,
-                connection.execution_options(**{_LOCK_S: self.patience.left_s(since_s), _IS_LONG: is_long}).begin(),
-            ):
-                self.patience.note_done()
-                yield connection
-            self.patience.note_done()
+            yield deadline
         finally:
-            self._turns.end()
+            self._turn.release()
+
+    @contextmanager
+    def transaction(self, deadline: Deadline, *, is_long: bool = False) -> Iterator[Connection]:
+        """Write as :meth:`writing` does, inside a turn of this thread's."""
+        self._check_open()
+        if deadline.expired:
+            raise locked(self.name)
+        options: dict[str, Any] = {_LOCK_S: deadline.remaining_s, _IS_LONG: is_long}
+        try:
+            with (
+                store_errors(self.name, path=self.path),
+                self._engine.connect() as connection,
+                connection.execution_options(**options).begin(),
+            ):
+                yield connection
+        except BaseException:
+            self.patterns.clear()
+            raise
 
     def close(self) -> None:
         """Close all connections; any further use is refused."""
         self._is_open = False
-        with told(self.name, path=self.path):
+        with store_errors(self.name, path=self.path):
             self._engine.dispose()
 
-    def _check(self) -> None:
+    def _check_open(self) -> None:
         if not self._is_open:
-            raise admission.closed()
+            raise StoreError("the store is closed")
 
 
 def sqlite_engine(
@@ -108,7 +120,6 @@ def sqlite_engine(
     def _prepare(connection: sqlite3.Connection, _record: object) -> None:
         # The driver's own implicit BEGIN comes too late, and never for a read: transactions are begun below.
         connection.isolation_level = None
-        connection.execute(f"PRAGMA busy_timeout = {_milliseconds(busy_timeout_s)}")
         connection.execute(f"PRAGMA foreign_keys = {'ON' if checks_references else 'OFF'}")
         # A commit returns when it is on the disk. NORMAL would lose the newest runs when the power fails.
         connection.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'OFF'}")
@@ -116,15 +127,8 @@ def sqlite_engine(
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
         lock_s = connection.get_execution_options().get(_LOCK_S)
-        if lock_s is None:
-            connection.exec_driver_sql("BEGIN")
-            return
-        connection.exec_driver_sql(f"PRAGMA busy_timeout = {_milliseconds(lock_s)}")
-        try:
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-        finally:
-            driver = cast("sqlite3.Connection", connection.connection.dbapi_connection)
-            driver.execute(f"PRAGMA busy_timeout = {_milliseconds(busy_timeout_s)}")
+        connection.exec_driver_sql(f"PRAGMA busy_timeout = {_ms(busy_timeout_s if lock_s is None else lock_s)}")
+        connection.exec_driver_sql("BEGIN" if lock_s is None else "BEGIN IMMEDIATE")
 
     return engine
 
@@ -137,7 +141,7 @@ def postgresql_engine(url: URL, *, busy_timeout_s: float) -> Engine:
     """
     from orchestrator.store.answering import PROMPT_S, AnsweringConnection
 
-    options = f"-c timezone=UTC -c lock_timeout={_milliseconds(busy_timeout_s)}"
+    options = f"-c timezone=UTC -c lock_timeout={_ms(busy_timeout_s)}"
     given = url.query.get("options")
     limits = {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_S}
     engine = create_engine(
@@ -177,13 +181,13 @@ def postgresql_engine(url: URL, *, busy_timeout_s: float) -> Engine:
             # In this order, and in one question: what comes after the lock waits in full again.
             connection.exec_driver_sql(
                 f"SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock({_WRITER_LOCK}),"
-                f" set_config('lock_timeout', '{_milliseconds(busy_timeout_s)}', true)",
-                (str(_milliseconds(lock_s)),),
+                f" set_config('lock_timeout', '{_ms(busy_timeout_s)}', true)",
+                (str(_ms(lock_s)),),
             )
 
     return engine
 
 
-def _milliseconds(seconds: float) -> int:
+def _ms(seconds: float) -> int:
     # At least one: none is no limit to PostgreSQL.
     return max(1, round(seconds * 1000))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import shutil
 import tempfile
 import weakref
@@ -18,11 +17,22 @@ from sqlalchemy.exc import ArgumentError
 from orchestrator.errors import HostStorageError, StoreError, StoreMissingError, UsageError
 from orchestrator.ports import Store
 from orchestrator.store import sqlite_file
+from orchestrator.store.campaigns import Campaigns
 from orchestrator.store.database import Database, postgresql_engine, sqlite_engine
-from orchestrator.store.migrating import SHIPPED, Migrations, current_revision
-from orchestrator.store.sheets import watch_runs
-from orchestrator.store.sql import SqlStore
-from orchestrator.store.tables import METADATA
+from orchestrator.store.history import History
+from orchestrator.store.retention import Retention
+from orchestrator.store.revisions import REVISIONS, Revisions, current_revision, migrate
+
+#: The name of a store that is gone with its process.
+IN_MEMORY: Final = ":memory:"
+
+
+class SqlStore(Campaigns, History, Retention):
+    """The Store port over SQLite or PostgreSQL.
+
+    Each method is one transaction. It may be used from several threads, and the same database from several processes.
+    Every method raises StoreError, one of its kinds, or HostStorageError.
+    """
 
 
 class MemoryStore(SqlStore):
@@ -31,14 +41,18 @@ class MemoryStore(SqlStore):
     Raises HostStorageError when there is no room for temporary files.
     """
 
-    def __init__(self, name: str = ":memory:") -> None:
+    def __init__(self, name: str = IN_MEMORY) -> None:
         try:
             folder = Path(tempfile.mkdtemp(prefix="benchfarm-store-"))
-            self._remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-            (folder / "store.sqlite").write_bytes(_empty())
         except OSError as error:
             raise HostStorageError(f"a temporary file can't be written: {error}") from error
-        super().__init__(_database(folder / "store.sqlite", name))
+        self._remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        path = folder / "store.sqlite"
+        sqlite_file.prepare_file(path, busy_timeout_s=30.0)
+        super().__init__(
+            sqlite_engine(path, busy_timeout_s=30.0, is_durable=False), name=name, path=path, busy_timeout_s=30.0
+        )
+        migrate(self, REVISIONS)
 
     def close(self) -> None:
         """Let go of the database, and delete it."""
@@ -46,30 +60,8 @@ class MemoryStore(SqlStore):
         self._remove()
 
 
-@functools.cache
-def _empty() -> bytes:
-    """Return the file of an empty store."""
-    with tempfile.TemporaryDirectory(prefix="benchfarm-store-") as folder:
-        path = Path(folder) / "empty.sqlite"
-        sqlite_file.prepare_file(path, busy_timeout_s=30.0)
-        with closing(_database(path, "empty")) as database, database.writing() as connection:
-            METADATA.create_all(connection)
-            watch_runs(connection)
-        sqlite_file.compact(path)
-        return path.read_bytes()
-
-
-def _database(path: Path, name: str) -> Database:
-    engine = sqlite_engine(path, busy_timeout_s=30.0, is_durable=False)
-    return Database(engine, name=name, path=path, busy_timeout_s=30.0)
-
-
-#: The name of a store that is gone with its process.
-IN_MEMORY: Final = ":memory:"
-
-
 def open_store(
-    where: str | Path, *, makes_new: bool = True, busy_timeout_s: float = 30.0, migrations: Migrations = SHIPPED
+    where: str | Path, *, makes_new: bool = True, busy_timeout_s: float = 30.0, revisions: Revisions = REVISIONS
 ) -> Store:
     """Open a store, made new when there is none and migrated when it is of an older benchfarm.
 
@@ -77,7 +69,7 @@ def open_store(
         where: path of an SQLite file, ``sqlite:///path``, ``postgresql://user@host/database``, or ``:memory:``.
         makes_new: whether a store is made where there is none.
         busy_timeout_s: how long to wait for another process that writes.
-        migrations: the schema's history; another one than the shipped is for tests of migrating.
+        revisions: the schema's history; another one than the shipped is for tests of migrating.
 
     Raises:
         UsageError: the URL can't be understood, or names another kind of database.
@@ -90,7 +82,7 @@ def open_store(
     if str(where) == IN_MEMORY:
         return MemoryStore()
     if isinstance(where, Path) or "://" not in where:
-        return _open_file(Path(where), makes_new=makes_new, busy_timeout_s=busy_timeout_s, migrations=migrations)
+        return _open_file(Path(where), makes_new, busy_timeout_s, revisions)
     try:
         url = make_url(where)
     except (ArgumentError, ValueError):
@@ -100,14 +92,13 @@ def open_store(
     if scheme == "sqlite":
         if url.query or not url.database:
             raise UsageError(f"{where}: an SQLite store is a path and nothing else, for example sqlite:///runs.sqlite")
-        path = Path(url.database)
-        return _open_file(path, makes_new=makes_new, busy_timeout_s=busy_timeout_s, migrations=migrations)
+        return _open_file(Path(url.database), makes_new, busy_timeout_s, revisions)
     if scheme in ("postgresql", "postgres"):
-        return _open_server(url, makes_new=makes_new, busy_timeout_s=busy_timeout_s, migrations=migrations)
+        return _open_server(url, makes_new, busy_timeout_s, revisions)
     raise UsageError(f"a store can't be kept in {scheme!r}; use a path (SQLite) or postgresql://user@host/database")
 
 
-def _open_file(path: Path, *, makes_new: bool, busy_timeout_s: float, migrations: Migrations) -> SqlStore:
+def _open_file(path: Path, makes_new: bool, busy_timeout_s: float, revisions: Revisions) -> SqlStore:
     if path == Path() or "\x00" in str(path):
         raise UsageError("the store's path is empty or holds a NUL character; name a file")
     try:
@@ -119,21 +110,21 @@ def _open_file(path: Path, *, makes_new: bool, busy_timeout_s: float, migrations
     sqlite_file.create_folder(path)
     sqlite_file.check_file(path)
     sqlite_file.prepare_file(path, busy_timeout_s=busy_timeout_s)
-    database = _file_database(path, busy_timeout_s=busy_timeout_s)
-    with _closed_on_failure(database):
-        if migrations.are_due(database):
-            migrating = _file_database(path, busy_timeout_s=busy_timeout_s, checks_references=False)
-            with closing(migrating):
-                migrations.run(migrating, back_up=partial(sqlite_file.back_up, path))
-    return SqlStore(database)
+
+    def opened(kind: type[Database], *, checks_references: bool) -> Database:
+        engine = sqlite_engine(path, busy_timeout_s=busy_timeout_s, checks_references=checks_references)
+        return kind(engine, name=str(path), path=path, busy_timeout_s=busy_timeout_s)
+
+    store = opened(SqlStore, checks_references=True)
+    with _closed_on_failure(store):
+        if current_revision(store, revisions) != list(revisions)[-1]:
+            with closing(opened(Database, checks_references=False)) as database:
+                migrate(database, revisions, back_up=partial(sqlite_file.back_up, path))
+    assert isinstance(store, SqlStore)
+    return store
 
 
-def _file_database(path: Path, *, busy_timeout_s: float, checks_references: bool = True) -> Database:
-    engine = sqlite_engine(path, busy_timeout_s=busy_timeout_s, checks_references=checks_references)
-    return Database(engine, name=str(path), path=path, busy_timeout_s=busy_timeout_s)
-
-
-def _open_server(url: URL, *, makes_new: bool, busy_timeout_s: float, migrations: Migrations) -> SqlStore:
+def _open_server(url: URL, makes_new: bool, busy_timeout_s: float, revisions: Revisions) -> SqlStore:
     try:
         engine = postgresql_engine(url, busy_timeout_s=busy_timeout_s)
     except ModuleNotFoundError as error:
@@ -142,18 +133,14 @@ def _open_server(url: URL, *, makes_new: bool, busy_timeout_s: float, migrations
         ) from error
     # Parameters may hold a password too.
     name = url.set(query={}).render_as_string(hide_password=True)
-    database = Database(engine, name=name, path=None, busy_timeout_s=busy_timeout_s)
-    with _closed_on_failure(database):
-        if migrations.are_due(database):
-            if not makes_new and _is_empty(database):
-                raise _missing(f"{name}: there is no store in this database")
-            migrations.run(database)
-    return SqlStore(database)
-
-
-def _is_empty(database: Database) -> bool:
-    with database.reading() as connection:
-        return current_revision(connection) is None
+    store = SqlStore(engine, name=name, path=None, busy_timeout_s=busy_timeout_s)
+    with _closed_on_failure(store):
+        revision = current_revision(store, revisions)
+        if revision is None and not makes_new:
+            raise _missing(f"{name}: there is no store in this database")
+        if revision != list(revisions)[-1]:
+            migrate(store, revisions)
+    return store
 
 
 def _missing(message: str) -> StoreMissingError:
@@ -161,9 +148,9 @@ def _missing(message: str) -> StoreMissingError:
 
 
 @contextmanager
-def _closed_on_failure(database: Database) -> Iterator[None]:
+def _closed_on_failure(store: Database) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        database.close()
+        store.close()
         raise

@@ -15,7 +15,7 @@ from typing import Final
 from orchestrator.clock import Deadline
 from orchestrator.errors import BenchfarmError, HostStorageError, StoreCorruptError, StoreError, StoreReadOnlyError
 from orchestrator.files import make_private
-from orchestrator.store.failures import told
+from orchestrator.store.failures import store_errors
 
 #: What tells a benchfarm store from any other SQLite database: "bfar" in the file's header.
 APPLICATION_ID: Final = 0x62666172
@@ -97,7 +97,7 @@ def prepare_file(path: Path, *, busy_timeout_s: float) -> None:
     """
     with suppress(OSError):  # SQLite tells what is wrong with the place.
         path.touch(mode=0o600, exist_ok=True)
-    with told(str(path), path=path), closing(_connect(path, busy_timeout_s)) as connection:
+    with store_errors(str(path), path=path), closing(_connect(path, busy_timeout_s)) as connection:
         if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
             # Of a new file only: runs of some 700 bytes leave less of a large page unused.
             connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
@@ -125,7 +125,7 @@ def back_up(path: Path, revision: str) -> Path:
 
 def compact(path: Path) -> None:
     """Rewrite a store without what it doesn't use; whoever writes waits. Raises StoreError, HostStorageError."""
-    with told(str(path), path=path), closing(_connect(path, 30.0)) as connection:
+    with store_errors(str(path), path=path), closing(_connect(path, 30.0)) as connection:
         connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -140,7 +140,7 @@ def copy_to(path: Path, copy: Path) -> Path:
         unfinished.unlink(missing_ok=True)
         # Before SQLite opens it, which would say the same of a place where nothing can be as of a store.
         unfinished.touch()
-        with told(str(path), path=copy):
+        with store_errors(str(path), path=copy):
             with closing(_connect(path, 30.0)) as source, closing(sqlite3.connect(unfinished)) as target:
                 source.backup(target)
                 damage = target.execute("PRAGMA quick_check(1)").fetchone()[0]

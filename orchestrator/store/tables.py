@@ -1,4 +1,4 @@
-"""The tables of a store. Their first form and every change to it are in migrations/versions.
+"""The tables of a store; revisions.py brings older ones to this form.
 
 A run is virtual when its case is, and a case is virtual when its device is: the foreign keys carry ``is_virtual``
 along, so that the database itself refuses a row that hides where its numbers come from.
@@ -24,7 +24,7 @@ from sqlalchemy import (
     text,
 )
 
-from orchestrator.store.column_types import ROW_NUMBER, AnyText, CompactTime, ContentKey, UtcTime
+from orchestrator.store.column_types import ROW_NUMBER, AnyText, ContentKey, UtcTime
 
 METADATA = MetaData(
     naming_convention={
@@ -142,7 +142,7 @@ CASES = Table(
     sqlite_autoincrement=True,
 )
 
-#: The invocations that a campaign planned, in the order in which they are to be run, as plans.py packs them.
+#: The invocations that a campaign planned, in the order in which they are to be run, as campaigns.py packs them.
 PLANS = Table(
     "plans",
     METADATA,
@@ -219,7 +219,7 @@ RUNS = Table(
     Column("reason_code", AnyText, nullable=False),
     Column("reason", AnyText, nullable=False),
     Column("quality", Text, nullable=False),
-    Column("started_at", CompactTime, nullable=False),
+    Column("started_at", UtcTime(compact=True), nullable=False),
     Column("duration_s", Double, nullable=False),
     Column("exit_code", BigInteger),
     *SUMMARY_COLUMNS,
@@ -230,15 +230,15 @@ RUNS = Table(
     UniqueConstraint("case_no", "run_pass", "campaign_no", "invocation"),
     ForeignKeyConstraint(["case_no", "is_virtual"], ["cases.case_no", "cases.is_virtual"]),
     Index("ix_runs_campaign_no", "campaign_no"),
-    # A campaign's progress without reading its runs: all of them, less these few. PostgreSQL's conditions are the same:
-    # they stand in the migration alone, since naming them here would load its dialect with every store.
+    # A campaign's progress without reading its runs: all of them, less these few. The conditions are SQLite's alone:
+    # naming PostgreSQL's here would load its dialect with every store.
     Index("ix_runs_unfit", "campaign_no", sqlite_where=text("outcome = 'unfit'")),
     Index("ix_runs_marks", "campaign_no", sqlite_where=text(IS_MARK)),
     sqlite_autoincrement=True,
 )
 
-#: The timing figures of a campaign that isn't running, as sheets.py packs them: derived from its runs, and gone as soon
-#: as one of them changes (the triggers are in sheets.py). A campaign without a sheet is read from its runs.
+#: The timing figures of a campaign that isn't running, as figures.py packs them: derived from its runs, and deleted
+#: when one of them changes. A campaign without a sheet is read from its runs.
 SHEETS = Table(
     "sheets",
     METADATA,

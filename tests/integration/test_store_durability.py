@@ -253,7 +253,7 @@ def test_runs_that_end_at_the_same_moment_share_a_commit_and_no_failure(
         event.listen(Engine, "commit", count)
         try:
             waiting = [pool.submit(store.append_run, samples.run(number)) for number in range(1, 9)]
-            while store._appending.waiting < len(waiting):
+            while len(store._queue) < len(waiting):
                 wait(waiting, timeout=0.001)
             other.execute("ROLLBACK")
             answers = [future.exception() or future.result() for future in waiting]

@@ -23,7 +23,7 @@ from orchestrator.errors import (
     StoreReadOnlyError,
     UsageError,
 )
-from orchestrator.store.failures import told
+from orchestrator.store.failures import store_errors
 from orchestrator.store.opening import open_store
 from tests.samples.command import Cli
 from tests.samples.places import REPO
@@ -225,7 +225,7 @@ def test_a_length_that_can_not_be_is_damage_too() -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
         # What SQLite says of a damaged file now and then.
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100)
-        with pytest.raises(StoreCorruptError, match=r"runs\.sqlite: .*damaged.*too big"), told("runs.sqlite"):
+        with pytest.raises(StoreCorruptError, match=r"runs\.sqlite: .*damaged.*too big"), store_errors("runs.sqlite"):
             connection.execute("SELECT zeroblob(101)")
 
 

@@ -221,31 +221,32 @@ def test_a_run_is_kept_by_the_pattern_that_another_process_made_meanwhile(path: 
         store.close()
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE runs SET latency_us = 5 WHERE run_no = 1",
-        "UPDATE runs SET quality = 'rejected' WHERE run_no = 1",
-        "DELETE FROM runs WHERE run_no = 2",
-    ],
-)
-def test_a_sheet_goes_with_any_change_of_its_runs_and_is_made_up_for(
-    path: Path, connection, samples, statement: str
-) -> None:
-    store = open_store(path)
-    store.set_status(samples.campaign().campaign_id, CampaignStatus.FINISHED, samples.campaign().created_at)
-    count = "SELECT count(*) FROM sheets"
-    assert connection.execute(count).fetchone() == (1,)
-    assert len(store.points().latency_us) == 2
+def test_a_sheet_goes_with_any_change_of_its_runs_and_is_written_again(path: Path, connection, samples) -> None:
+    store, campaign_id = open_store(path), samples.campaign().campaign_id
+    run = samples.run(0)
+    reading = {name: getattr(run, name) for name in ("report", "outcome", "reason_code", "reason", "verdict")}
 
-    connection.executescript("DELETE FROM findings; DELETE FROM attachments")
-    connection.execute(statement)
+    def end(status: CampaignStatus = CampaignStatus.FINISHED) -> None:
+        store.set_status(campaign_id, status, samples.campaign().created_at)
 
-    assert connection.execute(count).fetchone() == (0,)
-    from_runs = store.points()
+    def sheets() -> int:
+        return connection.execute("SELECT count(*) FROM sheets").fetchone()[0]
+
+    for change in (
+        lambda: store.append_run(samples.run(7)),
+        lambda: store.replace_reading(run.run_id, **{**reading, "report": samples.report(5.0)}),
+        lambda: end(CampaignStatus.RUNNING),
+    ):
+        end()
+        assert sheets() == 1
+        change()
+        assert sheets() == 0
+    from_runs = sorted(store.points().latency_us)
+    end()
+    assert sorted(store.points().latency_us) == from_runs
+    connection.execute("DELETE FROM sheets")
     store.begin_campaign(samples.campaign("next", invocations=(), skipped=()), devices=[], models=[], builds=[])
-    assert connection.execute(count).fetchone() == (1,)
-    assert store.points().latency_us == from_runs.latency_us
+    assert sheets() == 1
     store.close()
 
 

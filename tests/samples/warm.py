@@ -105,10 +105,9 @@ def import_all() -> None:
     import orchestrator
 
     for module in pkgutil.walk_packages(orchestrator.__path__, "orchestrator."):
-        if not module.name.startswith("orchestrator.store.migrations."):
-            importlib.import_module(module.name)
-            threads = os.listdir("/proc/self/task")  # noqa: PTH208
-            assert len(threads) == 1, f"{module.name} starts a thread when it is imported"
+        importlib.import_module(module.name)
+        threads = os.listdir("/proc/self/task")  # noqa: PTH208
+        assert len(threads) == 1, f"{module.name} starts a thread when it is imported"
 
 
 def next_order(orders: socket.socket) -> dict[str, Any] | None:
