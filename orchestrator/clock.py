@@ -15,15 +15,12 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """Return the wall-clock time, timezone-aware, in UTC."""
-        ...
 
     def monotonic_s(self) -> float:
         """Return seconds on a clock that never goes back."""
-        ...
 
     def wait(self, seconds: float, cancelled: threading.Event | None = None) -> bool:
         """Wait; return True when ``cancelled`` was set before the time was over."""
-        ...
 
 
 class SystemClock:

@@ -1,39 +1,7 @@
 """Every error that benchfarm raises on purpose, and the exit code each one ends a command with.
 
-BenchfarmError
-|- UsageError                exit 2   what the user gave can't be used (flag, file, name); nothing was started
-|  |- PlanError              exit 2   a plan, profile or build file has faults (all of them are listed)
-|  |  |- NewerPlanError      exit 2   a plan from another host asks for something that only a newer benchfarm knows
-|  |  `- ProgramInUseError   exit 2   another job on this host needs a program as another file declares it
-|  |- ModelError             exit 2   a model file is missing, truncated or no TFLite flatbuffer
-|  |- OutputParseError       exit 2   text that isn't the output of a benchmark program
-|  `- StoreMissingError      exit 2   a store was named to be read, and there is none
-|- DeviceError               exit 3   a phone, or the way to it
-|  |- AdbUnavailableError    exit 3   no adb binary, or the adb server can't be started or reached
-|  |- NoDeviceError          exit 3   nothing is attached, or nothing that matches
-|  |- DeviceUnusableError    exit 3   attached, but unauthorized, offline, in recovery, without shell_v2 ...
-|  |  |- DeviceUnauthorizedError exit 3 it doesn't let this computer in: somebody has to accept its key
-|  |  |- DeviceUnfitError    exit 3   too hot, too empty or too busy to be measured; that passes
-|  |  `- DeviceSetAsideError exit 3   its reference workload isn't what it was, or it is in quarantine
-|  |- LinkLostError          exit 3   (transient) the connection ended before the answer was whole
-|  |- DeviceTimeoutError     exit 3   (transient) a phone didn't answer within its deadline
-|  |- DeviceBusyError        exit 3   (transient) another process holds the phone's lease
-|  |- DeviceChangedError     exit 3   another phone answers under this serial, or it was rebooted in mid-run
-|  |- DeviceCommandError     exit 3   a command that had to succeed failed on the phone
-|  |- TransferError          exit 3   (transient) what arrived differs from what was sent
-|  |- DeviceStorageError     exit 3   no space left on the phone
-|  `- InstallError           exit 3   the phone's package manager refused an APK; carries its code
-|- ArtifactError             exit 4   a benchmark program can't be found, or isn't what its sha256 says
-|  `- DownloadError          exit 4   a benchmark program couldn't be fetched from where its build file says
-|     `- NotThereError       exit 4   the server has no such file
-|- StoreError                exit 5   the database can't be opened, read or written
-|  |- StoreCorruptError      exit 5
-|  |- StoreEncodingError     exit 5   the database can't hold every character
-|  `- StoreReadOnlyError     exit 5
-|- HostStorageError          exit 5   no space left on this computer
-`- InterruptedByUserError    exit 130 Ctrl-C, SIGTERM, SIGHUP; phones restored, what was measured is kept
-
-Exit codes beside these: 0 all went well, 1 the command did its work but a case failed or can't be trusted,
+2: what the user gave can't be used; 3: a phone, or the way to it; 4: a program; 5: the store; 130: interrupted. Exit
+codes beside these: 0 all went well, 1 the command did its work but a case failed or can't be trusted,
 6 the time didn't reach for everything and nothing else was wrong,
 70 a fault in benchfarm itself (run again with --debug for the traceback),
 141 whoever read the output went away.

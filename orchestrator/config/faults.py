@@ -26,16 +26,13 @@ class Source(Protocol):
     @property
     def label(self) -> str:
         """What the whole is called."""
-        ...
 
     @property
     def value(self) -> dict[str, Value]:
         """The values."""
-        ...
 
     def describe(self, location: Location, *, at_key: bool = False) -> str:
         """Return how people find a location, or the nearest one around it."""
-        ...
 
 
 class Faults:

@@ -7,11 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-)
+from pydantic import BeforeValidator, GetCoreSchemaHandler, GetJsonSchemaHandler, WithJsonSchema
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
@@ -27,37 +23,34 @@ from orchestrator.records.workload import DelegateName
 ItemT = TypeVar("ItemT")
 
 
-class _OneOrMany:
-    """Lets a list of one be written as that one."""
+class Short:
+    """Lets a value be written in a shorter form, which editors are told of too."""
+
+    def __init__(
+        self, lengthened: Callable[[Any], object], schema: Callable[[JsonSchemaValue], JsonSchemaValue]
+    ) -> None:
+        """``lengthened`` returns the full form; ``schema`` returns the short form's schema for the full one's."""
+        self._lengthened = lengthened
+        self._schema = schema
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401
-        return core_schema.no_info_before_validator_function(
-            lambda value: value if isinstance(value, list) else [value], handler(source)
-        )
+        return core_schema.no_info_before_validator_function(self._lengthened, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        array = handler(schema)
-        return {"anyOf": [array["items"], array]}
+        full = handler(schema)
+        return {"anyOf": [self._schema(full), full]}
 
 
-class _Written:
-    """Reads a value from its text; editors are told that numbers may stand there without quotes."""
+def _read(parse: Callable[[str], Any]) -> BeforeValidator:
+    """Return what reads a value from its text."""
 
-    def __init__(self, parse: Callable[[str], Any], *json_types: str) -> None:
-        self._parse = parse
-        self._json_types = json_types
+    def read(value: object) -> object:
+        if not isinstance(value, str):
+            what = "a list" if isinstance(value, list) else "keys and values"
+            raise ValueError(f"must be a single value, but is {what}")
+        return parse(value)
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401
-        def read(value: object) -> object:
-            if not isinstance(value, str):
-                what = "a list" if isinstance(value, list) else "keys and values"
-                raise ValueError(f"must be a single value, but is {what}")
-            return self._parse(value)
-
-        return core_schema.no_info_before_validator_function(read, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"type": list(self._json_types)}
+    return BeforeValidator(read)
 
 
 def _filled(value: str) -> str:
@@ -72,22 +65,23 @@ def _sha256(value: str) -> str:
     return value.lower()
 
 
-def _as_written(value: str) -> str:
-    return value
-
+_ANY: Final = WithJsonSchema({"type": ["string", "number", "boolean"]})
+_NUMBER: Final = WithJsonSchema({"type": ["number", "string"]})
 
 #: ``OneOrMany[tuple[str, ...]]``: a list, or a single item without its brackets.
-OneOrMany = Annotated[ItemT, _OneOrMany()]
+OneOrMany = Annotated[
+    ItemT, Short(lambda value: value if isinstance(value, list) else [value], lambda full: full["items"])
+]
 #: Text that isn't empty, as it is written, also when it looks like a number or a truth value.
-Text = Annotated[str, _Written(_as_written, "string", "number", "boolean"), AfterValidator(_filled)]
+Text = Annotated[str, _read(_filled), _ANY]
 #: The same, where an empty text means something.
-AnyText = Annotated[str, _Written(_as_written, "string", "number", "boolean")]
-Sha256 = Annotated[str, _Written(_sha256, "string")]
-Seconds = Annotated[float, _Written(parse_seconds, "number", "string")]
-Percent = Annotated[float, _Written(parse_percent, "number", "string")]
+AnyText = Annotated[str, _read(str), _ANY]
+Sha256 = Annotated[str, _read(_sha256), WithJsonSchema({"type": ["string"]})]
+Seconds = Annotated[float, _read(parse_seconds), _NUMBER]
+Percent = Annotated[float, _read(parse_percent), _NUMBER]
 #: The same, under a key that says that it is a percentage.
-NamedPercent = Annotated[float, _Written(partial(parse_percent, is_named=True), "number", "string")]
-Celsius = Annotated[float, _Written(parse_celsius, "number", "string")]
+NamedPercent = Annotated[float, _read(partial(parse_percent, is_named=True)), _NUMBER]
+Celsius = Annotated[float, _read(parse_celsius), _NUMBER]
 
 
 def unique(values: tuple[ItemT, ...]) -> tuple[ItemT, ...]:

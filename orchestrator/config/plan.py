@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orchestrator.config.faults import Faults, Section, Source, checked
 from orchestrator.config.model_manifest import named_models
-from orchestrator.config.plan_models import FOLDER, NAMED, models_of, pins_of
-from orchestrator.config.plan_sections import PlanSection
+from orchestrator.config.plan_sections import FOLDER, NAMED, ModelSection, PlanSection
 from orchestrator.config.yaml_file import parse_yaml, read_yaml
+from orchestrator.records.model import ManifestEntry
 from orchestrator.records.night import Window, parse_window
 from orchestrator.records.plan import (
     DelegateChoice,
@@ -18,6 +19,7 @@ from orchestrator.records.plan import (
     FitLimits,
     Matrix,
     Plan,
+    PlanModel,
     PushLimits,
     Quiet,
     RunSettings,
@@ -63,7 +65,7 @@ def to_plan(source: Source, *, text: str, folder: Path, default_name: str, home:
     named = named_models([folder, *([home] if home is not None else [])])
     section = checked(source, PlanSection, context={FOLDER: folder, NAMED: named})
     faults = Faults(source)
-    models = models_of(section.models, faults, pins_of(source.value.get("models"), named))
+    models = _models_of(section.models, faults, _pins_of(source.value.get("models"), named))
     builds = {tool: _build_path(tool, value, folder, faults) for tool, value in section.builds.items()}
     flags = [_with_files(values, folder, number, faults) for number, values in enumerate(section.matrix.flags)]
     parity_inputs = _input_folder(section.parity_inputs, folder, faults)
@@ -161,3 +163,33 @@ def _with_files(flags: dict[str, str], folder: Path, number: int, faults: Faults
                 faults.add(("matrix", "flags", number, name), f"there is no file {str(path)!r}")
             found[name] = f"@{path.absolute()}"
     return found
+
+
+def _pins_of(written: object, named: Mapping[str, ManifestEntry]) -> Mapping[Path, str]:
+    """Return the sha256 of the files that a plan names by a manifest's name and not by their path."""
+    values = written if isinstance(written, list) else [written]
+    names = [value.get("path") if isinstance(value, dict) else value for value in values]
+    return {named[name].path.resolve(): named[name].sha256 for name in names if isinstance(name, str) and name in named}
+
+
+def _models_of(sections: Iterable[ModelSection], faults: Faults, pins: Mapping[Path, str]) -> tuple[PlanModel, ...]:
+    """Return each file once; two files can't have one name, as reports and people tell them by it."""
+    models: dict[Path, PlanModel] = {}
+    by_name: dict[str, Path] = {}
+    for number, section in enumerate(sections):
+        for path in section.path:
+            known = models.get(path.resolve())
+            name = section.name or (known.name if known else path.stem)
+            other = by_name.setdefault(name, path.resolve())
+            if known is not None and section.name and known.name != section.name:
+                faults.add(("models", number), f"{str(path)!r} is named twice, as {known.name!r} and {name!r}")
+            elif other != path.resolve():
+                message = (
+                    f"{str(path)!r} and {str(other)!r} would both be called {name!r}; rename one, or give it another "
+                    "name in a plan: {path: FILE, name: NAME}"
+                )
+                faults.add(("models", number), message)
+            else:
+                sha256 = section.sha256 or (known.sha256 if known else None) or pins.get(path.resolve())
+                models[path.resolve()] = PlanModel(name=name, path=path, sha256=sha256)
+    return tuple(models.values())

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import glob
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Final, Literal
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-    WithJsonSchema,
-    model_validator,
-)
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, core_schema
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, WithJsonSchema, model_validator
 
 from orchestrator.config.faults import Section
 from orchestrator.config.fields import (
@@ -24,6 +17,8 @@ from orchestrator.config.fields import (
     OneOrMany,
     Percent,
     Seconds,
+    Sha256,
+    Short,
     Text,
     affinity_word,
     campaign_name,
@@ -37,9 +32,10 @@ from orchestrator.config.fields import (
     unique,
     window_text,
 )
-from orchestrator.config.plan_models import ModelSection, PathOrModel
+from orchestrator.config.model_manifest import MANIFEST_NAME
 from orchestrator.config.tool_words import ToolWord
 from orchestrator.records.contention import USUAL_LOADS, load_of
+from orchestrator.records.model import ManifestEntry
 from orchestrator.records.night import ImportanceRule, parse_timezone
 from orchestrator.records.plan import (
     DelegateChoice,
@@ -53,6 +49,62 @@ from orchestrator.records.plan import (
     StoppingRule,
 )
 from orchestrator.records.workload import USUAL_DELEGATE, DelegateName, Pass, ProcessMode
+
+#: The context under which validators find the folder that paths start from, and the models that manifests name.
+FOLDER: Final = "folder"
+NAMED: Final = "named"
+
+
+def _model_files(pattern: object, info: ValidationInfo) -> tuple[Path, ...]:
+    """Return the files that a model's path means; a path with * ? or [ may mean several."""
+    if not isinstance(pattern, str) or not pattern.strip():
+        raise ValueError("must be the path of a .tflite file")
+    folder: Path = (info.context or {}).get(FOLDER, Path())
+    try:
+        path = folder / Path(pattern).expanduser()
+        if path.is_dir():
+            raise ValueError(f"{str(path)!r} is a folder; for all models in it write {pattern.rstrip('/')}/*.tflite")
+        files = [path] if path.exists() else []
+        if not files and glob.has_magic(pattern):
+            found = (Path(name) for name in glob.glob(str(path), recursive=True))  # noqa: PTH207 - Path.glob refuses absolute ones
+            files = sorted(file for file in found if file.is_file())
+            if not files:
+                raise ValueError(f"no file matches {str(path)!r}")
+    except (OSError, RuntimeError) as error:
+        raise ValueError(f"{pattern!r} can't be looked up: {error}") from error
+    named: Mapping[str, ManifestEntry] = (info.context or {}).get(NAMED, {})
+    if not files and pattern in named:
+        path = named[pattern].path
+        if not path.is_file():
+            raise ValueError(
+                f"{pattern!r} is a name in {path.parent / MANIFEST_NAME}, but there is no file {str(path)!r}"
+            )
+        files = [path]
+    if not files:
+        raise ValueError(f"there is no file {str(path)!r}")
+    for file in files:
+        # Bytes that are no UTF-8 are surrogates in a name.
+        if str(file) != str(file).encode("utf-8", "replace").decode():
+            raise ValueError(f"the name {str(file)!r} isn't UTF-8; rename the file")
+    return tuple(files)
+
+
+class ModelSection(Section):
+    """One model, or several by a pattern."""
+
+    path: Annotated[
+        tuple[Path, ...],
+        BeforeValidator(_model_files),
+        WithJsonSchema({"type": "string", "description": "A .tflite file, or a pattern of several"}),
+    ]
+    name: Text | None = None
+    sha256: Sha256 | None = None
+
+    @model_validator(mode="after")
+    def _one_file_for_one_name(self) -> ModelSection:
+        if len(self.path) > 1 and (self.name or self.sha256):
+            raise ValueError(f"name and sha256 are for one model, but the path means {len(self.path)} files")
+        return self
 
 
 def _no_reference(value: object) -> object:
@@ -219,16 +271,6 @@ def _count(value: object) -> object:
     return InvocationsSection.model_construct(first=count, most=count)
 
 
-class _CountOrBounds:
-    """Lets a fixed number of invocations stand for itself."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401
-        return core_schema.no_info_before_validator_function(_count, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 10_000}, handler(schema)]}
-
-
 class QuietSection(Section):
     """How a phone is brought to rest; what isn't given stays as tuning found it best, else as it is."""
 
@@ -243,6 +285,9 @@ class QuietSection(Section):
     thermal_control_off: bool | None = None
 
 
+#: A model may be written as its path alone, a fixed number of invocations as that number.
+_PATH_ALONE = Short(lambda value: {"path": value} if isinstance(value, str) else value, lambda _: {"type": "string"})
+_COUNT_ALONE = Short(_count, lambda _: {"type": "integer", "minimum": 1, "maximum": 10_000})
 #: Passes whose invocations make one figure on one phone.
 _WHOLE = (Pass.COLD, Pass.SUSTAINED, Pass.TRACE, Pass.ENERGY, Pass.CONTENTION)
 
@@ -251,13 +296,13 @@ class PlanSection(Section):
     """A whole plan file."""
 
     name: Annotated[Text, AfterValidator(campaign_name)] | None = None
-    models: Annotated[OneOrMany[tuple[Annotated[ModelSection, PathOrModel()], ...]], Field(min_length=1)]
+    models: Annotated[OneOrMany[tuple[Annotated[ModelSection, _PATH_ALONE], ...]], Field(min_length=1)]
     matrix: MatrixSection = MatrixSection()
     devices: DevicesSection = DevicesSection()
     settings: SettingsSection = SettingsSection()
     limits: LimitsSection = LimitsSection()
     passes: Annotated[OneOrMany[tuple[PlanPass, ...]], Field(min_length=1), AfterValidator(unique)] = (Pass.TIMING,)
-    invocations: Annotated[InvocationsSection, _CountOrBounds()] = InvocationsSection()
+    invocations: Annotated[InvocationsSection, _COUNT_ALONE] = InvocationsSection()
     precision: Annotated[Percent, Field(ge=0.1, lt=100)] = 100 * StoppingRule().half_width
     budget: Annotated[Seconds, Field(ge=0, le=604_800)] | None = None
     phone_time: Annotated[Seconds, Field(gt=0, le=604_800)] | None = None

@@ -73,29 +73,23 @@ class Device(Protocol):
     @property
     def serial(self) -> Serial:
         """How the device is known: ``ro.serialno`` of a phone, ``host`` for this computer."""
-        ...
 
     @property
     def kind(self) -> DeviceKind:
         """Phone or computer."""
-        ...
 
     @property
     def work_folder(self) -> str:
         """A folder on the device that is ours."""
-        ...
 
     def facts(self) -> DeviceFacts:
         """Probe what the device is (cached for one boot); raises DeviceError kinds."""
-        ...
 
     def state(self) -> DeviceState:
         """Probe what the device is like now, in one round trip."""
-        ...
 
     def wait_until_ready(self, *, timeout_s: float) -> None:
         """Wait until the device answers and has booted, reconnecting if need be; raises DeviceError kinds."""
-        ...
 
     def shell(self, command: str, *, timeout_s: float = 30.0, stdin: bytes = b"") -> ShellResult:
         """Run a command line in the device's shell.
@@ -104,7 +98,6 @@ class Device(Protocol):
             LinkLostError: the link ended before the exit code came; nothing is known about the command.
             DeviceTimeoutError: ``timeout_s`` (for the whole call) passed.
         """
-        ...
 
     def run_detached(
         self,
@@ -123,19 +116,15 @@ class Device(Protocol):
         It runs in a folder of its own, ``<work_folder>/runs/<run_id>``, which is the current folder and is
         removed by :meth:`discard_run`. On the deadline or when cancelled its whole process group is killed.
         """
-        ...
 
     def run_folder(self, run_id: RunId) -> str:
         """Return the folder of a run on the device; it is made by :meth:`run_detached`."""
-        ...
 
     def discard_run(self, run_id: RunId) -> None:
         """Remove a run's folder if the device can be reached; kill_strays removes what is left."""
-        ...
 
     def kill_strays(self) -> Sequence[str]:
         """Kill what runs of ours left behind (also of crashed processes of ours); return what was killed."""
-        ...
 
     def place(
         self, source: Path, *, kind: str, sha256: str, name: str, executable: bool = False, set_sha256: str = ""
@@ -144,19 +133,15 @@ class Device(Protocol):
 
         Files that must lie in one folder are placed with the same ``set_sha256``, which then names the folder.
         """
-        ...
 
     def read_file(self, path: str, *, package: str = "", limit_bytes: int = 64 << 20) -> bytes | None:
         """Return a file's bytes, None when there is none; ``package`` reads it as that (debuggable) app."""
-        ...
 
     def install(self, apk: Path, *, sha256: str, package: str) -> int:
         """Make sure that this very APK is installed; return the bytes sent (0 when it was); raises InstallError."""
-        ...
 
     def package(self, package: str) -> PackageInfo | None:
         """Return what is installed under this name."""
-        ...
 
     def follow_log(self, *, buffers: Sequence[str] = ("main", "crash")) -> AbstractContextManager[Iterator[bytes]]:
         """Follow the system log from now on as ``threadtime`` lines without their line end.
@@ -164,12 +149,10 @@ class Device(Protocol):
         The iterator yields ``b""`` when nothing came for a moment, so that the caller can look at its deadline;
         it raises LinkLostError when the link ends.
         """
-        ...
 
     @property
     def hub(self) -> str:
         """What it shares its way to this computer with, by a name; empty when that is nothing or isn't known."""
-        ...
 
     def measuring(self, *, cancelled: threading.Event | None = None) -> AbstractContextManager[None]:
         """Keep files for other devices off what this one shares with them, while the context lasts.
@@ -177,11 +160,9 @@ class Device(Protocol):
         Waits while some are on their way; raises InterruptedByUserError when cancelled meanwhile. Nothing may be placed
         on the device itself meanwhile: that would wait for the end of the context.
         """
-        ...
 
     def close(self) -> None:
         """Let go of the link; the device itself is left as it is."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,18 +203,15 @@ class Conditioner(Protocol):
         Raises DeviceBusyError naming the holder (another computer, home or program uses the device),
         DeviceChangedError (another device answers), DeviceStorageError, other DeviceError kinds, HostStorageError.
         """
-        ...
 
     def unrestored(self) -> Sequence[Serial]:
         """Return the devices on which a change is still to be undone."""
-        ...
 
     def restore(self, device: Device, *, on_note: Callable[[str], None] | None = None) -> Sequence[str]:
         """Undo every journalled change, also one of a crashed process or another computer; return what was restored.
 
         ``on_note`` is told each difference from the first snapshot that is left then.
         """
-        ...
 
 
 class Rescuer(Protocol):
@@ -252,7 +230,6 @@ class Rescuer(Protocol):
 
         ``on_note`` hears of each rung that is tried. A device is rebooted only with ``may_reboot``.
         """
-        ...
 
 
 class Quarantine(Protocol):
@@ -260,15 +237,12 @@ class Quarantine(Protocol):
 
     def reason(self, serial: Serial) -> str:
         """Return why a device is kept out, empty when it isn't."""
-        ...
 
     def put(self, serial: Serial, reason: str) -> None:
         """Keep a device out; the first reason stays. Raises HostStorageError."""
-        ...
 
     def release(self, serial: Serial) -> str:
         """Let a device in again; return why it was kept out, empty when it wasn't."""
-        ...
 
 
 class Lease(Protocol):
@@ -276,4 +250,3 @@ class Lease(Protocol):
 
     def acquire(self, serial: Serial, *, wait_s: float = 0.0) -> AbstractContextManager[None]:
         """Hold the device while the context lasts; raises DeviceBusyError naming the holder."""
-        ...

@@ -57,15 +57,12 @@ class Tool(Protocol):
     @property
     def name(self) -> ToolName:
         """Which program."""
-        ...
 
     def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
         """Run one invocation and return all that it left behind, whatever its end; raises DeviceError kinds."""
-        ...
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the output; pure, total: an unreadable output is a report that says so."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,11 +82,9 @@ class SessionTool(Tool, Protocol):
 
     def session(self, case: Case, run_pass: Pass) -> str:
         """Return what the cases have in common that one process measures; empty for a case that is run alone."""
-        ...
 
     def found_cases(self, raw: RawOutput, case: Case) -> Sequence[Case]:
         """Return cases that the process measured and nobody could plan: an option for each accelerator it found."""
-        ...
 
 
 @runtime_checkable
@@ -98,11 +93,9 @@ class TurnTool(Tool, Protocol):
 
     def for_energy(self, case: Case, repetitions: int) -> Case:
         """Return a case as a block of energy runs it, so often; nothing but its own turns, where that can be had."""
-        ...
 
     def turns(self, raw: RawOutput, case: Case) -> Sequence[Turn]:
         """Return what a process did, in order, up to its end; nothing where it didn't tell."""
-        ...
 
 
 class FlagBook(Protocol):
@@ -110,19 +103,15 @@ class FlagBook(Protocol):
 
     def names(self, build: Build) -> frozenset[str]:
         """Return the flags that a program says it has; empty when it was never asked."""
-        ...
 
     def help_command(self, build: Build, program_path: str) -> str:
         """Return the device's command line that makes a program print its flags; "" for one that can't."""
-        ...
 
     def learn(self, build: Build, printed: bytes) -> bool:
         """Keep what a program printed when asked for its flags; False (and nothing kept) when it lists none."""
-        ...
 
     def faults(self, build: Build, case: Case, run_pass: Pass) -> Sequence[FlagFault]:
         """Return everything that is wrong with the flags of one pass over a case, with this program."""
-        ...
 
 
 class ParityReference(Protocol):
@@ -134,7 +123,6 @@ class ParityReference(Protocol):
         ``given`` is a folder with inputs as ``<model>.<number>.bin``, raw; where it has none for the model, or is
         empty, they are made from a seed. Raises ModelError for a model that the reference can't compute.
         """
-        ...
 
 
 class Observer(Protocol):
@@ -142,4 +130,3 @@ class Observer(Protocol):
 
     def on_event(self, event: object) -> None:
         """Take one of the records of engine/events.py."""
-        ...

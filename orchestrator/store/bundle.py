@@ -16,12 +16,12 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
+from itertools import chain
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import IO, Any, Final, NamedTuple, Self, TypeVar
 
 from orchestrator import __version__
 from orchestrator.documents import dump_document, load_document
@@ -31,8 +31,9 @@ from orchestrator.records.campaign import Campaign, CampaignStatus, Origin
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.identity import CampaignId, RunId, Serial
 from orchestrator.records.run import Attachment, RunRecord
-from orchestrator.records.workload import Build, Case, Model
+from orchestrator.records.workload import Build, Case, Model, SkippedCase
 from orchestrator.store.own_folders import OwnFolders, own_folders
+from orchestrator.store.rows import without_paths
 from orchestrator.store.signatures import PublicKey, SigningKey, signer_of
 
 SCHEMA: Final = "benchfarm-bundle"
@@ -56,6 +57,7 @@ _MOST_PACKED: Final = 200
 #: Things that one run leaves behind.
 _MOST_LEFT: Final = 1_000
 Id = TypeVar("Id", bound=str)
+Placed = TypeVar("Placed", DeviceFacts, Case, SkippedCase)
 #: Parts of records in which texts of this computer stand; of runs on this computer also what its programs said.
 _OF_CAMPAIGNS: Final = ("plan_text", "skipped")
 _OF_RUNS: Final = ("reason", "verdict")
@@ -110,12 +112,29 @@ def write_bundle(
     Folders of this computer are left out: those that the store knows, and ``folders``. Raises UsageError when the file
     is there or can't be written, StoreError for a campaign or run that the store doesn't hold.
     """
-    campaigns = [_campaign(store, campaign_id) for campaign_id in campaign_ids]
-    wanted = set(run_ids)
+    campaigns = []
+    for campaign_id in campaign_ids:
+        campaign = store.campaign(campaign_id)
+        if campaign is None:
+            raise StoreError(f"campaign {campaign_id}: the store holds no such campaign")
+        campaigns.append(campaign)
+    own = own_folders(store, campaigns, folders)
     try:
         with zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED) as archive:
-            own = own_folders(store, campaigns, folders)
-            contents = _write(archive, store, campaigns, wanted, own, at, key)
+            contents, records_sha256 = _write_records(archive, store, campaigns, frozenset(run_ids), own)
+            manifest = {
+                "schema": SCHEMA,
+                "schema_version": SCHEMA_VERSION,
+                "benchfarm_version": __version__,
+                "written_at": at.isoformat(),
+                "records_sha256": records_sha256,
+                "has_virtual": contents.virtual_runs > 0,
+                **dataclasses.asdict(contents),
+            }
+            text = f"{json.dumps(manifest, indent=2)}\n".encode("ascii")
+            archive.writestr(_MANIFEST, text)
+            if key is not None:
+                archive.writestr(_SIGNATURE, key.sign(text))
     except FileExistsError:
         raise UsageError(f"{path}: is there already", hint="name a new file; bundles are never overwritten") from None
     except OSError as error:
@@ -124,80 +143,66 @@ def write_bundle(
     except BaseException:
         path.unlink(missing_ok=True)
         raise
-    if wanted:
-        path.unlink()
-        raise StoreError(f"these campaigns have no run {', '.join(sorted(wanted))}")
     return contents
 
 
-def _campaign(store: Store, campaign_id: CampaignId) -> Campaign:
-    campaign = store.campaign(campaign_id)
-    if campaign is None:
-        raise StoreError(f"campaign {campaign_id}: the store holds no such campaign")
-    return campaign
-
-
-def _write(
-    archive: zipfile.ZipFile,
-    store: Store,
-    campaigns: Sequence[Campaign],
-    wanted: set[RunId],
-    own: OwnFolders,
-    at: datetime,
-    key: SigningKey | None,
-) -> BundleContents:
-    chosen = frozenset(wanted)
+def _write_records(
+    archive: zipfile.ZipFile, store: Store, campaigns: Sequence[Campaign], chosen: Collection[RunId], own: OwnFolders
+) -> tuple[BundleContents, str]:
+    """Write what runs left behind, and the records; return how much there is, and the records' sha256."""
     blobs: set[str] = set()
-    planned: list[Case] = []
-    run_lines: list[str] = []
+    cases: list[Case] = []
+    run_ids: set[RunId] = set()
+    lines: list[str] = []
     virtual_runs = 0
     for run in store.runs(campaign_ids=[campaign.campaign_id for campaign in campaigns], with_attachments=True):
         if chosen and run.run_id not in chosen:
             continue
-        wanted.discard(run.run_id)
-        planned.append(run.case)
+        run_ids.add(run.run_id)
+        cases.append(run.case)
         virtual_runs += run.is_virtual
-        kept = run.attachments
-        if is_host := run.case.serial == HOST_SERIAL:
-            kept = tuple(replace(item, data=own.hide_bytes(item.data)) for item in kept)
+        # A phone's own paths stay as they are, whatever this computer's are called.
+        is_host = run.case.serial == HOST_SERIAL
+        kept = [replace(item, data=own.hide_bytes(item.data)) if is_host else item for item in run.attachments]
         left = [[item.name, item.sha256] for item in kept]
         for item in kept:
             if item.sha256 not in blobs:
                 blobs.add(item.sha256)
                 archive.writestr(f"blobs/{item.sha256}", item.data)
-        # A phone's own paths stay as they are, whatever this computer's are called.
-        parts = _OF_HOST_RUNS if is_host else _OF_RUNS
-        run_lines.append(_line("run", replace(run, attachments=()), own, parts, left=left))
-    if not chosen:
-        planned += [invocation.case for campaign in campaigns for invocation in campaign.invocations]
-    lines = [
-        _line("campaign", _portable_campaign(campaign, is_cut=bool(chosen)), own, _OF_CAMPAIGNS)
-        for campaign in campaigns
-    ]
-    lines += _referred(store, planned)
+        bare = replace(run, attachments=())
+        lines.append(_line("run", bare, own, _OF_HOST_RUNS if is_host else _OF_RUNS, left=left))
+    if missing := set(chosen) - run_ids:
+        raise StoreError(f"these campaigns have no run {', '.join(sorted(missing))}")
+    contents = BundleContents(campaigns=len(campaigns), runs=len(lines), virtual_runs=virtual_runs, blobs=len(blobs))
     digest = hashlib.sha256()
     with archive.open(_RECORDS, "w", force_zip64=True) as stream:
-        for line in [*lines, *run_lines]:
+        for line in (*_referring(store, campaigns, cases, own, is_cut=bool(chosen)), *lines):
             data = line.encode("ascii") + b"\n"
             digest.update(data)
             stream.write(data)
-    contents = BundleContents(
-        campaigns=len(campaigns), runs=len(run_lines), virtual_runs=virtual_runs, blobs=len(blobs)
-    )
-    manifest = {
-        "schema": SCHEMA,
-        "schema_version": SCHEMA_VERSION,
-        "benchfarm_version": __version__,
-        "written_at": at.isoformat(),
-        "records_sha256": digest.hexdigest(),
-        "has_virtual": virtual_runs > 0,
-        **dataclasses.asdict(contents),
-    }
-    text = f"{json.dumps(manifest, indent=2)}\n".encode("ascii")
-    archive.writestr(_MANIFEST, text)
-    if key is not None:
-        archive.writestr(_SIGNATURE, key.sign(text))
-    return contents
+    return contents, digest.hexdigest()
+
+
+def _referring(
+    store: Store, campaigns: Sequence[Campaign], cases: Sequence[Case], own: OwnFolders, *, is_cut: bool
+) -> Iterator[str]:
+    """Yield the lines of campaigns and of everything that their cases refer to, without this computer's paths.
+
+    ``is_cut``: of a part of the runs, without the plan of the others.
+    """
+    for campaign in campaigns:
+        portable = replace(campaign, terms=replace(campaign.terms, files={}, plan_folder="", parity_inputs=""))
+        portable = replace(portable, invocations=(), skipped=()) if is_cut else portable
+        yield _line("campaign", portable, own, _OF_CAMPAIGNS)
+    planned = () if is_cut else [item.case for campaign in campaigns for item in campaign.invocations]
+    used = [*cases, *planned]
+    devices, models, builds = store.devices(), store.models(), store.builds()
+    for serial in dict.fromkeys(case.serial for case in used):
+        yield _line("device", devices[serial])
+    for model_sha256 in dict.fromkeys(case.model_sha256 for case in used):
+        yield _line("model", replace(models[model_sha256], path=None))
+    for build_sha256 in dict.fromkeys(case.build_sha256 for case in used):
+        yield _line("build", without_paths(builds[build_sha256]))
 
 
 def _line(
@@ -209,31 +214,7 @@ def _line(
     return json.dumps({"kind": kind, **beside, "record": document}, separators=(",", ":"))
 
 
-def _portable_campaign(campaign: Campaign, *, is_cut: bool) -> Campaign:
-    """Return a campaign without this computer's paths; of a part of its runs, without the plan of the others."""
-    return replace(
-        campaign,
-        terms=replace(campaign.terms, files={}, plan_folder="", parity_inputs=""),
-        invocations=() if is_cut else campaign.invocations,
-        skipped=() if is_cut else campaign.skipped,
-    )
-
-
-def _referred(store: Store, cases: Sequence[Case]) -> Iterator[str]:
-    """Yield the lines of everything that cases refer to."""
-    devices, models, builds = store.devices(), store.models(), store.builds()
-    for serial in dict.fromkeys(case.serial for case in cases):
-        yield _line("device", devices[serial])
-    for model_sha256 in dict.fromkeys(case.model_sha256 for case in cases):
-        yield _line("model", replace(models[model_sha256], path=None))
-    for build_sha256 in dict.fromkeys(case.build_sha256 for case in cases):
-        build = builds[build_sha256]
-        companions = tuple(replace(companion, path=None) for companion in build.companions)
-        yield _line("build", replace(build, path=None, companions=companions))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Entry:
+class _Entry(NamedTuple):
     """One line of the records."""
 
     kind: str
@@ -242,12 +223,6 @@ class _Entry:
     #: Of a run: names and sha256 of what it left behind.
     left: Sequence[tuple[str, str]]
     where: str
-
-
-def _is_left(left: object) -> bool:
-    return isinstance(left, list) and all(
-        isinstance(item, list) and len(item) == 2 and all(isinstance(word, str) for word in item) for item in left
-    )
 
 
 class Bundle:
@@ -267,11 +242,18 @@ class Bundle:
         except zipfile.BadZipFile:
             raise UsageError(f"{path}: is no bundle", hint="'benchfarm export' writes bundles") from None
         try:
-            head = self._head(_MANIFEST)
-            self.manifest = self._read_manifest(head)
+            head = self._content(_MANIFEST, _LARGEST_HEAD_BYTES)
+            self._manifest = self._read_manifest(head)
             #: With which key it was signed; None for none.
-            self.signer = self._signer(head)
-            self._check_records()
+            self.signer: PublicKey | None = None
+            if _SIGNATURE in self._archive.NameToInfo:
+                self.signer = signer_of(self._content(_SIGNATURE, _LARGEST_HEAD_BYTES), head, where=str(path))
+            digest = hashlib.sha256()
+            with self._opened(_RECORDS, _LARGEST_RECORDS_BYTES) as stream:
+                for part in iter(lambda: stream.read(1 << 20), b""):
+                    digest.update(part)
+            if digest.hexdigest() != self._manifest["records_sha256"]:
+                raise StoreCorruptError(f"{path}: is damaged: the records aren't those that were written")
         except BaseException:
             self._archive.close()
             raise
@@ -279,12 +261,9 @@ class Bundle:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._archive.close()
 
-    @cache  # noqa: B019 - a bundle lives as long as one import
     def sha256(self) -> str:
         """Return the sum of the whole file."""
         with self.path.open("rb") as stream:
@@ -302,10 +281,10 @@ class Bundle:
         for entry in self._entries():
             if entry.kind in _KINDS:
                 load_document(_KINDS[entry.kind], entry.text, where=entry.where)
-                self._sizes(entry)
+                self._check_sizes(entry)
 
     def _entries(self) -> Iterator[_Entry]:
-        with self._open(_RECORDS, _LARGEST_RECORDS_BYTES) as stream:
+        with self._opened(_RECORDS, _LARGEST_RECORDS_BYTES) as stream:
             for number, line in enumerate(iter(lambda: stream.readline(_LARGEST_LINE_BYTES), b""), start=1):
                 where = f"{self.path}: {_RECORDS}:{number}"
                 if line.count(b",") > _MOST_VALUES:
@@ -313,36 +292,27 @@ class Bundle:
                 try:
                     values = json.loads(line)
                     kind, record, left = values["kind"], values["record"], values.get("left", [])
-                    if not isinstance(kind, str) or not isinstance(record, dict) or not _is_left(left):
+                    pairs = [(name, sha256) for name, sha256 in left]
+                    if not all(isinstance(word, str) for word in (kind, *chain(*pairs))) or not isinstance(
+                        record, dict
+                    ):
                         raise TypeError("kind, record or left is of another type")
-                    entry = _Entry(kind=kind, text=json.dumps(record), left=left, where=where)
+                    entry = _Entry(kind=kind, text=json.dumps(record), left=pairs, where=where)
                 except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
                     raise StoreCorruptError(f"{where}: can't be read: {error}") from error
                 yield entry
 
     def _left(self, entry: _Entry) -> tuple[Attachment, ...]:
-        self._sizes(entry)
+        self._check_sizes(entry)
         return tuple(Attachment(name=name, data=self._blob(sha256)) for name, sha256 in entry.left)
 
-    def _sizes(self, entry: _Entry) -> None:
+    def _check_sizes(self, entry: _Entry) -> None:
         """Raise StoreCorruptError when what a run left behind is there to fill memory."""
         found = [self._archive.NameToInfo.get(f"blobs/{sha256}") for _, sha256 in entry.left]
         size_bytes = sum(info.file_size for info in found if info is not None)
         packed_bytes = sum({info.filename: info.compress_size for info in found if info is not None}.values())
         if len(found) > _MOST_LEFT or (size_bytes > _LARGE_BYTES and size_bytes > _MOST_PACKED * packed_bytes):
             raise StoreCorruptError(f"{entry.where}: left {len(found)} outputs of {size_bytes} bytes behind")
-
-    def _head(self, name: str) -> bytes:
-        with self._open(name, _LARGEST_HEAD_BYTES) as stream:
-            try:
-                return stream.read()
-            except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-                raise StoreCorruptError(f"{self.path}: is damaged: {error}") from error
-
-    def _signer(self, manifest: bytes) -> PublicKey | None:
-        if _SIGNATURE not in self._archive.NameToInfo:
-            return None
-        return signer_of(self._head(_SIGNATURE), manifest, where=str(self.path))
 
     def _read_manifest(self, data: bytes) -> Mapping[str, Any]:
         try:
@@ -361,44 +331,32 @@ class Bundle:
             )
         return dict(manifest)
 
-    def _check_records(self) -> None:
-        digest = hashlib.sha256()
-        with self._open(_RECORDS, _LARGEST_RECORDS_BYTES) as stream:
-            try:
-                for part in iter(lambda: stream.read(1 << 20), b""):
-                    digest.update(part)
-            except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-                raise StoreCorruptError(f"{self.path}: is damaged: {error}") from error
-        if digest.hexdigest() != self.manifest.get("records_sha256"):
-            raise StoreCorruptError(f"{self.path}: is damaged: the records aren't those that were written")
-
     def _blob(self, sha256: str) -> bytes:
         if not re.fullmatch(r"[0-9a-f]{64}", sha256):
             raise StoreCorruptError(f"{self.path}: {sha256[:80]!r} is no sha256")
-        with self._open(f"blobs/{sha256}", _LARGEST_BLOB_BYTES) as stream:
-            try:
-                data = stream.read()
-            except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-                raise StoreCorruptError(f"{self.path}: is damaged: {error}") from error
+        data = self._content(f"blobs/{sha256}", _LARGEST_BLOB_BYTES)
         if hashlib.sha256(data).hexdigest() != sha256:
             raise StoreCorruptError(f"{self.path}: is damaged: blobs/{sha256} has another content")
         return data
 
-    def _open(self, name: str, largest_bytes: int) -> zipfile.ZipExtFile:
+    def _content(self, name: str, largest_bytes: int) -> bytes:
+        with self._opened(name, largest_bytes) as stream:
+            return stream.read()
+
+    @contextmanager
+    def _opened(self, name: str, largest_bytes: int) -> Iterator[IO[bytes]]:
         """Open a member; zipfile reads no more of it than its stated size."""
-        try:
-            info = self._archive.getinfo(name)
-        except KeyError:
+        info = self._archive.NameToInfo.get(name)
+        if info is None:
             what = UsageError if name == _MANIFEST else StoreCorruptError
-            raise what(f"{self.path}: is no whole bundle: it has no {name}") from None
+            raise what(f"{self.path}: is no whole bundle: it has no {name}")
         if info.file_size > largest_bytes:
             raise StoreCorruptError(f"{self.path}: {name} is said to have {info.file_size} bytes")
         try:
-            member = self._archive.open(info)
-        except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError) as error:
-            raise StoreCorruptError(f"{self.path}: {name} can't be read: {error}") from error
-        assert isinstance(member, zipfile.ZipExtFile)
-        return member
+            with self._archive.open(info) as member:
+                yield member
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
+            raise StoreCorruptError(f"{self.path}: is damaged: {name}: {error}") from error
 
 
 #: Reads a run again from its raw output.
@@ -426,32 +384,28 @@ def take_in(bundle: Bundle, store: Store, *, read: Reading, trusted: Collection[
     origin = _origin(bundle, trusted)
     bundle.check()
     campaigns = {_plain(bundle, item.campaign_id): item for item in bundle.records("campaign")}
-    runs_of: dict[CampaignId, list[RunRecord]] = {campaign_id: [] for campaign_id in campaigns}
-    new, known, others = 0, 0, []
     stored_ids = {run.run_id for run in store.runs(campaign_ids=list(campaigns))} if campaigns else set()
     # Nothing that comes from a file is added to what this lab has measured itself.
     stored = [store.campaign(campaign_id) for campaign_id in campaigns]
     own = {item.campaign_id for item in stored if item is not None and item.terms.origin is None}
     begun = _begin(bundle, store, campaigns, origin)
     facts = store.devices() if campaigns else {}
+    new, known, others = 0, 0, []
     for run in bundle.records("run"):
-        if run.campaign_id not in runs_of:
+        campaign = campaigns.get(run.campaign_id)
+        if campaign is None:
             raise StoreCorruptError(f"{bundle.path}: run {run.run_id} is of a campaign that the bundle doesn't hold")
         _plain(bundle, run.run_id)
         if run.run_id in stored_ids:
             known += 1
             continue
-        if run.campaign_id in own:
-            others.append(run.run_id)
-            continue
-        case = _moved(run.case, campaigns[run.campaign_id])
-        moved = replace(run, case=case)
-        if store.append_run(
-            read(moved, facts[case.serial], campaigns[run.campaign_id]) if case.serial in facts else moved
-        ):
-            new += 1
-        else:
-            others.append(run.run_id)
+        moved = replace(run, case=_here(run.case, campaign))
+        serial = moved.case.serial
+        is_new = run.campaign_id not in own and store.append_run(
+            read(moved, facts[serial], campaign) if serial in facts else moved
+        )
+        new += is_new
+        others += [] if is_new else [run.run_id]
     for campaign_id in begun:
         store.set_status(campaign_id, CampaignStatus.FINISHED, campaigns[campaign_id].finished_at)
     return TakenIn(
@@ -485,20 +439,9 @@ def _plain(bundle: Bundle, name: Id) -> Id:
     return name
 
 
-def _serial_here(serial: Serial, campaign: Campaign) -> Serial:
-    return Serial(f"{serial}@{campaign.host}")
-
-
-def _kept(facts: DeviceFacts, campaign: Campaign, known: Mapping[Serial, DeviceFacts]) -> DeviceFacts:
-    """Return what is to be stored of a device: what is stored already, if it is of the same kind."""
-    moved = replace(facts, serial=_serial_here(facts.serial, campaign), is_imported=True)
-    stored = known.get(moved.serial, moved)
-    # The store refuses a bundle in which a virtual phone has a real one's serial number, or the other way round.
-    return stored if stored.is_virtual == moved.is_virtual else moved
-
-
-def _moved(case: Case, campaign: Campaign) -> Case:
-    return replace(case, serial=_serial_here(case.serial, campaign))
+def _here(record: Placed, campaign: Campaign) -> Placed:
+    """Return a device, case or skip under the serial number that it has in this store."""
+    return replace(record, serial=Serial(f"{record.serial}@{campaign.host}"))
 
 
 def _begin(bundle: Bundle, store: Store, campaigns: Mapping[CampaignId, Campaign], origin: Origin) -> list[CampaignId]:
@@ -506,7 +449,7 @@ def _begin(bundle: Bundle, store: Store, campaigns: Mapping[CampaignId, Campaign
     begun = []
     # What the store knows of a device, a model or a build, above all where its file is, stays as it is.
     known_devices, known_models, known_builds = store.devices(), store.models(), store.builds()
-    devices = list(bundle.records("device"))
+    devices: list[DeviceFacts] = list(bundle.records("device"))
     models = [known_models.get(item.sha256, item) for item in bundle.records("model")]
     builds = [known_builds.get(item.sha256, item) for item in bundle.records("build")]
     for campaign_id, campaign in campaigns.items():
@@ -521,13 +464,19 @@ def _begin(bundle: Bundle, store: Store, campaigns: Mapping[CampaignId, Campaign
                     hint="import the bundle into a store of its own (--store FILE)",
                 )
             continue
-        invocations = tuple(replace(item, case=_moved(item.case, campaign)) for item in campaign.invocations)
-        skipped = tuple(replace(item, serial=_serial_here(item.serial, campaign)) for item in campaign.skipped)
-        terms = replace(campaign.terms, origin=origin)
+        moved = [replace(_here(facts, campaign), is_imported=True) for facts in devices]
+        kept = [known_devices.get(facts.serial, facts) for facts in moved]
         store.begin_campaign(
-            # Whatever it was, and however far this import comes: it can't be resumed here.
-            replace(campaign, status=CampaignStatus.FINISHED, terms=terms, invocations=invocations, skipped=skipped),
-            devices=[_kept(facts, campaign, known_devices) for facts in devices],
+            replace(
+                campaign,
+                # Whatever it was, and however far this import comes: it can't be resumed here.
+                status=CampaignStatus.FINISHED,
+                terms=replace(campaign.terms, origin=origin),
+                invocations=tuple(replace(item, case=_here(item.case, campaign)) for item in campaign.invocations),
+                skipped=tuple(_here(item, campaign) for item in campaign.skipped),
+            ),
+            # The store refuses a virtual phone under a real one's serial number, and the other way round.
+            devices=[item if item.is_virtual == new.is_virtual else new for item, new in zip(kept, moved, strict=True)],
             models=models,
             builds=builds,
         )

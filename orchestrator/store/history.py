@@ -50,16 +50,14 @@ from orchestrator.store.tables import (
     DEVICE_HISTORY,
     DEVICES,
     FINDINGS,
+    OF_REPORT,
     RUNS,
     SERIES,
     SKIPS,
 )
 
 #: What a report shows of a run's figures, whichever pass it was.
-_READ_FIGURES: Final = (
-    "latency_us", "p5_us", "p95_us", "init_us", "first_inference_us", "warmup_mean_us", "init_memory_mib",
-    "overall_memory_mib", "peak_memory_mib",
-)  # fmt: skip
+_READ_FIGURES: Final = ("latency_us", "p5_us", "p95_us", *OF_REPORT)
 
 
 class History(Figures, Runs):

@@ -20,7 +20,7 @@ from orchestrator.records.run import LatencySummary, Outcome, RunRecord, ToolRep
 from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
 from orchestrator.store.failures import warn
-from orchestrator.store.tables import BUILDS, CAMPAIGNS, DEVICES, MODELS, RUNS, SERIES
+from orchestrator.store.tables import BUILDS, CAMPAIGNS, DEVICES, MODELS, OF_INFERENCES, OF_REPORT, RUNS, SERIES
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -192,14 +192,10 @@ def summary_of(run: RunRecord) -> Row:
     """Return the summary columns of a run; what a database's number can't hold is left out of them."""
     report = run.report or ToolReport(outcome="")
     inference = report.inference or LatencySummary(count=0)
-    of_inferences = ("first_us", "min_us", "max_us", "mean_us", "std_us", "p5_us", "median_us", "p95_us")
-    of_report = (
-        "init_us", "first_inference_us", "warmup_mean_us", "init_memory_mib", "overall_memory_mib", "peak_memory_mib",
-    )  # fmt: skip
     return {
         "latency_us": _figure(run.latency_us),
-        **{name: _figure(getattr(inference, name)) for name in of_inferences},
-        **{name: _figure(getattr(report, name)) for name in of_report},
+        **{name: _figure(getattr(inference, name)) for name in OF_INFERENCES},
+        **{name: _figure(getattr(report, name)) for name in OF_REPORT},
         "inference_count": inference.count if report.inference and abs(inference.count) <= _LARGEST_INTEGER else None,
         "delegate_actual": None if run.report is None else report.delegate.actual,
         "delegate_truth": None if run.report is None else report.delegate.truth.value,

@@ -103,7 +103,7 @@ class Runs(Database):
             if not taken:
                 # The store couldn't be locked: the others try themselves.
                 raise
-            answers = [error] if len(taken) == 1 else [self._append_alone(item, deadline) for item in taken]
+            answers = [error] if len(taken) == 1 else [self._append_alone(item, deadline, error) for item in taken]
         except BaseException:
             with self._guard:
                 self._queue[:0] = taken
@@ -111,12 +111,15 @@ class Runs(Database):
         for item, answer in zip(taken, answers, strict=True):
             item.answer = answer
 
-    def _append_alone(self, item: _Waiting, deadline: Deadline) -> bool | Exception:
+    def _append_alone(self, item: _Waiting, deadline: Deadline, failure: Exception) -> bool | Exception:
+        """Append one run of those that failed together; that failure is its own when the store can't be locked now."""
+        has_lock = False
         try:
             with self.transaction(deadline) as connection:
+                has_lock = True
                 return _append(connection, self.patterns, item)
         except Exception as error:  # noqa: BLE001 - raised in the thread whose run it is
-            return error
+            return error if has_lock else failure
 
     def replace_reading(
         self,

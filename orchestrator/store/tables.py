@@ -37,6 +37,12 @@ METADATA = MetaData(
 )
 
 
+def _campaign_no() -> Column[int]:
+    """Return the key of a table with at most one row for each campaign."""
+    number = ForeignKey("campaigns.campaign_no")
+    return Column("campaign_no", BigInteger, number, primary_key=True, autoincrement=False)
+
+
 def _is_virtual() -> Column[bool]:
     return Column("is_virtual", Boolean(create_constraint=True, name="is_virtual"), nullable=False)
 
@@ -146,7 +152,7 @@ CASES = Table(
 PLANS = Table(
     "plans",
     METADATA,
-    Column("campaign_no", BigInteger, ForeignKey("campaigns.campaign_no"), primary_key=True, autoincrement=False),
+    _campaign_no(),
     Column("invocation_count", Integer, nullable=False),
     Column("body", LargeBinary, nullable=False),
 )
@@ -166,27 +172,12 @@ SKIPS = Table(
     Column("reason", AnyText, nullable=False),
 )
 
-#: What rows.summary_of takes from a report, so that a question over many runs needn't read documents.
-SUMMARY_COLUMNS = (
-    Column("latency_us", Double),
-    Column("inference_count", BigInteger),
-    Column("first_us", Double),
-    Column("min_us", Double),
-    Column("max_us", Double),
-    Column("mean_us", Double),
-    Column("std_us", Double),
-    Column("p5_us", Double),
-    Column("median_us", Double),
-    Column("p95_us", Double),
-    Column("init_us", Double),
-    Column("first_inference_us", Double),
-    Column("warmup_mean_us", Double),
-    Column("init_memory_mib", Double),
-    Column("overall_memory_mib", Double),
-    Column("peak_memory_mib", Double),
-    Column("delegate_actual", AnyText),
-    Column("delegate_truth", Text),
-)
+#: Figures that rows.summary_of takes from a report, so that a question over many runs needn't read documents: those of
+#: its inferences, and its own.
+OF_INFERENCES = ("first_us", "min_us", "max_us", "mean_us", "std_us", "p5_us", "median_us", "p95_us")
+OF_REPORT = (
+    "init_us", "first_inference_us", "warmup_mean_us", "init_memory_mib", "overall_memory_mib", "peak_memory_mib",
+)  # fmt: skip
 
 #: Runs by which later runs of their series are compressed (see bodies.py).
 PATTERNS = Table(
@@ -222,7 +213,11 @@ RUNS = Table(
     Column("started_at", UtcTime(compact=True), nullable=False),
     Column("duration_s", Double, nullable=False),
     Column("exit_code", BigInteger),
-    *SUMMARY_COLUMNS,
+    Column("latency_us", Double),
+    Column("inference_count", BigInteger),
+    *(Column(name, Double) for name in (*OF_INFERENCES, *OF_REPORT)),
+    Column("delegate_actual", AnyText),
+    Column("delegate_truth", Text),
     # Command, report, verdict, states and raw output, as bodies.py packs them.
     Column("pattern_no", BigInteger, ForeignKey("patterns.pattern_no")),
     Column("body", LargeBinary, nullable=False),
@@ -242,7 +237,7 @@ RUNS = Table(
 SHEETS = Table(
     "sheets",
     METADATA,
-    Column("campaign_no", BigInteger, ForeignKey("campaigns.campaign_no"), primary_key=True, autoincrement=False),
+    _campaign_no(),
     Column("body", LargeBinary, nullable=False),
 )
 
@@ -281,7 +276,7 @@ ATTACHMENTS = Table(
 PRUNED = Table(
     "pruned",
     METADATA,
-    Column("campaign_no", BigInteger, ForeignKey("campaigns.campaign_no"), primary_key=True, autoincrement=False),
+    _campaign_no(),
     Column("policy", Text, nullable=False),
 )
 
@@ -289,7 +284,7 @@ PRUNED = Table(
 HIDDEN = Table(
     "hidden",
     METADATA,
-    Column("campaign_no", BigInteger, ForeignKey("campaigns.campaign_no"), primary_key=True, autoincrement=False),
+    _campaign_no(),
 )
 
 #: What a device was, from then on: a row for each time that it came back changed.
