@@ -12,7 +12,7 @@ from orchestrator import __version__
 from orchestrator.app.beginning import expansion_of, identify
 from orchestrator.bootstrap import Farm
 from orchestrator.devices.audit import Difference
-from orchestrator.devices.experiments import OPTIONS, ExperimentBook
+from orchestrator.devices.books import OPTIONS, ExperimentBook
 from orchestrator.engine.events import Notice
 from orchestrator.engine.tuning import Laboratory, Tuned
 from orchestrator.engine.workload import Services, Workload

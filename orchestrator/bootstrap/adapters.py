@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from orchestrator.artifacts.fetching import BuildFetcher
     from orchestrator.artifacts.library import BuildLibrary
     from orchestrator.config.profiles import KeptInventory, Labels
+    from orchestrator.devices.books import ExperimentBook, QuarantineFolder
     from orchestrator.devices.conditioning import LadderConditioner
-    from orchestrator.devices.experiments import ExperimentBook
-    from orchestrator.devices.lease import FileLease, QuarantineFolder
+    from orchestrator.devices.lease import FileLease
     from orchestrator.devices.recovery import LadderRescuer
     from orchestrator.ports import Device, ParityReference, Store, Tool
     from orchestrator.programs.flags.book import HelpFlagBook
@@ -109,8 +109,8 @@ class Adapters:
     @cached_property
     def tools(self) -> Mapping[ToolName, Tool]:
         """The benchmark programs."""
+        from orchestrator.devices.books import MeterBook
         from orchestrator.devices.hub_power import HubPower
-        from orchestrator.devices.meters import MeterBook
         from orchestrator.programs import program
         from orchestrator.programs.running.passes import in_all_passes
 
@@ -222,7 +222,7 @@ class Adapters:
     @cached_property
     def experiments(self) -> ExperimentBook:
         """What experiments found about phones."""
-        from orchestrator.devices.experiments import ExperimentBook
+        from orchestrator.devices.books import ExperimentBook
 
         return ExperimentBook(self.settings.data_folder / "tuning")
 
@@ -243,7 +243,7 @@ class Adapters:
     @cached_property
     def quarantine(self) -> QuarantineFolder:
         """The phones that are kept out until somebody has looked at them."""
-        from orchestrator.devices.lease import QuarantineFolder
+        from orchestrator.devices.books import QuarantineFolder
 
         return QuarantineFolder(self.settings.state_folder / "quarantine")
 

@@ -187,7 +187,6 @@ def _report(device: Device, facts: DeviceFacts, checks: Sequence[PhoneCheck]) ->
                 "gpu": facts.gpu,
                 "gpu_driver": facts.gpu_driver,
                 "is_rooted": facts.is_rooted,
-                "has_one_stream": adb.is_legacy if adb else False,
                 "properties": {name: value for name, value in facts.properties.items() if _TOLD_PROPERTIES.match(name)},
             },
             "checks": list(checks),

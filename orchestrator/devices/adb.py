@@ -66,11 +66,9 @@ def follow_log(link: PhoneLink, *, buffers: Sequence[str] = ("main", "crash")) -
     command = (
         f"t=$(date '+%m-%d %H:%M:%S.000'); echo {ready}; exec logcat -v threadtime {chosen} -T \"$t\" 2>&1 </dev/null"
     )
-    service = "shell:" if link.is_legacy else "shell,v2,raw:"
-    with link.open(service + command, Deadline(_BEGIN_TIMEOUT_S, link.clock), what="logcat") as connection:
-        if not link.is_legacy:
-            connection.send(encode_packet(CLOSE_STDIN))
-        lines = _lines(connection, is_legacy=link.is_legacy)
+    with link.open("shell,v2,raw:" + command, Deadline(_BEGIN_TIMEOUT_S, link.clock), what="logcat") as connection:
+        connection.send(encode_packet(CLOSE_STDIN))
+        lines = _lines(connection)
         for line in lines:
             if line == ready.encode():
                 break
@@ -84,7 +82,7 @@ def follow_log(link: PhoneLink, *, buffers: Sequence[str] = ("main", "crash")) -
         yield (line for line in lines if not line.startswith(b"--------- "))
 
 
-def _lines(connection: Connection, *, is_legacy: bool) -> Generator[bytes]:
+def _lines(connection: Connection) -> Generator[bytes]:
     reader = PacketReader()
     rest = b""
     while True:
@@ -94,14 +92,12 @@ def _lines(connection: Connection, *, is_legacy: bool) -> Generator[bytes]:
         data = connection.read_some()
         if not data:
             raise LinkLostError("the log's stream ended", serial=connection.serial)
-        if not is_legacy:
-            data = _output(connection, reader, data)
-        rest += data
+        rest += _output(connection, reader, data)
         *whole, rest = rest.split(b"\n")
         if len(rest) > _LONGEST_LINE_BYTES:
             whole, rest = [*whole, rest], b""
         for line in whole:
-            if line := line.rstrip(b"\r"):
+            if line:
                 yield line
 
 
@@ -125,6 +121,7 @@ def _output(connection: Connection, reader: PacketReader, data: bytes) -> bytes:
 WORK_FOLDER: Final = "/data/local/tmp/benchfarm"
 _PROBE_TIMEOUT_S: Final = 60.0
 _OPEN_TIMEOUT_S: Final = 15.0
+_BEAT_TIMEOUT_S: Final = 10.0
 
 #: Names the DeviceProfile that fits a phone's facts; empty when none does.
 ProfileMatcher = Callable[[DeviceFacts], str]
@@ -156,7 +153,7 @@ class AdbDevice:
         """
         #: Where it is plugged in, as the server tells it: ``usb:1-4.2``.
         self.usb_path = seen.usb if seen is not None else ""
-        self._link = PhoneLink(server, transport, features=seen.features if seen is not None else None, clock=clock)
+        self._link = PhoneLink(server, transport, clock=clock)
         self._serial = Serial(seen.serial) if seen is not None and seen.serial else self._ask_serial()
         self._link.serial = self._serial
         self._match_profile = match_profile
@@ -164,7 +161,7 @@ class AdbDevice:
         self._facts: DeviceFacts | None = None
         self._runs = DetachedRuns(self._link, f"{work_folder}/runs")
         self._shelf = BlobShelf(self._link, work_folder, budget_bytes=blob_budget_bytes, progress=progress)
-        self._installer = Installer(self._link, work_folder)
+        self._installer = Installer(self._link)
 
     @property
     def serial(self) -> Serial:
@@ -205,14 +202,9 @@ class AdbDevice:
         """The renewal of our note on the phone."""
         return self._link.note
 
-    def beat(self, *, timeout_s: float) -> None:
-        """Send a command for nothing but the renewal, from any thread; raises DeviceError kinds."""
-        self._link.shell(":", timeout_s=timeout_s, what="keeping the phone", with_chores=False)
-
-    @property
-    def is_legacy(self) -> bool:
-        """Whether its shell merges standard error into standard output (Android 6 and older)."""
-        return self._link.is_legacy
+    def beat(self) -> None:
+        """Send an empty command, for the renewal of our note alone; from any thread; raises DeviceError kinds."""
+        self._link.shell(":", timeout_s=_BEAT_TIMEOUT_S, what="keeping the phone", with_chores=False)
 
     def facts(self) -> DeviceFacts:
         """See Device.facts: one round trip, once per boot."""

@@ -20,7 +20,7 @@ from orchestrator.devices.fitness import FitWait, danger, unfit_reasons
 from orchestrator.devices.heartbeat import LEASE_S
 from orchestrator.devices.hub_power import Uhubctl, port_of
 from orchestrator.devices.journal import Change, UndoJournal, format_changes, parse_changes
-from orchestrator.devices.owner_note import FREE_MIN_BYTES, Claims, OwnerNote, Standing, check_free, must
+from orchestrator.devices.owner_note import FREE_MIN_BYTES, Claims, Standing, check_free, must
 from orchestrator.devices.quiet_steps import SCREEN_OFF, SCREEN_ON, QuietStep, is_network_serial, screen_undo, steps_for
 from orchestrator.devices.shell import SectionScript, quote, reason_of
 from orchestrator.errors import DeviceChangedError, DeviceCommandError, DeviceSetAsideError, DeviceStorageError
@@ -68,7 +68,7 @@ class LadderConditioner:
         self._tuned = tuned
         self._clock = clock or SystemClock()
         self._uhubctl = uhubctl or Uhubctl()
-        self._claims = Claims(OwnerNote(journal_folder), clock=self._clock, lease_s=lease_s)
+        self._claims = Claims(journal_folder, clock=self._clock, lease_s=lease_s)
         #: Devices made quiet by this process, how and in which boot. Each is touched by the thread with its lease.
         self._quiet: dict[Serial, tuple[Quiet, str]] = {}
         #: What their power service told of the screen then, before anything was changed.

@@ -6,8 +6,8 @@ import contextlib
 import re
 import select
 import socket
-import struct
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Final
 
@@ -27,68 +27,56 @@ from orchestrator.errors import (
     UsageError,
 )
 
-#: What the server answers with FAIL, as a pattern of its text -> what it means (adb 29 and 36).
-SERVER_FAILURES: Final[tuple[tuple[re.Pattern[str], type[DeviceError], str], ...]] = (
+#: What the server answers with FAIL, as a pattern of its text -> what it means (adb 29 and 36), what to do.
+SERVER_FAILURES: Final[tuple[tuple[str, type[DeviceError], str], ...]] = (
     (
-        re.compile(r"device unauthorized|failed to authenticate", re.I),
-        DeviceUnauthorizedError,
+        "device unauthorized|failed to authenticate", DeviceUnauthorizedError,
         "accept the key of this computer on the phone's screen (USB debugging), then try again",
     ),
     (
-        re.compile(r"device still authorizing", re.I),
-        DeviceUnauthorizedError,
+        "device still authorizing", DeviceUnauthorizedError,
         "wait a moment, or accept the key of this computer on the phone's screen",
     ),
     (
-        re.compile(r"insufficient permissions|no permissions", re.I),
-        DeviceUnusableError,
+        "insufficient permissions|no permissions", DeviceUnusableError,
         "this user may not open the USB device: install udev rules and join the group plugdev",
     ),
     (
-        re.compile(r"more than one device with serial", re.I),
-        DeviceUnusableError,
+        "more than one device with serial", DeviceUnusableError,
         "two phones have the same serial number: attach one of them only, or reach it over TCP",
     ),
     (
-        re.compile(r"no devices/emulators found|more than one device/emulator", re.I),
-        NoDeviceError,
+        "no devices/emulators found|more than one device/emulator", NoDeviceError,
         "name the phone's serial; 'benchfarm devices' lists them",
     ),
     (
-        re.compile(r"not found|no device with transport|device offline|still connecting|closed|no transport", re.I),
-        LinkLostError,
+        "not found|no device with transport|device offline|still connecting|closed|no transport", LinkLostError,
         "check the cable or the network; 'benchfarm devices' shows how the phone is",
     ),
-)
+)  # fmt: skip
 
 #: Why a phone's folder of ours can't be written: pattern, what it means, the cause for people, what to do.
-WRITING_FAILURES: Final[tuple[tuple[re.Pattern[str], type[DeviceError], str, str], ...]] = (
+WRITING_FAILURES: Final[tuple[tuple[str, type[DeviceError], str, str], ...]] = (
     (
-        re.compile(r"no space left|quota exceeded", re.I),
-        DeviceStorageError,
-        "there is no space left on the phone",
+        "no space left|quota exceeded", DeviceStorageError, "there is no space left on the phone",
         "free some space on the phone or lower the blob budget",
     ),
     (
-        re.compile(r"read-only file system", re.I),
-        DeviceUnusableError,
-        "the phone's storage is read-only",
+        "read-only file system", DeviceUnusableError, "the phone's storage is read-only",
         "reboot the phone; when it stays read-only, its storage is damaged",
     ),
     (
-        re.compile(r"permission denied|operation not permitted", re.I),
-        DeviceCommandError,
-        "the phone's shell user may not write there",
+        "permission denied|operation not permitted", DeviceCommandError, "the phone's shell user may not write there",
         "remove /data/local/tmp/benchfarm on the phone as who made it (root, after 'adb root'), then try again",
     ),
-)
+)  # fmt: skip
 
 
 def server_failure(message: str, *, serial: str = "", what: str = "") -> DeviceError:
     """Return the error for a FAIL answer of the adb server (or of a phone's service)."""
     text = f"{what}: adb says {message!r}" if what else f"adb says {message!r}"
     for pattern, kind, hint in SERVER_FAILURES:
-        if pattern.search(message):
+        if re.search(pattern, message, re.I):
             return kind(text, serial=serial, hint=hint)
     return DeviceError(text, serial=serial)
 
@@ -102,11 +90,10 @@ def sync_failure(message: str, *, serial: str, path: str) -> DeviceError:
 
 def writing_failure(message: str, *, serial: str, what: str) -> DeviceError | None:
     """Return the error for what the phone says when our folder can't be written; None when it says something else."""
-    found = next((entry for entry in WRITING_FAILURES if entry[0].search(message)), None)
-    if found is None:
-        return None
-    _, kind, cause, hint = found
-    return kind(f"{what}: {cause}: the phone says {message.strip()[-300:]!r}", serial=serial, hint=hint)
+    for pattern, kind, cause, hint in WRITING_FAILURES:
+        if re.search(pattern, message, re.I):
+            return kind(f"{what}: {cause}: the phone says {message.strip()[-300:]!r}", serial=serial, hint=hint)
+    return None
 
 
 #: The four hex digits in front of a request can't say more.
@@ -114,14 +101,7 @@ LONGEST_REQUEST_BYTES: Final = 0xFFFF
 #: Large enough for a whole adb payload in one system call.
 READ_BYTES: Final = 1 << 18
 _SENT_AHEAD_BYTES: Final = 1 << 20
-
-
-def encode_request(service: str | bytes) -> bytes:
-    """Return a request as the adb server reads it: the length in four hex digits, then the service."""
-    body = service.encode("utf-8", "surrogateescape") if isinstance(service, str) else service
-    if len(body) > LONGEST_REQUEST_BYTES:
-        raise UsageError(f"a command of {len(body)} bytes is longer than adb takes ({LONGEST_REQUEST_BYTES})")
-    return b"%04x%s" % (len(body), body)
+_QUEUE_PAUSE_S: Final = 0.005
 
 
 class Connection:
@@ -133,12 +113,14 @@ class Connection:
         self.what = what
         self.serial = serial
         try:
-            self._socket = _connect(address, max(0.001, deadline.remaining_s))
+            self._socket = _connect(address, deadline)
         except (OSError, UnicodeError) as error:
+            named = f", which {address.named_by} names" if address.named_by else ""
+            option = f"-L {address.spec}" if address.path else f"-P {address.port}"
             raise AdbUnavailableError(
-                f"no adb server answers at {address}{_named(address)}: {error}",
+                f"no adb server answers at {address}{named}: {error}",
                 hint=(
-                    f"start it (adb {_option(address)} start-server), or unset {address.named_by or 'its address'} "
+                    f"start it (adb {option} start-server), or unset {address.named_by or 'its address'} "
                     "so that benchfarm starts one of its own"
                     if address.is_local
                     else f"start it there: adb -a -P {address.port} nodaemon server"
@@ -156,13 +138,12 @@ class Connection:
         with contextlib.suppress(OSError):
             self._socket.close()
 
-    def request(self, service: str | bytes) -> None:
+    def request(self, service: str) -> None:
         """Ask for a service and read its OKAY; a FAIL raises what its text means."""
-        self.send(encode_request(service))
-        self.expect_okay()
-
-    def expect_okay(self) -> None:
-        """Read OKAY; a FAIL raises what its text means."""
+        body = service.encode("utf-8", "surrogateescape")
+        if len(body) > LONGEST_REQUEST_BYTES:
+            raise UsageError(f"a command of {len(body)} bytes is longer than adb takes ({LONGEST_REQUEST_BYTES})")
+        self.send(b"%04x%s" % (len(body), body))
         status = self.read_exact(4)
         if status == b"FAIL":
             raise server_failure(self.read_block().decode("utf-8", "replace"), serial=self.serial, what=self.what)
@@ -179,67 +160,32 @@ class Connection:
         return self.read_exact(size)
 
     def read_exact(self, size: int) -> bytes:
-        """Read so many bytes; the end before that is a lost link."""
-        buffer = bytearray(size)
-        self.read_into(memoryview(buffer))
-        return bytes(buffer)
-
-    def read_into(self, view: memoryview) -> None:
-        """Fill a buffer; the end before that is a lost link."""
-        filled = 0
-        while filled < len(view):
-            self._arm()
-            try:
-                count = self._socket.recv_into(view[filled:])
-            except TimeoutError:
-                raise self._timeout() from None
-            except OSError as error:
-                raise self._lost(str(error)) from error
-            if count == 0:
+        """Read ``size`` bytes; the end before that is a lost link."""
+        found = bytearray()
+        while len(found) < size:
+            with self._io():
+                data = self._socket.recv(min(size - len(found), READ_BYTES))
+            if not data:
                 raise self._lost("the connection ended early")
-            filled += count
+            found += data
+        return bytes(found)
 
-    def read_some(self, limit: int = READ_BYTES) -> bytes:
+    def read_some(self) -> bytes:
         """Block until something comes; ``b""`` is the end."""
-        self._arm()
-        try:
-            return self._socket.recv(limit)
-        except TimeoutError:
-            raise self._timeout() from None
-        except ConnectionResetError:
-            return b""
-        except OSError as error:
-            raise self._lost(str(error)) from error
+        with self._io():
+            try:
+                return self._socket.recv(READ_BYTES)
+            except ConnectionResetError:
+                return b""
 
     def readable(self, wait_s: float) -> bool:
         """Wait up to ``wait_s`` (and the deadline) for something to read or the end; tell whether there is."""
         return bool(self._poll(select.POLLIN, max(0.0, min(wait_s, self.deadline.remaining_s))))
 
-    def send(self, data: bytes | memoryview) -> None:
+    def send(self, data: bytes) -> None:
         """Send all of it."""
-        self._arm()
-        try:
+        with self._io():
             self._socket.sendall(data)
-        except TimeoutError:
-            raise self._timeout() from None
-        except OSError as error:
-            raise self._lost(str(error)) from error
-
-    def send_parts(self, parts: Sequence[bytes | memoryview]) -> None:
-        """Send several buffers one after the other, without putting them together first."""
-        rest = [memoryview(part) for part in parts]
-        while rest:
-            self._arm()
-            try:
-                sent = self._socket.sendmsg(rest)
-            except TimeoutError:
-                raise self._timeout() from None
-            except OSError as error:
-                raise self._lost(str(error)) from error
-            while rest and sent >= len(rest[0]):
-                sent -= len(rest.pop(0))
-            if rest and sent:
-                rest[0] = rest[0][sent:]
 
     def exchange(self, outgoing: memoryview, *, wait_s: float = float("inf")) -> tuple[int, bytes | None]:
         """Send what goes out now and read what is there; return (bytes sent, what came: None nothing, b"" the end).
@@ -249,20 +195,14 @@ class Connection:
         """
         remaining_s = self.deadline.remaining_s
         events = self._poll(select.POLLIN | (select.POLLOUT if len(outgoing) else 0), min(wait_s, remaining_s))
-        if not events:
-            if wait_s >= remaining_s:
-                raise self._timeout()
-            return 0, None
+        if not events and wait_s >= remaining_s:
+            raise self._timeout()
         received = self.read_some() if events & ~select.POLLOUT else None
         sent = 0
         if events & select.POLLOUT and received != b"":
-            self._socket.setblocking(False)
-            try:
+            with self._io(), contextlib.suppress(BlockingIOError):
+                self._socket.setblocking(False)
                 sent = self._socket.send(outgoing[:READ_BYTES])
-            except BlockingIOError:
-                sent = 0
-            except OSError as error:
-                raise self._lost(str(error)) from error
         return sent, received
 
     def _poll(self, events: int, wait_s: float) -> int:
@@ -271,11 +211,19 @@ class Connection:
         poll.register(self._socket, events)
         return sum(event for _, event in poll.poll(wait_s * 1000))
 
-    def _arm(self) -> None:
+    @contextlib.contextmanager
+    def _io(self) -> Iterator[None]:
+        """Give an operation of the socket the rest of the deadline, and its failures their meaning."""
         remaining_s = self.deadline.remaining_s
         if remaining_s <= 0:
             raise self._timeout()
         self._socket.settimeout(remaining_s)
+        try:
+            yield
+        except TimeoutError:
+            raise self._timeout() from None
+        except OSError as error:
+            raise self._lost(str(error)) from error
 
     def _timeout(self) -> DeviceTimeoutError:
         return DeviceTimeoutError(f"{self.what} took longer than {self.deadline.seconds:g} s", serial=self.serial)
@@ -284,39 +232,30 @@ class Connection:
         return LinkLostError(f"{self.what}: the link was lost ({reason})", serial=self.serial)
 
 
-def _named(address: ServerAddress) -> str:
-    return f", which {address.named_by} names" if address.named_by else ""
-
-
-def _option(address: ServerAddress) -> str:
-    return f"-L {address.spec}" if address.path else f"-P {address.port}"
-
-
-def _seconds_and_micros(seconds: float) -> tuple[int, int]:
-    micros = max(1, round(seconds * 1e6))
-    return micros // 1_000_000, micros % 1_000_000
-
-
-def _connect(address: ServerAddress, timeout_s: float) -> socket.socket:
-    if address.path:
-        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        # Where many connect at once, the server's queue is full for a moment: only a socket that blocks waits for room
-        # in it (unix(7)), at most this long.
-        link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", *_seconds_and_micros(timeout_s)))
-        try:
-            link.connect(address.path)
-        except BlockingIOError as error:
-            link.close()
-            raise TimeoutError(f"its queue of connections stayed full for {timeout_s:.1f} s") from error
-        except BaseException:
-            link.close()
-            raise
+def _connect(address: ServerAddress, deadline: Deadline) -> socket.socket:
+    timeout_s = max(0.001, deadline.remaining_s)
+    if not address.path:
+        link = socket.create_connection((address.host, address.port), timeout=timeout_s)
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # A remote server that vanishes without a word must not look like one that is busy.
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return link
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        link.settimeout(timeout_s)
+        while True:
+            try:
+                link.connect(address.path)
+            except BlockingIOError as error:
+                # Where many connect at once, the server's queue is full for a moment.
+                if deadline.expired:
+                    raise TimeoutError(f"its queue of connections stayed full for {timeout_s:.1f} s") from error
+                time.sleep(_QUEUE_PAUSE_S)
+            else:
+                break
         # Room for the next part of a push while the server sends the last one on; TCP finds its own size.
         link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENT_AHEAD_BYTES)
-        link.settimeout(timeout_s)
-        return link
-    link = socket.create_connection((address.host, address.port), timeout=timeout_s)
-    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # A remote server that vanishes without a word must not look like one that is busy.
-    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    except BaseException:
+        link.close()
+        raise
     return link

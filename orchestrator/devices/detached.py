@@ -325,9 +325,7 @@ class DetachedRuns:
         span_s = min(_LONGEST_WAIT_S, span_s)
         step_s = min(WAIT_STEP_S, span_s)
         steps = math.ceil(span_s / step_s) if step_s else 0
-        script = (start or "") + call("wait", folder, f"{step_s:g}", steps)
-        if not self._link.is_legacy:  # it has one stream for everything
-            script += bundle.script
+        script = (start or "") + call("wait", folder, f"{step_s:g}", steps) + bundle.script
         try:
             result = self._link.shell(
                 script,
@@ -356,7 +354,7 @@ class DetachedRuns:
         rebooted = bool(told[1]) and bool(told[2]) and told[1] != told[2]
         if words[0] != "done" or len(words) < 2:
             return _Look(word=words[0], rebooted=rebooted)
-        files = None if self._link.is_legacy else bundle.cut(told[3], result.stderr.decode("utf-8", "replace"))
+        files = bundle.cut(told[3], result.stderr.decode("utf-8", "replace"))
         return _Look(
             word="done", exit_code=int(words[1]), has_rest=words[2:] == ["left"], rebooted=rebooted, files=files
         )

@@ -91,13 +91,8 @@ class Seen:
     #: What to do about it.
     advice: str = ""
     boot_id: str = ""
-    #: What its adbd can do; None when it couldn't be asked.
-    features: frozenset[str] | None = None
-
-    @property
-    def hangs(self) -> bool:
-        """Whether the server takes the phone for sound and it doesn't answer."""
-        return self.state == "device" and not self.usable and not self.boot_id
+    #: The server takes the phone for sound and it doesn't answer.
+    hangs: bool = False
 
 
 def parse_devices(text: str) -> list[Transport]:
@@ -271,6 +266,8 @@ def _look_at(server: AdbServer, transport: Transport, timeout_s: float) -> Seen:
         return replace(seen, reason=reason, advice=advice)
     link = PhoneLink(server, transport.address)
     try:
+        if "shell_v2" not in server.features(transport.address):
+            return replace(seen, reason="it has Android 6 or older", advice="benchfarm needs Android 7 or later")
         told = link.shell(
             "getprop ro.serialno; echo; getprop sys.boot_completed; echo; cat /proc/sys/kernel/random/boot_id",
             timeout_s=timeout_s,
@@ -278,13 +275,13 @@ def _look_at(server: AdbServer, transport: Transport, timeout_s: float) -> Seen:
         ).text
     except DeviceError as error:
         advice = error.hint or "plug it in again, or reboot it"
-        return replace(seen, reason=f"its state is 'device', but it doesn't answer: {error}", advice=advice)
+        reason = f"its state is 'device', but it doesn't answer: {error}"
+        return replace(seen, reason=reason, advice=advice, hangs=True)
     serial, booted, boot_id = (part.strip() for part in (*told.split("\n\n"), "", "", "")[:3])
-    seen = replace(seen, serial=parse_serial(serial) or transport.address, boot_id=boot_id, features=link.features)
+    seen = replace(seen, serial=parse_serial(serial) or transport.address, boot_id=boot_id)
     if booted != "1":
         return replace(seen, reason="it hasn't finished booting", advice="wait a minute and look again")
-    reason = "an old phone (Android 6 or older): standard error can't be told apart" if link.is_legacy else ""
-    return replace(seen, usable=True, reason=reason)
+    return replace(seen, usable=True)
 
 
 def explain_state(transport: Transport) -> tuple[str, str]:

@@ -1,18 +1,15 @@
-"""APKs: installed once, as streamed to the package manager or by push, and checked afterwards."""
+"""APKs: streamed to the package manager once, and checked afterwards."""
 
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from orchestrator.clock import Deadline
-from orchestrator.devices.link import PhoneLink, expected_checksum, hash_command
-from orchestrator.devices.shell import quote
-from orchestrator.devices.sync import push_timeout_s
-from orchestrator.errors import DeviceStorageError, InstallError, LinkLostError, TransferError, UsageError
+from orchestrator.devices.link import PhoneLink, push_timeout_s
+from orchestrator.errors import DeviceStorageError, InstallError, LinkLostError, UsageError
 from orchestrator.ports import PackageInfo
 from orchestrator.scripts import call
 
@@ -65,9 +62,8 @@ _STORAGE: Final = frozenset({"INSTALL_FAILED_INSUFFICIENT_STORAGE"})
 class Installer:
     """Installs APKs on one phone; not to be used from several threads (a phone is leased by one)."""
 
-    def __init__(self, link: PhoneLink, folder: str) -> None:
+    def __init__(self, link: PhoneLink) -> None:
         self._link = link
-        self._folder = folder
 
     def install(self, apk: Path, *, sha256: str, package: str) -> int:
         """See Device.install. Raises InstallError, DeviceStorageError, LinkLostError, DeviceTimeoutError."""
@@ -78,8 +74,8 @@ class Installer:
             size_bytes = apk.stat().st_size
         except OSError as error:
             raise UsageError(f"{apk} can't be read: {error.strerror}") from error
-        can_stream = "cmd" in self._link.features
-        answer = self._stream(apk, size_bytes) if can_stream else self._push_and_install(apk, sha256)
+        with self._link.lane.pushing():
+            answer = self._stream(apk, size_bytes)
         self._judge(answer, package)
         installed = self._link.again(lambda: self.package(package))
         if installed is None:
@@ -117,10 +113,6 @@ class Installer:
         )
 
     def _stream(self, apk: Path, size_bytes: int) -> str:
-        with self._link.lane.pushing():
-            return self._streamed(apk, size_bytes)
-
-    def _streamed(self, apk: Path, size_bytes: int) -> str:
         deadline = Deadline(push_timeout_s(apk) + _SETTLE_S, self._link.clock)
         answer = bytearray()
         command = f"exec:cmd package install -r -d -g -S {size_bytes}"
@@ -136,23 +128,6 @@ class Installer:
             while data := connection.read_some():
                 answer += data
         return answer.decode("utf-8", "replace")
-
-    def _push_and_install(self, apk: Path, sha256: str) -> str:
-        path = f"{self._folder}/install-{secrets.token_hex(6)}.apk"
-        self._link.must(f"mkdir -p {quote(self._folder)}", what="making our folder")
-        try:
-            self._link.push(apk, path)
-            told = self._link.shell(hash_command(path), timeout_s=60.0, what="checksum of the APK").text.split()
-            if told and told[0] != expected_checksum(apk, sha256, like=told[0]):
-                raise TransferError(f"{apk.name} arrived with another checksum", serial=self._link.serial)
-            # Android 5 knows no -g: there every permission is granted on installation.
-            script = (
-                "f='-r -d'; [ $(getprop ro.build.version.sdk) -ge 23 ] && f=\"$f -g\"\n"
-                f"pm install $f {quote(path)} 2>&1"
-            )
-            return self._link.shell(script, timeout_s=_SETTLE_S, what=f"install of {apk.name}").text
-        finally:
-            self._link.shell(f"rm -f {quote(path)}", what="removing the pushed APK")
 
     def _judge(self, answer: str, package: str) -> None:
         if re.search(r"^Success\b", answer, re.M):

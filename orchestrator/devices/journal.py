@@ -42,44 +42,36 @@ def parse_changes(text: str) -> list[Change]:
     """Read what format_changes wrote; a line cut off by a crash was never acted on and is left out."""
     changes: list[Change] = []
     for line in text.splitlines():
-        try:
+        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
             fields = json.loads(line)
-            undo, port = str(fields.get("undo", "")), str(fields.get("port", ""))
-            if undo or port:
-                changes.append(Change(what=str(fields["what"]), undo=undo, port=port))
-        except (ValueError, KeyError, TypeError, AttributeError):
-            continue
+            change = Change(
+                what=str(fields["what"]), undo=str(fields.get("undo", "")), port=str(fields.get("port", ""))
+            )
+            if change.undo or change.port:
+                changes.append(change)
     return changes
 
 
 class UndoJournal:
-    """One file per device in ``folder``; every line is on the disk before the change that it tells of is made."""
+    """Files of each device in ``folder``; every line is on the disk before the change that it describes is made."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    @property
-    def folder(self) -> Path:
-        """Where it is kept."""
-        return self._folder
+        self.folder = folder
 
     def pending(self, serial: Serial) -> list[Change]:
-        """Return the changes that weren't undone, oldest first; a line cut off by a crash was never acted on."""
+        """Return the changes that weren't undone, oldest first."""
         try:
-            return parse_changes(self._path(serial).read_text("utf-8"))
+            return parse_changes(self._path(serial, "undo").read_text("utf-8"))
         except OSError:
             return []
 
     def add(self, serial: Serial, *changes: Change) -> None:
         """Write changes down; raises HostStorageError, and the changes must not be made then."""
-        self._store(self._path(serial), format_changes([*self.pending(serial), *changes]), serial)
+        self.keep(serial, [*self.pending(serial), *changes])
 
     def keep(self, serial: Serial, changes: Sequence[Change]) -> None:
-        """Keep only these."""
-        if changes:
-            self._store(self._path(serial), format_changes(changes), serial)
-        else:
-            self._remove(self._path(serial), serial)
+        """Keep only these; raises HostStorageError."""
+        self._store(serial, "undo", format_changes(changes))
 
     def forget(self, serial: Serial, undone: Change) -> None:
         """Keep all but this one."""
@@ -93,7 +85,7 @@ class UndoJournal:
         """Return the devices on which something is still to be undone."""
         return [
             Serial(unquote(path.name.removesuffix(".undo").removeprefix("device-")))
-            for path in sorted(self._folder.glob("device-*.undo"))
+            for path in sorted(self.folder.glob("device-*.undo"))
         ]
 
     def snapshot(self, serial: Serial) -> Mapping[str, str] | None:
@@ -106,41 +98,28 @@ class UndoJournal:
 
     def keep_snapshot(self, serial: Serial, snapshot: Mapping[str, str] | None) -> None:
         """Write a snapshot down, or forget it (None); raises HostStorageError."""
-        path = self._path(serial, "snapshot")
-        if snapshot is None:
-            self._remove(path, serial)
-        else:
-            self._store(path, json.dumps(dict(snapshot)), serial)
+        self._store(serial, "snapshot", "" if snapshot is None else json.dumps(dict(snapshot)))
 
-    @staticmethod
-    def _remove(path: Path, serial: Serial) -> None:
+    def _store(self, serial: Serial, suffix: str, text: str) -> None:
+        """Have a file with this text on the disk, for this user's eyes only; none for an empty text."""
+        path = self._path(serial, suffix)
         try:
-            path.unlink()
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        except OSError as error:
-            raise HostStorageError(f"that all is undone on {serial} can't be noted in {path}: {error}") from error
-
-    def _store(self, path: Path, text: str, serial: Serial) -> None:
-        draft = path.with_suffix(f".{os.getpid()}.tmp")
-        try:
-            make_private(self._folder)
-            # Settings may tell of a phone's owner: they are for this user's eyes only.
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            if not text:
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    path.unlink()
+                return
+            make_private(self.folder)
+            draft = path.with_suffix(f".{os.getpid()}.tmp")
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(path)
-            folder = os.open(self._folder, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            folder = os.open(self.folder, os.O_RDONLY)
+            os.fsync(folder)
+            os.close(folder)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                draft.unlink(missing_ok=True)
             raise HostStorageError(f"what is to be undone on {serial} can't be noted in {path}: {error}") from error
 
-    def _path(self, serial: Serial, suffix: str = "undo") -> Path:
-        return self._folder / f"device-{percent_encode(serial, safe='')}.{suffix}"
+    def _path(self, serial: Serial, suffix: str) -> Path:
+        return self.folder / f"device-{percent_encode(serial, safe='')}.{suffix}"

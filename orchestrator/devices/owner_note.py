@@ -21,7 +21,7 @@ from typing import Final
 from orchestrator.clock import Clock
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.connection import writing_failure
-from orchestrator.devices.heartbeat import LEASE_S, LOST_EXIT_CODE, LOST_WORDS, Heart
+from orchestrator.devices.heartbeat import LEASE_S, LOST_EXIT_CODE, LOST_WORDS
 from orchestrator.devices.lease import is_dead, own_life
 from orchestrator.devices.shell import reason_of
 from orchestrator.errors import DeviceBusyError, DeviceCommandError, InterruptedByUserError
@@ -29,7 +29,6 @@ from orchestrator.ports import Device, ShellResult
 from orchestrator.records.device import DeviceFacts
 from orchestrator.scripts import call
 
-_RENEWALS: Final = "owner.beats"
 #: Between how the phone stands and what was asked for beside.
 _THEN: Final = "--then"
 #: Less than that, and a run's output may not fit.
@@ -60,36 +59,6 @@ class Standing:
     then: str | None = None
 
 
-class OwnerNote:
-    """Writes, reads and removes the note of one home."""
-
-    def __init__(self, home: Path) -> None:
-        """``home`` is a folder that only one home has; the computer's name goes with it."""
-        self._host = socket.gethostname()
-        seed = f"{self._host}\n{os.getuid()}\n{home.absolute()}"
-        self.token = hashlib.sha256(seed.encode()).hexdigest()[:16]
-
-    def claim_command(self, folder: str, *, hold_s: float, take: bool = False, then: str = "") -> str:
-        """Return the script that takes or renews the phone unless another holds it, and tells how it stands.
-
-        ``take``: whoever holds it, it is ours then. ``then``: a script that is run after that if it is ours.
-        """
-        words = json.dumps({"host": self._host, "pid": os.getpid(), "life": own_life(), "hold_s": round(hold_s)})
-        seconds = max(1, round(hold_s))
-        return call("claim", folder, self.token, seconds, words, "1" if take else "", "1" if then else "") + then
-
-    def renewal_command(self, folder: str, *, boot_id: str, hold_s: float) -> str:
-        """Return what is put in front of a command: our note holds on, or the command isn't run as we have lost it.
-
-        Builtins only, so that it costs a phone that measures nothing worth telling. After a boot it does nothing.
-        """
-        return call("hold", folder, boot_id, self.token, max(1, round(hold_s)), LOST_EXIT_CODE, LOST_WORDS)
-
-    def release_command(self, folder: str) -> str:
-        """Return the script that removes the note if it is ours."""
-        return call("release", folder, self.token)
-
-
 def parse_standing(text: str) -> Standing:
     """Read what the claim's script printed."""
     found: dict[str, str] = {}
@@ -106,14 +75,15 @@ def parse_standing(text: str) -> Standing:
         elif word in {"held", "serial", "boot", "free"}:
             found.setdefault(word, rest.strip())
     held, until, words = (*found.get("held", "").split(" ", 2), "", "", "")[:3]
+    who, life = _note_of(words)
     return Standing(
         serial=found.get("serial", ""),
         boot_id=found.get("boot", ""),
-        holder=_holder(held, words) if "held" in found else "",
+        holder=f"{who} (its note on the phone is valid for {held} s more)" if "held" in found else "",
         is_written=is_written,
         held_s=float(held) if held.isdigit() else 0.0,
         held_until_s=float(until) if until.isdigit() else 0.0,
-        holder_is_dead=is_dead(_life(words)),
+        holder_is_dead=is_dead(life),
         strays=tuple(strays),
         free_bytes=_free_bytes(found.get("free", "")),
         then=then if ran else None,
@@ -137,20 +107,13 @@ def check_free(standing: Standing, serial: str) -> None:
         )
 
 
-def _life(words: str) -> str:
-    try:
-        return str(json.loads(words)["life"])
-    except (ValueError, KeyError, TypeError):
-        return ""
-
-
-def _holder(left: str, words: str) -> str:
+def _note_of(words: str) -> tuple[str, str]:
+    """Return who wrote a foreign note, and its life; what can't be read comes from another computer."""
     try:
         note = json.loads(words)
-        who = f"process {int(note['pid'])} on {note['host']}"
-    except (ValueError, KeyError, TypeError):
-        who = "another computer"
-    return f"{who} (its note on the phone is valid for {left} s more)"
+        return f"process {int(note['pid'])} on {note['host']}", str(note.get("life", ""))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return "another computer", ""
 
 
 def _free_bytes(line: str) -> int | None:
@@ -158,36 +121,54 @@ def _free_bytes(line: str) -> int | None:
     return int(fields[3]) * 1024 if len(fields) >= 6 and fields[3].isdigit() else None
 
 
-#: So often a phone is looked at whose holder may have died.
+#: How often a phone is looked at whose holder may have died.
 _LOOK_S: Final = 2.0
 
 
 class Claims:
-    """The phones that one process holds; each is claimed by the thread with its lease."""
+    """The notes of one home; each phone is claimed by the thread with its lease."""
 
-    def __init__(self, owner: OwnerNote, *, clock: Clock, lease_s: float = LEASE_S) -> None:
-        """``lease_s``: a phone is free for others so long after the last word of its holder."""
-        self._owner = owner
+    def __init__(self, home: Path, *, clock: Clock, lease_s: float = LEASE_S) -> None:
+        """``home`` is a folder that only one home has; a phone is free again ``lease_s`` after its last renewal."""
+        self._host = socket.gethostname()
+        seed = f"{self._host}\n{os.getuid()}\n{home.absolute()}"
+        self.token = hashlib.sha256(seed.encode()).hexdigest()[:16]
         self._lease_s = lease_s
         self._clock = clock
-        self._heart = Heart()
+
+    def script(self, folder: str, *, hold_s: float, take: bool = False, then: str = "") -> str:
+        """Return the script that takes or renews the phone unless another holds it, and prints its standing.
+
+        ``take``: also a phone that another holds. ``then``: a script that is run after that if the phone is ours.
+        """
+        seconds = max(1, round(hold_s))
+        words = json.dumps({"host": self._host, "pid": os.getpid(), "life": own_life(), "hold_s": seconds})
+        return call("claim", folder, self.token, seconds, words, "1" if take else "", "1" if then else "") + then
 
     def take(self, device: Device, *, by_force: bool = False, then: str = "") -> Standing:
-        """Take a phone, or renew that it is ours; if another has it, what is returned names him.
+        """Take a phone, or renew that it is ours; the result names the holder when another has it.
 
-        ``by_force``: whoever has it, it is ours then. ``then``: a script that is run in the same round trip if it is
-        ours. Raises DeviceError kinds.
+        ``by_force``: take it from whoever has it. ``then``: a script that is run in the same round trip if it is ours.
+        Raises DeviceError kinds.
         """
         self.let_go(device)
-        standing = self._write(device, by_force=by_force, then=then)
+        hold_s = self._lease_s * _speed_of(device.facts())
+
+        def claim(*, take: bool) -> Standing:
+            script = self.script(device.work_folder, hold_s=hold_s, take=take, then=then)
+            return parse_standing(must(device, script).text)
+
+        standing = claim(take=by_force)
         if standing.holder_is_dead:
             # Known for certain, on this computer: its note needn't expire.
-            standing = self._write(device, by_force=True, then=then)
+            standing = claim(take=True)
         if isinstance(device, AdbDevice) and standing.is_written:
-            hold_s = self._lease_s * _speed_of(device.facts())
-            renewal = self._owner.renewal_command(device.work_folder, boot_id=standing.boot_id, hold_s=hold_s)
-            device.note.hold(renewal, lease_s=self._lease_s)
-            self._heart.watch(device)
+            # Builtins only; after another boot it does nothing.
+            renewal = call(
+                "hold", device.work_folder, standing.boot_id, self.token, max(1, round(hold_s)), LOST_EXIT_CODE,
+                LOST_WORDS,
+            )  # fmt: skip
+            device.note.hold(renewal, lease_s=self._lease_s, beat=device.beat)
         return standing
 
     def take_over(
@@ -214,19 +195,14 @@ class Claims:
         return standing
 
     def let_go(self, device: Device) -> None:
-        """Renew the note no more; it expires by itself."""
+        """Stop renewing the note; it expires by itself."""
         if isinstance(device, AdbDevice):
             device.note.let_go()
 
     def release(self, device: Device) -> None:
         """Remove our note; raises DeviceError kinds."""
         self.let_go(device)
-        must(device, self._owner.release_command(device.work_folder))
-
-    def _write(self, device: Device, *, by_force: bool, then: str) -> Standing:
-        hold_s = self._lease_s * _speed_of(device.facts())
-        script = self._owner.claim_command(device.work_folder, hold_s=hold_s, take=by_force, then=then)
-        return parse_standing(must(device, script).text)
+        must(device, call("release", device.work_folder, self.token))
 
 
 def must(device: Device, script: str) -> ShellResult:

@@ -29,14 +29,16 @@ from orchestrator.errors import AdbUnavailableError, DeviceError, UsageError
 from orchestrator.files import is_private, make_private, own_temporary, write_whole
 
 _START_TIMEOUT_S: Final = 15.0
-_STOP_TIMEOUT_S: Final = 5.0
+_KILL_TIMEOUT_S: Final = 2.0
+_POLL_S: Final = 0.005
 #: How long the address of a process that has ended may still be taken.
 _LET_GO_S: Final = 1.0
 #: A socket's path may have 107 bytes on Linux and 103 on macOS.
 _LONGEST_PATH_BYTES: Final = 100
-_PORTS_TRIED: Final = 4
 #: What is remembered of the environment, so that a server that has to be started again shows phones the same key.
 _KEPT_VARIABLES: Final = ("HOME", "PATH", "TMPDIR", "ADB_VENDOR_KEYS")
+#: What would have the server listen elsewhere.
+_ADDRESS_VARIABLES: Final = ("ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_ADDRESS", "ANDROID_ADB_SERVER_PORT")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,7 +50,7 @@ class ServerProcess:
     environ: Mapping[str, str]
     usb: bool
     address: ServerAddress
-    pid: int
+    pid: int = 0
     #: Only in the process that started it: to reap it.
     popen: subprocess.Popen[bytes] | None = None
 
@@ -59,15 +61,15 @@ class ServerProcess:
             if (known := cls.remembered(state_folder, usb=usb)) is not None:
                 known.environ = environ
                 return known
-            failure = AdbUnavailableError("no address is left for an adb server")
+            failure = AdbUnavailableError(
+                f"no folder of this user alone can hold an adb server's socket (tried {state_folder / 'adb'})",
+                hint="set $BENCHFARM_HOME to a folder with a short path on a local file system",
+            )
             for address in _addresses(state_folder, usb=usb):
-                process = cls(
-                    binary=binary, state_folder=state_folder, environ=environ, usb=usb, address=address, pid=0
-                )
+                process = cls(binary=binary, state_folder=state_folder, environ=environ, usb=usb, address=address)
                 try:
                     process._launch()
-                except AdbUnavailableError as error:
-                    # A file system without sockets, or another program that took the port between our look and adb's.
+                except AdbUnavailableError as error:  # a file system without sockets, or a stranger listens there
                     failure = error
                 else:
                     return process
@@ -82,7 +84,7 @@ class ServerProcess:
     @classmethod
     def _recorded(cls, state_folder: Path, *, usb: bool) -> ServerProcess | None:
         try:
-            known: dict[str, Any] = json.loads(_record(state_folder, usb=usb).read_text("utf-8"))
+            known: dict[str, Any] = json.loads((state_folder / f"{_name(usb=usb)}.json").read_text("utf-8"))
             return cls(
                 binary=Path(str(known["binary"])),
                 state_folder=state_folder,
@@ -101,8 +103,8 @@ class ServerProcess:
     def restart(self) -> None:
         """Start it again at the same address, because phones and other commands know it.
 
-        When somebody else has done so already, his is taken over, wherever it listens: there is one for all of them.
-        Raises AdbUnavailableError.
+        One that another command has started again meanwhile is taken over, wherever it listens. Raises
+        AdbUnavailableError.
         """
         with _lock(self.state_folder, usb=self.usb):
             self._follow()
@@ -111,23 +113,16 @@ class ServerProcess:
                 self._launch()
 
     def stop(self) -> None:
-        """Stop it, also when somebody else has started it again; wait for its end, and forget it."""
+        """Stop it, also when another command has started it again; wait for its end, and forget it."""
         with _lock(self.state_folder, usb=self.usb):
             self._follow()
             if self._is_alive():
-                with contextlib.suppress(DeviceError):
-                    deadline = Deadline(_STOP_TIMEOUT_S)
-                    with Connection(self.address, deadline, what="adb kill-server") as connection:
-                        connection.request("host:kill")
                 self._kill()
-                if self.address.path:
-                    Path(self.address.path).unlink(missing_ok=True)
-            _record(self.state_folder, usb=self.usb).unlink(missing_ok=True)
+                Path(self.address.path).unlink(missing_ok=True)
+            self._file("json").unlink(missing_ok=True)
 
-    @property
-    def log_path(self) -> Path:
-        """Where the server's own messages go."""
-        return self.state_folder / f"{_name(usb=self.usb)}.log"
+    def _file(self, suffix: str) -> Path:
+        return self.state_folder / f"{_name(usb=self.usb)}.{suffix}"
 
     def _follow(self) -> None:
         """Be the process that the record names, once the own one has ended: it was started again."""
@@ -138,33 +133,29 @@ class ServerProcess:
     def _launch(self) -> None:
         # What listens there would answer in the place of ours, which ends at once. One that was killed lets go last.
         deadline = Deadline(_LET_GO_S)
-        while not _is_free(self.address):
+        while not _is_free(self.address.path):
             if deadline.expired:
                 raise AdbUnavailableError(f"another program listens at {self.address} of this computer")
-            time.sleep(0.005)
+            time.sleep(_POLL_S)
         environ = child_environment(self.environ, ADB_MDNS="0")
-        for name in ("ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_ADDRESS", "ANDROID_ADB_SERVER_PORT"):
-            environ.pop(name, None)
         if not self.usb:
             environ |= {"ADB_USB": "0", "ADB_LIBUSB": "0", "ADB_EMU": "0"}
         try:
-            with self.log_path.open("wb") as log:
+            with self._file("log").open("wb") as log:
+                # In a session of its own: Ctrl-C mustn't reach it, phones are restored through it afterwards.
                 self.popen = subprocess.Popen(
                     [str(self.binary), "-L", self.address.spec, "server", "nodaemon"],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env=environ,
-                    cwd="/",
-                    # Ctrl-C in our terminal must not reach it: phones are restored through it afterwards.
-                    start_new_session=True,
-                )
+                    env={name: value for name, value in environ.items() if name not in _ADDRESS_VARIABLES},
+                    stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd="/", start_new_session=True,
+                )  # fmt: skip
         except OSError as error:
             raise AdbUnavailableError(f"{self.binary} can't be started: {error}") from error
         self.pid = self.popen.pid
         try:
             self._await_answer(self.popen)
-            self._remember()
+            kept = {name: self.environ[name] for name in _KEPT_VARIABLES if name in self.environ}
+            known = {"pid": self.pid, "address": self.address.spec, "binary": str(self.binary), "environ": kept}
+            write_whole(self._file("json"), json.dumps(known))
         except BaseException:
             # Ctrl-C, a full disk: a server that nobody remembers would run for ever.
             self._kill()
@@ -174,18 +165,12 @@ class ServerProcess:
         deadline = Deadline(_START_TIMEOUT_S)
         while not (self._answers(deadline) and popen.poll() is None):
             if popen.poll() is not None or deadline.expired:
-                tail = self.log_path.read_text("utf-8", "replace").strip()[-400:]
+                tail = self._file("log").read_text("utf-8", "replace").strip()[-400:]
                 raise AdbUnavailableError(
-                    f"{self.binary} didn't become a server at {self.address}: {tail or 'it said nothing'}",
+                    f"{self.binary} didn't become a server at {self.address}: {tail or 'it printed nothing'}",
                     hint="set $BENCHFARM_ADB to an adb binary that works on this computer",
                 )
-            time.sleep(0.005)
-
-    def _remember(self) -> None:
-        record = _record(self.state_folder, usb=self.usb)
-        kept = {name: self.environ[name] for name in _KEPT_VARIABLES if name in self.environ}
-        known = {"pid": self.pid, "address": self.address.spec, "binary": str(self.binary), "environ": kept}
-        write_whole(record, json.dumps(known))
+            time.sleep(_POLL_S)
 
     def _answers(self, deadline: Deadline) -> bool:
         try:
@@ -201,16 +186,14 @@ class ServerProcess:
         return self.pid > 0 and self.address.spec in _command_line(self.pid)
 
     def _kill(self) -> None:
-        """Wait for the end of the process; use force when it doesn't come."""
-        for force in (None, signal.SIGTERM, signal.SIGKILL):
-            if force is not None and self._is_alive():
+        """End the process and wait for that; use force when it doesn't end."""
+        for kind in (signal.SIGTERM, signal.SIGKILL):
+            if self._is_alive():
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(self.pid, force)
-            deadline = Deadline(_STOP_TIMEOUT_S if force is None and self.popen is None else 1.0)
+                    os.kill(self.pid, kind)
+            deadline = Deadline(_KILL_TIMEOUT_S)
             while self._is_alive() and not deadline.expired:
-                time.sleep(0.005)
-            if not self._is_alive():
-                return
+                time.sleep(_POLL_S)
 
 
 def _command_line(pid: int) -> str:
@@ -229,16 +212,11 @@ def _name(*, usb: bool) -> str:
     return "adb-server" if usb else "adb-server-tcp"
 
 
-def _record(state_folder: Path, *, usb: bool) -> Path:
-    return state_folder / f"{_name(usb=usb)}.json"
-
-
 @contextlib.contextmanager
 def _lock(state_folder: Path, *, usb: bool) -> Iterator[None]:
     try:
         make_private(state_folder)
-        lock = FileLock(state_folder / f"{_name(usb=usb)}.lock", timeout=4 * _START_TIMEOUT_S)
-        with lock:
+        with FileLock(state_folder / f"{_name(usb=usb)}.lock", timeout=4 * _START_TIMEOUT_S):
             yield
     except Timeout:
         raise AdbUnavailableError(
@@ -249,7 +227,7 @@ def _lock(state_folder: Path, *, usb: bool) -> Iterator[None]:
 
 
 def _addresses(state_folder: Path, *, usb: bool) -> Iterator[ServerAddress]:
-    """Yield where a server may listen: sockets in folders of this user alone, then ports, which anybody reaches."""
+    """Yield where a server may listen: sockets in folders that this user alone may enter."""
     name = hashlib.sha256(f"{state_folder.absolute()}\0{usb}".encode()).hexdigest()[:16]
     own = state_folder.absolute() / "adb"
     with contextlib.suppress(OSError):
@@ -258,29 +236,13 @@ def _addresses(state_folder: Path, *, usb: bool) -> Iterator[ServerAddress]:
         path = str(folder / f"{file}.socket") if folder is not None else ""
         if path and len(os.fsencode(path)) <= _LONGEST_PATH_BYTES:
             yield ServerAddress(path=path)
-    for _ in range(_PORTS_TRIED):
-        yield ServerAddress(port=_free_port())
 
 
-def _is_free(address: ServerAddress) -> bool:
-    with socket.socket(socket.AF_UNIX if address.path else socket.AF_INET) as probe:
-        if address.path:
-            # Of a process that is gone the file stays and refuses; adb takes its place.
-            probe.setblocking(False)
-            return probe.connect_ex(address.path) in {errno.ENOENT, errno.ECONNREFUSED}
-        # As adb does: connections of the server that was there before may not be over yet.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((address.host, address.port))
-        except OSError:
-            return False
-        return True
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _is_free(path: str) -> bool:
+    """Whether nobody listens at a socket; the file of a process that is gone stays and refuses, and adb replaces it."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
+        return probe.connect_ex(path) in {errno.ENOENT, errno.ECONNREFUSED}
 
 
 def find_adb(setting: str = "", *, search_path: str | None = None) -> Path:

@@ -1,4 +1,4 @@
-"""The phone's shell: commands with an exit code that must come, over shell protocol v2 (or marked, on old phones)."""
+"""The phone's shell: commands with an exit code that must come, over shell protocol v2."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import cache
 from typing import Final
 
 from orchestrator.devices.connection import Connection
-from orchestrator.errors import DeviceUnusableError, InterruptedByUserError, LinkLostError
+from orchestrator.errors import InterruptedByUserError, LinkLostError
 from orchestrator.ports import ShellResult
 
 #: Ids of shell protocol v2's packets: one byte id, four bytes little-endian length, payload.
@@ -119,34 +119,6 @@ def run_shell(
                     return ShellResult(exit_code=payload[0], stdout=bytes(stdout), stderr=bytes(stderr))
         except ValueError as error:
             raise LinkLostError(f"{connection.what}: {error}", serial=connection.serial) from error
-
-
-def run_marked_shell(connection: Connection, command: str, *, stdin: bytes = b"") -> ShellResult:
-    """Run a command on a phone without shell protocol v2 (Android 6 and older).
-
-    Such a phone sends no exit code, mixes standard error into standard output and turns line ends into CR LF. So the
-    command runs in a shell of its own (whatever it contains can't touch what follows) and its exit code is printed
-    after it, between markers that no output can foresee. ``stderr`` of the result is always empty, and CR LF is
-    turned back into LF, which bytes that aren't text don't survive.
-    """
-    if stdin:
-        raise DeviceUnusableError(
-            f"{connection.what}: this phone's adbd is too old to be given input", serial=connection.serial
-        )
-    marker = f"benchfarm-{secrets.token_hex(8)}"
-    # The marker is put together on the phone: an echo of the command line by a terminal can't be taken for it.
-    script = f'm={marker}; sh -c {quote(command)} </dev/null 2>&1; echo ":$m:$?:"'
-    connection.request("shell:" + script)
-    output = bytearray()
-    while data := connection.read_some():
-        output += data
-    head, found, tail = bytes(output).rpartition(f":{marker}:".encode())
-    digits = tail.partition(b":")[0]
-    if not found or not digits.isdigit():
-        raise LinkLostError(
-            f"{connection.what}: the link ended before the exit code of the command", serial=connection.serial
-        )
-    return ShellResult(exit_code=int(digits), stdout=head.replace(b"\r\n", b"\n"), stderr=b"")
 
 
 class SectionScript:

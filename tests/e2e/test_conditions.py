@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.clock import SystemClock
 from orchestrator.devices.adb import WORK_FOLDER
-from orchestrator.devices.owner_note import OwnerNote
+from orchestrator.devices.owner_note import Claims
+from orchestrator.scripts import call
 from tests.e2e.conftest import Lab
 from tests.samples.command import Cli
 from tests.samples.places import MODELS
@@ -126,12 +128,12 @@ def test_a_tune_that_was_killed_goes_on_from_the_trials_that_ended(rooted: Lab) 
 def test_a_phone_that_another_home_uses_is_left_alone_without_a_word_of_putting_it_back(
     lab: Lab, tmp_path: Path
 ) -> None:
-    serial, other = lab.serials[1], OwnerNote(tmp_path)
-    lab.shell(serial, other.claim_command(WORK_FOLDER, hold_s=100_000))
+    serial, other = lab.serials[1], Claims(tmp_path, clock=SystemClock())
+    lab.shell(serial, other.script(WORK_FOLDER, hold_s=100_000))
     try:
         done = lab.cli("bench", MODEL, "-d", "xnnpack", "-s", serial, "-n", 1, "--min-secs", "0.1", "--json")
     finally:
-        lab.shell(serial, other.release_command(WORK_FOLDER))
+        lab.shell(serial, call("release", WORK_FOLDER, other.token))
     assert done.exit_code != 0
     assert f"in use by process {os.getpid()}" in done.json["lost"][serial]
     # Nothing was changed on it.

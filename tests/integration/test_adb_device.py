@@ -509,31 +509,11 @@ def test_the_least_used_files_make_room_under_the_budget(bench: Bench, phone: "P
     assert place(second, source(4)) == 0
 
 
-# Legacy phones
-
-
-def test_an_old_phone_is_served_by_markers(bench: Bench, model: Path, run_id: RunId) -> None:
-    device = bench.open(bench.phone(legacy=True))
-    assert device.is_legacy
-    result = device.shell("echo out; echo err >&2; exit 7 # it's")
-    assert (result.exit_code, result.stdout, result.stderr) == (7, b"out\nerr\n", b"")
-    assert device.shell("printf 'no line end'").stdout == b"no line end"
-    assert place(device, model) == model.stat().st_size
-    assert place(device, model) == 0
-    ended = device.run_detached("echo out; echo err >&2; exit 9", run_id=run_id, timeout_s=30)
-    assert (ended.exit_code, ended.stdout, ended.stderr) == (9, b"out\n", b"err\n")
-    assert device.facts().codename == "blueline"
-    assert device.read_file("/no/such/file") is None
-    with pytest.raises(DeviceUnusableError, match="too old"):
-        device.shell("cat", stdin=b"x")
-
-
-def test_an_old_phones_link_cut_before_the_marker_is_a_lost_link(bench: Bench) -> None:
+def test_a_phone_too_old_for_exit_codes_is_refused_with_the_reason(bench: Bench) -> None:
     phone = bench.phone(legacy=True)
-    device = bench.open(phone)
-    fault(phone, "output-cut", "moment=shell", "bytes=3")
-    with pytest.raises(LinkLostError):
-        device.shell("echo several words")
+    (seen,) = [one for one in list_devices(bench.server) if one.address == phone.address]
+    assert not seen.usable
+    assert (seen.reason, seen.advice) == ("it has Android 6 or older", "benchfarm needs Android 7 or later")
 
 
 # Apps
@@ -604,13 +584,6 @@ def test_a_link_cut_during_an_install_is_no_success(device: AdbDevice, phone: "P
     fault(phone, "cut", "bytes=1000000", "subject=up")
     with pytest.raises((LinkLostError, DeviceTimeoutError)):
         install(device, big)
-
-
-def test_an_old_phone_gets_its_apk_by_push(bench: Bench, apk: Path) -> None:
-    device = bench.open(bench.phone(legacy=True))
-    assert install(device, apk) == apk.stat().st_size
-    assert install(device, apk) == 0
-    assert device.shell(f"ls {WORK_FOLDER}").text.find("install-") == -1
 
 
 # The log

@@ -15,8 +15,8 @@ from benchfarm_lab.farm import VirtualLab
 from benchfarm_lab.faults import parse_fault
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
+from orchestrator.devices.books import QuarantineFolder
 from orchestrator.devices.hub_power import usb_port
-from orchestrator.devices.lease import QuarantineFolder
 from orchestrator.devices.recovery import LadderRescuer
 from orchestrator.devices.server import AdbServer
 from orchestrator.devices.traffic import Lane

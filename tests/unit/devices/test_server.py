@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator.clock import Deadline
 from orchestrator.devices.address import ServerAddress
-from orchestrator.devices.discovery import list_devices, watch_devices
+from orchestrator.devices.discovery import list_devices
 from orchestrator.devices.server import AdbServer
 from orchestrator.devices.server_process import bundled_adb, find_adb
 from orchestrator.errors import (
@@ -55,16 +55,6 @@ def start(tmp_path: Path, environ: dict[str, str]) -> Iterator[Callable[..., Adb
     yield start_one
     for server in servers:
         server.stop()
-
-
-@pytest.fixture
-def tcp_adb(tmp_path: Path) -> Path:
-    """An adb that can't listen on sockets of the file system."""
-    program = tmp_path / "tcp-adb"
-    refused = 'case "$*" in *localfilesystem*) echo "unknown socket specification"; exit 1;; esac'
-    program.write_text(f'#!/bin/sh\n{refused}\nexec {find_adb()} "$@"\n')
-    program.chmod(0o755)
-    return program
 
 
 def open_ports(pid: int) -> list[str]:
@@ -115,18 +105,6 @@ def test_a_folder_that_others_may_enter_holds_no_socket(start: Callable[..., Adb
     server = start(find_adb())
     assert server.version() >= 29
     assert not server.address.path.startswith(str(folder))
-
-
-def test_an_adb_without_sockets_of_files_listens_on_loopback(
-    start: Callable[..., AdbServer], tcp_adb: Path, tmp_path: Path
-) -> None:
-    server = start(tcp_adb)
-    assert server.version() >= 29
-    assert (server.address.path, server.address.host) == ("", "127.0.0.1")
-    assert server.address.port != 5037
-    again = AdbServer.adopt(tmp_path / "state", usb=False)
-    assert again is not None
-    assert again.address == server.address
 
 
 def test_a_server_sees_no_token_and_no_password_of_ours(
@@ -263,16 +241,6 @@ def test_a_server_that_another_command_has_revived_is_taken_over_and_not_started
     poll_until(lambda: process_is_gone(pid), "the server has ended")
 
 
-def test_a_server_that_another_command_has_revived_is_stopped_by_whoever_asks(
-    killed: list[AdbServer], tmp_path: Path
-) -> None:
-    killed[0].revive()
-    pid = pid_in(tmp_path / "state")
-    killed[1].stop()
-    poll_until(lambda: process_is_gone(pid), "the server has ended")
-    assert AdbServer.adopt(tmp_path / "state", usb=False) is None
-
-
 def test_a_server_that_was_started_at_another_address_meanwhile_is_followed_there(
     killed: list[AdbServer], start: Callable[..., AdbServer]
 ) -> None:
@@ -387,17 +355,6 @@ def test_connecting_to_where_nobody_listens_says_so(start: Callable[..., AdbServ
 def test_what_is_no_address_of_a_phone_is_refused(address: str) -> None:
     with pytest.raises(UsageError, match="host:port"):
         AdbServer().connect_tcp(address)
-
-
-def test_watching_an_unreachable_server_starts_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = tmp_path / "started"
-    fake = tmp_path / "adb"
-    fake.write_text(f"#!/bin/sh\necho $@ >>{told}\n")
-    fake.chmod(0o755)
-    monkeypatch.setenv("ADBUTILS_ADB_PATH", str(fake))
-    with pytest.raises(AdbUnavailableError):
-        next(watch_devices(AdbServer(ServerAddress(port=unused_port()))))
-    assert not told.exists()
 
 
 def test_looking_for_the_adb_program_does_not_import_adbutils() -> None:

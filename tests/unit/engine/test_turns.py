@@ -11,7 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.devices.lease import FileLease, QuarantineFolder
+from orchestrator.devices.books import QuarantineFolder
+from orchestrator.devices.lease import FileLease
 from orchestrator.engine.recovery import RETURNS_MAX, Turns
 from orchestrator.engine.rounds import done_count
 from orchestrator.errors import DeviceUnfitError, LinkLostError, StoreError, UsageError

@@ -1,0 +1,133 @@
+"""Records about devices, one JSON file each in a folder: what experiments and power meters showed, and quarantine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import datetime
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote as percent_encode
+from urllib.parse import unquote
+
+from orchestrator.clock import Clock, SystemClock
+from orchestrator.errors import HostStorageError, UsageError
+from orchestrator.files import write_whole
+from orchestrator.records.energy import PowerMeters
+from orchestrator.records.identity import Serial
+from orchestrator.records.plan import Quiet
+from orchestrator.records.tuning import PhoneExperiments
+
+#: Fields of Quiet that tuning may set.
+OPTIONS = tuple(item.name for item in fields(Quiet) if item.name not in {"screen", "thermal_control_off"})
+_Record = TypeVar("_Record")
+
+
+class _Folder:
+    """A folder with a file for each device."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def path(self, serial: Serial) -> Path:
+        """Return the file of a device."""
+        return self._folder / f"{percent_encode(serial, safe='')}.json"
+
+    def _write(self, serial: Serial, text: str) -> Path:
+        path = self.path(serial)
+        try:
+            write_whole(path, text + "\n")
+        except OSError as error:
+            raise HostStorageError(f"{path} can't be written: {error}") from error
+        return path
+
+    def _read(self, kind: type[_Record], serial: Serial) -> _Record:
+        """Return a stored record; raises OSError, ValueError."""
+        from orchestrator.documents import adapter_of
+
+        return adapter_of(kind).validate_json(self.path(serial).read_bytes(), strict=True)
+
+
+class MeterBook(_Folder):
+    """What was found out about phones' power meters."""
+
+    def load(self, serial: Serial, fingerprint: str) -> PowerMeters | None:
+        """Return what is known of a phone with this system image; None where it has to be found out (again)."""
+        try:
+            known = self._read(PowerMeters, serial)
+        except (OSError, ValueError):
+            return None
+        return known if known.serial == serial and known.fingerprint == fingerprint else None
+
+    def save(self, meters: PowerMeters) -> None:
+        """Keep what was found, whole or not at all. Raises HostStorageError."""
+        from orchestrator.documents import dump_document
+
+        self._write(meters.serial, dump_document(meters))
+
+
+class ExperimentBook(_Folder):
+    """What experiments found about phones."""
+
+    def load(self, serial: Serial) -> PhoneExperiments | None:
+        """Return what is known of a phone, None when nothing is; raises UsageError for a file that can't be read."""
+        try:
+            known = self._read(PhoneExperiments, serial)
+            if not set(known.options) <= set(OPTIONS):
+                raise ValueError(f"options can be {', '.join(OPTIONS)}")
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"{self.path(serial)} can't be read: {error}",
+                hint=f"run 'benchfarm device quiet {serial}' again, or remove the file",
+            ) from error
+        return known
+
+    def save(self, experiments: PhoneExperiments) -> Path:
+        """Keep what was found, whole or not at all; return the file. Raises HostStorageError."""
+        from orchestrator.documents import dump_document
+
+        return self._write(experiments.serial, dump_document(experiments))
+
+    def options(self, serial: Serial, fingerprint: str) -> Mapping[str, bool]:
+        """Return the options of Quiet that were found good for a phone with this very system image."""
+        known = self.load(serial)
+        return known.options if known is not None and known.fingerprint == fingerprint else {}
+
+
+class QuarantineFolder(_Folder):
+    """Quarantine among the processes of one computer."""
+
+    def __init__(self, folder: Path, *, clock: Clock | None = None) -> None:
+        """Name the folder; it is made when the first phone is kept out."""
+        super().__init__(folder)
+        self._clock = clock or SystemClock()
+
+    def reason(self, serial: Serial) -> str:
+        """See Quarantine.reason. A file that can't be read keeps its phone out too."""
+        try:
+            note = json.loads(self.path(serial).read_text("utf-8"))
+            since = datetime.fromisoformat(note["since"]).astimezone()
+            return f"{note['reason']} (since {since:%Y-%m-%d %H:%M})"
+        except FileNotFoundError:
+            return ""
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            return f"{self.path(serial)} can't be read: {error}"
+
+    def put(self, serial: Serial, reason: str) -> None:
+        """See Quarantine.put."""
+        if not self.path(serial).exists():
+            note = {"serial": serial, "reason": reason, "since": self._clock.now().isoformat()}
+            self._write(serial, json.dumps(note))
+
+    def release(self, serial: Serial) -> str:
+        """See Quarantine.release."""
+        reason = self.reason(serial)
+        self.path(serial).unlink(missing_ok=True)
+        return reason
+
+    def serials(self) -> list[Serial]:
+        """Return all phones that are kept out."""
+        return sorted(Serial(unquote(path.stem)) for path in self._folder.glob("*.json"))
