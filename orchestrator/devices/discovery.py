@@ -58,26 +58,13 @@ _UDEV_ADVICE: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transport:
-    """One line of ``adb devices -l``."""
+class Seen:
+    """A phone as an adb server lists it, and whether benchfarm can use it."""
 
     #: How the server names it: USB serial or host:port.
     address: str
-    state: str
-    transport_id: int | None = None
-    usb: str = ""
-    product: str = ""
-    model: str = ""
-    codename: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """A phone as the server sees it, and whether benchfarm can use it."""
-
-    address: str
     #: ``ro.serialno``; empty when the phone couldn't be asked.
-    serial: str
+    serial: str = ""
     state: str
     transport_id: int | None = None
     #: The path of its USB port, ``1-2.3``; empty where the server tells none.
@@ -85,7 +72,7 @@ class Seen:
     product: str = ""
     model: str = ""
     codename: str = ""
-    usable: bool
+    usable: bool = False
     #: Why it can't be used; for a usable one what to know (empty: nothing).
     reason: str = ""
     #: What to do about it.
@@ -95,32 +82,32 @@ class Seen:
     hangs: bool = False
 
 
-def parse_devices(text: str) -> list[Transport]:
-    """Read ``adb devices -l`` of any version, with or without its headline."""
-    transports: list[Transport] = []
+def parse_devices(text: str) -> list[Seen]:
+    """Read ``adb devices -l`` of any version, with or without its headline; nobody was asked yet."""
+    found: list[Seen] = []
     for line in text.splitlines():
         if not line.strip() or line.startswith(("List of devices", "*", "#")):
             continue
         first = _ATTRIBUTE.search(line)
-        head = line[: first.start()] if first else line
-        bare = _USB_PATH.search(head.rstrip())
-        found = _LINE.match(_USB_PATH.sub("", head.strip()))
-        if found is None:
+        head = (line[: first.start()] if first else line).strip()
+        bare = _USB_PATH.search(head)
+        named = _LINE.match(_USB_PATH.sub("", head))
+        if named is None:
             continue
         values = {match["key"]: match["value"] for match in _ATTRIBUTE.finditer(line)}
         number = values.get("transport_id", "")
-        transports.append(
-            Transport(
-                address=found["transport"],
-                state=found["state"].strip(),
+        found.append(
+            Seen(
+                address=named["transport"],
+                state=named["state"].strip(),
                 transport_id=int(number) if number.isdigit() else None,
                 usb=values.get("usb", bare["path"] if bare else ""),
                 product=values.get("product", ""),
-                model=values.get("model", ""),
+                model=values.get("model", "").replace("_", " "),
                 codename=values.get("device", ""),
             )
         )
-    return transports
+    return found
 
 
 class KnownPhones:
@@ -137,11 +124,11 @@ class KnownPhones:
         #: Server and its name for a phone -> who the phone said last that it is.
         self._names: dict[tuple[str, str], str] = {}
 
-    def get(self, server: AdbServer, transport: Transport) -> Seen | None:
+    def get(self, server: AdbServer, listed: Seen) -> Seen | None:
         """Return what a phone told on the very connection that it has now."""
-        if transport.state != "device" or transport.transport_id is None:
+        if listed.state != "device" or listed.transport_id is None:
             return None
-        return self._seen.get(str(server.address), {}).get((transport.address, transport.transport_id))
+        return self._seen.get(str(server.address), {}).get((listed.address, listed.transport_id))
 
     def iphones(
         self, look: Callable[[], Sequence[tuple[Seen, Mapping[str, str]]]]
@@ -182,22 +169,18 @@ def list_devices(
 
     Raises AdbUnavailableError when the server doesn't answer.
     """
-    known = known or KnownPhones()
+    asked = known or KnownPhones()
+    seen: list[Seen] = []
+
+    def look(one: Seen) -> Seen:
+        return asked.get(server, one) or asked.name(server, _look_at(server, one, timeout_s))
+
     try:
-        transports = parse_devices(server.device_list())
-    except DeviceError:
-        known.keep(server, ())
-        raise
-    if not transports:
-        known.keep(server, ())
-        return ()
-
-    def look(transport: Transport) -> Seen:
-        return known.get(server, transport) or known.name(server, _look_at(server, transport, timeout_s))
-
-    with ThreadPoolExecutor(max_workers=min(PHONES_AT_ONCE, len(transports))) as pool:
-        seen = list(pool.map(look, transports))
-    known.keep(server, seen)
+        listed = parse_devices(server.device_list())
+        with ThreadPoolExecutor(max_workers=max(1, min(PHONES_AT_ONCE, len(listed)))) as pool:
+            seen = list(pool.map(look, listed))
+    finally:
+        asked.keep(server, seen)
     return judge_twins(seen)
 
 
@@ -207,8 +190,8 @@ def look_at(server: AdbServer, address: str, *, timeout_s: float = _PROBE_TIMEOU
     Raises AdbUnavailableError when the server doesn't answer.
     """
     listed = parse_devices(server.device_list())
-    transport = next((item for item in listed if item.address == address), None)
-    return None if transport is None else _look_at(server, transport, timeout_s)
+    found = next((item for item in listed if item.address == address), None)
+    return None if found is None else _look_at(server, found, timeout_s)
 
 
 def judge_twins(seen: Sequence[Seen]) -> list[Seen]:
@@ -217,56 +200,33 @@ def judge_twins(seen: Sequence[Seen]) -> list[Seen]:
     The same boot id says that it is one phone, reached twice: USB goes before TCP. Different boot ids are two phones
     that call themselves the same: neither can be used, because their results would be taken for one phone's.
     """
-    groups: dict[str, list[Seen]] = {}
-    for one in seen:
-        if one.usable:
-            groups.setdefault(one.serial, []).append(one)
-    judged: dict[int, Seen] = {}
-    for serial, twins in groups.items():
-        if len(twins) < 2:
-            continue
+
+    def judged(one: Seen) -> Seen:
+        twins = [other for other in seen if other.usable and other.serial == one.serial]
+        if not one.usable or len(twins) < 2:
+            return one
         others = ", ".join(twin.address for twin in twins)
         if len({twin.boot_id for twin in twins}) > 1:
-            for twin in twins:
-                judged[id(twin)] = replace(
-                    twin,
-                    usable=False,
-                    reason=f"several phones call themselves {serial}: {others}",
-                    advice="attach only one of them at a time: their results couldn't be told apart",
-                )
-            continue
+            advice = "attach only one of them at a time: their results couldn't be told apart"
+            reason = f"several phones call themselves {one.serial}: {others}"
+            return replace(one, usable=False, reason=reason, advice=advice)
         chosen = min(twins, key=lambda twin: (is_tcp(twin.address), twin.address))
-        for twin in twins:
-            if twin is chosen:
-                judged[id(twin)] = replace(twin, reason=f"one phone on several transports ({others}): this one is used")
-            else:
-                judged[id(twin)] = replace(
-                    twin,
-                    usable=False,
-                    reason=f"the same phone as {chosen.address}, which is used",
-                    advice=f"'adb disconnect {twin.address}' if it isn't needed" if is_tcp(twin.address) else "",
-                )
-    return [judged.get(id(one), one) for one in seen]
+        if one is chosen:
+            return replace(one, reason=f"one phone on several transports ({others}): this one is used")
+        advice = f"'adb disconnect {one.address}' if it isn't needed" if is_tcp(one.address) else ""
+        return replace(one, usable=False, reason=f"the same phone as {chosen.address}, which is used", advice=advice)
+
+    return [judged(one) for one in seen]
 
 
-def _look_at(server: AdbServer, transport: Transport, timeout_s: float) -> Seen:
-    seen = Seen(
-        address=transport.address,
-        serial="",
-        state=transport.state,
-        transport_id=transport.transport_id,
-        usb=transport.usb,
-        product=transport.product,
-        model=transport.model.replace("_", " "),
-        codename=transport.codename,
-        usable=False,
-    )
-    if transport.state != "device":
-        reason, advice = explain_state(transport)
+def _look_at(server: AdbServer, seen: Seen, timeout_s: float) -> Seen:
+    """Return a listed phone with what it says of itself, or why it can't be used."""
+    if seen.state != "device":
+        reason, advice = explain_state(seen)
         return replace(seen, reason=reason, advice=advice)
-    link = PhoneLink(server, transport.address)
+    link = PhoneLink(server, seen.address)
     try:
-        if "shell_v2" not in server.features(transport.address):
+        if "shell_v2" not in server.features(seen.address):
             return replace(seen, reason="it has Android 6 or older", advice="benchfarm needs Android 7 or later")
         told = link.shell(
             "getprop ro.serialno; echo; getprop sys.boot_completed; echo; cat /proc/sys/kernel/random/boot_id",
@@ -278,20 +238,19 @@ def _look_at(server: AdbServer, transport: Transport, timeout_s: float) -> Seen:
         reason = f"its state is 'device', but it doesn't answer: {error}"
         return replace(seen, reason=reason, advice=advice, hangs=True)
     serial, booted, boot_id = (part.strip() for part in (*told.split("\n\n"), "", "", "")[:3])
-    seen = replace(seen, serial=parse_serial(serial) or transport.address, boot_id=boot_id)
+    seen = replace(seen, serial=parse_serial(serial) or seen.address, boot_id=boot_id)
     if booted != "1":
         return replace(seen, reason="it hasn't finished booting", advice="wait a minute and look again")
     return replace(seen, usable=True)
 
 
-def explain_state(transport: Transport) -> tuple[str, str]:
-    """Return why a transport in this state can't be used, and what to do."""
-    if transport.state.startswith("no permissions"):
-        where = f" (USB {transport.usb})" if transport.usb else ""
-        return f"this user may not open the USB device{where}: {transport.state}", _UDEV_ADVICE
-    return STATE_NOTES.get(
-        transport.state, (f"its state is {transport.state!r}", "plug it in again; 'adb devices -l' shows its state")
-    )
+def explain_state(seen: Seen) -> tuple[str, str]:
+    """Return why a phone in this state can't be used, and what to do."""
+    if seen.state.startswith("no permissions"):
+        where = f" (USB {seen.usb})" if seen.usb else ""
+        return f"this user may not open the USB device{where}: {seen.state}", _UDEV_ADVICE
+    unknown = (f"its state is {seen.state!r}", "plug it in again; 'adb devices -l' shows its state")
+    return STATE_NOTES.get(seen.state, unknown)
 
 
 #: How often one who watches looks whether to stop.

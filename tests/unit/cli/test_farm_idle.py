@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from orchestrator.app.farm_host import IdlePhones
 from orchestrator.bootstrap import Attached
 from orchestrator.devices.address import ServerAddress
-from orchestrator.devices.discovery import KnownPhones, Seen, Transport
+from orchestrator.devices.discovery import KnownPhones, Seen
 from orchestrator.devices.server import AdbServer
 
 SERVER = AdbServer()
@@ -27,7 +27,7 @@ def known_of(*serials: str) -> KnownPhones:
 
 
 def is_known(known: KnownPhones, serial: str) -> bool:
-    return known.get(SERVER, Transport(address=f"at-{serial}", state="device", transport_id=1)) is not None
+    return known.get(SERVER, Seen(address=f"at-{serial}", state="device", transport_id=1)) is not None
 
 
 def test_only_phones_without_work_are_asked() -> None:

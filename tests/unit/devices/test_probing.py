@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orchestrator.devices.discovery import STATE_NOTES, Seen, Transport, explain_state, judge_twins
+from orchestrator.devices.discovery import STATE_NOTES, Seen, explain_state, judge_twins
 from orchestrator.devices.installing import NEXT_STEPS
 from orchestrator.devices.probing import STATE_COMMANDS, facts_from, state_from
 from tests.samples.places import REPO
@@ -89,13 +89,13 @@ def test_the_state_costs_a_phone_few_processes() -> None:
     "state", [*STATE_NOTES, "no permissions (user in plugdev group; are your udev rules wrong?)", "something new"]
 )
 def test_every_state_has_a_reason_and_something_to_do(state: str) -> None:
-    reason, advice = explain_state(Transport(address="S", state=state, usb="1-2"))
+    reason, advice = explain_state(Seen(address="S", state=state, usb="1-2"))
     assert reason
     assert advice
 
 
 def test_a_phone_without_permissions_is_told_the_udev_rule_and_the_group() -> None:
-    reason, advice = explain_state(Transport(address="????", state="no permissions; see [http://x]", usb="1-2"))
+    reason, advice = explain_state(Seen(address="????", state="no permissions; see [http://x]", usb="1-2"))
     assert "USB 1-2" in reason
     assert "udev" in advice
     assert "plugdev" in advice

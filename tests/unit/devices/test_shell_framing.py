@@ -4,10 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.devices.connection import LONGEST_REQUEST_BYTES, encode_request
 from orchestrator.devices.shell import PacketReader, SectionScript, encode_packet, quote, reason_of
-from orchestrator.devices.sync import encode_path
-from orchestrator.errors import UsageError
 from orchestrator.ports import ShellResult
 
 PACKETS = st.lists(st.tuples(st.integers(0, 5), st.binary(max_size=200)), max_size=20)
@@ -34,22 +31,6 @@ def test_quoted_text_is_one_word_of_the_shell_whatever_it_holds(text: str) -> No
         ["/bin/sh", "-c", f"printf %s {quote(text)}"], capture_output=True, check=True, stdin=subprocess.DEVNULL
     )
     assert shown.stdout.decode() == text
-
-
-def test_a_request_carries_its_length_in_bytes_not_characters() -> None:
-    assert encode_request("shell:é") == b"0008shell:\xc3\xa9"
-
-
-def test_a_request_that_adb_could_not_frame_is_refused() -> None:
-    encode_request("x" * LONGEST_REQUEST_BYTES)
-    with pytest.raises(UsageError, match="longer than adb takes"):
-        encode_request("x" * (LONGEST_REQUEST_BYTES + 1))
-
-
-@pytest.mark.parametrize("path", ["/data/" + "x" * 1100, "/data/\0"])
-def test_a_path_that_adbd_would_refuse_is_refused_before(path: str) -> None:
-    with pytest.raises(UsageError, match="can't be a path"):
-        encode_path(path)
 
 
 def run_script(commands: dict[str, str]) -> dict[str, str]:
