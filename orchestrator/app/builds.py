@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.artifacts.program import ProgramFacts, check_shows_benchmark, inspect_program, shows_benchmark
+from orchestrator.artifacts.elf import ProgramFacts
+from orchestrator.artifacts.program import check_shows_benchmark, inspect_program, shows_benchmark
 from orchestrator.bootstrap import Farm
 from orchestrator.child_environment import child_environment
 from orchestrator.config.declared_programs import tool_named

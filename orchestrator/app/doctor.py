@@ -33,10 +33,6 @@ _LEAST_BYTES: Final = 10**9
 _OTHERS_ALL: Final = 0o077
 _OTHERS_WRITE: Final = 0o022
 _OTHERS_ENTER: Final = 0o011
-_OWN_SOCKET: Final = (
-    "set $BENCHFARM_ADB to adb 29 or newer and keep $BENCHFARM_HOME on a local disk, so that adb can listen on a "
-    "socket of yours alone; then 'benchfarm adb stop'"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,11 +182,6 @@ def _adb(farm: Farm) -> list[Finding]:
         ok("adb", f"server for {name} at {server.address}, protocol version {server.version()}")
         for name, server in servers
     ]
-    found += [
-        warning("adb", f"every account of this computer can use the phones through {server.address}", _OWN_SOCKET)
-        for _, server in servers
-        if server.is_ours and not server.address.path
-    ]
     named = farm.named_server()
     if named is not None and str(named.address) not in {str(server.address) for _, server in servers}:
         # None is started in its place: no plugged phone is measured. Virtual ones have a server of their own.
@@ -234,7 +225,7 @@ def _phones(farm: Farm) -> list[Finding]:
 
 def _iphones(farm: Farm) -> list[Finding]:
     """Find what iPhones need of this computer, where the service that reaches them is there."""
-    from orchestrator.devices.iphone import find_command, has_usbmuxd
+    from orchestrator.devices.usbmux import find_command, has_usbmuxd
 
     environ = farm.settings.environ
     if not has_usbmuxd(environ):

@@ -133,10 +133,10 @@ class _Program:
                 raise ArtifactError(f"{self.path} is no program for {facts.serial}: it is no ELF file")
         elif self.facts.is_fake and not facts.is_virtual:
             raise ArtifactError(f"{self.path} is a fake binary, which only a virtual phone runs")
-        elif not self.facts.is_program or (facts.kind is DeviceKind.ANDROID and self.facts.abi not in facts.abis):
+        elif not self.facts.is_program or (facts.kind is DeviceKind.ANDROID and self.facts.abis[0] not in facts.abis):
             runs = ", ".join(facts.abis) or facts.kind.value
             raise ArtifactError(
-                f"{self.path} is built for {self.facts.abi}, {facts.serial} runs {runs}",
+                f"{self.path} is built for {self.facts.abis[0]}, {facts.serial} runs {runs}",
                 hint="build it with --config=android_arm64 or --config=android_arm",
             )
         elif facts.kind is DeviceKind.IOS:

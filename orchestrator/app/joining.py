@@ -14,8 +14,8 @@ from orchestrator.app.beginning import Beginning, NamedFile, host_files, identif
 from orchestrator.bootstrap import Attached, Farm, OpenedDevices
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.discovery import look_at, parse_devices
-from orchestrator.devices.iphone import Usbmux
 from orchestrator.devices.server import AdbServer
+from orchestrator.devices.usbmux import Usbmux
 from orchestrator.engine.assigning import Arrival
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import AdbUnavailableError, BenchfarmError, DeviceError

@@ -220,8 +220,7 @@ class CheckedPhone:
 
 def check_phones(farm: Farm, serials: Sequence[str], *, apk: Path | None, out: Path | None) -> Iterator[CheckedPhone]:
     """Check the named phones, or all that are attached and free; raises UsageError, DeviceError kinds."""
-    from orchestrator.devices.checking import check_phone
-    from orchestrator.devices.iphone_checking import check_iphone
+    from orchestrator.devices.checking import check_iphone, check_phone
 
     app = None
     if apk is not None:

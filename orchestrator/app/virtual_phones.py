@@ -6,14 +6,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from orchestrator.bootstrap import Farm, Settings, virtual_lab
+from orchestrator.bootstrap import Settings, virtual_lab
 from orchestrator.config.plan_keys import PlanOptions
 from orchestrator.delegates import DELEGATES
 from orchestrator.delegates.specification import EVERYWHERE
 from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.files import write_file
+
+if TYPE_CHECKING:
+    from orchestrator.devices.server import AdbServer
 
 DEFAULT_PROFILES = ("pixel-3", "pixel-4")
 
@@ -51,8 +54,7 @@ def start(settings: Settings, wanted: Wanted) -> Started:
     from orchestrator.devices.server import AdbServer
     from orchestrator.devices.server_process import find_adb
 
-    with Farm(settings) as farm:
-        folder = farm.lab_folder
+    folder = settings.lab_folder
     asked = [name.partition("@") for name in wanted.profiles or DEFAULT_PROFILES]
     specs = [
         virtual_lab.phone_spec(name, serial, rooted=wanted.rooted, usb=usb)
@@ -89,8 +91,7 @@ def start(settings: Settings, wanted: Wanted) -> Started:
 def attach(settings: Settings, profile: str, *, serial: str = "") -> dict[str, Any]:
     """Plug one more phone in at a lab that is up, and return what it says of it; raises UsageError."""
     name, _, usb = profile.partition("@")
-    with Farm(settings) as farm:
-        folder, server = farm.lab_folder, farm.lab_server()
+    folder, server = settings.lab_folder, _server(settings)
     present = virtual_lab.read_lab(folder).phones
     if server is None:
         raise UsageError("no lab is up", hint="start one with 'benchfarm lab up'")
@@ -105,8 +106,7 @@ def attach(settings: Settings, profile: str, *, serial: str = "") -> dict[str, A
 
 def detach(settings: Settings, serial: str) -> None:
     """Unplug a phone of a lab that is up; what lies on it stays for the next time. Raises UsageError."""
-    with Farm(settings) as farm:
-        folder, server = farm.lab_folder, farm.lab_server()
+    folder, server = settings.lab_folder, _server(settings)
     address = next((phone.address for phone in virtual_lab.read_lab(folder).phones if phone.serial == serial), "")
     virtual_lab.lab_request(folder, {"request": "remove", "serial": serial})
     if server is not None and address:
@@ -129,9 +129,8 @@ def serials_for(profiles: tuple[str, ...]) -> list[tuple[str, str]]:
 
 def stop(settings: Settings) -> tuple[bool, bool]:
     """Stop the lab and its adb server; return whether there was a lab, and whether there was a server."""
-    with Farm(settings) as farm:
-        server = farm.lab_server()
-        stopped = virtual_lab.stop_lab(farm.lab_folder)
+    server = _server(settings)
+    stopped = virtual_lab.stop_lab(settings.lab_folder)
     if server is not None:
         server.stop()
     return stopped, server is not None
@@ -184,9 +183,14 @@ def add_fault(settings: Settings, serial: str, kind: str, options: Sequence[str]
 
 
 def _asked(settings: Settings, request: dict[str, object]) -> dict[str, Any]:
-    with Farm(settings) as farm:
-        folder = farm.lab_folder
-    return virtual_lab.lab_request(folder, request)
+    return virtual_lab.lab_request(settings.lab_folder, request)
+
+
+def _server(settings: Settings) -> AdbServer | None:
+    """Return the adb server of the lab, None when no lab is up."""
+    from orchestrator.devices.server import AdbServer
+
+    return AdbServer.adopt(settings.lab_folder, usb=False)
 
 
 def write_program(path: Path, *, name: str, abi: str, version: str, time_percent: float) -> str:

@@ -31,6 +31,8 @@ _SIZE_MAX: Final = 4 << 30
 _MD5: Final = re.compile(r"md5=([A-Za-z0-9+/]{22}==)")
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 
+_UNREACHABLE: Final = " can't be reached"
+
 Progress = Callable[[int, int | None], None]
 
 
@@ -40,6 +42,18 @@ class Validators:
 
     etag: str = ""
     last_modified: str = ""
+
+    @classmethod
+    def of(cls, response: requests.Response) -> Validators:
+        """Return those of an answer."""
+        return cls(etag=response.headers.get("ETag", ""), last_modified=response.headers.get("Last-Modified", ""))
+
+    @property
+    def conditions(self) -> dict[str, str]:
+        """Request headers for an answer that comes only when the server has another content; none when unknown."""
+        if self.etag:
+            return {"If-None-Match": self.etag}
+        return {"If-Modified-Since": self.last_modified} if self.last_modified else {}
 
     @property
     def if_range(self) -> str:
@@ -124,7 +138,7 @@ class Downloader:
                 f"{shown(source)} is being downloaded by another benchfarm", hint="wait for it, then run this again"
             ) from error
         try:
-            validators = self._download(source, draft, known, on_progress or _nothing)
+            validators = self._download(source, draft, known, on_progress or (lambda _received, _total: None))
             if validators is None:
                 yield None
                 return
@@ -140,14 +154,11 @@ class Downloader:
         import requests
 
         source = self._mirror.rewritten(url) if self._mirror is not None else url
-        headers = {"Accept-Encoding": "identity"}
-        headers |= {"If-None-Match": known.etag} if known.etag else {"If-Modified-Since": known.last_modified}
+        headers = {"Accept-Encoding": "identity", **known.conditions}
         try:
             with requests.Session() as session, self._get(session, source, headers) as response:
-                now = Validators(
-                    etag=response.headers.get("ETag", ""), last_modified=response.headers.get("Last-Modified", "")
-                )
-                return response.status_code == 304 or (response.status_code == 200 and now == known)
+                is_same = response.status_code == 200 and Validators.of(response) == known
+                return response.status_code == 304 or is_same
         except requests.exceptions.RequestException as error:
             raise DownloadError(f"{shown(source)} can't be reached: {_cause(error)}", hint="try again") from error
 
@@ -180,39 +191,37 @@ class Downloader:
         headers = {"Accept-Encoding": "identity"}
         if offset:
             headers |= {"Range": f"bytes={offset}-", "If-Range": began_with.if_range}
-        elif known is not None and known.etag:
-            headers["If-None-Match"] = known.etag
-        elif known is not None and known.last_modified:
-            headers["If-Modified-Since"] = known.last_modified
+        elif known is not None:
+            headers |= known.conditions
         answered = False
-        with requests.Session() as session:
-            try:
-                with self._get(session, url, headers) as response:
-                    answered = True
-                    if response.status_code == 304 and not offset and known is not None:
-                        return None
-                    return self._take(response, url, draft, offset, on_progress, ends_at_s)
-            except (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError) as error:
-                raise DownloadError(
-                    f"{shown(url)}: no answer for {self._stall_s:g} s", hint="check network and proxy, then try again"
-                ) from error
-            except (requests.exceptions.ProxyError, urllib3.exceptions.ProxyError) as error:
-                raise DownloadError(
-                    f"{shown(url)}: the proxy can't be used: {_cause(error)}", hint="check HTTPS_PROXY and NO_PROXY"
-                ) from error
-            except (requests.exceptions.SSLError, urllib3.exceptions.SSLError) as error:
-                raise DownloadError(
-                    f"{shown(url)}: the server's certificate can't be trusted: {_cause(error)}",
-                    hint="a company's own certificates are named by $REQUESTS_CA_BUNDLE",
-                ) from error
-            except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-                if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
-                    raise HostStorageError(f"no space left in {self._folder}") from error
-                if answered:
-                    raise _CutOffError(_cause(error)) from error
-                raise DownloadError(
-                    f"{shown(url)} can't be reached: {_cause(error)}", hint="check the address, network and proxy"
-                ) from error
+        try:
+            with requests.Session() as session, self._get(session, url, headers) as response:
+                answered = True
+                if response.status_code == 304 and not offset and known is not None:
+                    return None
+                return self._take(response, url, draft, offset, on_progress, ends_at_s)
+        except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                raise HostStorageError(f"no space left in {self._folder}") from error
+            what, hint = self._meaning(error)
+            if answered and not what:
+                raise _CutOffError(_cause(error)) from error
+            raise DownloadError(f"{shown(url)}{what or _UNREACHABLE}: {_cause(error)}", hint=hint) from error
+
+    def _meaning(self, error: Exception) -> tuple[str, str]:
+        """Return what an error of the network means, empty for any other, and what to do."""
+        from requests import exceptions
+        from urllib3 import exceptions as below
+
+        if isinstance(error, exceptions.Timeout | below.TimeoutError):
+            return f": no answer for {self._stall_s:g} s", "check network and proxy, then try again"
+        if isinstance(error, exceptions.ProxyError | below.ProxyError):
+            return ": the proxy can't be used", "check HTTPS_PROXY and NO_PROXY"
+        if isinstance(error, exceptions.SSLError | below.SSLError):
+            return ": the server's certificate can't be trusted", (
+                "a company's own certificates are named by $REQUESTS_CA_BUNDLE"
+            )
+        return "", "check the address, network and proxy"
 
     def _get(self, session: requests.Session, url: str, headers: dict[str, str]) -> requests.Response:
         """Ask for a file and follow redirects, each of which must lead to a place that may be used."""
@@ -238,9 +247,7 @@ class Downloader:
     def _take(
         self, response: requests.Response, url: str, draft: Path, offset: int, on_progress: Progress, ends_at_s: float
     ) -> Validators:
-        validators = Validators(
-            etag=response.headers.get("ETag", ""), last_modified=response.headers.get("Last-Modified", "")
-        )
+        validators = Validators.of(response)
         start, total = _extent(response, url, offset, _read_validators(draft), validators)
         if total is not None and total > _SIZE_MAX:
             raise DownloadError(f"{shown(url)} has {total} bytes, which no benchmark program has")
@@ -347,10 +354,6 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def _nothing(_received: int, _total: int | None) -> None:
-    pass
 
 
 def _cause(error: BaseException) -> str:

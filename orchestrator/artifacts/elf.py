@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -29,32 +30,31 @@ _ENTRIES_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Symbols:
-    """What a program or library offers to others, and what it wants from them; weak wishes are left out."""
+class ProgramFacts:
+    """What an ELF file or an APK says about itself."""
 
-    defined: frozenset[str]
-    wanted: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElfFacts:
-    """What an ELF file is."""
-
-    #: Android's name, or ``linux-`` and the machine's name for a program of a Linux computer.
-    abi: str
+    is_apk: bool
     #: False for a shared library.
-    is_program: bool
-    #: Shared libraries that it is linked against (DT_NEEDED).
-    needed: tuple[str, ...]
-    #: The Android API level that it was built for; None when it doesn't tell.
+    is_program: bool = True
+    #: For which ABIs it is built: Android's name, or ``linux-`` and the machine's name for a program of a Linux
+    #: computer; empty for an APK without native code, which runs on all.
+    abis: tuple[str, ...]
+    #: The lowest Android API level; None when it doesn't tell.
     min_sdk: int | None
-    #: The linker's id of this build, as hexadecimal digits; empty without one.
-    build_id: str
+    #: An APK's version, or the linker's id of a binary's build as hexadecimal digits; empty without one.
+    version: str
+    #: Of an APK; activities are full class names.
+    package: str = ""
+    activities: tuple[str, ...] = ()
+    #: Of an APK: whether its own files can be read with ``run-as``.
+    debuggable: bool = False
     #: A fake binary that only a virtual phone can run.
     is_fake: bool
+    #: Shared libraries that a binary is linked against (DT_NEEDED).
+    needed: tuple[str, ...] = ()
 
 
-def inspect_elf(path: Path) -> ElfFacts:
+def inspect_elf(path: Path) -> ProgramFacts:
     """Return what an ELF file is.
 
     Raises:
@@ -62,18 +62,17 @@ def inspect_elf(path: Path) -> ElfFacts:
     """
     try:
         with path.open("rb") as stream:
-            return read_elf(stream, str(path))
+            return _read(stream, str(path))
     except OSError as error:
         raise ArtifactError(f"{str(path)!r} can't be read: {error.strerror}") from error
 
 
-def inspect_elf_bytes(content: bytes, label: str) -> ElfFacts:
+def inspect_elf_bytes(content: bytes, label: str) -> ProgramFacts:
     """Return what the bytes of an ELF file are; raises ArtifactError as :func:`inspect_elf` does."""
-    return read_elf(io.BytesIO(content), label)
+    return _read(io.BytesIO(content), label)
 
 
-def read_elf(stream: BinaryIO, label: str) -> ElfFacts:
-    """Return what an ELF file is; ``label`` names it in messages."""
+def _read(stream: BinaryIO, label: str) -> ProgramFacts:
     from elftools.elf.elffile import ELFFile
 
     if stream.read(len(MAGIC)) != MAGIC:
@@ -91,30 +90,7 @@ def read_elf(stream: BinaryIO, label: str) -> ElfFacts:
         ) from error
 
 
-def dynamic_symbols(path: Path) -> Symbols:
-    """Return the names that an ELF file shares with others at run time; none for one without a table of them.
-
-    Raises:
-        ArtifactError: no ELF file, or a damaged one.
-    """
-    from elftools.elf.elffile import ELFFile
-    from elftools.elf.sections import SymbolTableSection
-
-    try:
-        with path.open("rb") as stream:
-            section = ELFFile(stream).get_section_by_name(".dynsym")
-            found = list(section.iter_symbols()) if isinstance(section, SymbolTableSection) else []
-            wanted = {s.name for s in found if s["st_shndx"] == "SHN_UNDEF" and s["st_info"]["bind"] != "STB_WEAK"}
-            return Symbols(
-                defined=frozenset(s.name for s in found if s["st_shndx"] != "SHN_UNDEF"), wanted=frozenset(wanted)
-            )
-    except OSError as error:
-        raise ArtifactError(f"{str(path)!r} can't be read: {error.strerror}") from error
-    except Exception as error:  # as in read_elf
-        raise ArtifactError(f"{str(path)!r} is a damaged ELF file: {type(error).__name__} {error}".rstrip()) from error
-
-
-def _facts(file: Any, label: str) -> ElfFacts:  # noqa: ANN401 - pyelftools has no types
+def _facts(file: Any, label: str) -> ProgramFacts:  # noqa: ANN401 - pyelftools has no types
     from elftools.elf.dynamic import DynamicSegment
     from elftools.elf.segments import InterpSegment, NoteSegment
 
@@ -135,32 +111,22 @@ def _facts(file: Any, label: str) -> ElfFacts:  # noqa: ANN401 - pyelftools has 
     is_linux = interpreter.startswith(("/lib", "/usr/lib")) or (
         not interpreter and machine == "EM_X86_64" and not owners & {_ANDROID_OWNER, _FAKE_OWNER}
     )
-    return ElfFacts(
-        abi=f"linux-{machine_name}" if is_linux else android_abi,
+    # The Android NDK's note: API level, NDK version, NDK build number (bionic's crtbrand).
+    levels = (n["n_descdata"][:4] for n in notes if n["n_name"] == _ANDROID_OWNER and len(n["n_descdata"]) >= 4)
+    ids = (n["n_descdata"] for n in notes if n["n_name"] == "GNU" and n["n_type"] == "NT_GNU_BUILD_ID")
+    return ProgramFacts(
+        is_apk=False,
+        abis=(f"linux-{machine_name}" if is_linux else android_abi,),
         is_program=file["e_type"] == "ET_EXEC" or bool(interpreter) or is_fake,
         needed=tuple(needed),
-        min_sdk=_min_sdk(notes),
-        build_id=_build_id(notes),
+        min_sdk=next((int.from_bytes(level, "little") for level in levels), None),
+        version=next((content.hex() for content in ids if len(content) <= 64), ""),
         is_fake=is_fake,
     )
 
 
 def _at_most(entries: Iterator[Any]) -> Iterator[Any]:
     """Yield entries of a table, and end a table that has no end."""
-    for number, entry in enumerate(entries):
-        if number >= _ENTRIES_MAX:
-            raise ValueError(f"a table has more than {_ENTRIES_MAX} entries")
-        yield entry
-
-
-def _min_sdk(notes: list[Any]) -> int | None:
-    # The Android NDK's note: API level, NDK version, NDK build number (bionic's crtbrand).
-    for note in notes:
-        if note["n_name"] == _ANDROID_OWNER and len(note["n_descdata"]) >= 4:
-            return int.from_bytes(note["n_descdata"][:4], "little")
-    return None
-
-
-def _build_id(notes: list[Any]) -> str:
-    ids = (note["n_descdata"] for note in notes if note["n_name"] == "GNU" and note["n_type"] == "NT_GNU_BUILD_ID")
-    return next((content.hex() for content in ids if len(content) <= 64), "")
+    yield from islice(entries, _ENTRIES_MAX)
+    if next(entries, None) is not None:
+        raise ValueError(f"a table has more than {_ENTRIES_MAX} entries")

@@ -6,15 +6,16 @@ import enum
 import re
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Final
 
 from orchestrator.artifacts.addresses import folder_of, shown
 from orchestrator.artifacts.download import Downloader, Validators
-from orchestrator.artifacts.library import Arrival, BuildLibrary
-from orchestrator.artifacts.releases import Release, ReleaseFile
+from orchestrator.artifacts.library import BuildLibrary
+from orchestrator.artifacts.program import Arrival
+from orchestrator.artifacts.releases import Release
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.errors import DownloadError, NotThereError
 from orchestrator.records.build_spec import BuildSpec
@@ -95,7 +96,7 @@ class BuildFetcher:
             return Fetched(name=spec.name, abi=spec.abi, status=FetchStatus.RECIPE, recipe=spec.recipe)
         fetch = self._from_folder if spec.file else self._from_server
         before = [release for release in self._library.history.releases(spec.name) if spec.abi in release.abis]
-        release, absent = fetch(spec, keep_pin, on_progress or _nothing)
+        release, absent = fetch(spec, keep_pin, on_progress or (lambda _: None))
         # Only what came from the same address says whether that address has changed.
         before = [item for item in before if item.program.url == release.program.url]
         last = before[-1] if before else None
@@ -144,15 +145,10 @@ class BuildFetcher:
             if any(item.url for item in arrivals):
                 self._check_still_there(spec, program)
             tag = self._tag(spec.url, program.last_modified)
+            folder = folder_of(program.url)
             tagged = [
-                Arrival(
-                    path=item.path, name=item.name, url=item.url, etag=item.etag, last_modified=item.last_modified,
-                    group=item.group, tag=tag if folder_of(item.url) == folder_of(program.url) else item.tag,
-                )
-                if item.url
-                else item
-                for item in arrivals
-            ]  # fmt: skip
+                replace(item, tag=tag) if item.url and folder_of(item.url) == folder else item for item in arrivals
+            ]
             release = self._library.register(spec.name, program, tagged, tag=tag, abi=spec.abi, pin=not keep_pin)
             return release, tuple(absent)
 
@@ -174,30 +170,28 @@ class BuildFetcher:
     ) -> Arrival:
         """Download a file, or take the kept copy when the server still has that content."""
         kept = self._kept(spec, url)
-        known = Validators(etag=kept[0].etag, last_modified=kept[0].last_modified) if kept is not None else None
+        known = Validators(etag=kept.etag, last_modified=kept.last_modified) if kept is not None else None
 
         def progress(received_bytes: int, total_bytes: int | None) -> None:
             on_progress(FileProgress(name=name, received_bytes=received_bytes, total_bytes=total_bytes))
 
         got = stack.enter_context(self._downloader.fetched(url, known=known, on_progress=progress))
-        if got is not None:
-            path, validators = got.path, got.validators
-        else:
+        if got is None:
             assert kept is not None
-            assert known is not None
-            path, validators = kept[1], known
+            return replace(kept, name=name, group=group, tag=self._tag(url, kept.last_modified))
         return Arrival(
-            path=path, name=name, url=shown(url), etag=validators.etag, last_modified=validators.last_modified,
-            group=group, tag=self._tag(url, validators.last_modified),
+            path=got.path, name=name, url=shown(url), etag=got.validators.etag,
+            last_modified=got.validators.last_modified, group=group, tag=self._tag(url, got.validators.last_modified),
         )  # fmt: skip
 
-    def _kept(self, spec: BuildSpec, url: str) -> tuple[ReleaseFile, Path] | None:
+    def _kept(self, spec: BuildSpec, url: str) -> Arrival | None:
         """Return what was fetched last from an address, if it is still there whole."""
         for release in reversed(self._library.history.releases(spec.name)):
             for number, file in enumerate(release.files):
                 if file.url == shown(url) and (file.etag or file.last_modified):
-                    path = self._library.kept(file, is_program=number == 0)
-                    return (file, path) if path is not None else None
+                    is_program = number == 0
+                    is_whole = self._library.kept(file, is_program=is_program) is not None
+                    return self._library.arrival(file, is_program=is_program) if is_whole else None
         return None
 
     def _check_still_there(self, spec: BuildSpec, program: Arrival) -> None:
@@ -216,7 +210,3 @@ class BuildFetcher:
         except ValueError:
             date = self._clock.now()
         return f"{'latest ' if '/latest/' in url else ''}{date:%Y-%m-%d}"
-
-
-def _nothing(_: FileProgress) -> None:
-    pass

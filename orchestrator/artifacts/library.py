@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from orchestrator.artifacts.elf import HEXAGON, MAGIC, inspect_elf
+from orchestrator.artifacts.elf import HEXAGON, ProgramFacts, inspect_elf
 from orchestrator.artifacts.program import (
     ABI_SEPARATOR,
+    Arrival,
     Declarations,
-    ProgramFacts,
-    SetFile,
-    abi_names,
+    abi_name,
     check_against,
     check_set,
     fits,
     inspect_program,
-    needed_abi,
+    is_shared_library,
 )
 from orchestrator.artifacts.releases import Release, ReleaseFile, ReleaseHistory
 from orchestrator.artifacts.shelf import KnownFiles, Shelf, sha256_of
@@ -39,19 +37,7 @@ _SHA_PREFIX: Final = re.compile(r"[0-9a-f]{8,64}")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 #: In place of the ABI of an APK without native code.
 _ANY_ABI: Final = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
-    """A file that is to be kept, and what is known of where it came from."""
-
-    path: Path
-    name: str = ""
-    url: str = ""
-    etag: str = ""
-    last_modified: str = ""
-    group: str = ""
-    tag: str = ""
+_UNKNOWN: Final = "its (unknown) ABI"
 
 
 class BuildLibrary:
@@ -103,7 +89,7 @@ class BuildLibrary:
                 raise ArtifactError(problem, hint="give another --name")
             if not (tool.is_app or program_of(tool).file_name):
                 raise ArtifactError(f"{tool} isn't started by benchfarm from a file: there is nothing to keep")
-        if _is_shared_library(path):
+        if is_shared_library(path):
             return self._add_libraries([path, *libraries], name, release, tool)
         facts = inspect_program(path)
         if tool is not None and facts.is_apk != tool.is_app:
@@ -154,11 +140,8 @@ class BuildLibrary:
         if spec is not None and not facts.is_fake:
             check_against(spec, facts, sha256, program.path, abi=abi)
             self._declared.check_complete(spec, [item.name for item in libraries])
-        members = [
-            SetFile(name=item.name, path=item.path, sha256=sha256_of(item.path), group=item.group, tag=item.tag)
-            for item in libraries
-        ]
-        main = SetFile(name=name, path=program.path, sha256=sha256, tag=tag)
+        members = [dataclasses.replace(item, sha256=sha256_of(item.path)) for item in libraries]
+        main = dataclasses.replace(program, name=name, sha256=sha256, tag=tag)
         check_set(main, facts, members, self.history.tags_of)
         now = self._clock.now()
         path = self._shelf.keep(
@@ -167,11 +150,10 @@ class BuildLibrary:
             label=_label(self._build(name, facts, sha256, program.path, tool=tool), now),
             sha256=sha256,
         )
-        files = [_kept(program, path, sha256)]
-        for item, member in zip(libraries, members, strict=True):
+        files = [_kept(dataclasses.replace(program, sha256=sha256), path)]
+        for item in members:
             label = {"name": item.name, "added_at": now.isoformat()}
-            kept = self._libraries.keep(item.path, name=item.name, label=label, sha256=member.sha256)
-            files.append(_kept(item, kept, member.sha256))
+            files.append(_kept(item, self._libraries.keep(item.path, name=item.name, label=label, sha256=item.sha256)))
         release = Release(
             name=name, abis=(abi,) if abi else facts.abis or (_ANY_ABI,), tag=tag, seen_at=now, files=tuple(files)
         )
@@ -193,7 +175,7 @@ class BuildLibrary:
         given = {
             path.name: Arrival(path=path, name=path.name, group=groups.get(path.name, ""), tag=tag) for path in paths
         }
-        abis = {inspect_elf(path).abi for path in paths} - {HEXAGON}
+        abis = {inspect_elf(path).abis[0] for path in paths} - {HEXAGON}
         added: Build | None = None
         for abi in sorted({abi for release in self.history.releases(name) for abi in release.abis}):
             release = self.history.pinned(name, abi)
@@ -218,10 +200,8 @@ class BuildLibrary:
         path = self.kept(file, is_program=is_program)
         if path is None:
             raise ArtifactError(f"the kept copy of {file.name} is damaged or gone", hint="fetch or add it again")
-        return Arrival(
-            path=path, name=file.name, url=file.url, etag=file.etag, last_modified=file.last_modified,
-            group=file.group, tag=file.tag,
-        )  # fmt: skip
+        fields = {name: value for name, value in dataclasses.asdict(file).items() if name != "size_bytes"}
+        return Arrival(path=path, **fields)
 
     def kept(self, file: ReleaseFile, *, is_program: bool) -> Path | None:
         """Return where a file of a release lies, None when it isn't there with the content that it had."""
@@ -230,7 +210,8 @@ class BuildLibrary:
 
     def list(self) -> Sequence[Build]:
         """Return all cached programs, by name, the newest first within one name."""
-        return [build for _, build in sorted(self._entries(), key=lambda entry: (entry[1].name, -entry[0]))]
+        builds = filter(None, map(self._read, self._shelf.contents()))
+        return sorted(builds, key=lambda build: (build.name, -self._added_at(build.sha256)))
 
     def verify(self) -> Sequence[tuple[Build, bool]]:
         """Hash every cached program again; return each with whether its content is what it was."""
@@ -273,9 +254,9 @@ class BuildLibrary:
 
     def has(self, tool: ToolName, facts: DeviceFacts, named: str = "") -> bool:
         """Whether a program for a tool, of a name when one is given, is kept that a device may run."""
-        names = frozenset[str]().union(*(abi_names(abi, facts.kind) for abi in facts.abis))
-        kept = self._named(named) if named else self.list()
-        return any(build.tool is tool and not build.is_virtual and fits(build.abi, names) for build in kept)
+        names = [abi_name(abi, facts.kind) for abi in facts.abis]
+        kept = [b for b in (self._named(named) if named else self.list()) if b.tool is tool and not b.is_virtual]
+        return any(fits(build.abi, name) for build in kept for name in names)
 
     def resolve(self, tool: ToolName, abi: str, *, name_or_path: str = "", kind: DeviceKind | None = None) -> Build:
         """Return the program to use for a tool on a device's ABI, with its libraries.
@@ -291,7 +272,7 @@ class BuildLibrary:
         Raises:
             ArtifactError: it isn't there (the message says how to get it), or is built for something else.
         """
-        wanted = abi_names(abi, kind)
+        wanted = abi_name(abi, kind)
         if "/" in name_or_path:
             return self._from_path(Path(name_or_path).expanduser(), tool, wanted)
         named = self._named(name_or_path) if name_or_path else self._default(tool)
@@ -311,12 +292,9 @@ class BuildLibrary:
 
     def declared_for(self, facts: DeviceFacts, tool: ToolName) -> BuildSpec | None:
         """Return the declared default program of a tool for the first of a device's ABIs that has one."""
-        for abi in facts.abis:
-            names = abi_names(abi, facts.kind)
-            spec = next((s for s in self.specs if s.tool is tool and s.is_default and s.abi in names), None)
-            if spec is not None:
-                return spec
-        return None
+        names = [abi_name(abi, facts.kind) for abi in facts.abis]
+        specs = [spec for spec in self.specs if spec.tool is tool and spec.is_default and spec.abi in names]
+        return min(specs, key=lambda spec: names.index(spec.abi), default=None)
 
     def resolve_for(self, facts: DeviceFacts, tool: ToolName, *, name_or_path: str = "") -> Build:
         """Return the program to use on a device: the first of its ABIs that there is one for.
@@ -337,7 +315,7 @@ class BuildLibrary:
 
     def check_for(self, build: Build, facts: DeviceFacts) -> None:
         """Look whether a program that was got elsewhere can go to a device; raises ArtifactError."""
-        abi = next((abi for abi in facts.abis if fits(build.abi, abi_names(abi, facts.kind))), (*facts.abis, "")[0])
+        abi = next((abi for abi in facts.abis if fits(build.abi, abi_name(abi, facts.kind))), (*facts.abis, "")[0])
         self._check_for(build, facts, abi)
 
     def _check_for(self, build: Build, facts: DeviceFacts, abi: str) -> None:
@@ -345,7 +323,7 @@ class BuildLibrary:
         found = self._files.program(build.path) if build.path else None
         if (build.is_virtual or (found is not None and found.is_fake)) and not facts.is_virtual:
             raise ArtifactError(f"{build.name} is a fake binary that only a virtual phone runs, not {facts.serial}")
-        if found is not None and found.abis and not set(found.abis) & abi_names(abi, facts.kind):
+        if found is not None and found.abis and abi_name(abi, facts.kind) not in found.abis:
             raise ArtifactError(f"{build.name} is built for {', '.join(found.abis)}, {facts.serial} runs {abi}")
         spec = self._declared.spec(build.name, (abi,))
         levels = [found.min_sdk if found else None, spec.min_sdk if spec else None]
@@ -357,14 +335,14 @@ class BuildLibrary:
             )
 
     def _in_use(
-        self, usable: Sequence[Build], wanted: frozenset[str], digits: str, *, by_content: bool
+        self, usable: Sequence[Build], wanted: str, digits: str, *, by_content: bool
     ) -> tuple[Build, Release | None]:
         """Return the build that is meant: the named contents, else those that were put in use, else the newest."""
         if digits:
             release = self.find_release(f"{usable[0].name}@{digits}") if self.history.releases(usable[0].name) else None
             chosen = next((b for b in usable if release is not None and b.sha256 == release.program.sha256), usable[0])
             return chosen, release
-        for abi in sorted(wanted | {_ANY_ABI}):
+        for abi in (_ANY_ABI, wanted):
             pinned = self.history.pinned(usable[0].name, abi)
             if pinned is None:
                 continue
@@ -379,9 +357,9 @@ class BuildLibrary:
                 )
         return usable[0], self.release_of(usable[0])
 
-    def _with_companions(self, build: Build, release: Release | None, wanted: frozenset[str]) -> Build:
+    def _with_companions(self, build: Build, release: Release | None, wanted: str) -> Build:
         companions = self._companions(release) if release is not None else ()
-        spec = self._declared.spec(build.name, sorted(wanted))
+        spec = self._declared.spec(build.name, (wanted,))
         if spec is not None and not build.is_virtual:
             self._declared.check_complete(spec, [companion.name for companion in companions])
         return dataclasses.replace(build, companions=companions)
@@ -398,20 +376,20 @@ class BuildLibrary:
             found.append(Companion(name=file.name, sha256=file.sha256, path=path))
         return tuple(found)
 
-    def _from_path(self, path: Path, tool: ToolName, wanted: frozenset[str]) -> Build:
+    def _from_path(self, path: Path, tool: ToolName, wanted: str) -> Build:
         facts = self._files.program(path)
         name = self._declared.name_for(path, facts, tool)
         if facts.is_apk != tool.is_app:
             raise ArtifactError(f"{str(path)!r} is {'an' if facts.is_apk else 'no'} APK, which isn't what {tool} needs")
         build = self._build(name, facts, self._files.sha256(path), path.absolute(), tool=tool)
         if not fits(build.abi, wanted):
-            raise ArtifactError(f"{str(path)!r} is built for {build.abi}, the device needs {needed_abi(wanted)}")
+            raise ArtifactError(f"{str(path)!r} is built for {build.abi}, the device needs {wanted or _UNKNOWN}")
         beside = [
-            SetFile(name=item.name, path=file, sha256=self._files.sha256(file), group=item.group)
+            Arrival(name=item.name, path=file, sha256=self._files.sha256(file), group=item.group)
             for item in self._declared.libraries(name)
             if (file := build.path.parent / item.name if build.path else path).is_file()
         ]
-        program = SetFile(name=path.name, path=path, sha256=build.sha256)
+        program = Arrival(name=path.name, path=path, sha256=build.sha256)
         # Groups that only exist in releases aren't asked of a folder: what lies in one is taken as one release.
         check_set(program, facts, [item for item in beside if not item.group], self.history.tags_of)
         companions = tuple(Companion(name=item.name, sha256=item.sha256, path=item.path) for item in beside)
@@ -435,16 +413,18 @@ class BuildLibrary:
         ids = {r.program.sha256 for r in self.history.releases(name) if digits and r.release_id.startswith(digits)}
         return [b for b in self.list() if b.name == name and (b.sha256.startswith(digits) or b.sha256 in ids)]
 
-    def _missing(self, tool: ToolName, wanted: frozenset[str], name: str, others: Sequence[Build]) -> ArtifactError:
+    def _missing(self, tool: ToolName, wanted: str, name: str, others: Sequence[Build]) -> ArtifactError:
         base = name.partition("@")[0]
         specs = [s for s in self.specs if s.tool is tool and (s.name == base if base else s.is_default)]
-        fitting = [spec for spec in specs if spec.abi in wanted]
+        fitting = [spec for spec in specs if spec.abi == wanted]
         what = f"no build {name!r}" if name else f"no build of {tool!s}"
-        message = f"{what} for {needed_abi(wanted)} is on this computer"
+        message = f"{what} for {wanted or _UNKNOWN} is on this computer"
         has = sorted({f"{build.tool} for {build.abi}" for build in others})
         if has:
             message += f" (there is {', '.join(has)})"
-        elif not name and (fakes := self._fakes(tool, wanted)):
+        elif not name and (
+            fakes := sorted({b.name for b in self.list() if b.is_virtual and b.tool is tool and fits(b.abi, wanted)})
+        ):
             are = "are fake binaries" if len(fakes) > 1 else "is a fake binary"
             message += f" ({' and '.join(fakes)} {are}, which only virtual phones run, by name)"
         elif base and not specs:
@@ -452,9 +432,6 @@ class BuildLibrary:
             message += f"; known are {', '.join(known)}" if known else ""
         hint = fitting[0].how_to_get if fitting else f"benchfarm build add FILE --name {base or 'NAME'}"
         return ArtifactError(message, hint=hint)
-
-    def _fakes(self, tool: ToolName, wanted: frozenset[str]) -> Sequence[str]:
-        return sorted({b.name for b in self.list() if b.is_virtual and b.tool is tool and fits(b.abi, wanted)})
 
     def _build(self, name: str, facts: ProgramFacts, sha256: str, path: Path, tool: ToolName | None = None) -> Build:
         if tool is None:
@@ -464,12 +441,6 @@ class BuildLibrary:
             name=name, tool=tool, sha256=BuildSha(sha256), abi=ABI_SEPARATOR.join(facts.abis), version=facts.version,
             package=facts.package, is_virtual=facts.is_fake, path=path,
         )  # fmt: skip
-
-    def _entries(self) -> Iterator[tuple[float, Build]]:
-        for sha256 in self._shelf.contents():
-            build = self._read(sha256)
-            if build is not None:
-                yield self._added_at(sha256), build
 
     def _read(self, sha256: str) -> Build | None:
         """Return the program with this content, None when it isn't whole."""
@@ -492,20 +463,9 @@ class BuildLibrary:
             return 0.0
 
 
-def _is_shared_library(path: Path) -> bool:
-    try:
-        with path.open("rb") as stream:
-            is_elf = stream.read(4) == MAGIC
-    except (OSError, ValueError):
-        return False  # inspect_program says why
-    return is_elf and not inspect_elf(path).is_program
-
-
-def _kept(arrival: Arrival, path: Path, sha256: str) -> ReleaseFile:
-    return ReleaseFile(
-        name=arrival.name or path.name, sha256=sha256, size_bytes=path.stat().st_size, url=arrival.url,
-        etag=arrival.etag, last_modified=arrival.last_modified, group=arrival.group, tag=arrival.tag,
-    )  # fmt: skip
+def _kept(arrival: Arrival, path: Path) -> ReleaseFile:
+    fields = {name: value for name, value in dataclasses.asdict(arrival).items() if name != "path"}
+    return ReleaseFile(**{**fields, "name": arrival.name or path.name}, size_bytes=path.stat().st_size)
 
 
 def _label(build: Build, added_at: datetime) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""A benchmark program, binary or APK alike: looked inside, held against what is declared, and against its libraries."""
+"""A benchmark program, binary or APK alike: looked inside, compared with what is declared, and with its libraries."""
 
 from __future__ import annotations
 
@@ -10,41 +10,17 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.artifacts import apk, elf
-from orchestrator.artifacts.elf import HEXAGON, Symbols, dynamic_symbols, inspect_elf
+from orchestrator.artifacts.elf import HEXAGON, ProgramFacts, inspect_elf
 from orchestrator.errors import ArtifactError
-from orchestrator.programs import program
+from orchestrator.programs import program as program_of
 from orchestrator.records.build_spec import BuildSpec, LibrarySpec
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.workload import ToolName
 
 #: Flags and words of every benchmark program of TFLite and LiteRT: one of them stands in the file of each.
 _WORDS: Final = (
-    b"Inference timings in us",
-    b"num_threads",
-    b"warmup_runs",
-    b"graph file name",
-    b"benchmark_prefill_tokens",
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramFacts:
-    """What a file says about itself."""
-
-    is_apk: bool
-    #: For which ABIs it is built; empty for an APK without native code, which runs on all.
-    abis: tuple[str, ...]
-    min_sdk: int | None
-    version: str
-    package: str
-    activities: tuple[str, ...]
-    is_fake: bool
-    #: Shared libraries that a binary is linked against.
-    needed: tuple[str, ...] = ()
-    #: Of an APK: whether its own files can be read with ``run-as``.
-    debuggable: bool = False
-    #: sha256 of the certificates that an APK is signed with.
-    signers: tuple[str, ...] = ()
+    b"Inference timings in us", b"num_threads", b"warmup_runs", b"graph file name", b"benchmark_prefill_tokens",
+)  # fmt: skip
 
 
 def inspect_program(path: Path) -> ProgramFacts:
@@ -60,20 +36,12 @@ def inspect_program(path: Path) -> ProgramFacts:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ArtifactError(f"{str(path)!r} can't be read: {reason}", hint="check the path") from error
     if head == elf.MAGIC:
-        facts = elf.inspect_elf(path)
+        facts = inspect_elf(path)
         if not facts.is_program:
             raise ArtifactError(f"{str(path)!r} is a shared library, not a program")
-        return ProgramFacts(
-            is_apk=False, abis=(facts.abi,), min_sdk=facts.min_sdk, version=facts.build_id, package="", activities=(),
-            is_fake=facts.is_fake, needed=facts.needed,
-        )  # fmt: skip
+        return facts
     if head == apk.MAGIC:
-        found = apk.inspect_apk(path)
-        return ProgramFacts(
-            is_apk=True, abis=found.abis, min_sdk=found.min_sdk, version=found.version_name, package=found.package,
-            activities=found.activities, is_fake=found.is_fake,
-            debuggable=found.debuggable, signers=found.signers,
-        )  # fmt: skip
+        return apk.inspect_apk(path)
     if head[:2] == b"#!":
         hint = "take the program that it starts; on this computer a declared program may be one: --build NAME=PATH"
         raise ArtifactError(f"{str(path)!r} is a script, not an ELF program: it has no ABI to look at", hint=hint)
@@ -81,6 +49,16 @@ def inspect_program(path: Path) -> ProgramFacts:
         f"{str(path)!r} is neither an ELF program nor an APK",
         hint="was a web page downloaded instead of the file?" if head.lstrip()[:1] == b"<" else "",
     )
+
+
+def is_shared_library(path: Path) -> bool:
+    """Whether a file is an ELF library; False for what can't be read. Raises ArtifactError for a damaged ELF file."""
+    try:
+        with path.open("rb") as stream:
+            is_elf = stream.read(4) == elf.MAGIC
+    except (OSError, ValueError):
+        return False  # inspect_program says why
+    return is_elf and not inspect_elf(path).is_program
 
 
 def shows_benchmark(path: Path) -> bool:
@@ -114,24 +92,21 @@ def check_shows_benchmark(path: Path) -> None:
 
 def check_against(spec: BuildSpec, facts: ProgramFacts, sha256: str, path: Path, *, abi: str = "") -> None:
     """Raise ArtifactError when a file isn't what is declared; ``abi`` is the one that it was fetched for."""
-    wrong = f"{str(path)!r} isn't {spec.name} ({spec.title}): "
+    wrong, hint = "", spec.how_to_get
     if spec.sha256s and sha256 not in spec.sha256s:
-        raise ArtifactError(
-            f"{wrong}its sha256 is {sha256}, pinned is {' or '.join(spec.sha256s)}", hint=spec.how_to_get
-        )
-    if abi and facts.abis and abi not in facts.abis:
-        raise ArtifactError(f"{wrong}it is built for {', '.join(facts.abis)}, not for {abi}")
-    if facts.is_apk != spec.tool.is_app:
-        raise ArtifactError(wrong + ("it is an APK" if facts.is_apk else "it is no APK"), hint=spec.how_to_get)
-    if spec.package and facts.package != spec.package:
-        raise ArtifactError(f"{wrong}its package is {facts.package!r}, not {spec.package!r}", hint=spec.how_to_get)
-    if spec.activity and apk.full_activity(spec.package, spec.activity) not in facts.activities:
-        raise ArtifactError(f"{wrong}it has no activity {spec.activity!r}", hint=spec.how_to_get)
-    if spec.debuggable and not facts.debuggable:
-        raise ArtifactError(f"{wrong}it isn't debuggable, so its results can't be read", hint=spec.how_to_get)
-    if spec.signers and not set(spec.signers) & set(facts.signers):
-        found = " and ".join(facts.signers) or "nobody"
-        raise ArtifactError(f"{wrong}it is signed by {found}, not by {' or '.join(spec.signers)}", hint=spec.how_to_get)
+        wrong = f"its sha256 is {sha256}, pinned is {' or '.join(spec.sha256s)}"
+    elif abi and facts.abis and abi not in facts.abis:
+        wrong, hint = f"it is built for {', '.join(facts.abis)}, not for {abi}", ""
+    elif facts.is_apk != spec.tool.is_app:
+        wrong = "it is an APK" if facts.is_apk else "it is no APK"
+    elif spec.package and facts.package != spec.package:
+        wrong = f"its package is {facts.package!r}, not {spec.package!r}"
+    elif spec.activity and apk.full_activity(spec.package, spec.activity) not in facts.activities:
+        wrong = f"it has no activity {spec.activity!r}"
+    elif spec.debuggable and not facts.debuggable:
+        wrong = "it isn't debuggable, so its results can't be read"
+    if wrong:
+        raise ArtifactError(f"{str(path)!r} isn't {spec.name} ({spec.title}): {wrong}", hint=hint)
 
 
 class Declarations:
@@ -142,11 +117,10 @@ class Declarations:
 
     def name_for(self, path: Path, facts: ProgramFacts, tool: ToolName | None = None) -> str:
         """Return the declared name that a file's name stands for, else the file's own without .apk."""
-        specs = [s for s in self.specs if (s.tool is tool if tool else not program(s.tool).shares_file_name)]
+        specs = [s for s in self.specs if (s.tool is tool if tool else not program_of(s.tool).shares_file_name)]
         for spec in specs:
-            if spec.tool.is_app != facts.is_apk or not set(facts.abis) & {spec.abi}:
-                continue
-            if path.name == spec.url.rpartition("/")[2]:
+            is_of_kind = spec.tool.is_app == facts.is_apk and spec.abi in facts.abis
+            if is_of_kind and path.name == spec.url.rpartition("/")[2]:
                 return spec.name
         by_program = {spec.program: spec.name for spec in specs}
         return by_program.get(path.name) or path.name.removesuffix(".apk")
@@ -175,25 +149,18 @@ class Declarations:
 ABI_SEPARATOR: Final = ","
 
 
-def abi_names(abi: str, kind: DeviceKind | None) -> frozenset[str]:
-    """Return the names that a build for a device's ABI may have.
+def abi_name(abi: str, kind: DeviceKind | None) -> str:
+    """Return the name that a build for a device's ABI has.
 
     A Linux computer tells its machine's name alone, which for some is Android's name of an ABI too: ``x86_64``. When
     the device isn't known, the name says itself which of both systems is meant.
     """
-    if kind is DeviceKind.HOST and not abi.startswith("linux-"):
-        abi = f"linux-{abi}"
-    return frozenset({abi})
+    return f"linux-{abi}" if kind is DeviceKind.HOST and not abi.startswith("linux-") else abi
 
 
-def needed_abi(wanted: frozenset[str]) -> str:
-    """Return the ABI that a message names: Android's when there are two."""
-    return min(wanted, key=lambda abi: (abi.startswith("linux-"), abi)) or "its (unknown) ABI"
-
-
-def fits(build_abi: str, wanted: frozenset[str]) -> bool:
+def fits(build_abi: str, wanted: str) -> bool:
     """Return whether a build runs there; one without native code runs everywhere."""
-    return not build_abi or bool(wanted & set(build_abi.split(ABI_SEPARATOR)))
+    return not build_abi or wanted in build_abi.split(ABI_SEPARATOR)
 
 
 #: What every phone has: the NDK's public libraries, and the vendors' that programs in /data/local/tmp may load.
@@ -210,24 +177,26 @@ _ON_PHONES: Final = frozenset(
 )  # fmt: skip
 #: Beginnings of the names of libraries that some vendors' phones have for their accelerators.
 _ON_SOME_PHONES: Final = ("libQnn", "libSnpe", "libapu", "libedgetpu", "libenn", "libneuron")
-#: Names that LiteRT's own libraries share; whoever has them all was made against the same interface.
-_LITERT_PREFIX: Final = "LiteRt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetFile:
-    """One library of a set."""
+class Arrival:
+    """A file that is to be kept or used, and what is known of where it came from."""
 
-    name: str
     path: Path
-    sha256: str
+    name: str = ""
+    #: Empty until it was computed.
+    sha256: str = ""
+    url: str = ""
+    etag: str = ""
+    last_modified: str = ""
+    #: What a library was made with when that isn't the program, and which release of that; empty when unknown.
     group: str = ""
-    #: Which release of its group it is of; empty when unknown.
     tag: str = ""
 
 
 def check_set(
-    program: SetFile, facts: ProgramFacts, libraries: Sequence[SetFile], tags_of: Callable[[str], frozenset[str]]
+    program: Arrival, facts: ProgramFacts, libraries: Sequence[Arrival], tags_of: Callable[[str], frozenset[str]]
 ) -> None:
     """Refuse a program and libraries that can't work together on a phone.
 
@@ -240,76 +209,47 @@ def check_set(
     Raises:
         ArtifactError: a library for another machine, one that is missing, one of another release.
     """
-    _check_releases(program, libraries, tags_of)
-    if facts.is_fake or facts.is_apk:
-        return
-    needed = {program.name: facts.needed}
-    for library in libraries:
-        found = inspect_elf(library.path)
-        if found.abi != HEXAGON:
-            if found.abi not in facts.abis:
-                raise ArtifactError(
-                    f"{library.name} is built for {found.abi}, {program.name} for {', '.join(facts.abis)}: "
-                    "they can't be used together"
-                )
-            needed[library.name] = found.needed
-    if not all(abi.startswith("linux-") for abi in facts.abis):
-        _check_needed(needed)
-    _check_interface([program, *libraries])
 
+    def tags(file: Arrival) -> frozenset[str]:
+        return tags_of(file.sha256) | ({file.tag} if file.tag else frozenset())
 
-def _check_releases(program: SetFile, libraries: Sequence[SetFile], tags_of: Callable[[str], frozenset[str]]) -> None:
-    own = tags_of(program.sha256) | _tags(program)
+    own = tags(program)
+    groups: dict[str, list[Arrival]] = {}
     for library in libraries:
         if library.group:
-            continue
-        theirs = tags_of(library.sha256) | _tags(library)
-        if own and theirs and not own & theirs:
+            groups.setdefault(library.group, []).append(library)
+        elif own and (theirs := tags(library)) and not own & theirs:
             raise ArtifactError(
                 f"{library.name} is of release {' and '.join(sorted(theirs))}, "
                 f"{program.name} of {' and '.join(sorted(own))}: they don't belong together",
                 hint="take all files from one release",
             )
-    groups = {library.group for library in libraries if library.group}
-    for group in sorted(groups):
-        members = [library for library in libraries if library.group == group]
-        known = [(member, tags_of(member.sha256) | _tags(member)) for member in members]
-        if len(members) > 1 and not frozenset.intersection(*(tags for _, tags in known)):
-            parts = ", ".join(f"{m.name} of {' and '.join(sorted(tags)) or 'an unknown one'}" for m, tags in known)
+    for group, members in sorted(groups.items()):
+        if len(members) > 1 and not frozenset.intersection(*map(tags, members)):
+            parts = ", ".join(f"{m.name} of {' and '.join(sorted(tags(m))) or 'an unknown one'}" for m in members)
             raise ArtifactError(
                 f"the {group} libraries must be of one release: {parts}",
                 hint="add them together and say of which release: benchfarm build add FILE --with FILE --release TAG",
             )
-
-
-def _tags(file: SetFile) -> frozenset[str]:
-    return frozenset({file.tag} if file.tag else ())
-
-
-def _check_needed(needed: dict[str, tuple[str, ...]]) -> None:
+    if facts.is_fake or facts.is_apk:
+        return
+    needed = {program.name: facts.needed}
+    for library in libraries:
+        found = inspect_elf(library.path)
+        if found.abis == (HEXAGON,):
+            continue
+        if found.abis[0] not in facts.abis:
+            raise ArtifactError(
+                f"{library.name} is built for {found.abis[0]}, {program.name} for {', '.join(facts.abis)}: "
+                "they can't be used together"
+            )
+        needed[library.name] = found.needed
+    if all(abi.startswith("linux-") for abi in facts.abis):
+        return
     for name, wishes in needed.items():
         elsewhere = [wish for wish in wishes if wish not in needed and not wish.startswith(_ON_SOME_PHONES)]
-        missing = [wish for wish in elsewhere if wish not in _ON_PHONES]
-        if missing:
+        if missing := [wish for wish in elsewhere if wish not in _ON_PHONES]:
             raise ArtifactError(
                 f"{name} needs {' and '.join(missing)}, which no phone has and which doesn't come with it",
                 hint="add it together with the program: benchfarm build add FILE --with LIBRARY",
-            )
-
-
-def _check_interface(files: Sequence[SetFile]) -> None:
-    """Compare what LiteRT's libraries want of each other with what they have: another release has other names."""
-    if len(files) == 1:
-        return
-    symbols: dict[str, Symbols] = {file.name: dynamic_symbols(file.path) for file in files}
-    defined = {name for found in symbols.values() for name in found.defined if name.startswith(_LITERT_PREFIX)}
-    if not defined:
-        return
-    for name, found in symbols.items():
-        missing = sorted(wish for wish in found.wanted if wish.startswith(_LITERT_PREFIX) and wish not in defined)
-        if missing:
-            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            raise ArtifactError(
-                f"{name} needs {missing[0]}{more}, which none of the files beside it has: it is of another release",
-                hint="take all files from one release",
             )

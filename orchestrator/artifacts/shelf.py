@@ -1,4 +1,4 @@
-"""Files kept under the sha256 of their content, each in a folder of its own with a label; read once."""
+"""Files kept under the sha256 of their content, each in a folder of its own with a label."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar, cast
 
-from orchestrator.artifacts.program import ProgramFacts, inspect_program
+from orchestrator.artifacts.elf import ProgramFacts
+from orchestrator.artifacts.program import inspect_program
 from orchestrator.errors import ArtifactError, HostStorageError
 from orchestrator.files import make_private
 
+_T = TypeVar("_T")
 _LABEL: Final = "build.json"
 _LOCK_WAIT_S: Final = 120.0
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
@@ -132,39 +134,27 @@ def _write_label(path: Path, label: Mapping[str, object]) -> None:
     path.write_text(json.dumps(dict(label), indent=2) + "\n", encoding="utf-8")
 
 
-#: Which file it is, and what changes when somebody writes it.
-_State = tuple[Path, int, int, int, int]
-
-
 class KnownFiles:
     """Hashes of files, and looks inside programs: one for each content, however many phones it goes to."""
 
     def __init__(self) -> None:
-        self._hashes: dict[_State, str] = {}
-        self._programs: dict[_State, ProgramFacts] = {}
+        self._known: dict[tuple[object, ...], object] = {}
 
     def sha256(self, path: Path | None) -> str:
         """Return the hash of a file's content, empty when it can't be read."""
-        state = None if path is None else _state_of(path)
-        if state is None:
-            return ""
-        if state not in self._hashes:
-            self._hashes[state] = sha256_of(path)
-        return self._hashes[state]
+        return self._once(sha256_of, path) if path is not None else ""
 
     def program(self, path: Path) -> ProgramFacts:
         """Return what a program is; raises ArtifactError as inspect_program does."""
-        state = _state_of(path)
-        if state is None:
-            return inspect_program(path)
-        if state not in self._programs:
-            self._programs[state] = inspect_program(path)
-        return self._programs[state]
+        return self._once(inspect_program, path)
 
-
-def _state_of(path: Path) -> _State | None:
-    try:
-        found = path.stat()
-    except (OSError, ValueError):
-        return None
-    return path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    def _once(self, look: Callable[[Path], _T], path: Path) -> _T:
+        try:
+            found = path.stat()
+        except (OSError, ValueError):
+            return look(path)
+        # What changes when somebody writes the file.
+        key = (look, path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        if key not in self._known:
+            self._known[key] = look(path)
+        return cast("_T", self._known[key])

@@ -35,8 +35,8 @@ from orchestrator.records.plan import DeviceSelection, PushLimits
 if TYPE_CHECKING:
     from orchestrator.config.profiles import KeptInventory
     from orchestrator.devices.discovery import KnownPhones, Seen
-    from orchestrator.devices.iphone import Usbmux
     from orchestrator.devices.server import AdbServer
+    from orchestrator.devices.usbmux import Usbmux
     from orchestrator.ports import Device, Observer, Store
 
 #: How long a virtual phone may take to let its server in.
@@ -106,7 +106,7 @@ class Farm(Adapters):
     @property
     def lab_folder(self) -> Path:
         """Where the virtual lab and its adb server keep their state."""
-        return self.settings.state_folder / "lab"
+        return self.settings.lab_folder
 
     @property
     def board_folder(self) -> Path:
@@ -238,7 +238,7 @@ class Farm(Adapters):
 
     def iphones(self) -> list[Attached]:
         """Return the iPhones that are attached; none where there is no usbmuxd, or no pymobiledevice3."""
-        from orchestrator.devices.iphone import Usbmux, find_command, has_usbmuxd
+        from orchestrator.devices.usbmux import Usbmux, find_command, has_usbmuxd
 
         environ = self.settings.environ
         command = find_command(environ) if has_usbmuxd(environ) else ()
@@ -250,14 +250,15 @@ class Farm(Adapters):
 
     def _open_iphone(self, attached: Attached, usbmux: Usbmux) -> Device:
         from orchestrator.config.profiles import match_profile
-        from orchestrator.devices.iphone import IPhoneDevice, IPhoneHome
+        from orchestrator.devices.iphone import IPhoneDevice
 
         return IPhoneDevice(
             usbmux,
             attached.seen.serial,
             attached.told,
             app=self.settings.iphone_app,
-            home=IPhoneHome(journal=self.conditioner.journal, folder=self.settings.state_folder / "iphones"),
+            journal=self.conditioner.journal,
+            folder=self.settings.state_folder / "iphones",
             profile=match_profile(tuple(self.profiles.values()), attached.told),
         )
 

@@ -74,6 +74,11 @@ class Settings:
         )
 
     @property
+    def lab_folder(self) -> Path:
+        """Where the virtual lab and its adb server keep their state."""
+        return self.state_folder / "lab"
+
+    @property
     def is_default_store(self) -> bool:
         """Whether the store is the one that is used when none is named."""
         return self.store == _default_store(self.data_folder)

@@ -30,8 +30,8 @@ from orchestrator.report.escapes import one_line
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
+    from orchestrator.artifacts.elf import ProgramFacts
     from orchestrator.artifacts.fetching import Fetched
-    from orchestrator.artifacts.program import ProgramFacts
     from orchestrator.artifacts.releases import Release
 
 _PROGRAM_PROBLEM: Final = ArtifactError.exit_code
@@ -215,7 +215,6 @@ def which(
             "min_sdk": facts.min_sdk,
             "needed": facts.needed,
             "debuggable": facts.debuggable,
-            "signers": facts.signers,
             "shows_benchmark": is_shown,
         },
     )
@@ -327,7 +326,6 @@ def _of_file(facts: ProgramFacts, spec: BuildSpec | None) -> list[str]:
     if facts.is_apk:
         told += [
             ("debuggable", "yes" if facts.debuggable else "no"),
-            ("signed by", ", ".join(facts.signers) or "nobody: a phone refuses it"),
         ]
     return [f"  {title}: {text}" for title, text in told if text]
 

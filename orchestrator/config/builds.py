@@ -65,7 +65,6 @@ class ExpectedSection(Section):
     activity: Text | None = None
     min_sdk: Annotated[int, Field(ge=1, le=100)] | None = None
     debuggable: bool = False
-    signer: OneOrMany[tuple[Sha256, ...]] = ()
 
 
 class LibrarySection(Section):
@@ -153,7 +152,6 @@ def _specs(section: BuildSection, folder: Path) -> Iterator[BuildSpec]:
             activity=section.expected.activity or "",
             min_sdk=section.expected.min_sdk,
             debuggable=section.expected.debuggable,
-            signers=section.expected.signer,
             libraries=tuple(
                 _library(name, library, abi, source, folder) for name, library in section.libraries.items()
             ),

@@ -1,4 +1,4 @@
-"""Everything that benchfarm relies on, tried on one phone: what works, what works another way, what is missing.
+"""Everything that benchfarm relies on, tried on one phone or iPhone: what works, works another way, or is missing.
 
 Nothing is measured and nothing stays changed. A check that fails says so and the next one is made.
 """
@@ -11,16 +11,18 @@ import re
 import secrets
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from orchestrator.clock import Deadline
+from orchestrator.clock import Clock, Deadline
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.conditioning import LadderConditioner
+from orchestrator.devices.iphone import IPhoneDevice
 from orchestrator.devices.processes import parse_processes
 from orchestrator.devices.shell import quote
+from orchestrator.devices.usbmux import PROGRAM
 from orchestrator.errors import BenchfarmError
 from orchestrator.records.identity import RunId
 from orchestrator.records.plan import FitLimits
@@ -59,57 +61,45 @@ class PhoneCheck:
     took_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Need:
-    """What is done where a tool or a file is missing."""
-
-    cost: str
-    #: benchfarm has another way, so nothing but what ``cost`` says is lost.
-    has_other_way: bool = True
-
-
+#: Result, what was seen, what the phone loses by it.
+_Found = tuple[CheckResult, str, str]
 _FATAL: Final = "nothing can be measured on this phone"
-#: What each tool is for. A name that isn't here costs a run nothing.
-_NEEDS: Final[dict[str, _Need]] = {
-    "cat": _Need(cost=_FATAL, has_other_way=False),
-    "chmod": _Need(cost=_FATAL, has_other_way=False),
-    "getprop": _Need(cost=_FATAL, has_other_way=False),
-    "mkdir": _Need(cost=_FATAL, has_other_way=False),
-    "ps": _Need(cost="programs left behind can't be found: no run is started", has_other_way=False),
-    "rm": _Need(cost=_FATAL, has_other_way=False),
-    "wc": _Need(cost=_FATAL, has_other_way=False),
-    "sleep": _Need(cost=_FATAL, has_other_way=False),
-    "df": _Need(cost="a full disk shows only when a file can't be written"),
-    "grep": _Need(cost="heat, clocks and load are unknown", has_other_way=False),
-    "md5sum": _Need(cost=""),
-    "ps-pgid": _Need(cost="processes of a run are found by their parents alone"),
-    "renice": _Need(cost="the sampler runs at the program's priority"),
-    "setsid": _Need(cost="a run shares its session with adb's shell"),
-    "sha256sum": _Need(cost="files are compared by md5"),
-    "sleep-fraction": _Need(cost="the phone waits in whole seconds"),
-    "stat": _Need(cost="files are compared again before each campaign"),
-    "tail": _Need(cost="a full disk shows only when a file can't be written"),
-    "taskset": _Need(cost="--taskset can't be used; the sampler isn't kept off the big cores"),
-    "timeout": _Need(cost="a tool that hangs is ended by its process number"),
-    "am": _Need(cost="the benchmark app can't be started", has_other_way=False),
-    "pm": _Need(cost="the benchmark app can't be installed", has_other_way=False),
-    "run-as": _Need(cost="files of a debuggable app can't be read", has_other_way=False),
-    "cmd": _Need(cost="airplane mode and fixed performance mode can't be set", has_other_way=False),
-    "svc": _Need(cost="Wi-Fi and mobile data can't be switched off", has_other_way=False),
-    "input": _Need(cost="the screen can't be switched", has_other_way=False),
-    "logcat": _Need(cost="the app's results and reasons of kills can't be read", has_other_way=False),
-    "log": _Need(cost="the log can't be tried by this check"),
-    "pidof": _Need(cost="other programs that measure aren't noticed", has_other_way=False),
-    "perfetto": _Need(cost="traces are recorded with atrace, if that is there"),
-    "atrace": _Need(cost="before Android 10 no trace can be recorded", has_other_way=False),
-    "time_in_state": _Need(cost="mean clocks of a run are estimated from samples"),
-    "scaling_cur_freq": _Need(
-        cost="clocks are unknown: throttling shows by heat and figures only", has_other_way=False
-    ),
-    "temp": _Need(cost="heat comes from thermalservice and the battery alone"),
-    "current_now": _Need(cost="energy needs perfetto's meters or the battery service's current"),
-    "comm": _Need(cost="the end of a run is noticed up to half a second late"),
-    "stat-file": _Need(cost="the load of other processes is unknown", has_other_way=False),
+#: What is lost without a tool or a file that benchfarm has no other way for.
+_LOST: Final[dict[str, str]] = {
+    **dict.fromkeys(("cat", "chmod", "getprop", "mkdir", "rm", "wc", "sleep"), _FATAL),
+    "ps": "programs left behind can't be found: no run is started",
+    "grep": "heat, clocks and load are unknown",
+    "am": "the benchmark app can't be started",
+    "pm": "the benchmark app can't be installed",
+    "run-as": "files of a debuggable app can't be read",
+    "cmd": "airplane mode and fixed performance mode can't be set",
+    "svc": "Wi-Fi and mobile data can't be switched off",
+    "input": "the screen can't be switched",
+    "logcat": "the app's results and reasons of kills can't be read",
+    "pidof": "other programs that measure aren't noticed",
+    "atrace": "before Android 10 no trace can be recorded",
+    "scaling_cur_freq": "clocks are unknown: throttling shows by heat and figures only",
+    "stat-file": "the load of other processes is unknown",
+}
+#: What is different without one that it has another way for; a name that is in neither table costs nothing.
+_OTHERWISE: Final[dict[str, str]] = {
+    "df": "a full disk shows only when a file can't be written",
+    "md5sum": "",
+    "ps-pgid": "processes of a run are found by their parents alone",
+    "renice": "the sampler runs at the program's priority",
+    "setsid": "a run shares its session with adb's shell",
+    "sha256sum": "files are compared by md5",
+    "sleep-fraction": "the phone waits in whole seconds",
+    "stat": "files are compared again before each campaign",
+    "tail": "a full disk shows only when a file can't be written",
+    "taskset": "--taskset can't be used; the sampler isn't kept off the big cores",
+    "timeout": "a tool that hangs is ended by its process number",
+    "log": "the log can't be tried by this check",
+    "perfetto": "traces are recorded with atrace, if that is there",
+    "time_in_state": "mean clocks of a run are estimated from samples",
+    "temp": "heat comes from thermalservice and the battery alone",
+    "current_now": "energy needs perfetto's meters or the battery service's current",
+    "comm": "the end of a run is noticed up to half a second late",
 }
 
 
@@ -121,31 +111,55 @@ def check_phone(
     ``app``: package and APK of an app that is installed and removed again, unless it is there already. A phone that
     fails a check raises nothing; what comes of it says so.
     """
-    checks: list[tuple[str, Callable[[], PhoneCheck]]] = [
-        ("shell", lambda: _shell(device)),
-        ("facts", lambda: _facts(device)),
-        ("state", lambda: _state(device)),
-        ("dumpsys", lambda: _command(device, "dumpsys", "dumpsys battery", "level")),
-        ("settings", lambda: _command(device, "settings", "settings get global airplane_mode_on", "")),
-        ("process list", lambda: _processes(device)),
-        ("detached run", lambda: _detached(device)),
-        ("end of a run", lambda: _wake_up(device)),
-        ("deadline", lambda: _deadline(device)),
-        ("programs left behind", lambda: _strays(device)),
-        ("push and pull", lambda: _files(device)),
-        ("log", lambda: _log(device)),
-        ("quiet mode", lambda: _quiet(device, conditioner)),
-    ]
+    checks: dict[str, Callable[[], _Found]] = {
+        "shell": lambda: _shell(device),
+        "facts": lambda: _facts(device),
+        "state": lambda: _state(device),
+        "dumpsys": lambda: _command(device, "dumpsys battery", "level", "heat status, battery and screen are unknown"),
+        "settings": lambda: _command(device, "settings get global airplane_mode_on", "", "quiet mode can't be had"),
+        "process list": lambda: _processes(device),
+        "detached run": lambda: _detached(device),
+        "end of a run": lambda: _wake_up(device),
+        "deadline": lambda: _deadline(device),
+        "programs left behind": lambda: _strays(device),
+        "push and pull": lambda: _files(device),
+        "log": lambda: _log(device),
+        "quiet mode": lambda: _quiet(device, conditioner),
+    }
     if app is not None:
-        checks.append(("app", lambda: _app(device, *app)))
+        checks["app"] = lambda: _app(device, *app)
     yield from _tools(device)
-    for name, check in checks:
-        begun_s = device.clock.monotonic_s()
+    yield from _made(device.clock, checks)
+
+
+def check_iphone(device: IPhoneDevice) -> Iterator[PhoneCheck]:
+    """Yield what came of each check, with the next step where one fails; the device must be leased."""
+    unknown = (
+        CheckResult.MISSING,
+        "no command tells it",
+        "throttling shows by the battery's heat and the figures only",
+    )
+    checks: dict[str, Callable[[], _Found]] = {
+        "trust and app": lambda: _iphone_app(device),
+        "push and pull": lambda: _iphone_files(device),
+        "developer mode": lambda: _developer_mode(device),
+        "developer image": lambda: _image(device),
+        "developer services": lambda: _services(device),
+        "battery": lambda: _battery(device),
+        "thermal state": lambda: unknown,
+    }
+    yield from _made(device.clock, checks)
+
+
+def _made(clock: Clock, checks: Mapping[str, Callable[[], _Found]]) -> Iterator[PhoneCheck]:
+    """Make checks; one that raises has failed."""
+    for name, check in checks.items():
+        begun_s = clock.monotonic_s()
         try:
-            done = check()
+            result, seen, cost = check()
         except BenchfarmError as error:
-            done = PhoneCheck(name=name, result=CheckResult.FAILS, seen=str(error), cost=error.hint or "")
-        yield replace(done, name=name, took_s=device.clock.monotonic_s() - begun_s)
+            result, seen, cost = CheckResult.FAILS, str(error), error.hint or ""
+        yield PhoneCheck(name=name, result=result, seen=seen, cost=cost, took_s=clock.monotonic_s() - begun_s)
 
 
 def _tools(device: AdbDevice) -> Iterator[PhoneCheck]:
@@ -163,87 +177,66 @@ def _tools(device: AdbDevice) -> Iterator[PhoneCheck]:
         name, _, rest = line.partition(" ")
         word, _, seen = rest.partition(" ")
         short = "stat-file" if name == "/proc/stat" else name.rpartition("/")[2]
-        need = _NEEDS.get(short, _Need(cost=""))
-        result = CheckResult.WORKS
+        result, cost = CheckResult.WORKS, ""
         if word != "works":
-            result = CheckResult.ANOTHER_WAY if need.has_other_way else CheckResult.MISSING
-        cost = "" if result is CheckResult.WORKS else need.cost
+            has_other_way = short not in _LOST
+            result = CheckResult.ANOTHER_WAY if has_other_way else CheckResult.MISSING
+            cost = _OTHERWISE.get(short, "") if has_other_way else _LOST[short]
         if short in {"perfetto", "atrace"} and has_no_tracer:
             result, cost = CheckResult.MISSING, "no trace can be recorded"
         yield PhoneCheck(name=name, result=result, seen=seen.strip(), cost=cost, took_s=took_s)
         took_s = 0.0
 
 
-def _shell(device: AdbDevice) -> PhoneCheck:
+def _shell(device: AdbDevice) -> _Found:
     told = device.shell("echo out; echo err >&2; exit 7", timeout_s=_STEP_TIMEOUT_S)
     if (told.exit_code, told.stdout, told.stderr) == (7, b"out\n", b"err\n"):
         return _works("exit codes and both streams")
     if told.exit_code == 7 and {b"out", b"err"} <= set(told.stdout.split()):
-        return PhoneCheck(
-            name="", result=CheckResult.ANOTHER_WAY, seen="one stream", cost="output and errors come in one stream"
-        )
+        return CheckResult.ANOTHER_WAY, "one stream", "output and errors come in one stream"
     return _fails(f"exit code {told.exit_code}, {told.stdout!r}, {told.stderr!r}", _FATAL)
 
 
-def _facts(device: AdbDevice) -> PhoneCheck:
+def _facts(device: AdbDevice) -> _Found:
     facts = device.facts()
-    unknown = [
-        name
-        for name, value in (
-            ("model", facts.model),
-            ("system image", facts.fingerprint),
-            ("SoC", facts.soc),
-            ("ABI", facts.abis),
-            ("memory", facts.memory_bytes),
-            ("clusters", any(item.max_khz for item in facts.clusters)),
-            ("GPU driver", facts.gpu_driver),
-            ("boot", facts.boot_id),
-        )
-        if not value
-    ]
+    known = {
+        "model": facts.model, "system image": facts.fingerprint, "SoC": facts.soc, "ABI": facts.abis,
+        "memory": facts.memory_bytes, "clusters": any(item.max_khz for item in facts.clusters),
+        "GPU driver": facts.gpu_driver, "boot": facts.boot_id,
+    }  # fmt: skip
     seen = f"{facts.title}, Android {facts.os_version}, {facts.soc}, {facts.gpu}"
-    if unknown:
-        return PhoneCheck(name="", result=CheckResult.ANOTHER_WAY, seen=seen, cost=f"unknown: {', '.join(unknown)}")
-    return _works(seen)
+    return _known(seen, [name for name, value in known.items() if not value])
 
 
-def _state(device: AdbDevice) -> PhoneCheck:
+def _state(device: AdbDevice) -> _Found:
     state = device.state()
-    unknown = [
-        name
-        for name, value in (
-            ("heat", state.heat_c),
-            ("thermal status", state.thermal_status),
-            ("battery", state.battery_percent),
-            ("clocks", state.clock_khz),
-            ("GPU clock", state.gpu_khz),
-            ("screen", state.screen_on),
-            ("load", state.cpu_total_s),
-            ("memory", state.memory_available_bytes),
-        )
-        if value is None or value == {}
-    ]
+    known = {
+        "heat": state.heat_c, "thermal status": state.thermal_status, "battery": state.battery_percent,
+        "clocks": state.clock_khz, "GPU clock": state.gpu_khz, "screen": state.screen_on, "load": state.cpu_total_s,
+        "memory": state.memory_available_bytes,
+    }  # fmt: skip
     hottest = max(state.heat_c.values(), default=None)
     seen = f"battery {state.battery_percent} %, {'' if hottest is None else f'hottest zone {hottest:.0f} °C'}"
-    if unknown:
-        return PhoneCheck(name="", result=CheckResult.ANOTHER_WAY, seen=seen, cost=f"unknown: {', '.join(unknown)}")
-    return _works(seen)
+    return _known(seen, [name for name, value in known.items() if value is None or value == {}])
 
 
-def _command(device: AdbDevice, name: str, command: str, wanted: str) -> PhoneCheck:
+def _known(seen: str, unknown: Sequence[str]) -> _Found:
+    return (CheckResult.ANOTHER_WAY, seen, f"unknown: {', '.join(unknown)}") if unknown else _works(seen)
+
+
+def _command(device: AdbDevice, command: str, wanted: str, cost: str) -> _Found:
     told = device.shell(command, timeout_s=_STEP_TIMEOUT_S)
     if told.exit_code == 0 and wanted in told.text:
         return _works(f"{len(told.stdout)} bytes")
-    what = "heat status, battery and screen are unknown" if name == "dumpsys" else "quiet mode can't be had"
-    return PhoneCheck(name=name, result=CheckResult.MISSING, seen=told.text[:80], cost=what)
+    return CheckResult.MISSING, told.text[:80], cost
 
 
-def _processes(device: AdbDevice) -> PhoneCheck:
+def _processes(device: AdbDevice) -> _Found:
     found = parse_processes(device.shell(call("processes"), timeout_s=_STEP_TIMEOUT_S).text)
     if not any(item.group for item in found):
         if not found:
             return _fails("ps can't be read", "programs left behind can't be found: no run is started")
-        return PhoneCheck(name="", result=CheckResult.ANOTHER_WAY, seen=f"{len(found)} processes, without groups")
+        return CheckResult.ANOTHER_WAY, f"{len(found)} processes, without groups", ""
     return _works(f"{len(found)} processes")
 
 
@@ -251,7 +244,7 @@ def _run_id() -> RunId:
     return RunId(f"check-{secrets.token_hex(6)}")
 
 
-def _detached(device: AdbDevice) -> PhoneCheck:
+def _detached(device: AdbDevice) -> _Found:
     run_id = _run_id()
     try:
         told = device.run_detached(
@@ -264,7 +257,7 @@ def _detached(device: AdbDevice) -> PhoneCheck:
     return _fails(f"exit code {told.exit_code}, {told.stdout!r}, {told.stderr!r}", _FATAL)
 
 
-def _wake_up(device: AdbDevice) -> PhoneCheck:
+def _wake_up(device: AdbDevice) -> _Found:
     """Tell how long after its end a run is known to have ended, round trips included."""
     late_s = []
     for _ in range(_SHORT_RUNS):
@@ -276,11 +269,11 @@ def _wake_up(device: AdbDevice) -> PhoneCheck:
     seen = f"{median_s * 1000:.0f} ms beside the run, at most {max(late_s) * 1000:.0f} ms"
     if median_s > _SLOW_WAKE_UP_S:
         cost = f"each invocation takes {median_s:.1f} s longer"
-        return PhoneCheck(name="", result=CheckResult.ANOTHER_WAY, seen=seen, cost=cost)
+        return CheckResult.ANOTHER_WAY, seen, cost
     return _works(seen)
 
 
-def _deadline(device: AdbDevice) -> PhoneCheck:
+def _deadline(device: AdbDevice) -> _Found:
     """Let a run pass its deadline: all its processes must be gone."""
     run_id, mark = _run_id(), 86000 + secrets.randbelow(400)
     try:
@@ -295,7 +288,7 @@ def _deadline(device: AdbDevice) -> PhoneCheck:
     return _works("the run and its child were killed")
 
 
-def _strays(device: AdbDevice) -> PhoneCheck:
+def _strays(device: AdbDevice) -> _Found:
     """Leave a child of a run behind, and have it found."""
     run_id, mark = _run_id(), 86400 + secrets.randbelow(400)
     device.run_detached(f"sleep {mark} >/dev/null 2>&1 </dev/null &", run_id=run_id, timeout_s=_STEP_TIMEOUT_S)
@@ -310,7 +303,7 @@ def _listed(device: AdbDevice) -> list[str]:
     return [item.command.strip() for item in parse_processes(table)]
 
 
-def _files(device: AdbDevice) -> PhoneCheck:
+def _files(device: AdbDevice) -> _Found:
     """Send a file, have the phone compare its sum, read it back and remove it."""
     data = secrets.token_bytes(_FILE_BYTES)
     sha256 = hashlib.sha256(data).hexdigest()
@@ -331,26 +324,21 @@ def _files(device: AdbDevice) -> PhoneCheck:
     return _works(f"{up:.0f} MB/s there, {down:.0f} MB/s back, sums equal")
 
 
-def _log(device: AdbDevice) -> PhoneCheck:
+def _log(device: AdbDevice) -> _Found:
     nonce = secrets.token_hex(8)
     deadline = Deadline(_LOG_TIMEOUT_S, device.clock)
     with device.follow_log() as lines:
         if device.shell(f"log -t benchfarm {nonce}").exit_code != 0:
-            return PhoneCheck(name="", result=CheckResult.MISSING, seen="no tool log", cost=_NEEDS["log"].cost)
+            return CheckResult.MISSING, "no tool log", _OTHERWISE["log"]
         for line in lines:
             if nonce.encode() in line:
                 return _works("a line written was read")
             if deadline.expired:
                 break
-    return PhoneCheck(
-        name="",
-        result=CheckResult.MISSING,
-        seen=f"no line within {_LOG_TIMEOUT_S:.0f} s",
-        cost=_NEEDS["logcat"].cost,
-    )
+    return CheckResult.MISSING, f"no line within {_LOG_TIMEOUT_S:.0f} s", _LOST["logcat"]
 
 
-def _quiet(device: AdbDevice, conditioner: LadderConditioner) -> PhoneCheck:
+def _quiet(device: AdbDevice, conditioner: LadderConditioner) -> _Found:
     """Bring the phone into the default quiet mode and back; tell what can't be had and what isn't as before."""
     notes: list[str] = []
     left: list[str] = []
@@ -362,11 +350,11 @@ def _quiet(device: AdbDevice, conditioner: LadderConditioner) -> PhoneCheck:
         return _fails("; ".join(left), "the phone isn't left as it was found")
     seen = f"{len(restored)} changes made and undone"
     if notes:
-        return PhoneCheck(name="", result=CheckResult.ANOTHER_WAY, seen=seen, cost="; ".join(notes))
+        return CheckResult.ANOTHER_WAY, seen, "; ".join(notes)
     return _works(seen)
 
 
-def _app(device: AdbDevice, package: str, apk: Path) -> PhoneCheck:
+def _app(device: AdbDevice, package: str, apk: Path) -> _Found:
     """Install an app and remove it again; one that is there already is left alone."""
     if device.package(package) is not None:
         return _works(f"{package} is installed already, left as it is")
@@ -377,9 +365,53 @@ def _app(device: AdbDevice, package: str, apk: Path) -> PhoneCheck:
     return _works(f"{package} was installed and removed")
 
 
-def _works(seen: str) -> PhoneCheck:
-    return PhoneCheck(name="", result=CheckResult.WORKS, seen=seen)
+def _iphone_app(device: IPhoneDevice) -> _Found:
+    found = device.package(device.app)
+    if found is None:
+        step = "install it, or name an .ipa with --build; $BENCHFARM_IPHONE_APP names another bundle id"
+        return _fails(f"{device.app} isn't installed", step)
+    return _works(f"{device.app} {found.version_name}")
 
 
-def _fails(seen: str, cost: str) -> PhoneCheck:
-    return PhoneCheck(name="", result=CheckResult.FAILS, seen=seen, cost=cost)
+def _iphone_files(device: IPhoneDevice) -> _Found:
+    with tempfile.TemporaryDirectory(prefix="benchfarm-") as folder:
+        local = Path(folder) / "file"
+        local.write_bytes(b"benchfarm looks whether it may put files here\n")
+        is_whole = device.try_file(local)
+    return _works("a file came back as it was sent") if is_whole else _fails("a file came back changed", "try again")
+
+
+def _developer_mode(device: IPhoneDevice) -> _Found:
+    # iOS before 16 has no such mode and the program says so.
+    if device.ask("mounter", "query-developer-mode-status") is False:
+        return _fails("it is off", f"'{PROGRAM} amfi enable-developer-mode' (the phone reboots)")
+    return _works("it is on")
+
+
+def _image(device: IPhoneDevice) -> _Found:
+    if device.ask("mounter", "list") == []:
+        cost = "the first run mounts it, which needs a way to Apple's server"
+        return CheckResult.ANOTHER_WAY, "it isn't mounted", cost
+    return _works("it is mounted")
+
+
+def _services(device: IPhoneDevice) -> _Found:
+    # Also through the tunnel that iOS 17 wants; whether any process has this number doesn't matter.
+    device.ask("developer", "dvt", "is-running-pid", "1")
+    return _works("apps can be started")
+
+
+def _battery(device: IPhoneDevice) -> _Found:
+    state = device.state()
+    if state.battery_heat_c is None:
+        cost = "its heat is unknown: nobody waits until it has cooled down"
+        return CheckResult.MISSING, "it tells nothing", cost
+    return _works(f"{state.battery_percent} %, {state.battery_heat_c:g} C")
+
+
+def _works(seen: str) -> _Found:
+    return CheckResult.WORKS, seen, ""
+
+
+def _fails(seen: str, cost: str) -> _Found:
+    return CheckResult.FAILS, seen, cost

@@ -16,7 +16,7 @@ from typing import Final
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.audit import SNAPSHOT_COMMANDS, Difference, differences, parse_snapshot
-from orchestrator.devices.fitness import FitWait, danger, unfit_reasons
+from orchestrator.devices.fitness import FitWait, danger
 from orchestrator.devices.heartbeat import LEASE_S
 from orchestrator.devices.hub_power import Uhubctl, port_of
 from orchestrator.devices.journal import Change, UndoJournal, format_changes, parse_changes
@@ -25,12 +25,10 @@ from orchestrator.devices.quiet_steps import SCREEN_OFF, SCREEN_ON, QuietStep, i
 from orchestrator.devices.shell import SectionScript, quote, reason_of
 from orchestrator.errors import DeviceChangedError, DeviceCommandError, DeviceSetAsideError, DeviceStorageError
 from orchestrator.ports import Device, Fitness
-from orchestrator.records.device import VIRTUAL_USB, DeviceFacts, DeviceKind, DeviceState
+from orchestrator.records.device import VIRTUAL_USB, DeviceFacts, DeviceState
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import FitLimits, Quiet, Screen
 from orchestrator.scripts import call
-
-__all__ = ["LadderConditioner", "unfit_reasons"]
 
 #: Zone name (regular expression) -> limit in degrees, as the device's profile declares.
 ZoneLimits = Callable[[DeviceFacts], Mapping[str, float]]
@@ -87,7 +85,7 @@ class LadderConditioner:
     ) -> Fitness:
         """See Conditioner.prepare. Raises DeviceError kinds, HostStorageError (nothing is changed then)."""
         wanted = quiet or Quiet()
-        if device.kind is not DeviceKind.ANDROID:
+        if not isinstance(device, AdbDevice):
             device.kill_strays()
         else:
             wanted = self.resolved(wanted, device.facts())
@@ -98,19 +96,19 @@ class LadderConditioner:
                 self._undo_all(device)
                 self._quieten(device, wanted, on_note or _nobody)
                 self._quiet[device.serial] = (wanted, boot_id)
+        if recent is not None and (danger(recent) or recent.screen_on is (wanted.screen is Screen.OFF)):
+            recent = None  # it has to be acted on
         zone_limits = self._zone_limits(device.facts()) if self._zone_limits is not None else {}
         wait = FitWait(limits, zone_limits, self._clock)
-        return wait.until_fit(
-            lambda: self._state(device, wanted), recent=self._usable(recent, wanted), on_wait=on_wait,
-            cancelled=cancelled,
-        )  # fmt: skip
+        return wait.until_fit(lambda: self._state(device, wanted), recent=recent, on_wait=on_wait, cancelled=cancelled)
 
     def take(self, device: Device, *, on_wait: _Tell | None = None) -> None:
         """Take a phone as it is, changes that a crash left undone restored; `restore` gives it back.
 
         Raises DeviceError kinds.
         """
-        self._clean(device, on_wait or _nobody, None)
+        if isinstance(device, AdbDevice):
+            self._clean(device, on_wait or _nobody, None)
         self._undo_all(device)
 
     def resolved(self, quiet: Quiet, facts: DeviceFacts) -> Quiet:
@@ -149,15 +147,14 @@ class LadderConditioner:
 
         ``take``: also a phone that somebody else holds, who must be dead.
         """
-        if device.kind is not DeviceKind.ANDROID:
+        if not isinstance(device, AdbDevice):
             return self._undo_all(device)
         try:
             standing = self._claims.take(device, by_force=take, then=self._look_for_ours(device))
-            self._identify(device, standing)
-            # A foreign program that runs is no reason not to put a setting back; a foreign owner is.
-            check_free(replace(standing, strays=()), device.serial)
+            # A foreign program that runs is no reason not to restore a setting; a foreign owner is.
+            self._identify(device, replace(standing, strays=()))
             # A process that was killed left its run, and one that lost the phone the folders of its runs.
-            self._end_ours(device, standing)
+            device.end_strays(standing.then or "")
             restored = self._undo_all(device)
             for difference in self.audit(device, settle=True):
                 (on_note or _nobody)(f"not as before: {difference.text}")
@@ -191,26 +188,17 @@ class LadderConditioner:
         if result.exit_code != 0:
             raise DeviceCommandError(f"{command!r} failed: {reason_of(result)}", serial=device.serial)
 
-    def _look_for_ours(self, device: Device) -> str:
-        """Return a script that ends our app and tells of our runs, for the round trip that takes the phone."""
-        stop = call("stop_apps", *self._stray_apps) if self._stray_apps else ""
-        return stop + (device.stray_look if isinstance(device, AdbDevice) else "")
-
-    @staticmethod
-    def _end_ours(device: Device, standing: Standing) -> Sequence[str]:
-        """End the runs of a phone that is ours now, and remove their folders; return those that were alive."""
-        if isinstance(device, AdbDevice) and standing.then is not None:
-            return device.end_strays(standing.then)
-        return device.kill_strays()
-
     # Clean ------------------------------------------------------------------------------------------------------------
 
-    def _clean(self, device: Device, tell: _Tell, cancelled: threading.Event | None) -> str:
+    def _look_for_ours(self, device: AdbDevice) -> str:
+        """Return a script that ends our app and tells of our runs, for the round trip that takes the phone."""
+        return (call("stop_apps", *self._stray_apps) if self._stray_apps else "") + device.stray_look
+
+    def _clean(self, device: AdbDevice, tell: _Tell, cancelled: threading.Event | None) -> str:
         """Take the phone, refuse it when somebody else has it, end what is ours; return its boot id."""
         standing = self._claims.take_over(device, tell=tell, then=self._look_for_ours(device), cancelled=cancelled)
-        self._identify(device, standing)
-        check_free(replace(standing, strays=()), device.serial)
-        killed = self._end_ours(device, standing)
+        self._identify(device, replace(standing, strays=()))
+        killed = device.end_strays(standing.then or "")
         if standing.strays and killed:
             # What ran may have been our own stray, which is gone now.
             standing = self._claims.take(device)
@@ -225,13 +213,15 @@ class LadderConditioner:
         return standing.boot_id
 
     def _identify(self, device: Device, standing: Standing) -> None:
+        """Raise DeviceChangedError for another phone, DeviceBusyError when somebody else has it."""
         known = device.facts().properties.get("ro.serialno", "")
         if known and standing.serial and standing.serial != known:
             raise DeviceChangedError(f"another phone answers now: {standing.serial}", serial=device.serial)
+        check_free(standing, device.serial)
 
     # Quiet ------------------------------------------------------------------------------------------------------------
 
-    def _quieten(self, device: Device, quiet: Quiet, tell: _Tell) -> None:
+    def _quieten(self, device: AdbDevice, quiet: Quiet, tell: _Tell) -> None:
         """Make a phone as quiet as planned: one round trip to read it, one to change it, whatever is asked."""
         steps = []
         for step in steps_for(quiet, device.facts(), over_network=_is_over_network(device)):
@@ -245,7 +235,8 @@ class LadderConditioner:
         originals = {number: _one_line(told.get(number, "")) for number in commands}
         before = self.journal.snapshot(device.serial)
         self._screens[device.serial] = (before or parse_snapshot(told)).get(_SCREEN, "")
-        to_do: dict[int, QuietStep] = {}
+        to_do: list[QuietStep] = []
+        changes: list[Change] = []
         for number, step in enumerate(steps):
             original = originals.get(str(number), "")
             if step.accepts(original):
@@ -253,21 +244,17 @@ class LadderConditioner:
             if not original:
                 tell(f"{step.name} can't be had: the phone doesn't have it")
                 continue
-            to_do[number] = step
+            if step.name in {SCREEN_ON, SCREEN_OFF}:
+                # It may have gone off since the first snapshot by itself.
+                original = self._screens.get(device.serial) or original
+            to_do.append(step)
+            changes.append(Change(what=step.name, undo=step.undo(original)))
         if not to_do:
             return
         if before is None:
             self.journal.keep_snapshot(device.serial, parse_snapshot(told))
-        changes = [
-            Change(what=step.name, undo=step.undo(self._original(device, step, originals[str(number)])))
-            for number, step in to_do.items()
-        ]
         self._note(device, changes)
         self._apply(device, to_do, tell)
-
-    def _original(self, device: Device, step: QuietStep, now: str) -> str:
-        """Return what a step's undo is to restore: a screen may have gone off since its first snapshot by itself."""
-        return (self._screens.get(device.serial) or now) if step.name in {SCREEN_ON, SCREEN_OFF} else now
 
     def _note(self, device: Device, changes: Sequence[Change]) -> None:
         """Write changes down here, then on the phone; nothing may be changed when this raises."""
@@ -276,26 +263,19 @@ class LadderConditioner:
         if not fresh:
             return
         self.journal.add(device.serial, *fresh)
-        text = format_changes([change for change in [*pending, *fresh] if not change.port])
-        script = (
-            f"cd {quote(device.work_folder)} && printf %s {quote(text)} >{_UNDO_FILE}.tmp && sync && "
-            f"mv {_UNDO_FILE}.tmp {_UNDO_FILE}"
-        )
-        if device.kind is DeviceKind.ANDROID:
-            must(device, f"mkdir -p {quote(device.work_folder)} && {script}")
+        if isinstance(device, AdbDevice):
+            text = format_changes([change for change in [*pending, *fresh] if not change.port])
+            folder, file = quote(device.work_folder), _UNDO_FILE
+            written = f"printf %s {quote(text)} >{file}.tmp && sync && mv {file}.tmp {file}"
+            must(device, f"mkdir -p {folder} && cd {folder} && {written}")
 
-    def _apply(self, device: Device, steps: Mapping[int, QuietStep], tell: _Tell) -> None:
-        commands: dict[str, str] = {}
-        for number, step in steps.items():
-            commands[f"apply {number}"] = f"( {step.apply} ) >/dev/null 2>&1; echo $?"
-        for number, step in steps.items():
-            commands[f"check {number}"] = step.read
-        script = SectionScript(commands)
+    def _apply(self, device: Device, steps: Sequence[QuietStep], tell: _Tell) -> None:
+        applied = {f"apply {n}": f"( {step.apply} ) >/dev/null 2>&1; echo $?" for n, step in enumerate(steps)}
+        script = SectionScript(applied | {f"check {n}": step.read for n, step in enumerate(steps)})
         told = script.split(device.shell(script.text, timeout_s=_QUIET_TIMEOUT_S).text)
-        for number, step in steps.items():
+        for number, step in enumerate(steps):
             code, now = _one_line(told.get(f"apply {number}", "")), _one_line(told.get(f"check {number}", ""))
-            stuck = code == "0" if step.by_exit_code else step.accepts(now)
-            if not stuck:
+            if not (code == "0" if step.by_exit_code else step.accepts(now)):
                 tell(f"{step.name} didn't come to be: exit code {code or 'unknown'}, the phone says {now!r}")
 
     def _state(self, device: Device, quiet: Quiet) -> DeviceState:
@@ -303,7 +283,7 @@ class LadderConditioner:
         state = device.state()
         if why := danger(state):
             raise DeviceSetAsideError(why, serial=device.serial, hint="look at its battery before it is used again")
-        if device.kind is DeviceKind.ANDROID and state.screen_on is (quiet.screen is Screen.OFF):
+        if isinstance(device, AdbDevice) and state.screen_on is (quiet.screen is Screen.OFF):
             key, name = ("SLEEP", SCREEN_OFF) if quiet.screen is Screen.OFF else ("WAKEUP", SCREEN_ON)
             # What it was before the first change counts, not what it has become by itself since.
             original = self._screens.get(device.serial) or ("Asleep" if key == "WAKEUP" else "Awake")
@@ -312,13 +292,6 @@ class LadderConditioner:
             state = device.state()
         return state
 
-    @staticmethod
-    def _usable(recent: DeviceState | None, quiet: Quiet) -> DeviceState | None:
-        """Return a state of just now unless it has to be acted on."""
-        if recent is None or danger(recent) or recent.screen_on is (quiet.screen is Screen.OFF):
-            return None
-        return recent
-
     # Undo -------------------------------------------------------------------------------------------------------------
 
     def _undo_all(self, device: Device) -> list[str]:
@@ -326,15 +299,11 @@ class LadderConditioner:
         self._quiet.pop(device.serial, None)
         restored, why = self.power_on(device.serial)
         off = self.journal.ports_off(device.serial)
-        if (
-            off
-            and isinstance(device, AdbDevice)
-            and [change.port for change in off] == [" ".join(port_of(device) or ())]
-        ):
-            # It is there, on that very port: somebody powered it on.
-            off, why = [], ""
         left = [change for change in self.journal.pending(device.serial) if not change.port]
-        if device.kind is DeviceKind.ANDROID:
+        if isinstance(device, AdbDevice):
+            if off and [change.port for change in off] == [" ".join(port_of(device) or ())]:
+                # It is there, on that very port: somebody powered it on.
+                off, why = [], ""
             elsewhere = self._phones_own(device)
             # Another computer's changes were made first, where both tell of some.
             left = [change for change in elsewhere if change not in left] + left
@@ -353,7 +322,7 @@ class LadderConditioner:
                 self.journal.keep(device.serial, [*left, *off])
         if failed:
             raise DeviceCommandError("; ".join(failed), serial=device.serial)
-        if is_touched and device.kind is DeviceKind.ANDROID:
+        if is_touched and isinstance(device, AdbDevice):
             # The phone's file goes first: as long as either is there, whoever comes next undoes once more.
             must(device, f"rm -f {quote(device.work_folder)}/{_UNDO_FILE}")
         self.journal.keep(device.serial, ())
@@ -361,14 +330,14 @@ class LadderConditioner:
 
     def _phones_own(self, device: Device) -> list[Change]:
         """Return what a phone's own file tells; a phone can't have anything done on this computer."""
-        if device.kind is not DeviceKind.ANDROID:
+        if not isinstance(device, AdbDevice):
             return []
         told = parse_changes(device.shell(f"cat {quote(device.work_folder)}/{_UNDO_FILE} 2>/dev/null").text)
         return [change for change in told if not change.port]
 
     def _keep_snapshot(self, device: Device, known: Mapping[str, str] | None = None) -> None:
         """Keep what the phone is before its first change, with what is known to have been otherwise."""
-        if device.kind is DeviceKind.ANDROID and self.journal.snapshot(device.serial) is None:
+        if isinstance(device, AdbDevice) and self.journal.snapshot(device.serial) is None:
             self.journal.keep_snapshot(device.serial, {**self._snapshot(device), **(known or {})})
 
     def _snapshot(self, device: Device) -> dict[str, str]:
@@ -385,9 +354,9 @@ def _one_line(text: str) -> str:
     return lines[0].strip() if lines else ""
 
 
-def _is_over_network(device: Device) -> bool:
+def _is_over_network(device: AdbDevice) -> bool:
     """Whether adb reaches the phone through a network of its own, which must not be switched off then."""
     facts = device.facts()
     # A virtual phone may play one on a cable, which its server can't.
     on_cable = facts.is_virtual and bool(facts.properties.get(VIRTUAL_USB))
-    return is_network_serial(str(getattr(device, "transport", ""))) and not on_cable
+    return is_network_serial(device.transport) and not on_cable

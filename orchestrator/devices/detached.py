@@ -108,9 +108,8 @@ class _Look:
 class DetachedRuns:
     """The runs of ours on one phone, each in a folder of its own under ``folder``."""
 
-    def __init__(self, link: PhoneLink, folder: str, *, sampling: bool = True) -> None:
+    def __init__(self, link: PhoneLink, folder: str) -> None:
         self._link = link
-        self._is_sampling = sampling
         self.folder = folder
         #: Folders of runs that have certainly ended.
         self._ended: set[str] = set()
@@ -147,7 +146,7 @@ class DetachedRuns:
         duration_s = clock.monotonic_s() - begun_s
         was_cancelled = cancelled is not None and cancelled.is_set()
         if look.word in {"running", "begins"}:
-            self._insist(lambda: self.kill([folder]))
+            self._through_cuts(lambda: self.kill([folder]))
             self._ended.add(folder)
         elif look.word == "gone":
             self._check_writing(folder, what="the run's output")
@@ -171,20 +170,22 @@ class DetachedRuns:
 
     def _read(self, folder: str, names: Sequence[str]) -> Mapping[str, bytes]:
         paths = [f"{folder}/{name}" for name in names]
-        read = self._insist(lambda: self._link.read_files(paths, limit_bytes=_OUTPUT_LIMIT_BYTES))
+        read = self._through_cuts(lambda: self._link.read_files(paths, limit_bytes=_OUTPUT_LIMIT_BYTES))
         return {name: data for name, data in zip(names, read, strict=True) if data is not None}
 
     def _check_writing(self, folder: str, *, what: str) -> None:
         """Raise what keeps a run's folder from being written: a run fails in many ways then, few of which say so."""
         probe = call("probe_writing", folder, self.folder)
-        result = self._insist(lambda: self._link.shell(probe, what="writing on the phone"))
+        result = self._through_cuts(lambda: self._link.shell(probe, what="writing on the phone"))
         said = (result.stderr or result.stdout).decode("utf-8", "replace")
         if result.exit_code != 0 and (error := writing_failure(said, serial=self._link.serial, what=what)) is not None:
             raise error
 
     def _why_gone(self, folder: str) -> DeviceCommandError:
         """Return the error for a run whose shell ended without an exit code, with what the phone tells of it."""
-        told = self._insist(lambda: self._link.shell(call("why_gone", folder), what="asking why a run ended")).text
+        told = self._through_cuts(
+            lambda: self._link.shell(call("why_gone", folder), what="asking why a run ended")
+        ).text
         said = "; ".join(re.findall(r"^shell: (.*\S)", told, re.M))
         logged = "; ".join(re.findall(r"^log: (.*\S)", told, re.M))
         what = f"the run in {folder} ended without an exit code"
@@ -271,11 +272,6 @@ class DetachedRuns:
             raise DeviceCommandError(f"the phone's ps can't be read: {table[:200]!r}", serial=self._link.serial)
         return processes
 
-    def _start_script(self, command: str, folder: str) -> str:
-        """Return what starts the run once, however often it is sent."""
-        sampler = text("sampler") if self._is_sampling else ""
-        return call("start", self.folder, folder, secrets.token_hex(8), command, text("run"), sampler)
-
     def _wait(
         self,
         command: str,
@@ -285,7 +281,9 @@ class DetachedRuns:
         cancelled: threading.Event | None,
     ) -> _Look:
         """Start the run and wait for its end, however often the link is lost meanwhile."""
-        start: str | None = self._start_script(command, folder)
+        # It starts the run once, however often it is sent.
+        token = secrets.token_hex(8)
+        start = call("start", self.folder, folder, token, command, text("run"), text("sampler"))
         begins: Deadline | None = None
         was_gone = False
         while True:
@@ -297,7 +295,7 @@ class DetachedRuns:
                 with contextlib.suppress(InterruptedByUserError):  # the next look says so
                     self._through_cuts(lambda: None, deadline, lost=True, cancelled=cancelled)
                 continue
-            start = None
+            start = ""
             if look.rebooted:
                 raise DeviceChangedError("the phone rebooted in mid-run", serial=self._link.serial)
             if look.word == "begins":
@@ -317,7 +315,7 @@ class DetachedRuns:
         folder: str,
         bundle: FileBundle,
         *,
-        start: str | None,
+        start: str,
         span_s: float,
         cancelled: threading.Event | None,
     ) -> _Look:
@@ -325,7 +323,7 @@ class DetachedRuns:
         span_s = min(_LONGEST_WAIT_S, span_s)
         step_s = min(WAIT_STEP_S, span_s)
         steps = math.ceil(span_s / step_s) if step_s else 0
-        script = (start or "") + call("wait", folder, f"{step_s:g}", steps) + bundle.script
+        script = start + call("wait", folder, f"{step_s:g}", steps) + bundle.script
         try:
             result = self._link.shell(
                 script,
@@ -362,17 +360,19 @@ class DetachedRuns:
     def _through_cuts(
         self,
         operation: Callable[[], _T],
-        deadline: Deadline,
+        deadline: Deadline | None = None,
         *,
         lost: bool = False,
         cancelled: threading.Event | None = None,
     ) -> _T:
-        """Do something that may be done twice, getting the phone back as often as it takes until the deadline.
+        """Do something that may be done twice, getting the phone back as often as it takes until a run's deadline.
 
+        None: the run has ended.
         Raises InterruptedByUserError when cancelled while the phone is away.
         """
         # The run goes on without us: its deadline is when we stop it, so the phone is waited for a little longer.
-        last = Deadline(deadline.remaining_s + _CLEANUP_S, self._link.clock)
+        left_s = deadline.remaining_s if deadline is not None else 0.0
+        last = Deadline(left_s + _CLEANUP_S, self._link.clock)
         has_hung = False
         while True:
             try:
@@ -387,7 +387,3 @@ class DetachedRuns:
                 if self._link.clock.wait(_RETRY_PAUSE_S, cancelled):
                     raise InterruptedByUserError from error
                 lost = True
-
-    def _insist(self, operation: Callable[[], _T]) -> _T:
-        """Do something after the run's end that may be done twice."""
-        return self._through_cuts(operation, Deadline(0.0, self._link.clock))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import statistics
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,18 +31,13 @@ class Readings:
 
     limit: float
     sign: float = 1.0
-    #: (seconds, value), oldest first.
+    #: (seconds, how far from the limit), oldest first.
     points: list[tuple[float, float]] = field(default_factory=list)
 
     def add(self, at_s: float, value: float) -> None:
         """Take a reading in."""
-        self.points.append((at_s, value))
+        self.points.append((at_s, self.sign * (value - self.limit)))
         del self.points[:-_READINGS_KEPT]
-
-    @property
-    def span_s(self) -> float:
-        """How long it has been read."""
-        return self.points[-1][0] - self.points[0][0] if self.points else 0.0
 
     def remaining_s(self) -> float | None:
         """Return the seconds left until the limit is met, infinity for never, None while too little is known.
@@ -49,17 +45,12 @@ class Readings:
         An exponential (Newton's law of cooling) by least squares over a grid of time constants; a straight line while
         there are too few readings for one.
         """
-        if len(self.points) < 2 or self.span_s <= 0:
+        points, span_s = self._until_now()
+        if len(points) < 2 or span_s <= 0:
             return None
-        points = [(at_s - self.points[-1][0], self.sign * (value - self.limit)) for at_s, value in self.points]
-        line = _line(points)
-        if line is None:
-            return None
-        level, slope = line
+        slope, level = _line(points)
         straight_s = math.inf if slope >= 0 else max(0.0, -level / slope)
-        if len(points) < _READINGS_MIN:
-            return straight_s
-        curved_s = _curve(points)
+        curved_s = _curve(points) if len(points) >= _READINGS_MIN else None
         return straight_s if curved_s is None else max(straight_s, curved_s)
 
     def is_hopeless(self, left_s: float) -> bool:
@@ -68,46 +59,46 @@ class Readings:
         Judged by the straight line, which is the hopeful one: cooling only gets slower. A quantity that doesn't fall
         at all is given a minute.
         """
-        if len(self.points) < _READINGS_MIN:
+        points, span_s = self._until_now()
+        if len(points) < _READINGS_MIN or points[-1][1] <= 0 or span_s <= 0:
             return False
-        points = [(at_s - self.points[-1][0], self.sign * (value - self.limit)) for at_s, value in self.points]
         # The latest readings alone, so that a slow beginning doesn't count against it.
-        line = _line(points[-max(_READINGS_MIN, len(points) // 2) :])
-        if line is None or points[-1][1] <= 0:
-            return False
-        if line[1] >= 0:
-            return self.span_s >= _SURE_AFTER_S
-        straight_s = points[-1][1] / -line[1]
-        is_long = self.span_s >= _SURE_AFTER_S and len(points) >= 2 * _READINGS_MIN
+        slope, _ = _line(points[-max(_READINGS_MIN, len(points) // 2) :])
+        if slope >= 0:
+            return span_s >= _SURE_AFTER_S
+        straight_s = points[-1][1] / -slope
+        is_long = span_s >= _SURE_AFTER_S and len(points) >= 2 * _READINGS_MIN
         # Even the hopeful estimate takes a good part of the time, and the curve comes to rest above the limit.
         if is_long and straight_s > left_s / 3 and _curve(points) == math.inf:
             return True
-        return self.span_s >= _SURE_AFTER_S / 3 and straight_s > 1.5 * left_s
+        return span_s >= _SURE_AFTER_S / 3 and straight_s > 1.5 * left_s
+
+    def _until_now(self) -> tuple[list[tuple[float, float]], float]:
+        """Return the readings with the last one's time as 0, and the seconds that they span."""
+        now_s = self.points[-1][0] if self.points else 0.0
+        points = [(at_s - now_s, above) for at_s, above in self.points]
+        return points, -points[0][0] if points else 0.0
 
 
-def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
-    """Return (level at time 0, slope) by least squares; None when all readings are of one moment."""
-    mean_t = sum(t for t, _ in points) / len(points)
-    mean_v = sum(v for _, v in points) / len(points)
-    spread = sum((t - mean_t) ** 2 for t, _ in points)
-    if spread <= 0:
-        return None
-    slope = sum((t - mean_t) * (v - mean_v) for t, v in points) / spread
-    return mean_v - slope * mean_t, slope
+def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return (slope, level at time 0) by least squares; slope 0 when all readings are of one moment."""
+    times, values = zip(*points, strict=True)
+    if min(times) == max(times):
+        return 0.0, values[-1]
+    slope, level = statistics.linear_regression(times, values)
+    return slope, level
 
 
 def _curve(points: Sequence[tuple[float, float]]) -> float | None:
     """Return the seconds until an exponential through the points is at 0, None when it doesn't fall to it sensibly."""
     best: tuple[float, float] | None = None
     for tau_s in _TAUS_S:
-        line = _line([(math.exp(-t / tau_s), v) for t, v in points])
-        if line is None or line[1] <= 0:
+        height, rest = _line([(math.exp(-t / tau_s), v) for t, v in points])
+        if height <= 0:
             continue
-        rest, height = line
         error = sum((v - rest - height * math.exp(-t / tau_s)) ** 2 for t, v in points)
         left_s = math.inf if rest >= 0 else max(0.0, tau_s * math.log(height / -rest))
-        if best is None or error < best[0]:
-            best = (error, left_s)
+        best = min(best or (error, left_s), (error, left_s))
     return best[1] if best is not None else None
 
 
@@ -123,41 +114,32 @@ class Unfit:
     #: Documented code.
     code: str
     text: str
-    #: What is read, its value and its limit; ``rises`` when it has to come up to the limit.
+    #: What is read, its value and its limit: all but a low battery have to come down to it.
     quantity: str
     value: float
     limit: float
-    rises: bool = False
 
 
 def unfit(state: DeviceState, limits: FitLimits, zone_limits: Mapping[str, float]) -> list[Unfit]:
     """Return what a device in this state is not fit by; what is unknown is no reason."""
-    found: list[Unfit] = []
-
-    def check(code: str, quantity: str, value: float | None, limit: float, words: str, *, rises: bool = False) -> None:
-        if value is None or (value >= limit if rises else value <= limit):
-            return
-        text = f"{words} wanted"
-        found.append(Unfit(code=code, text=text, quantity=quantity, value=value, limit=limit, rises=rises))
-
-    percent, heat_c = state.battery_percent, state.battery_heat_c
-    least, most_c = limits.battery_percent_min, limits.battery_heat_c_max
-    check("battery-low", "battery", percent, least, f"battery at {percent} %, at least {least} %", rises=True)
-    if heat_c is not None:
-        check("battery-hot", "battery heat", heat_c, most_c, f"battery at {heat_c:.1f} C, at most {most_c:g} C")
-    status = limits.thermal_status_max
-    words = f"thermal status {state.thermal_status}, at most {status}"
-    check("thermal-status", "thermal status", state.thermal_status, status, words)
-    for pattern, limit_c in zone_limits.items():
-        for zone, zone_c in state.heat_c.items():
-            if re.search(pattern, zone):
-                check("zone-hot", zone, zone_c, limit_c, f"{zone} at {zone_c:.1f} C, at most {limit_c:g} C")
-    return found
-
-
-def unfit_reasons(state: DeviceState, limits: FitLimits, zone_limits: Mapping[str, float]) -> list[str]:
-    """Return why a device in this state is not fit, one reason each; what is unknown is no reason."""
-    return [item.text for item in unfit(state, limits, zone_limits)]
+    percent, heat_c, status = state.battery_percent, state.battery_heat_c, state.thermal_status
+    least, most_c, most = limits.battery_percent_min, limits.battery_heat_c_max, limits.thermal_status_max
+    rows: list[tuple[str, str, float | None, float, str]] = [
+        ("battery-low", "battery", percent, least, f"battery at {percent} %, at least {least} %"),
+        ("battery-hot", "battery heat", heat_c, most_c, f"battery at {heat_c or 0:.1f} C, at most {most_c:g} C"),
+        ("thermal-status", "thermal status", status, most, f"thermal status {status}, at most {most}"),
+    ]
+    rows += [
+        ("zone-hot", zone, zone_c, limit_c, f"{zone} at {zone_c:.1f} C, at most {limit_c:g} C")
+        for pattern, limit_c in zone_limits.items()
+        for zone, zone_c in state.heat_c.items()
+        if re.search(pattern, zone)
+    ]
+    return [
+        Unfit(code=code, text=f"{text} wanted", quantity=quantity, value=value, limit=limit)
+        for code, quantity, value, limit, text in rows
+        if value is not None and (value < limit if code == "battery-low" else value > limit)
+    ]
 
 
 #: What a battery says of itself before it swells or burns; heat and cold are waited for.
@@ -167,7 +149,7 @@ DANGER_HEAT_C: Final = 60.0
 
 
 def danger(state: DeviceState) -> str:
-    """Return why a device in this state must not go on unseen, empty for one that may."""
+    """Return why a device in this state must not go on unattended, empty for one that may."""
     if state.battery_health in _DAMAGED:
         return f"its battery says that it is {state.battery_health}"
     if state.battery_heat_c is not None and state.battery_heat_c >= DANGER_HEAT_C:
@@ -200,16 +182,22 @@ class FitWait:
             state, recent = recent or read(), None
             faults = unfit(state, self._limits, self._zone_limits)
             waited_s = self._clock.monotonic_s() - begun_s
-            self._learn(faults, waited_s)
-            why = "; ".join(item.text for item in faults)
-            code = faults[0].code if faults else ""
-            hopeless = self._hopeless(state, faults, deadline.remaining_s)
+            readings: list[Readings] = []
+            for item in faults:
+                fresh = Readings(limit=item.limit, sign=-1.0 if item.code == "battery-low" else 1.0)
+                known = self._readings.setdefault(item.quantity, fresh)
+                known.add(waited_s, item.value)
+                if item.code != "thermal-status":  # it has steps, and no estimate
+                    readings.append(known)
+            why, code = "; ".join(item.text for item in faults), faults[0].code if faults else ""
+            hopeless = _hopeless(state, code, readings, deadline.remaining_s)
             if not faults or deadline.expired or hopeless:
                 reason = f"{why} ({hopeless})" if faults and hopeless else why
                 return Fitness(reason=reason, code=code, waited_s=waited_s, state=state)
-            left_s = self._left_s(faults)
+            estimates = [left_s for one in readings if (left_s := one.remaining_s()) is not None]
+            left_s = max(estimates, default=None)
             pause_s = _pause_s(left_s, pause_s)
-            if on_wait is not None and (left_s is not None or not self._measurable(faults)):
+            if on_wait is not None and (left_s is not None or not readings):
                 # Told once, and only when there is something to tell beside the reason.
                 on_wait(why + _estimate(left_s))
                 on_wait = None
@@ -217,30 +205,14 @@ class FitWait:
                 reason = f"cancelled while waiting: {why}"
                 return Fitness(reason=reason, code="cancelled", waited_s=waited_s, state=state)
 
-    def _learn(self, faults: Sequence[Unfit], at_s: float) -> None:
-        for item in faults:
-            readings = self._readings.setdefault(
-                item.quantity, Readings(limit=item.limit, sign=-1.0 if item.rises else 1.0)
-            )
-            readings.add(at_s, item.value)
 
-    def _measurable(self, faults: Sequence[Unfit]) -> bool:
-        return any(item.code != "thermal-status" for item in faults)
-
-    def _left_s(self, faults: Sequence[Unfit]) -> float | None:
-        """Return the longest of the quantities' estimates; a status has steps and none."""
-        estimates = [self._readings[item.quantity].remaining_s() for item in faults if item.code != "thermal-status"]
-        known = [left_s for left_s in estimates if left_s is not None]
-        return max(known) if known else None
-
-    def _hopeless(self, state: DeviceState, faults: Sequence[Unfit], left_s: float) -> str:
-        """Return why waiting is in vain, empty when it may help."""
-        for item in faults:
-            if item.code == "battery-low" and state.plugged == "none":
-                return "and it isn't being charged"
-            if item.code != "thermal-status" and self._readings[item.quantity].is_hopeless(left_s):
-                return f"which at its measured rate takes longer than the {format_duration(left_s)} left"
-        return ""
+def _hopeless(state: DeviceState, code: str, readings: Sequence[Readings], left_s: float) -> str:
+    """Return why waiting is in vain, empty when it may help."""
+    if code == "battery-low" and state.plugged == "none":
+        return "and it isn't being charged"
+    if any(one.is_hopeless(left_s) for one in readings):
+        return f"which at its measured rate takes longer than the {format_duration(left_s)} left"
+    return ""
 
 
 def _pause_s(left_s: float | None, last_pause_s: float) -> float:

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from orchestrator.child_environment import child_environment
 from orchestrator.clock import Clock, SystemClock
+from orchestrator.devices.alone import AloneDevice, check_content
 from orchestrator.devices.host_runs import HostRuns, kill_group, shell_code
 from orchestrator.devices.probing import host_facts, host_state
-from orchestrator.errors import DeviceCommandError, DeviceTimeoutError, TransferError, UsageError
+from orchestrator.errors import DeviceCommandError, DeviceTimeoutError, UsageError
 from orchestrator.ports import PackageInfo, PlacedFile, ProcessResult, ShellResult
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import RunId, Serial
 
 
-class HostDevice:
+class HostDevice(AloneDevice):
     """This computer. Files stay where they are, commands run in ``/bin/sh``; apps and logs there are none."""
 
     def __init__(self, work_folder: Path, *, clock: Clock | None = None) -> None:
@@ -117,13 +116,7 @@ class HostDevice:
             status = source.stat()
             known = (str(source), status.st_size, status.st_mtime_ns)
             if self._verified.get(known) != sha256:
-                with source.open("rb") as file:
-                    found = hashlib.file_digest(file, "sha256").hexdigest()
-                if found != sha256:
-                    raise TransferError(
-                        f"{source} has checksum {found} instead of {sha256}: it was changed meanwhile",
-                        serial=HOST_SERIAL,
-                    )
+                check_content(source, sha256, serial=HOST_SERIAL)
                 self._verified[known] = sha256
             if executable and not status.st_mode & 0o111:
                 raise DeviceCommandError(f"{source} isn't executable", serial=HOST_SERIAL, hint=f"chmod +x {source}")
@@ -134,7 +127,7 @@ class HostDevice:
     def read_file(self, path: str, *, package: str = "", limit_bytes: int = 64 << 20) -> bytes | None:
         """See Device.read_file."""
         if package:
-            self._refuse("has no apps whose files could be read")
+            self.refuse("has no apps whose files could be read")
         with contextlib.suppress(FileNotFoundError, IsADirectoryError, NotADirectoryError):
             try:
                 with Path(path).open("rb") as file:
@@ -148,27 +141,12 @@ class HostDevice:
 
     def install(self, apk: Path, *, sha256: str, package: str) -> int:
         """Not possible; raises UsageError."""
-        self._refuse(f"can't install {apk.name} ({package})")
+        self.refuse(f"can't install {apk.name} ({package})")
 
     def package(self, package: str) -> PackageInfo | None:
         """Not possible; raises UsageError."""
-        self._refuse(f"has no packages such as {package}")
+        self.refuse(f"has no packages such as {package}")
 
-    def follow_log(self, *, buffers: Sequence[str] = ("main", "crash")) -> AbstractContextManager[Iterator[bytes]]:
-        """Not possible; raises UsageError."""
-        self._refuse(f"has no logcat ({', '.join(buffers)})")
-
-    @property
-    def hub(self) -> str:
-        """See Device.hub."""
-        return ""
-
-    def measuring(self, *, cancelled: threading.Event | None = None) -> AbstractContextManager[None]:
-        """See Device.measuring: it is measured when all phones are done."""
-        return contextlib.nullcontext()
-
-    def close(self) -> None:
-        """See Device.close: nothing is held."""
-
-    def _refuse(self, what: str) -> NoReturn:
+    def refuse(self, what: str) -> NoReturn:
+        """Raise UsageError for what a computer has not."""
         raise UsageError(f"this computer (device 'host') {what}: use the tool 'litert' or 'native' on it, or a phone")

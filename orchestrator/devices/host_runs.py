@@ -14,6 +14,7 @@ from typing import Final
 
 from orchestrator.child_environment import child_environment
 from orchestrator.clock import Clock, Deadline
+from orchestrator.devices.lease import is_dead, life_of
 from orchestrator.devices.processes import folder_name
 from orchestrator.errors import DeviceCommandError, HostStorageError
 from orchestrator.files import make_private
@@ -70,7 +71,7 @@ class HostRuns:
                 start_new_session=True, env=child_environment(),
             )  # fmt: skip
             try:
-                (folder / _LEADER_FILE).write_text(f"{process.pid} {start_time(process.pid)}")
+                (folder / _LEADER_FILE).write_text(f"{process.pid}\n{life_of(process.pid)}")
                 exit_code = self._wait(process, folder / "rc", deadline, cancelled)
                 duration_s = self._clock.monotonic_s() - begun_s
             finally:
@@ -98,9 +99,9 @@ class HostRuns:
         killed: list[str] = []
         for folder in sorted(self.folder.glob("*")):
             with contextlib.suppress(OSError, ValueError):
-                pid, started = (folder / _LEADER_FILE).read_text().split()
-                # The start time tells our process from a stranger who got its number later.
-                if started and start_time(int(pid)) == started:
+                pid, life = (folder / _LEADER_FILE).read_text().split("\n")
+                # Its life tells our process from a stranger who got its number later.
+                if life and not is_dead(life):
                     kill_group(int(pid))
                     killed.append(f"run {folder.name} (pid {pid})")
             shutil.rmtree(folder, ignore_errors=True)
@@ -134,16 +135,3 @@ def kill_group(leader: int) -> None:
     """Kill a process group; not an error when it is gone."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
-
-
-def start_time(pid: int) -> str:
-    """Return when a process began (in clock ticks since boot), empty where that can't be told."""
-    with contextlib.suppress(OSError, IndexError):
-        # The name, in brackets, may hold spaces: the fields are counted after it.
-        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19]
-    if Path("/proc/self").exists():
-        return ""
-    shown = subprocess.run(
-        ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False, env=child_environment()
-    )
-    return shown.stdout.strip().replace(" ", "-")

@@ -1,48 +1,37 @@
-"""iPhones behind the Device port, by the command line of ``pymobiledevice3``.
+"""iPhones behind the Device port, by the commands of ``pymobiledevice3`` (usbmux.py).
 
-That program is under the GPL: it is only ever started as a process of its own, never imported. What is relied on: its
-commands, the JSON of its lists, ``Process launched with pid N``, and the words of its errors. An app's Documents folder
-is all that can be written: a run's app is started with flags, and has ended when it has written ``benchmark.done``.
+An app's Documents folder is all that can be written: a run's app is started with flags, and has ended when it has
+written ``benchmark.done``.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import itertools
 import json
 import re
 import secrets
 import shlex
-import shutil
-import subprocess
-import sys
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NoReturn
 
-from orchestrator.child_environment import child_environment
 from orchestrator.clock import Clock, Deadline, SystemClock
-from orchestrator.devices.discovery import Seen
-from orchestrator.devices.host_runs import kill_group
+from orchestrator.devices.alone import AloneDevice, check_content
 from orchestrator.devices.journal import Change, UndoJournal
+from orchestrator.devices.usbmux import ASK_TIMEOUT_S, NO_SERVICE, VIRTUAL, FileAbsentError, Usbmux, plain
 from orchestrator.errors import (
     DeviceCommandError,
     DeviceError,
     DeviceStorageError,
     DeviceTimeoutError,
-    DeviceUnauthorizedError,
     DeviceUnusableError,
     InstallError,
     LinkLostError,
-    NoDeviceError,
-    TransferError,
     UsageError,
 )
 from orchestrator.files import make_private, write_file
@@ -51,215 +40,23 @@ from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, Dev
 from orchestrator.records.identity import RunId, Serial, content_key
 from orchestrator.records.run import CRASHES_FILE, DONE_FILE
 
-PROGRAM: Final = "pymobiledevice3"
 #: Where the app copies its output to.
 LOG: Final = "benchmark.log"
-_SOCKET: Final = Path("/var/run/usbmuxd")
-#: Variables that say where usbmuxd is.
-_SOCKET_NAMES: Final = ("USBMUXD_SOCKET_ADDRESS", "PYMOBILEDEVICE3_USBMUX")
-#: The stand-in of the tests says so in its list.
-_VIRTUAL: Final = "BenchfarmVirtual"
-_ASK_TIMEOUT_S: Final = 60.0
 _FILE_TIMEOUT_S: Final = 600.0
-#: How often it is looked whether a run has ended: each look wakes the phone a little.
+#: How often the end of a run is looked for: each look wakes the phone a little.
 _LOOK_S: Final = 2.0
-#: The looks at which it is asked whether the app still runs.
+#: At every so many looks it is asked whether the app still runs.
 _ALIVE_LOOKS: Final = 8
 #: The app ends a second after it has said so; its log is whole then.
 _REST_S: Final = 1.0
 _MOST_BYTES: Final = 64 << 20
 _MOST_CRASHES_BYTES: Final = 256 << 10
-
 _LAUNCHED: Final = re.compile(r"^Process launched with pid (\d{1,9})\s*$", re.ASCII | re.MULTILINE)
-#: A line of the program's own: time, host, module, process, level.
-_ERROR: Final = re.compile(r"^.*\[\d{1,9}\] ERROR ", re.ASCII | re.MULTILINE)
-_COLOURS: Final = re.compile(r"\x1b\[[\d;]*m", re.ASCII)
 _EXIT_CODE: Final = re.compile(rb"\d{1,3}")
-_UDID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}", re.ASCII)
-_SOUND: Final = re.compile(r"[ -~]{1,200}", re.ASCII)
-#: What is kept of a list's entry; its owner's name for the phone isn't.
-_TOLD: Final = ("ProductType", "ProductVersion", "BuildVersion", "ConnectionType", "DeviceClass")
 _BUNDLE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,200}", re.ASCII)
-_ABSENT: Final = re.compile(r"not found during afc|ObjectNotFound|OBJECT_NOT_FOUND", re.IGNORECASE)
-_NO_SERVICE: Final = "Failed to start service"
-_UNLOCK: Final = "unlock it and keep it so: Settings, Display & Brightness, Auto-Lock, Never"
 
 
-@dataclass(frozen=True, slots=True)
-class _Cause:
-    """What a text of the program means."""
-
-    words: re.Pattern[str]
-    error: type[DeviceError]
-    text: str
-    hint: str
-
-
-def _cause(words: str, error: type[DeviceError], text: str, hint: str) -> _Cause:
-    return _Cause(re.compile(words, re.IGNORECASE), error, text, hint)
-
-
-_CAUSES: Final = (
-    _cause(
-        "connect to usbmuxd", NoDeviceError, "usbmuxd doesn't answer", "install and start usbmuxd, plug the phone in"
-    ),
-    _cause(
-        "not paired|user dialog|refused to trust|InvalidHostID", DeviceUnauthorizedError,
-        "the iPhone doesn't trust this computer", f"unlock it, '{PROGRAM} lockdown pair', and tap Trust",
-    ),
-    _cause("password protected", DeviceUnusableError, "the iPhone is locked", _UNLOCK),
-    _cause(
-        "Developer Mode is disabled", DeviceUnusableError, "its developer mode is off",
-        f"'{PROGRAM} amfi enable-developer-mode' (the phone reboots), or Settings, Privacy & Security",
-    ),
-    _cause(
-        "Unable to connect to Tunneld", DeviceUnusableError, "iOS 17.0 to 17.3 need a tunnel",
-        f"sudo {PROGRAM} remote tunneld; from iOS 17.4 on none is needed",
-    ),
-    _cause(
-        _NO_SERVICE, DeviceUnusableError, "its developer services don't start",
-        f"'{PROGRAM} mounter auto-mount' with a way to Apple's server; is developer mode on? "
-        f"iOS 17.0 to 17.3: sudo {PROGRAM} remote tunneld",
-    ),
-    _cause("enough disk space|no space left|NO_SPACE", DeviceStorageError, "its disk is full", "free some space on it"),
-    _cause(
-        "No app with bundle id", InstallError, "the app isn't installed",
-        "name its .ipa, or $BENCHFARM_IPHONE_APP its bundle id (docs/guides/iphone.md)",
-    ),
-    _cause(
-        "not connected|no device|device .*not found|disconnected|connection (?:was )?(?:terminated|reset|lost|aborted)",
-        LinkLostError, "the iPhone isn't attached any more", "look at its cable",
-    ),
-)  # fmt: skip
-
-
-class FileAbsentError(DeviceCommandError):
-    """An app's folder has no such file."""
-
-
-def find_command(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the words that start pymobiledevice3, installed beside us or on the PATH; none where it isn't there."""
-    if find_spec(PROGRAM) is not None:
-        return (sys.executable, "-m", PROGRAM)
-    found = shutil.which(PROGRAM, path=environ.get("PATH"))
-    return (found,) if found is not None else ()
-
-
-def has_usbmuxd(environ: Mapping[str, str]) -> bool:
-    """Whether there may be iPhones: the service that reaches them is there."""
-    return _SOCKET.exists() or any(environ.get(name) for name in _SOCKET_NAMES)
-
-
-class Usbmux:
-    """What lists this computer's iPhones and talks to them."""
-
-    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
-        """``command`` starts pymobiledevice3."""
-        self._command = tuple(command)
-        # The socket's address and the tunnel are the user's choice.
-        chosen = {name: value for name, value in environ.items() if name.startswith(("USBMUXD_", "PYMOBILEDEVICE3_"))}
-        chosen.pop("PYMOBILEDEVICE3_UDID", None)
-        self._environ = child_environment(environ, **chosen, NO_COLOR="1", PYTHONUNBUFFERED="1")
-
-    @property
-    def address(self) -> str:
-        """What stands where Android's phones have an adb server."""
-        return "usbmuxd"
-
-    def seen(self) -> list[tuple[Seen, Mapping[str, str]]]:
-        """Return the iPhones that are attached, and what each is; none where usbmuxd doesn't answer.
-
-        One that is reached by cable and by Wi-Fi is there once.
-        """
-        try:
-            listed = self.json("usbmux", "list")
-        except DeviceError:
-            return []
-        found: dict[str, Mapping[str, str]] = {}
-        for item in listed if isinstance(listed, list) else []:
-            udid = item.get("UniqueDeviceID") if isinstance(item, dict) else None
-            if not isinstance(udid, str) or not _UDID.fullmatch(udid):
-                continue
-            told = {name: _plain(item.get(name)) for name in (*_TOLD, _VIRTUAL)}
-            if udid not in found or told["ConnectionType"] == "USB":
-                found[udid] = told
-        return [(_seen(udid, told), told) for udid, told in sorted(found.items())]
-
-    def json(self, *words: str, udid: str = "") -> object:
-        """Return what a command prints as JSON; raises DeviceError kinds."""
-        told = self.run(*words, udid=udid)
-        try:
-            return json.loads(told)
-        except ValueError:
-            raise DeviceCommandError(
-                f"{PROGRAM} {' '.join(words[:3])} printed no JSON: {told[:80]!r}", serial=udid
-            ) from None
-
-    def run(self, *words: str, udid: str = "", timeout_s: float = _ASK_TIMEOUT_S) -> str:
-        """Run a command to its end and return what it printed.
-
-        Versions before 11 exit with 0 after an error: what it logged counts too. Raises DeviceError kinds by its words.
-        """
-        group = next((n for n, word in enumerate(words) if word.startswith("-")), len(words))
-        what = f"{PROGRAM} {' '.join(words[: min(group, 3)])}"
-        chosen = (*words, "--udid", udid) if udid else words
-        try:
-            process = subprocess.Popen(
-                [*self._command, *chosen], env=self._environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE, text=True, encoding="utf-8", errors="replace", start_new_session=True,
-            )  # fmt: skip
-        except OSError as error:
-            raise UsageError(f"{self._command[0]} can't be started: {error.strerror}") from error
-        try:
-            stdout, stderr = process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            raise DeviceTimeoutError(f"{what} didn't end in {timeout_s:g} s", serial=udid) from None
-        finally:
-            if process.poll() is None:
-                kill_group(process.pid)
-                process.communicate()
-        logged = _COLOURS.sub("", stderr)
-        if process.returncode != 0 or _ERROR.search(logged):
-            raise _error(what, f"{logged}\n{stdout}", udid)
-        return _COLOURS.sub("", stdout)
-
-
-def _plain(value: object) -> str:
-    """Return what a phone says as a text that any store and terminal takes; empty for anything else."""
-    text = str(value) if isinstance(value, str | bool) else ""
-    return text if _SOUND.fullmatch(text) else ""
-
-
-def _seen(udid: str, told: Mapping[str, str]) -> Seen:
-    product = told.get("ProductType", "")
-    return Seen(address=udid, serial=udid, state="device", model=product, codename=product, usable=True)
-
-
-def _error(what: str, text: str, udid: str) -> DeviceError:
-    """Return the error that a failed command's words mean."""
-    errors = [line[match.end() :] for line in text.splitlines() if (match := _ERROR.match(line))]
-    said = errors or [line.strip() for line in text.splitlines() if line.strip()][-3:]
-    told = " / ".join(said)[-300:] or "no reason given"
-    if _ABSENT.search(text):
-        return FileAbsentError(f"{what}: {told}", serial=udid)
-    for cause in _CAUSES:
-        if cause.words.search("\n".join(errors) or text):
-            # In the text, for a device that is abandoned is told of by that alone.
-            return cause.error(f"{cause.text} ({told}): {cause.hint}", serial=udid)
-    return DeviceCommandError(f"{what} failed: {told}", serial=udid)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IPhoneHome:
-    """Where this computer keeps what it must know of iPhones."""
-
-    #: What is to be undone on phones.
-    journal: UndoJournal
-    #: What an app's folder held before, and which .ipa was installed.
-    folder: Path
-
-
-class IPhoneDevice:
+class IPhoneDevice(AloneDevice):
     """One iPhone; every operation is a process that ends before the call returns."""
 
     def __init__(
@@ -269,15 +66,20 @@ class IPhoneDevice:
         told: Mapping[str, str],
         *,
         app: str,
-        home: IPhoneHome,
+        journal: UndoJournal,
+        folder: Path,
         profile: DeviceProfile | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """``told`` is what the list says of it; ``app`` the bundle identifier of the benchmark app on it."""
+        """``told`` is what the list says of it; ``app`` the bundle identifier of the benchmark app on it.
+
+        ``folder``: where this computer keeps what an app's folder held before, and which .ipa was installed.
+        """
         if not _BUNDLE.fullmatch(app):
             raise UsageError(f"BENCHFARM_IPHONE_APP: {app!r} is no bundle identifier")
         self._usbmux, self._serial, self._told, self._app = usbmux, Serial(udid), told, app
-        self._home, self._profile, self._clock = home, profile, clock or SystemClock()
+        self._journal, self._folder, self._profile = journal, folder, profile
+        self._clock = clock or SystemClock()
         self._facts: DeviceFacts | None = None
         #: Begins the names of this object's result files; no other file of the app has it.
         self._mark = f"benchfarm-{secrets.token_hex(4)}"
@@ -319,14 +121,15 @@ class IPhoneDevice:
             app = self.package(self._app)
             profile, product = self._profile, self._told.get("ProductType", "")
             known = {"app": self._app} | ({"app.version": app.version_name, "app.sha256": app.sha256} if app else {})
-            clusters, first = [], 0
-            for cores in profile.cluster_cores if profile is not None else ():
-                clusters.append(CpuCluster(cpus=tuple(range(first, first + cores)), min_khz=None, max_khz=None))
-                first += cores
+            ends = list(itertools.accumulate(profile.cluster_cores)) if profile is not None else []
+            clusters = [
+                CpuCluster(cpus=tuple(range(first, end)), min_khz=None, max_khz=None)
+                for first, end in itertools.pairwise([0, *ends])
+            ]
             self._facts = DeviceFacts(
                 serial=self._serial,
                 kind=DeviceKind.IOS,
-                is_virtual=self._told.get(_VIRTUAL) == "True",
+                is_virtual=self._told.get(VIRTUAL) == "True",
                 manufacturer="Apple",
                 model=profile.title if profile is not None else product,
                 codename=product,
@@ -344,7 +147,7 @@ class IPhoneDevice:
     def state(self) -> DeviceState:
         """See Device.state: the battery is all that it tells; its thermal state stays unknown."""
         try:
-            told = self._json("diagnostics", "battery", "single")
+            told = self.ask("diagnostics", "battery", "single")
         except (DeviceCommandError, DeviceTimeoutError):
             told = None
         told = told if isinstance(told, dict) else {}
@@ -379,12 +182,12 @@ class IPhoneDevice:
         del stdin
         words = shlex.split(command)
         if words[:1] != ["apps"]:
-            self._refuse("has no shell")
+            self.refuse("has no shell")
         # Something is restored: what was placed, and what the folder held, is to be looked at again.
         self._placed.clear()
         self._known_folders.clear()
         try:
-            text = self._run(*words, timeout_s=max(timeout_s, _ASK_TIMEOUT_S))
+            text = self._run(*words, timeout_s=max(timeout_s, ASK_TIMEOUT_S))
         except FileAbsentError:
             return ShellResult(exit_code=0, stdout=b"", stderr=b"")
         except (DeviceCommandError, DeviceStorageError, InstallError) as error:
@@ -457,12 +260,9 @@ class IPhoneDevice:
             return PlacedFile(path=remote, sha256=sha256, pushed_bytes=0)
         try:
             size = source.stat().st_size
-            with source.open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
+            check_content(source, sha256, serial=self._serial)
         except OSError as error:
             raise UsageError(f"{source} can't be read: {error.strerror}") from error
-        if found != sha256:
-            raise TransferError(f"{source} was changed meanwhile", serial=self._serial)
         self._note(self._app, f"{kind} {name}", remote)
         self._run("apps", "push", "--documents", self._app, str(source), _path(remote), timeout_s=_FILE_TIMEOUT_S)
         self._placed.add(remote)
@@ -483,8 +283,8 @@ class IPhoneDevice:
         installed = self._entry(package)
         if installed is None:
             raise InstallError(f"{apk.name} was taken, but the phone has no app {package}", serial=self._serial)
-        make_private(self._home.folder)
-        write_file(self._kept(package, "ipa"), json.dumps({"sha256": sha256, "path": _plain(installed.get("Path"))}))
+        make_private(self._folder)
+        write_file(self._kept(package, "ipa"), json.dumps({"sha256": sha256, "path": plain(installed.get("Path"))}))
         self._installed[package] = sha256
         return apk.stat().st_size
 
@@ -493,7 +293,7 @@ class IPhoneDevice:
         entry = self._entry(package)
         if entry is None:
             return None
-        text = {name: _plain(entry.get(name)) for name in ("CFBundleShortVersionString", "CFBundleVersion", "Path")}
+        text = {name: plain(entry.get(name)) for name in ("CFBundleShortVersionString", "CFBundleVersion", "Path")}
         version = f"{text['CFBundleShortVersionString']} ({text['CFBundleVersion']})"
         sha256 = content_key({"package": package, **text})
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
@@ -504,23 +304,6 @@ class IPhoneDevice:
         self._installed.setdefault(package, sha256)
         return PackageInfo(package=package, version_code=None, version_name=version, path=text["Path"], sha256=sha256)
 
-    def follow_log(self, *, buffers: Sequence[str] = ("main", "crash")) -> AbstractContextManager[Iterator[bytes]]:
-        """Not possible; raises UsageError."""
-        self._refuse(f"has no logcat ({', '.join(buffers)})")
-
-    @property
-    def hub(self) -> str:
-        """See Device.hub."""
-        return ""
-
-    def measuring(self, *, cancelled: threading.Event | None = None) -> AbstractContextManager[None]:
-        """See Device.measuring."""
-        del cancelled
-        return contextlib.nullcontext()
-
-    def close(self) -> None:
-        """See Device.close: nothing is held."""
-
     def try_file(self, local: Path) -> bool:
         """Put a file into the app's folder, read it back and remove it; whether it was whole. Raises DeviceError."""
         name = f"{self._mark}.check"
@@ -528,15 +311,15 @@ class IPhoneDevice:
         self._run("apps", "push", "--documents", self._app, str(local), _path(name))
         is_whole = self._pull(self._app, name) == local.read_bytes()
         self._run("apps", "rm", "--documents", self._app, _path(name))
-        self._home.journal.keep(
+        self._journal.keep(
             self._serial,
-            [change for change in self._home.journal.pending(self._serial) if not change.undo.endswith(name)],
+            [change for change in self._journal.pending(self._serial) if not change.undo.endswith(name)],
         )
         return is_whole
 
     def ask(self, *words: str) -> object:
         """Return what a command prints as JSON; raises DeviceError kinds."""
-        return self._json(*words)
+        return self._usbmux.json(*words, udid=self._serial)
 
     # The app's folder -------------------------------------------------------------------------------------------------
 
@@ -544,8 +327,8 @@ class IPhoneDevice:
         """Write down that a file of the app's folder is ours, before it is put there; raises HostStorageError."""
         undo = shlex.join(["apps", "rm", "--documents", app, _path(remote)])
         change = Change(what=f"{what} in the app's folder", undo=undo)
-        if change not in self._home.journal.pending(self._serial):
-            self._home.journal.add(self._serial, change)
+        if change not in self._journal.pending(self._serial):
+            self._journal.add(self._serial, change)
 
     def _clear(self, app: str, results: Sequence[str]) -> None:
         """Remove what an earlier run left, so that nothing can be taken for this one's; raises DeviceError kinds.
@@ -564,16 +347,16 @@ class IPhoneDevice:
 
     def _keep_before(self, app: str, name: str) -> None:
         undo = shlex.join(["apps", "rm", "--documents", app, _path(name)])
-        if any(change.undo == undo for change in self._home.journal.pending(self._serial)):
+        if any(change.undo == undo for change in self._journal.pending(self._serial)):
             # A process that crashed kept what was there; this is its own.
             return
         before = self._pull(app, name)
         if before is not None:
             kept = self._kept(app, name)
-            make_private(self._home.folder)
+            make_private(self._folder)
             kept.write_bytes(before)
             put = shlex.join(["apps", "push", "--documents", app, str(kept), _path(name)])
-            self._home.journal.add(self._serial, Change(what=f"{name} as it was before", undo=put))
+            self._journal.add(self._serial, Change(what=f"{name} as it was before", undo=put))
         self._note(app, name, name)
 
     def _pull(self, app: str, name: str, *, limit_bytes: int = _MOST_BYTES) -> bytes | None:
@@ -608,7 +391,7 @@ class IPhoneDevice:
         try:
             told = self._run("developer", "dvt", "launch", command)
         except DeviceUnusableError as error:
-            if _NO_SERVICE not in str(error) or self._was_mounted:
+            if NO_SERVICE not in str(error) or self._was_mounted:
                 raise
             self._was_mounted = True
             with contextlib.suppress(DeviceError):
@@ -621,7 +404,7 @@ class IPhoneDevice:
 
     def _wait(self, app: str, pid: int, deadline: Deadline, stop: threading.Event) -> bytes | None:
         """Return what ``benchmark.done`` holds; None: cancelled, out of time, or the app ended without it."""
-        for look in range(1, 1_000_000):
+        for look in itertools.count(1):
             if self._clock.wait(min(_LOOK_S, deadline.remaining_s), stop):
                 return None
             if (done := self._pull(app, DONE_FILE)) is not None:
@@ -630,11 +413,11 @@ class IPhoneDevice:
                 return None
             if (look == 2 or look % _ALIVE_LOOKS == 0) and self._is_gone(pid):
                 return self._pull(app, DONE_FILE)
-        return None
+        raise AssertionError("never reached")
 
     def _is_gone(self, pid: int) -> bool:
         try:
-            return self._json("developer", "dvt", "is-running-pid", str(pid)) is False
+            return self.ask("developer", "dvt", "is-running-pid", str(pid)) is False
         except (DeviceCommandError, DeviceTimeoutError):
             return False
 
@@ -645,7 +428,7 @@ class IPhoneDevice:
             names = [
                 path.name
                 for path in sorted(Path(folder).rglob("*.ips"))
-                if _SOUND.fullmatch(path.name) and path.is_file() and not path.is_symlink() and _is_since(path, since)
+                if plain(path.name) and path.is_file() and not path.is_symlink() and _is_since(path, since)
             ]
             return "".join(f"{name}\n" for name in names).encode()[:_MOST_CRASHES_BYTES] or None
         return None
@@ -653,20 +436,18 @@ class IPhoneDevice:
     # The program ------------------------------------------------------------------------------------------------------
 
     def _entry(self, package: str) -> Mapping[str, object] | None:
-        told = self._json("apps", "query", package)
+        told = self.ask("apps", "query", package)
         entry = told.get(package) if isinstance(told, dict) else None
         return entry if isinstance(entry, dict) else None
 
     def _kept(self, app: str, name: str) -> Path:
-        return self._home.folder / f"{uuid.uuid5(uuid.NAMESPACE_URL, f'{self._serial} {app}')}.{name}"
+        return self._folder / f"{uuid.uuid5(uuid.NAMESPACE_URL, f'{self._serial} {app}')}.{name}"
 
-    def _run(self, *words: str, timeout_s: float = _ASK_TIMEOUT_S) -> str:
+    def _run(self, *words: str, timeout_s: float = ASK_TIMEOUT_S) -> str:
         return self._usbmux.run(*words, udid=self._serial, timeout_s=timeout_s)
 
-    def _json(self, *words: str) -> object:
-        return self._usbmux.json(*words, udid=self._serial)
-
-    def _refuse(self, what: str) -> NoReturn:
+    def refuse(self, what: str) -> NoReturn:
+        """Raise UsageError for what an iPhone has not."""
         raise UsageError(f"the iPhone {self._serial} {what}")
 
 

@@ -33,8 +33,13 @@ _POLL_S: Final = 0.05
 
 def own_life() -> str:
     """Return this process's life, empty where the system doesn't tell (no Linux)."""
-    place, started = _place(), _stat(os.getpid())
-    return f"{place} {os.getpid()} {started[1]}" if place and started else ""
+    return life_of(os.getpid())
+
+
+def life_of(pid: int) -> str:
+    """Return a process's life, empty where the system doesn't tell or there is none."""
+    place, started = _place(), _stat(pid)
+    return f"{place} {pid} {started[1]}" if place and started else ""
 
 
 def is_dead(life: str) -> bool:

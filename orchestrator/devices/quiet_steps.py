@@ -16,9 +16,7 @@ from orchestrator.records.device import CpuCluster, DeviceFacts
 from orchestrator.records.plan import Quiet, Screen
 from orchestrator.scripts import call
 
-_ANDROID_7: Final = 24
 _ANDROID_11: Final = 30
-_POLICIES: Final = "/sys/devices/system/cpu/cpufreq"
 #: Init services that lower clocks on their own; names differ between vendors and years.
 THERMAL_SERVICES: Final = (
     "thermal-engine vendor.thermal-engine thermald mi_thermald thermalloadalgod vendor.thermal-hal-2-0.mtk"
@@ -26,7 +24,9 @@ THERMAL_SERVICES: Final = (
 #: The names of the steps that switch the screen.
 SCREEN_ON: Final = "the screen being on"
 SCREEN_OFF: Final = "the screen being off"
-_CUT_OFF: Final = "adb reaches the phone over the network, and would be cut off"
+_ANIMATIONS: Final = ("window_animation_scale", "transition_animation_scale", "animator_duration_scale")
+#: Without a network nothing is synchronized or updated; the shell has no switch for the accounts' own setting.
+_RADIOS: Final = (("wifi", "wifi_on", "Wi-Fi"), ("data", "mobile_data", "mobile data"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,59 +68,49 @@ def steps_for(quiet: Quiet, facts: DeviceFacts, *, over_network: bool) -> list[Q
 
     ``over_network``: adb reaches the phone by a network of its own, so its radios are left as they are.
     """
-    steps = list(_screen_steps(quiet.screen))
+    cut_off = "adb reaches the phone over the network, and would be cut off" if over_network else ""
+    not_root = "" if facts.is_rooted else "it takes root"
+    steps = _screen_steps(quiet.screen)
     if quiet.airplane:
-        steps.append(_airplane(facts, over_network=over_network))
+        steps.append(_airplane(facts, cut_off))
     if quiet.no_doze:
-        steps += [_doze(kind, facts) for kind in ("deep", "light")]
+        steps += [_doze(kind) for kind in ("deep", "light")]
     if quiet.animations_off:
-        names = ("window_animation_scale", "transition_animation_scale", "animator_duration_scale")
-        steps += [_setting("global", name, "0", option="animations_off") for name in names]
+        steps += [_animation(name) for name in _ANIMATIONS]
     if quiet.sync_off:
-        steps += [_radio(service, name, over_network=over_network) for service, name in _RADIOS]
+        steps += [_radio(*radio, cut_off) for radio in _RADIOS]
     if quiet.fixed_performance:
         steps.append(_fixed_performance(facts))
     if quiet.pin_clocks:
-        steps += [step for cluster in facts.clusters for step in _pinned(cluster, facts)]
+        steps += [step for cluster in facts.clusters for step in _pinned(cluster, not_root)]
     if quiet.pin_gpu:
-        steps.append(_pinned_gpu(facts))
+        steps.append(_pinned_gpu(not_root))
     if quiet.thermal_control_off:
-        steps.append(_thermal_control(facts))
+        steps.append(_thermal_control(not_root))
     return steps
 
 
 def _screen_steps(screen: Screen) -> list[QuietStep]:
-    read = "dumpsys power | grep -m 1 mWakefulness="
-    wake, sleep = (f"input keyevent KEYCODE_{key}" for key in ("WAKEUP", "SLEEP"))
-    if screen is Screen.OFF:
-        return [
-            QuietStep(
-                name=SCREEN_OFF,
-                option="screen",
-                read=read,
-                accepts=lambda told: "Awake" not in told,
-                apply=sleep,
-                undo=screen_undo,
-            )
-        ]
-    return [
-        QuietStep(
-            name=SCREEN_ON,
-            option="screen",
-            read=read,
-            accepts=lambda told: "Awake" in told,
-            apply=wake,
-            undo=screen_undo,
-        ),
-        QuietStep(
-            name="staying awake while plugged in",
-            option="screen",
-            read="settings get global stay_on_while_plugged_in",
-            accepts=lambda told: told.isdigit() and int(told) & 7 == 7,
-            apply="svc power stayon true",
-            undo=lambda told: put_setting("global", "stay_on_while_plugged_in", told),
-        ),
-    ]
+    is_on = screen is not Screen.OFF
+    switch = QuietStep(
+        name=SCREEN_ON if is_on else SCREEN_OFF,
+        option="screen",
+        read="dumpsys power | grep -m 1 mWakefulness=",
+        accepts=lambda told: ("Awake" in told) is is_on,
+        apply=screen_undo("Awake" if is_on else ""),
+        undo=screen_undo,
+    )
+    if not is_on:
+        return [switch]
+    stay = QuietStep(
+        name="staying awake while plugged in",
+        option="screen",
+        read="settings get global stay_on_while_plugged_in",
+        accepts=lambda told: told.isdigit() and int(told) & 7 == 7,
+        apply="svc power stayon true",
+        undo=lambda told: put_setting("global", "stay_on_while_plugged_in", told),
+    )
+    return [switch, stay]
 
 
 def screen_undo(told: str) -> str:
@@ -135,33 +125,27 @@ def put_setting(namespace: str, name: str, told: str) -> str:
     return f"settings put {namespace} {name} {quote(told)}"
 
 
-def _setting(namespace: str, name: str, value: str, *, option: str) -> QuietStep:
+def _animation(name: str) -> QuietStep:
     return QuietStep(
         name=name.replace("_", " "),
-        option=option,
-        read=f"settings get {namespace} {name}",
-        accepts=lambda told: _same_number(told, value),
-        apply=f"settings put {namespace} {name} {quote(value)}",
-        undo=lambda told: put_setting(namespace, name, told),
+        option="animations_off",
+        read=f"settings get global {name}",
+        accepts=lambda told: re.fullmatch(r"0(\.0*)?", told) is not None,
+        apply=f"settings put global {name} 0",
+        undo=lambda told: put_setting("global", name, told),
     )
 
 
-def _same_number(told: str, value: str) -> bool:
-    try:
-        return float(told) == float(value)
-    except ValueError:
-        return told == value
+def _airplane(facts: DeviceFacts, refusal: str) -> QuietStep:
+    is_old = (facts.sdk or 0) < _ANDROID_11
 
-
-def _airplane(facts: DeviceFacts, *, over_network: bool) -> QuietStep:
     def switch(on: bool) -> str:
-        if (facts.sdk or 0) >= _ANDROID_11:
+        if not is_old:
             return f"cmd connectivity airplane-mode {'enable' if on else 'disable'}"
         broadcast = f"am broadcast -a android.intent.action.AIRPLANE_MODE --ez state {'true' if on else 'false'}"
         return as_root(f"settings put global airplane_mode_on {int(on)}; {broadcast}")
 
-    refusal = _CUT_OFF if over_network else ""
-    if not refusal and (facts.sdk or 0) < _ANDROID_11 and not facts.is_rooted:
+    if not refusal and is_old and not facts.is_rooted:
         refusal = "before Android 11 only root may switch it"
     return QuietStep(
         name="airplane mode",
@@ -174,7 +158,7 @@ def _airplane(facts: DeviceFacts, *, over_network: bool) -> QuietStep:
     )
 
 
-def _doze(kind: str, facts: DeviceFacts) -> QuietStep:
+def _doze(kind: str) -> QuietStep:
     return QuietStep(
         name=f"{kind} doze being off",
         option="no_doze",
@@ -182,23 +166,18 @@ def _doze(kind: str, facts: DeviceFacts) -> QuietStep:
         accepts=lambda told: told == "0",
         apply=f"dumpsys deviceidle disable {kind}",
         undo=lambda told: f"dumpsys deviceidle {'enable' if told == '1' else 'disable'} {kind}",
-        refusal="" if (facts.sdk or 0) >= _ANDROID_7 else "it came with Android 7",
     )
 
 
-#: Without a network nothing is synchronized or updated; the shell has no switch for the accounts' own setting.
-_RADIOS: Final = (("wifi", "wifi_on"), ("data", "mobile_data"))
-
-
-def _radio(service: str, setting: str, *, over_network: bool) -> QuietStep:
+def _radio(service: str, setting: str, name: str, refusal: str) -> QuietStep:
     return QuietStep(
-        name={"wifi": "Wi-Fi being off", "data": "mobile data being off"}[service],
+        name=f"{name} being off",
         option="sync_off",
         read=f"settings get global {setting}",
         accepts=lambda told: told in {"0", "null"},
         apply=f"svc {service} disable",
         undo=lambda told: f"svc {service} {'disable' if told == '0' else 'enable'}",
-        refusal=_CUT_OFF if over_network else "",
+        refusal=refusal,
     )
 
 
@@ -217,32 +196,28 @@ def _fixed_performance(facts: DeviceFacts) -> QuietStep:
     )
 
 
-def _not_root(facts: DeviceFacts) -> str:
-    return "" if facts.is_rooted else "it takes root"
-
-
-def _pinned(cluster: CpuCluster, facts: DeviceFacts) -> list[QuietStep]:
-    folder = f"{_POLICIES}/policy{min(cluster.cpus)}"
-    steps = [_file(f"{folder}/scaling_governor", "performance", f"governor of cpu{min(cluster.cpus)}", facts)]
+def _pinned(cluster: CpuCluster, refusal: str) -> list[QuietStep]:
+    first = min(cluster.cpus)
+    wishes = [("scaling_governor", "performance", "governor")]
     if cluster.max_khz is not None:
-        name = f"smallest clock of cpu{min(cluster.cpus)}"
-        steps.append(_file(f"{folder}/scaling_min_freq", str(cluster.max_khz), name, facts))
-    return steps
+        wishes.append(("scaling_min_freq", str(cluster.max_khz), "smallest clock"))
+    return [_file(f"policy{first}/{name}", value, f"{what} of cpu{first}", refusal) for name, value, what in wishes]
 
 
-def _file(path: str, value: str, name: str, facts: DeviceFacts) -> QuietStep:
+def _file(name: str, value: str, what: str, refusal: str) -> QuietStep:
+    path = f"/sys/devices/system/cpu/cpufreq/{name}"
     return QuietStep(
-        name=name,
+        name=what,
         option="pin_clocks",
-        read=f"cat {quote(path)}",
+        read=f"cat {path}",
         accepts=lambda told: told == value,
-        apply=as_root(f"echo {quote(value)} >{quote(path)}"),
-        undo=lambda told: as_root(f"echo {quote(told)} >{quote(path)}"),
-        refusal=_not_root(facts),
+        apply=as_root(f"echo {value} >{path}"),
+        undo=lambda told: as_root(f"echo {quote(told)} >{path}"),
+        refusal=refusal,
     )
 
 
-def _pinned_gpu(facts: DeviceFacts) -> QuietStep:
+def _pinned_gpu(refusal: str) -> QuietStep:
     def undo(told: str) -> str:
         folder, least, _ = told.split()
         return as_root(f"echo {quote(least)} >{quote(folder)}/min_freq")
@@ -255,11 +230,11 @@ def _pinned_gpu(facts: DeviceFacts) -> QuietStep:
         accepts=lambda told: len(told.split()) == 3 and told.split()[1] == told.split()[2],
         apply=as_root(call("gpu_clock", "raise")),
         undo=undo,
-        refusal=_not_root(facts),
+        refusal=refusal,
     )
 
 
-def _thermal_control(facts: DeviceFacts) -> QuietStep:
+def _thermal_control(refusal: str) -> QuietStep:
     def undo(told: str) -> str:
         names = [name for name in told.split() if re.fullmatch(r"[\w.-]+", name)]
         return as_root("; ".join(f"start {name}" for name in names) or "true")
@@ -271,5 +246,5 @@ def _thermal_control(facts: DeviceFacts) -> QuietStep:
         accepts=lambda told: told in {"", "stopped"},
         apply=as_root(call("running_services", "stop", *THERMAL_SERVICES.split())),
         undo=undo,
-        refusal=_not_root(facts),
+        refusal=refusal,
     )

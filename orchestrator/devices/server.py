@@ -50,8 +50,7 @@ class AdbServer:
     def start(cls, *, binary: Path, state_folder: Path, environ: Mapping[str, str], usb: bool = True) -> AdbServer:
         """Start a private server that this user alone reaches (or use the one started before).
 
-        It listens on a socket in a folder of mode 0700; on a free port of 127.0.0.1, for every account of this
-        computer, where adb or the file system can't do that.
+        It listens on a socket in a folder of mode 0700.
 
         Args:
             binary: The adb program (:func:`orchestrator.devices.server_process.find_adb`).

@@ -148,13 +148,11 @@ def _open(path: Path) -> int:
     with contextlib.suppress(FileNotFoundError):
         return os.open(path, _FLAGS)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        made = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return os.open(path, _FLAGS)
+    made = os.open(path, _FLAGS | os.O_CREAT, 0o600)
     # As the folder says, whatever this process keeps from others otherwise.
     if others := path.parent.stat().st_mode & 0o022:
-        os.fchmod(made, 0o600 | others | others << 1)
+        with contextlib.suppress(PermissionError):  # another user was first
+            os.fchmod(made, 0o600 | others | others << 1)
     return made
 
 
@@ -168,13 +166,13 @@ def hub_folder(configured: str, own: Path, *, temporary: Path | None = None) -> 
 
     Raises UsageError for a configured folder that can't be used.
     """
-    return _checked(Path(configured)) if configured else temporary or own
-
-
-def _checked(folder: Path) -> Path:
-    problem = "" if folder.is_absolute() else "it must begin with /"
+    if not configured:
+        return temporary or own
+    folder, problem = Path(configured), ""
     try:
-        if not problem:
+        if not folder.is_absolute():
+            problem = "it must begin with /"
+        else:
             folder.mkdir(parents=True, exist_ok=True)
             problem = "" if os.access(folder, os.W_OK | os.X_OK) else "this user may not write there"
     except OSError as error:

@@ -55,8 +55,6 @@ class BuildSpec:
     #: The lowest Android API level that it runs on, when that is known.
     min_sdk: int | None = None
     debuggable: bool = False
-    #: sha256 of the certificates of those who may have signed an APK; anybody when empty.
-    signers: tuple[str, ...] = ()
     libraries: tuple[LibrarySpec, ...] = ()
 
     @property

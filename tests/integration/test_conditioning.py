@@ -10,7 +10,8 @@ import pytest
 from benchfarm_lab.faults import parse_fault
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
-from orchestrator.devices.conditioning import LadderConditioner, unfit_reasons
+from orchestrator.devices.conditioning import LadderConditioner
+from orchestrator.devices.fitness import unfit
 from orchestrator.devices.host import HostDevice
 from orchestrator.devices.journal import Change, UndoJournal
 from orchestrator.devices.server import AdbServer
@@ -207,11 +208,11 @@ def test_a_computer_is_fit_and_nothing_is_changed_on_it(tmp_path: Path) -> None:
 
 def test_what_is_unknown_is_no_reason_and_each_limit_is_one() -> None:
     clock = ManualClock()
-    assert unfit_reasons(DeviceState(at=clock.now()), FitLimits(), {"cpu": 40.0}) == []
+    assert unfit(DeviceState(at=clock.now()), FitLimits(), {"cpu": 40.0}) == []
     state = DeviceState(
         at=clock.now(), battery_percent=4, battery_heat_c=50.0, thermal_status=3, heat_c={"cpu0": 90.0, "gpu": 30.0}
     )
-    reasons = unfit_reasons(state, FitLimits(), {"cpu": 40.0, "gpu": 40.0})
+    reasons = [item.text for item in unfit(state, FitLimits(), {"cpu": 40.0, "gpu": 40.0})]
     assert [reason.split()[0] for reason in reasons] == ["battery", "battery", "thermal", "cpu0"]
 
 

@@ -1,16 +1,9 @@
 """Programs, libraries and APKs with chosen contents, built byte by byte by the formats' own descriptions."""
 
-import datetime
 import io
 import struct
 import zipfile
 from pathlib import Path
-
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding
-from cryptography.x509.oid import NameOID
 
 from benchfarm_lab.samples import benchmark_apk, benchmark_elf
 
@@ -95,38 +88,3 @@ def write_elf(path: Path, **options) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(elf(**options))
     return path
-
-
-def certificate(name: str = "benchfarm test") -> x509.Certificate:
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
-    builder = builder.serial_number(7).not_valid_before(now).not_valid_after(now + datetime.timedelta(days=9999))
-    return builder.sign(key, hashes.SHA256())
-
-
-def part(content: bytes) -> bytes:
-    return struct.pack("<I", len(content)) + content
-
-
-def signed(apk: bytes, schemes: dict[int, list[x509.Certificate]]) -> bytes:
-    """Return an APK with a signing block: scheme id -> the certificate of each signer."""
-    pairs = b""
-    for scheme, certificates in schemes.items():
-        signers = b""
-        for item in certificates:
-            signed_data = part(b"") + part(part(item.public_bytes(Encoding.DER))) + part(b"")
-            signers += part(part(signed_data) + part(b"") + part(b""))
-        value = part(signers)
-        pairs += struct.pack("<QI", len(value) + 4, scheme) + value
-    size = len(pairs) + 24
-    block = struct.pack("<Q", size) + pairs + struct.pack("<Q", size) + b"APK Sig Block 42"
-    end = apk.rindex(b"PK\x05\x06")
-    directory_at = struct.unpack_from("<I", apk, end + 16)[0]
-    moved = struct.pack("<I", directory_at + len(block))
-    return apk[:directory_at] + block + apk[directory_at:end] + apk[end : end + 16] + moved + apk[end + 20 :]
-
-
-def fingerprint(item: x509.Certificate) -> str:
-    return item.fingerprint(hashes.SHA256()).hex()

@@ -35,7 +35,7 @@ def elf_with_notes(notes: list[tuple[bytes, int, bytes]], *, interpreter: bytes 
 @pytest.mark.parametrize("abi", ["arm64-v8a", "armeabi-v7a", "x86_64", "x86"])
 def test_stand_in_is_told_by_its_mark_with_its_abi(tmp_path, abi):
     facts = inspect_elf(write_benchmark_elf(tmp_path / "b", abi=abi))
-    assert (facts.abi, facts.is_program, facts.is_fake) == (abi, True, True)
+    assert (facts.abis, facts.is_program, facts.is_fake) == ((abi,), True, True)
     assert "libc.so" in facts.needed
 
 
@@ -45,16 +45,18 @@ def test_android_program_tells_the_api_level_and_the_id_of_its_build():
         interpreter=b"/system/bin/linker64",
     )
     facts = inspect_elf_bytes(content, "x")
-    assert (facts.abi, facts.min_sdk, facts.build_id, facts.is_program) == ("arm64-v8a", 26, "abcd12", True)
+    assert (facts.abis, facts.min_sdk, facts.version, facts.is_program) == (("arm64-v8a",), 26, "abcd12", True)
     assert not facts.is_fake
 
 
 def test_program_of_a_linux_computer_is_told_from_androids():
     facts = inspect_elf_bytes(elf_with_notes([], interpreter=b"/lib/ld-linux-aarch64.so.1"), "x")
-    assert facts.abi == "linux-aarch64"
-    assert inspect_elf_bytes(elf_with_notes([], interpreter=b"/system/bin/linker64", machine=62), "x").abi == "x86_64"
+    assert facts.abis == ("linux-aarch64",)
+    assert inspect_elf_bytes(elf_with_notes([], interpreter=b"/system/bin/linker64", machine=62), "x").abis == (
+        "x86_64",
+    )
     own = inspect_elf(Path("/proc/self/exe").resolve())
-    assert own.abi.startswith("linux-")
+    assert own.abis[0].startswith("linux-")
     assert own.is_program
 
 
@@ -62,7 +64,6 @@ def test_apk_tells_package_activities_versions_and_abis(tmp_path):
     path = write_benchmark_apk(
         tmp_path / "b.apk",
         abis=("x86_64", "arm64-v8a"),
-        version_code=7,
         version_name="2.1",
         min_sdk=24,
         debuggable=False,
@@ -70,7 +71,7 @@ def test_apk_tells_package_activities_versions_and_abis(tmp_path):
     facts = inspect_apk(path)
     assert (facts.package, facts.abis) == ("org.tensorflow.lite.benchmark", ("arm64-v8a", "x86_64"))
     assert facts.activities == ("org.tensorflow.lite.benchmark.BenchmarkModelActivity",)
-    assert (facts.version_code, facts.version_name, facts.min_sdk, facts.debuggable) == (7, "2.1", 24, False)
+    assert (facts.version, facts.min_sdk, facts.debuggable) == ("2.1", 24, False)
     assert facts.is_fake
 
 

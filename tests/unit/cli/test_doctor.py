@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.app.doctor import _access, _adb, _store
+from orchestrator.app.doctor import _access, _store
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.devices.server import AdbServer
-from orchestrator.devices.server_process import find_adb
 from tests.samples.command import Cli
 
 
@@ -42,18 +40,3 @@ def test_what_is_made_is_the_users_alone_and_what_others_reach_is_named(reachabl
         f"other accounts of this computer may read {home}": f"chmod go-rwx {home}",
         f"other accounts of this computer may change {home}/store.sqlite": f"chmod go-rwx {home}/store.sqlite",
     }
-
-
-def test_a_server_that_every_account_reaches_is_named(tmp_path: Path) -> None:
-    program = tmp_path / "adb"
-    program.write_text(f'#!/bin/sh\ncase "$*" in *localfilesystem*) exit 1;; esac\nexec {find_adb()} "$@"\n')
-    program.chmod(0o755)
-    known = Settings.from_environment({"HOME": str(tmp_path), "ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path / "home")
-    with Farm(known) as farm:
-        for binary, levels in ((program, ["warning"]), (find_adb(), [])):
-            server = AdbServer.start(binary=binary, state_folder=farm.lab_folder, environ=known.environ, usb=False)
-            try:
-                told = [item for item in _adb(farm) if str(server.address) in item.text]
-                assert [item.level for item in told if "every account" in item.text] == levels
-            finally:
-                server.stop()

@@ -241,21 +241,6 @@ def test_a_server_that_another_command_has_revived_is_taken_over_and_not_started
     poll_until(lambda: process_is_gone(pid), "the server has ended")
 
 
-def test_a_server_that_was_started_at_another_address_meanwhile_is_followed_there(
-    killed: list[AdbServer], start: Callable[..., AdbServer]
-) -> None:
-    Path(killed[0].address.path).unlink()
-    with socket.socket(socket.AF_UNIX) as other:
-        other.bind(killed[0].address.path)
-        other.listen()
-        moved = start(find_adb())
-        assert moved.address != killed[0].address
-        for server in killed:
-            server.revive()
-            assert server.address == moved.address
-            assert server.version() >= 29
-
-
 def test_the_answer_of_a_strangers_server_at_the_address_is_not_taken_for_ours(
     killed: list[AdbServer], tmp_path: Path, wait_until: Callable[..., None]
 ) -> None:
