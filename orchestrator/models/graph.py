@@ -1,82 +1,41 @@
-"""A .tflite file as a graph of tensors and operators, by the numbers of its schema; and the names of those.
-
-Field numbers are those of the public schema (tensorflow/compiler/mlir/lite/schema/schema.fbs), version 3.
-
-Operators, option tables and fields are numbered as in the public schema; a test holds each line against it.
-"""
+"""A .tflite file as a graph of tensors and operators, read with the schema that ai-edge-litert ships."""
 
 from __future__ import annotations
 
 import csv
 import functools
+import mmap
+import os
 import re
-from collections.abc import Mapping
+import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from orchestrator.models.flatbuffer import DamagedBufferError, FlatBuffer, FlatTable
+from orchestrator.errors import ModelError
 
-#: Name -> field number, struct layout (``<f``: a real number), value of an absent field.
-OptionFields = Mapping[str, tuple[int, str, int]]
+if TYPE_CHECKING:
+    from ai_edge_litert import schema_py_generated as schema
 
-_STRIDES: Final = {"stride_w": (1, "<i", 0), "stride_h": (2, "<i", 0)}
-_POOL: Final[OptionFields] = {
-    **_STRIDES, "filter_width": (3, "<i", 0), "filter_height": (4, "<i", 0), "activation": (5, "<b", 0),
+#: Our names of operators' options -> the schema's.
+OPTIONS: Final[Mapping[str, str]] = {
+    "activation": "fusedActivationFunction", "adj_x": "adjX", "adj_y": "adjY", "align_corners": "alignCorners",
+    "axis": "axis", "beta": "beta", "block_size": "blockSize", "depth_multiplier": "depthMultiplier",
+    "dilation_h": "dilationHFactor", "dilation_w": "dilationWFactor", "ellipsis_mask": "ellipsisMask",
+    "filter_height": "filterHeight", "filter_width": "filterWidth", "half_pixel_centers": "halfPixelCenters",
+    "keep_dims": "keepDims", "keep_num_dims": "keepNumDims", "kernel_type": "kernelType", "lsh_type": "type",
+    "mode": "mode", "new_axis_mask": "newAxisMask", "num_splits": "numSplits", "shrink_axis_mask": "shrinkAxisMask",
+    "stride_h": "strideH", "stride_w": "strideW", "weights_format": "weightsFormat",
 }  # fmt: skip
-_ACTIVATION: Final[OptionFields] = {"activation": (0, "<b", 0)}
-_KEEP_DIMS: Final[OptionFields] = {"keep_dims": (0, "<b", 0)}
-_BLOCK_SIZE: Final[OptionFields] = {"block_size": (0, "<i", 0)}
-
-#: By the number of the builtin operator.
-OPTIONS: Final[Mapping[int, OptionFields]] = {
-    0: _ACTIVATION,  # ADD
-    1: _POOL,  # AVERAGE_POOL_2D
-    2: {"activation": (1, "<b", 0)},  # CONCATENATION
-    3: {**_STRIDES, "activation": (3, "<b", 0), "dilation_w": (4, "<i", 1), "dilation_h": (5, "<i", 1)},  # CONV_2D
-    4: {  # DEPTHWISE_CONV_2D
-        **_STRIDES,
-        "depth_multiplier": (3, "<i", 0),
-        "activation": (4, "<b", 0),
-        "dilation_w": (5, "<i", 1),
-        "dilation_h": (6, "<i", 1),
-    },
-    5: _BLOCK_SIZE,  # DEPTH_TO_SPACE
-    9: {"activation": (0, "<b", 0), "weights_format": (1, "<b", 0), "keep_num_dims": (2, "<b", 0)},  # FULLY_CONNECTED
-    11: _ACTIVATION,  # L2_NORMALIZATION
-    12: _POOL,  # L2_POOL_2D
-    15: {"lsh_type": (0, "<b", 0)},  # LSH_PROJECTION
-    16: {"activation": (0, "<b", 0), "kernel_type": (3, "<b", 0)},  # LSTM
-    17: _POOL,  # MAX_POOL_2D
-    18: _ACTIVATION,  # MUL
-    23: {"align_corners": (2, "<b", 0), "half_pixel_centers": (3, "<b", 0)},  # RESIZE_BILINEAR
-    25: {"beta": (0, "<f", 0)},  # SOFTMAX
-    26: _BLOCK_SIZE,  # SPACE_TO_DEPTH
-    40: _KEEP_DIMS,  # MEAN
-    41: _ACTIVATION,  # SUB
-    42: _ACTIVATION,  # DIV
-    45: {
-        "ellipsis_mask": (2, "<i", 0),
-        "new_axis_mask": (3, "<i", 0),
-        "shrink_axis_mask": (4, "<i", 0),
-    },  # STRIDED_SLICE
-    49: {"num_splits": (0, "<i", 0)},  # SPLIT
-    67: {**_STRIDES, "activation": (3, "<b", 0)},  # TRANSPOSE_CONV
-    74: _KEEP_DIMS,  # SUM
-    82: _KEEP_DIMS,  # REDUCE_MAX
-    83: {"axis": (1, "<i", 0)},  # PACK
-    88: {"axis": (1, "<i", 0)},  # UNPACK
-    97: {"align_corners": (0, "<b", 0), "half_pixel_centers": (1, "<b", 0)},  # RESIZE_NEAREST_NEIGHBOR
-    100: {"mode": (0, "<b", 0)},  # MIRROR_PAD
-    126: {"adj_x": (0, "<b", 0), "adj_y": (1, "<b", 0)},  # BATCH_MATMUL
-}
-
-
-#: Nothing that runs on a phone has tensors of more dimensions; a file that claims so only wants to cost time.
-_RANK_MAX: Final = 64
-#: Metadata name and size of the oldest runtime version that has all operators of a model.
-_MIN_RUNTIME: Final = ("min_runtime_version", 16)
+#: Metadata that says the oldest runtime version that has all operators of a model.
+_MIN_RUNTIME: Final = "min_runtime_version"
+_READ_BYTES_MAX: Final = 64 << 20
+#: What the schema's accessors raise for offsets that lead out of the file, or to something else than they say.
+DAMAGE: Final = (
+    struct.error, ValueError, IndexError, TypeError, AttributeError, OverflowError, MemoryError, RecursionError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +62,7 @@ class Operator:
     outputs: tuple[int, ...]
     #: Version of its kernel that the model needs at least.
     version: int = 1
-    #: The options that ``options.OPTIONS`` knows of it.
+    #: Those of its options that predictions ask for, by our names (``OPTIONS``).
     options: Mapping[str, int | float] = field(default_factory=dict)
 
 
@@ -139,132 +98,119 @@ class Graph:
     signatures: tuple[Signature, ...]
 
 
-def read_graph(buffer: FlatBuffer) -> Graph:
-    """Read a whole model; raises DamagedBufferError when something points where it must not."""
-    root = buffer.root()
-    codes = [_operator_code(table) for table in root.tables(1)]
-    buffers = root.tables(4)
-    buffer_sizes = [_constant_bytes(table, buffer) for table in buffers]
-    subgraphs = tuple(_subgraph(table, codes, buffer_sizes) for table in root.tables(2))
+def read_graph(path: Path, descriptor: int, size_bytes: int) -> Graph:
+    """Read a whole model; raises ModelError when something points where it must not.
+
+    A large file is mapped, so that it costs no memory; where another process cuts a mapped file short, this one ends.
+    """
+    from ai_edge_litert import schema_py_generated as schema
+
+    try:
+        is_large = size_bytes > _READ_BYTES_MAX
+        content = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) if is_large else os.pread(descriptor, size_bytes, 0)
+        return _graph(schema.ModelT.InitFromPackedBuf(content, 0), size_bytes)
+    except DAMAGE as error:
+        raise ModelError(
+            f"{str(path)!r} is truncated or damaged: {error}", hint="copy or convert the model again"
+        ) from error
+
+
+def _graph(model: schema.ModelT, size_bytes: int) -> Graph:
+    sizes = [_constant_bytes(buffer, size_bytes) for buffer in model.buffers or ()]
+    codes = model.operatorCodes or ()
+    subgraphs = tuple(_subgraph(subgraph, codes, sizes) for subgraph in model.subgraphs or ())
     if not subgraphs:
-        raise DamagedBufferError("it has no subgraph, so there is nothing to run")
-    metadata, min_runtime_version = _metadata(root.tables(6), buffers, buffer_sizes)
+        raise ValueError("it has no subgraph, so there is nothing to run")
+    pieces = {_text(piece.name): _at(model.buffers, piece.buffer) for piece in model.metadata or ()}
+    metadata = tuple((_text(piece.name), _at(sizes, piece.buffer)) for piece in model.metadata or ())
+    told = pieces[_MIN_RUNTIME].data if _MIN_RUNTIME in pieces else None
+    signatures = model.signatureDefs or ()
+    for signature in signatures:
+        _at(subgraphs, signature.subgraphIndex)
     return Graph(
-        version=root.integer(0, "<I"),
-        description=root.text(3),
-        min_runtime_version=min_runtime_version,
+        version=model.version,
+        description=_text(model.description),
+        min_runtime_version="" if told is None else bytes(told[:16]).split(b"\0")[0].decode("ascii", "replace"),
         metadata=metadata,
         subgraphs=subgraphs,
-        signatures=tuple(_signature(table, len(subgraphs)) for table in root.tables(7)),
+        signatures=tuple(
+            Signature(
+                key=_text(signature.signatureKey),
+                inputs=tuple(_text(entry.name) for entry in signature.inputs or ()),
+                outputs=tuple(_text(entry.name) for entry in signature.outputs or ()),
+            )
+            for signature in signatures
+        ),
     )
 
 
-def _operator_code(table: FlatTable) -> tuple[int, str, int]:
-    # Codes from 127 on are only in the wider field, older files have only the narrow one: the larger counts.
-    return max(table.integer(0, "<b"), table.integer(3, "<i")), table.text(1), table.integer(2, "<i", 1)
+def _constant_bytes(buffer: schema.BufferT, size_bytes: int) -> int:
+    if buffer.offset > 1:  # A file of over 2 GB has its data behind the flatbuffer, where 32-bit offsets don't reach.
+        if buffer.offset + buffer.size > size_bytes:
+            raise ValueError(f"it refers to byte {buffer.offset + buffer.size}, the file has {size_bytes}")
+        return int(buffer.size)
+    return 0 if buffer.data is None else len(buffer.data)
 
 
-def _constant_bytes(table: FlatTable, buffer: FlatBuffer) -> int:
-    inline = table.length(0)
-    offset, size = table.integer(1, "<Q"), table.integer(2, "<Q")
-    if offset > 1:  # A file of over 2 GB has its data behind the flatbuffer, where 32-bit offsets don't reach.
-        buffer.check(offset, size)
-        return size
-    return inline
-
-
-def _metadata(
-    tables: list[FlatTable], buffers: list[FlatTable], buffer_sizes: list[int]
-) -> tuple[tuple[tuple[str, int], ...], str]:
-    """Return name and size of each piece, and the runtime version that one of them may tell."""
-    found: list[tuple[str, int]] = []
-    min_runtime_version = ""
-    wanted, size = _MIN_RUNTIME
-    for table in tables:
-        index = table.integer(1, "<I")
-        if index >= len(buffers):
-            raise DamagedBufferError(f"metadata refers to buffer {index} of {len(buffers)}")
-        name = table.text(0)
-        found.append((name, buffer_sizes[index]))
-        if name == wanted:
-            min_runtime_version = buffers[index].content(0, size).split(b"\0")[0].decode("ascii", "replace")
-    return tuple(found), min_runtime_version
-
-
-def _subgraph(table: FlatTable, codes: list[tuple[int, str, int]], buffer_sizes: list[int]) -> Subgraph:
-    tensors = tuple(_tensor(entry, buffer_sizes) for entry in table.tables(0))
-    operators = tuple(_operator(entry, codes) for entry in table.tables(3))
-    inputs, outputs = table.integers(1, "<i"), table.integers(2, "<i")
-    for index in (*inputs, *outputs):
-        _check_tensor(index, len(tensors), lowest=0)
-    for operator in operators:
-        for index in (*operator.inputs, *operator.outputs):
-            _check_tensor(index, len(tensors), lowest=-1)
+def _subgraph(subgraph: schema.SubGraphT, codes: Sequence[schema.OperatorCodeT], sizes: Sequence[int]) -> Subgraph:
+    tensors = tuple(_tensor(tensor, sizes) for tensor in _all(subgraph.tensors))
+    operators = tuple(_operator(operator, codes) for operator in _all(subgraph.operators))
+    inputs, outputs = _integers(subgraph.inputs), _integers(subgraph.outputs)
+    for index in (*inputs, *outputs, *(i for each in operators for i in (*each.inputs, *each.outputs) if i != -1)):
+        _at(tensors, index)
     return Subgraph(tensors=tensors, inputs=inputs, outputs=outputs, operators=operators)
 
 
-def _check_tensor(index: int, count: int, *, lowest: int) -> None:
-    if not lowest <= index < count:
-        raise DamagedBufferError(f"it refers to tensor {index} of {count}")
-
-
-def _tensor(table: FlatTable, buffer_sizes: list[int]) -> Tensor:
-    buffer = table.integer(2, "<I")
-    if buffer >= max(1, len(buffer_sizes)):
-        raise DamagedBufferError(f"a tensor refers to buffer {buffer} of {len(buffer_sizes)}")
-    shape = _shape(table, 0)
-    quantization = table.table(4)
+def _tensor(tensor: schema.TensorT, sizes: Sequence[int]) -> Tensor:
+    shape, quantization = _integers(tensor.shape), tensor.quantization
     return Tensor(
-        name=table.text(3),
-        type_number=table.integer(1, "<b"),
+        name=_text(tensor.name),
+        type_number=tensor.type,
         shape=shape,
-        shape_signature=_shape(table, 7) or shape,
-        buffer=buffer,
-        constant_bytes=buffer_sizes[buffer] if buffer_sizes else 0,
-        scales=quantization.floats(2) if quantization else (),
-        zero_points=quantization.integers(3, "<q") if quantization else (),
+        shape_signature=_integers(tensor.shapeSignature) or shape,
+        buffer=tensor.buffer,
+        constant_bytes=_at(sizes, tensor.buffer) if sizes else 0,
+        scales=() if quantization is None else tuple(map(float, _all(quantization.scale))),
+        zero_points=() if quantization is None else _integers(quantization.zeroPoint),
     )
 
 
-def _shape(table: FlatTable, field: int) -> tuple[int, ...]:
-    if (rank := table.length(field, 4)) > _RANK_MAX:
-        raise DamagedBufferError(f"a tensor has {rank} dimensions")
-    return table.integers(field, "<i")
-
-
-def _operator(table: FlatTable, codes: list[tuple[int, str, int]]) -> Operator:
-    index = table.integer(0, "<I")
-    if index >= len(codes):
-        raise DamagedBufferError(f"an operator refers to code {index} of {len(codes)}")
-    code, custom_name, version = codes[index]
-    table.length(5)
-    options = table.table(4)
+def _operator(operator: schema.OperatorT, codes: Sequence[schema.OperatorCodeT]) -> Operator:
+    code = _at(codes, operator.opcodeIndex)
+    options = operator.builtinOptions
+    is_lsh = type(options).__name__.startswith("LSHProjection")
     return Operator(
-        code=code,
-        custom_name=custom_name,
-        inputs=table.integers(1, "<i"),
-        outputs=table.integers(2, "<i"),
-        version=version,
-        options=_options(code, options) if options else {},
+        # Codes from 127 on are only in the wider field, older files have only the narrow one: the larger counts.
+        code=max(code.deprecatedBuiltinCode, code.builtinCode),
+        custom_name=_text(code.customCode),
+        inputs=_integers(operator.inputs),
+        outputs=_integers(operator.outputs),
+        version=code.version,
+        options={
+            name: float(getattr(options, own)) if name == "beta" else int(getattr(options, own))
+            for name, own in OPTIONS.items()
+            if hasattr(options, own) and (name != "lsh_type" or is_lsh)
+        },
     )
 
 
-def _options(code: int, table: FlatTable) -> dict[str, int | float]:
-    return {
-        name: table.real(number, default) if layout == "<f" else table.integer(number, layout, default)
-        for name, (number, layout, default) in OPTIONS.get(code, {}).items()
-    }
+def _at(items: Sequence[Any], index: int) -> Any:  # noqa: ANN401 - as in the sequence
+    if not 0 <= index < len(items):
+        raise IndexError(f"it refers to number {index} of {len(items)}")
+    return items[index]
 
 
-def _signature(table: FlatTable, subgraph_count: int) -> Signature:
-    subgraph = table.integer(4, "<I")
-    if subgraph >= subgraph_count:
-        raise DamagedBufferError(f"a signature refers to subgraph {subgraph} of {subgraph_count}")
-    return Signature(
-        key=table.text(2),
-        inputs=tuple(entry.text(0) for entry in table.tables(0)),
-        outputs=tuple(entry.text(0) for entry in table.tables(1)),
-    )
+def _all(items: Sequence[Any] | None) -> Sequence[Any]:
+    """Return a vector's items, none where it is absent; the schema tells an empty one as a number."""
+    return () if items is None or isinstance(items, int) else items
+
+
+def _integers(items: Sequence[Any] | None) -> tuple[int, ...]:
+    return tuple(map(int, _all(items)))
+
+
+def _text(value: bytes | str | None) -> str:
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value or ""
 
 
 @functools.cache

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import ModelError
-from orchestrator.models.flatbuffer import DamagedBufferError, FlatBuffer
 from orchestrator.models.graph import (
     Graph,
     Operator,
@@ -148,12 +147,7 @@ def _graph(path: Path, descriptor: int, size_bytes: int) -> Graph:
             f"{str(path)!r} is no TFLite model: " + (f"it is {what}" if what else "it lacks the mark TFL3 at byte 4"),
             hint="give a .tflite file",
         )
-    try:
-        return read_graph(FlatBuffer(descriptor, size_bytes))
-    except DamagedBufferError as error:
-        raise ModelError(
-            f"{str(path)!r} is truncated or damaged: {error}", hint="copy or convert the model again"
-        ) from error
+    return read_graph(path, descriptor, size_bytes)
 
 
 def _sha256(path: Path, descriptor: int, size_bytes: int) -> str:

@@ -6,15 +6,15 @@ a zip archive of stored entries (LiteRT-LM's schema/core and runtime/components/
 
 from __future__ import annotations
 
-import os
+import mmap
 import struct
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from orchestrator.errors import ModelError
-from orchestrator.models.flatbuffer import DamagedBufferError, FlatBuffer, FlatTable
+from orchestrator.models.graph import DAMAGE
 
 _MARK: Final = b"LITERTLM"
 _ZIP: Final = b"PK\x03\x04"
@@ -80,45 +80,56 @@ def is_bundle(head: bytes, path: Path) -> bool:
 def inspect_bundle(path: Path) -> LanguageModelFacts:
     """Return what a bundle holds; raises ModelError for a file that isn't one, or that is damaged."""
     try:
-        with path.open("rb") as file:
-            size_bytes = os.fstat(file.fileno()).st_size
-            if file.read(len(_MARK)) == _MARK:
-                return _litertlm(file.fileno(), size_bytes)
-        return _task(path, size_bytes)
-    except (DamagedBufferError, struct.error, zipfile.BadZipFile, KeyError) as error:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            if content[: len(_MARK)] == _MARK:
+                return _litertlm(content)
+        return _task(path, path.stat().st_size)
+    except (*DAMAGE, zipfile.BadZipFile, KeyError) as error:
         raise ModelError(f"{str(path)!r} is truncated or damaged: {error}", hint="get the bundle again") from error
     except OSError as error:
         raise ModelError(f"{str(path)!r} can't be read: {error.strerror}") from error
 
 
-def _litertlm(descriptor: int, size_bytes: int) -> LanguageModelFacts:
-    buffer = FlatBuffer(descriptor, size_bytes)
-    version = tuple(buffer.number("<I", at) for at in (8, 12, 16))
-    root = FlatTable(buffer, _TABLES_AT + buffer.number("<I", _TABLES_AT))
-    listed = root.table(1)
+def _litertlm(content: mmap.mmap) -> LanguageModelFacts:
+    """Read the header's tables by their fields' numbers: LiteRT-LM's schema isn't among those that LiteRT ships."""
+    from flatbuffers.table import Table
+
+    def target(table: Any, number: int) -> int:  # noqa: ANN401 - flatbuffers carries no types
+        """Return where a field's text, vector or table lies; 0 for an absent one."""
+        offset = table.Offset(4 + 2 * number)
+        return int(table.Indirect(table.Pos + offset)) if offset else 0
+
+    def tables(table: Any, number: int) -> list[Any]:  # noqa: ANN401
+        at = target(table, number)
+        count = struct.unpack_from("<I", content, at)[0] if at else 0
+        if 4 * count > len(content):
+            raise ValueError(f"it has a list of {count} tables")
+        return [Table(content, table.Indirect(at + 4 + 4 * place)) for place in range(count)]
+
+    def integer(table: Any, number: int, layout: str) -> int:  # noqa: ANN401
+        offset = table.Offset(4 + 2 * number)
+        return int(struct.unpack_from(layout, content, table.Pos + offset)[0]) if offset else 0
+
+    def text(table: Any, number: int) -> str:  # noqa: ANN401
+        offset = table.Offset(4 + 2 * number)
+        return table.String(table.Pos + offset).decode("utf-8", "backslashreplace") if offset else ""
+
+    version = struct.unpack_from("<III", content, 8)
+    root = Table(content, _TABLES_AT + struct.unpack_from("<I", content, _TABLES_AT)[0])
     sections, metadata = [], b""
-    for item in listed.tables(0) if listed is not None else ():
-        begin, end = item.integer(1, "<Q"), item.integer(2, "<Q")
-        buffer.check(begin, end - begin)
-        notes = dict(_pairs(item))
-        kind = _KINDS.get(item.integer(3, "<B"), "unknown")
-        sections.append(
-            Section(
-                kind=kind, role=notes.pop("model_type", ""), size_bytes=end - begin, notes=tuple(sorted(notes.items()))
-            )
-        )
+    for item in tables(Table(content, listed), 0) if (listed := target(root, 1)) else ():
+        begin, end = integer(item, 1, "<Q"), integer(item, 2, "<Q")
+        if not begin <= end <= len(content):
+            raise ValueError(f"it refers to byte {end}, the file has {len(content)}")
+        # Of a section's pairs of key and value those count whose value is a text.
+        pairs = ((text(pair, 0), target(pair, 2)) for pair in tables(item, 0) if integer(pair, 1, "<B") == _TEXT)
+        notes = {key: value for key, at in pairs if at and (value := text(Table(content, at), 0))}
+        kind = _KINDS.get(integer(item, 3, "<B"), "unknown")
+        role = notes.pop("model_type", "")
+        sections.append(Section(kind=kind, role=role, size_bytes=end - begin, notes=tuple(sorted(notes.items()))))
         if kind == _METADATA:
-            metadata = buffer.content(begin, min(end - begin, _METADATA_BYTES_MAX))
-    return _facts("litertlm", size_bytes, ".".join(map(str, version)), tuple(sections), metadata)
-
-
-def _pairs(section: FlatTable) -> list[tuple[str, str]]:
-    """Return a section's key and value pairs whose values are texts."""
-    pairs = []
-    for pair in section.tables(0):
-        value = pair.table(2)
-        pairs.append((pair.text(0), value.text(0) if value is not None and pair.integer(1, "<B") == _TEXT else ""))
-    return [(key, value) for key, value in pairs if value]
+            metadata = content[begin : min(end, begin + _METADATA_BYTES_MAX)]
+    return _facts("litertlm", len(content), ".".join(map(str, version)), tuple(sections), metadata)
 
 
 def _task(path: Path, size_bytes: int) -> LanguageModelFacts:
@@ -170,6 +181,6 @@ def _fields(message: bytes) -> list[tuple[int, object]]:
     try:
         holder.ParseFromString(message)
     except DecodeError as error:
-        raise DamagedBufferError(f"its metadata can't be read ({error})") from error
+        raise ValueError(f"its metadata can't be read ({error})") from error
     found = UnknownFieldSet(holder)
     return [(found[place].field_number, found[place].data) for place in range(len(found))]

@@ -163,30 +163,6 @@ def test_every_truncation_is_refused(tmp_path):
             identify_model(path)
 
 
-def test_tables_shared_thousands_of_times_end_at_the_budget(tmp_path):
-    # One tensor named 5,000 times by one subgraph that is named 5,000 times: 25 million tensors out of 40 kB.
-    builder = flatbuffers.Builder(1 << 16)
-
-    def shared(table: int, start_vector) -> int:
-        start_vector(builder, 5000)
-        for _ in range(5000):
-            builder.PrependUOffsetTRelative(table)
-        return builder.EndVector()
-
-    schema.TensorStart(builder)
-    tensors = shared(schema.TensorEnd(builder), schema.SubGraphStartTensorsVector)
-    schema.SubGraphStart(builder)
-    schema.SubGraphAddTensors(builder, tensors)
-    subgraphs = shared(schema.SubGraphEnd(builder), schema.ModelStartSubgraphsVector)
-    schema.ModelStart(builder)
-    schema.ModelAddSubgraphs(builder, subgraphs)
-    builder.Finish(schema.ModelEnd(builder), file_identifier=b"TFL3")
-    path = tmp_path / "bomb.tflite"
-    path.write_bytes(bytes(builder.Output()))
-    with pytest.raises(ModelError, match="more than 1000000 steps"):
-        inspect_model(path)
-
-
 def assert_facts_or_model_error(path: Path) -> None:
     """Do all that a command does with a model that nobody vouches for."""
     try:
@@ -218,19 +194,7 @@ def test_mutated_model_gives_facts_or_a_model_error(tmp_path_factory, data):
     assert_facts_or_model_error(path)
 
 
-@settings(max_examples=150, deadline=None)
-@given(data=st.data())
-def test_flipped_bits_give_facts_or_a_model_error(tmp_path_factory, data):
-    content = bytearray(INT8.read_bytes())
-    for _ in range(data.draw(st.integers(1, 30))):
-        place = data.draw(st.one_of(st.integers(8, 4000), st.integers(len(content) - 40_000, len(content) - 1)))
-        content[place] ^= 1 << data.draw(st.integers(0, 7))
-    path = tmp_path_factory.mktemp("fuzz") / "m.tflite"
-    path.write_bytes(content)
-    assert_facts_or_model_error(path)
-
-
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(body=st.binary(max_size=300))
 def test_garbage_behind_the_mark_gives_facts_or_a_model_error(tmp_path_factory, body):
     path = tmp_path_factory.mktemp("fuzz") / "m.tflite"
