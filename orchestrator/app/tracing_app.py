@@ -112,7 +112,7 @@ def record_app(
             seen.before = frozenset(_pids(device, request.package))
             _, trace = TraceRecording(farm.hold).around(
                 device,
-                lambda: _use(device, request, seen, _over(farm, request, facts, until_enter), tell),
+                lambda: _use(device, request, seen, _over(farm, request, facts, seen, until_enter), tell),
                 app=request.package,
                 token=token,
                 sdk=facts.sdk or 0,
@@ -236,7 +236,6 @@ def _use(
                 if time.monotonic() >= end_s:
                     seen.is_cut = True
                     break
-            seen.exit_code = getattr(is_over, "exit_code", None)
     except KeyboardInterrupt:
         # A second one, while the trace is fetched, leaves nothing but the phone as it was.
         seen.is_interrupted = True
@@ -247,16 +246,14 @@ def _use(
 
 @contextlib.contextmanager
 def _over(
-    farm: Farm, request: AppTraceRequest, facts: DeviceFacts, until_enter: Callable[[float], bool] | None
+    farm: Farm,
+    request: AppTraceRequest,
+    facts: DeviceFacts,
+    seen: _Seen,
+    until_enter: Callable[[float], bool] | None,
 ) -> Iterator[Callable[[float], bool]]:
-    """Give what waits so many seconds at most and tells whether the user's scenario is over."""
-    if request.during:
-        command = _Command(_words(request.during), _environ(farm, facts))
-        try:
-            yield command
-        finally:
-            command.end()
-    elif request.seconds is not None:
+    """Yield what waits a number of seconds at most and returns whether the user's scenario is over."""
+    if request.seconds is not None:
         end_s = time.monotonic() + min(request.seconds, LONGEST_S)
 
         def is_over(seconds: float) -> bool:
@@ -264,40 +261,33 @@ def _over(
             return time.monotonic() >= end_s
 
         yield is_over
-    else:
-        assert until_enter is not None, "it was asked for"
-        yield until_enter
-
-
-class _Command:
-    """The user's command; what it prints goes to standard error, beside our own words."""
-
-    def __init__(self, words: list[str], environ: dict[str, str]) -> None:
-        self.exit_code: int | None = None
+    elif request.during:
+        words = _words(request.during)
         try:
-            self._process = subprocess.Popen(
-                words, env=environ, stdin=subprocess.DEVNULL, stdout=sys.stderr, stderr=sys.stderr
+            # What it prints goes to standard error, beside our own words.
+            process = subprocess.Popen(
+                words, env=_environ(farm, facts), stdin=subprocess.DEVNULL, stdout=sys.stderr, stderr=sys.stderr
             )
         except (OSError, ValueError) as error:
             raise UsageError(f"--during: {words[0]} can't be run: {error}") from error
 
-    def __call__(self, seconds: float) -> bool:
-        try:
-            self.exit_code = self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+        def has_ended(seconds: float) -> bool:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                seen.exit_code = process.wait(seconds)
+            return seen.exit_code is not None
 
-    def end(self) -> None:
-        """End it if it still runs."""
-        if self._process.poll() is not None:
-            return
-        self._process.terminate()
         try:
-            self._process.wait(5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            yield has_ended
+        finally:
+            process.terminate()
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+    else:
+        assert until_enter is not None, "it was asked for"
+        yield until_enter
 
 
 def _environ(farm: Farm, facts: DeviceFacts) -> dict[str, str]:

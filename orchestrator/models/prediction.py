@@ -3,7 +3,7 @@
 The tables (``delegate_tables/<delegate>.csv``) are data: a line per operator and condition, and its document.
 An operator is taken when one of its lines allows it. Columns: ``types`` of the data that comes in, ``weights`` (the
 second input) as they are stored, ``min_sdk`` of Android, and ``rules``, each a name (an option, or one of
-``OperatorView``), ``=``, ``<=`` or ``>=``, and values.
+``OperatorView.answers``), ``=``, ``<=`` or ``>=``, and values.
 
 What phones printed goes before the documents (``models.learning``).
 """
@@ -28,31 +28,23 @@ from orchestrator.records.model import DelegatePrediction, LearnedOperator, Refu
 _ACTIVATIONS: Final = ("NONE", "RELU", "RELU_N1_TO_1", "RELU6", "TANH", "SIGN_BIT")
 
 
+Answer = int | float | str | None
+
+
 class OperatorView:
     """A subgraph whose operators are asked about."""
 
     def __init__(self, subgraph: Subgraph) -> None:
+        """Find the constants that are widened before use once."""
         self.subgraph = subgraph
-        self.widened = widened(subgraph)
+        self._widened = widened(subgraph)
 
     def is_constant(self, tensor: int) -> bool:
         """Whether a tensor's content is in the file, also one that is widened before use."""
-        source = self.widened.get(tensor)
-        return tensor >= 0 and bool((source or self.subgraph.tensors[tensor]).constant_bytes)
+        return tensor >= 0 and bool(self._stored(tensor).constant_bytes)
 
-    def data_type(self, operator: Operator) -> str:
-        """Return the type of what comes in."""
-        place = data_input(operator_name(operator))
-        if place >= len(operator.inputs) or operator.inputs[place] < 0:
-            return ""
-        return dtype_of(self.subgraph.tensors[operator.inputs[place]]).upper()
-
-    def weights_type(self, operator: Operator) -> str:
-        """Return how the second input is stored."""
-        if len(operator.inputs) < 2 or operator.inputs[1] < 0:
-            return ""
-        tensor = operator.inputs[1]
-        return dtype_of(self.widened.get(tensor, self.subgraph.tensors[tensor])).upper()
+    def _stored(self, tensor: int) -> Tensor:
+        return self._widened.get(tensor, self.subgraph.tensors[tensor])
 
     def data(self, operator: Operator) -> Tensor | None:
         """Return what comes in."""
@@ -60,82 +52,59 @@ class OperatorView:
 
     def at(self, operator: Operator, place: int) -> Tensor | None:
         """Return an input, None where it is left out."""
-        if place >= len(operator.inputs) or operator.inputs[place] < 0:
-            return None
-        return self.subgraph.tensors[operator.inputs[place]]
+        index = operator.inputs[place] if place < len(operator.inputs) else -1
+        return self.subgraph.tensors[index] if index >= 0 else None
 
-    def value(self, operator: Operator, what: str) -> int | float | str | None:
-        """Return what a rule asks for, None when the file doesn't tell."""
-        given = [tensor for tensor in operator.inputs if tensor >= 0]
-        match what:
-            case "inputs":
-                return len(given)
-            case "slots":
-                # Inputs that are left out have a place, too, unless they are the last.
-                return len(operator.inputs)
-            case "outputs":
-                return len(operator.outputs)
-            case "computed_inputs":
-                return sum(not self.is_constant(tensor) for tensor in given)
-            case "version":
-                return operator.version
-            case "hybrid":
-                stored = {dtype_of(self.widened.get(i, self.subgraph.tensors[i])) for i in given}
-                return int(self.data_type(operator) == "FLOAT32" and bool(stored & {"int8", "uint8"}))
-            case "activation" if "activation" in operator.options:
-                number = int(operator.options["activation"])
-                return _ACTIVATIONS[number] if 0 <= number < len(_ACTIVATIONS) else str(number)
-        if what in operator.options:
-            return operator.options[what]
-        return self._of_output(operator, what) if what in _OF_OUTPUT else self._of_inputs(operator, what)
+    def data_type(self, operator: Operator) -> str:
+        """Return the type of what comes in."""
+        data = self.data(operator)
+        return "" if data is None else dtype_of(data).upper()
 
-    def _of_output(self, operator: Operator, what: str) -> int | str | None:
-        if not operator.outputs or operator.outputs[0] < 0:
-            return None
-        result = self.subgraph.tensors[operator.outputs[0]]
-        match what:
-            case "output_rank":
-                return len(result.shape)
-            case "output_type":
-                return dtype_of(result).upper()
-            case _:  # square: height and width of the result are the same
-                return int(len(result.shape) == 4 and result.shape[1] == result.shape[2])
+    def weights_type(self, operator: Operator) -> str:
+        """Return how the second input is stored."""
+        return "" if self.at(operator, 1) is None else dtype_of(self._stored(operator.inputs[1])).upper()
 
-    def _of_inputs(self, operator: Operator, what: str) -> int | float | None:
+    def answers(self, operator: Operator) -> Mapping[str, Answer]:
+        """Return all that rules ask of an operator beside its options; None where the file doesn't tell."""
         data, second = self.data(operator), self.at(operator, 1)
-        match what:
-            case "rank":
-                return None if data is None else len(data.shape)
-            case "rank_1":
-                return None if second is None else len(second.shape)
-            case "zero_point":
-                return data.zero_points[0] if data is not None and data.zero_points else None
-            case "filter_width":
-                return second.shape[2] if second is not None and len(second.shape) == 4 else None
-            case "filter_area":
-                sides = [operator.options.get(f"filter_{side}") for side in ("width", "height")]
-                return math.prod(side for side in sides if side is not None) if None not in sides else None
-            case "last_axis" if data is not None and "axis" in operator.options:
-                # Packing makes a dimension, unpacking takes one away.
-                last = len(data.shape) - (0 if operator_name(operator) == "PACK" else 1)
-                return int(operator.options["axis"] in {-1, last})
-            case "same_shape" if data is not None and second is not None:
-                return int(data.shape == second.shape)
-            case "broadcast" if data is not None and second is not None:
-                return int(data.shape[:-2] != second.shape[:-2])
-            case "one_scale":
-                tensors = [self.subgraph.tensors[index] for index in operator.inputs if index >= 0]
-                return int(len({(tensor.scales, tensor.zero_points) for tensor in tensors}) <= 1)
-        return None
-
-
-#: What rules ask of an operator's first result.
-_OF_OUTPUT: Final = frozenset({"output_rank", "output_type", "square"})
-#: Every name that a rule may have beside an option's.
-QUESTIONS: Final = frozenset({
-    *_OF_OUTPUT, "inputs", "slots", "outputs", "computed_inputs", "version", "hybrid", "activation", "rank", "rank_1",
-    "zero_point", "filter_width", "filter_area", "last_axis", "same_shape", "broadcast", "one_scale", "constant",
-})  # fmt: skip
+        result = self.subgraph.tensors[operator.outputs[0]] if operator.outputs and operator.outputs[0] >= 0 else None
+        given = [tensor for tensor in operator.inputs if tensor >= 0]
+        tensors = [self.subgraph.tensors[index] for index in given]
+        stored = {dtype_of(self._stored(tensor)) for tensor in given}
+        sides = [operator.options.get(f"filter_{side}") for side in ("width", "height")]
+        found: dict[str, Answer] = {
+            "inputs": len(given),
+            # Inputs that are left out have a place, too, unless they are the last.
+            "slots": len(operator.inputs),
+            "outputs": len(operator.outputs),
+            "computed_inputs": sum(not self.is_constant(tensor) for tensor in given),
+            "version": operator.version,
+            "hybrid": int(self.data_type(operator) == "FLOAT32" and bool(stored & {"int8", "uint8"})),
+            "filter_area": math.prod(side for side in sides if side is not None) if None not in sides else None,
+            "one_scale": int(len({(tensor.scales, tensor.zero_points) for tensor in tensors}) <= 1),
+        }
+        if data is not None:
+            # Packing makes a dimension, unpacking takes one away.
+            last = len(data.shape) - (0 if operator_name(operator) == "PACK" else 1)
+            axis = operator.options.get("axis")
+            found["rank"] = len(data.shape)
+            found["zero_point"] = data.zero_points[0] if data.zero_points else None
+            found["last_axis"] = None if axis is None else int(axis in {-1, last})
+        if second is not None:
+            found["rank_1"] = len(second.shape)
+            found["filter_width"] = second.shape[2] if len(second.shape) == 4 else None
+            if data is not None:
+                found["same_shape"] = int(data.shape == second.shape)
+                found["broadcast"] = int(data.shape[:-2] != second.shape[:-2])
+        if result is not None:
+            found["output_rank"] = len(result.shape)
+            found["output_type"] = dtype_of(result).upper()
+            found["square"] = int(len(result.shape) == 4 and result.shape[1] == result.shape[2])
+        found |= operator.options
+        if "activation" in operator.options:
+            number = int(operator.options["activation"])
+            found["activation"] = _ACTIVATIONS[number] if 0 <= number < len(_ACTIVATIONS) else str(number)
+        return found
 
 
 #: The delegates that there are tables for.
@@ -209,7 +178,8 @@ def kinds(graph: Graph) -> list[str]:
 
 def _kind(view: OperatorView, operator: Operator) -> str:
     options = " ".join(f"{name}={value:g}" for name, value in sorted(operator.options.items()))
-    rank = view.value(operator, "rank")
+    data = view.data(operator)
+    rank = None if data is None else len(data.shape)
     types = f"{view.data_type(operator)} {view.weights_type(operator)} rank={rank}"
     stored = "".join("k" if view.is_constant(tensor) else "-" for tensor in operator.inputs)
     return f"{operator_name(operator)} {types} inputs={stored} {options}".rstrip()
@@ -271,6 +241,7 @@ def _broken(view: OperatorView, operator: Operator, line: _Line, sdk: int) -> st
         return f"its data is {data or 'missing'}, {' or '.join(sorted(line.types))} is taken"
     if line.weights and weights not in line.weights:
         return f"its weights are {weights or 'missing'}, {' or '.join(sorted(line.weights))} is taken"
+    answers = view.answers(operator) if line.rules else {}
     for what, sign, values in line.rules:
         if what == "constant":
             # An input that is left out, such as a shape that the options tell, isn't computed either.
@@ -279,7 +250,7 @@ def _broken(view: OperatorView, operator: Operator, line: _Line, sdk: int) -> st
             if computed:
                 return f"input {computed[0]} is computed, but must be constant"
             continue
-        value = view.value(operator, what)
+        value = answers.get(what)
         if value is not None and not _fits(value, sign, values):
             shown = f"{value:g}" if isinstance(value, float) else str(value)
             return f"{what} is {shown}, must be {'' if sign == '=' else sign + ' '}{' or '.join(values)}"

@@ -83,25 +83,26 @@ class DeclaredTool:
     def _one(self, reports: list[ToolReport], raw: RawOutput, case: Case, errors: list[tuple[str, str]]) -> ToolReport:
         told = next((report for report in reports if report.outcome != "ok"), None)
         killed = signal_failure(raw.exit_code)
-        evidence = next((report.delegate for report in reports if report.delegate.actual), None)
+        outcome = "failed"
         if raw.timed_out:
-            failed = _failed("timed-out", f"no result after {raw.duration_s:.0f} s", case, outcome="truncated")
+            outcome, code, reason = "truncated", "timed-out", f"no result after {raw.duration_s:.0f} s"
         elif errors:
-            failed = _failed(*errors[0], case, outcome=killed.outcome if killed is not None else "failed")
+            outcome = killed.outcome if killed is not None else outcome
+            code, reason = errors[0]
         elif raw.exit_code not in self._section.exit_ok and raw.exit_code is not None:
-            failed = (
-                _failed(killed.code, killed.reason, case, outcome=killed.outcome)
-                if killed is not None
-                else _failed("benchmark-failed", f"exit code {raw.exit_code}", case)
-            )
+            code, reason = "benchmark-failed", f"exit code {raw.exit_code}"
+            if killed is not None:
+                outcome, code, reason = killed.outcome, killed.code, killed.reason
         elif told is not None:
-            failed = _failed(told.failure_code, told.failure_reason, case, outcome=told.outcome)
+            outcome, code, reason = told.outcome, told.failure_code, told.failure_reason
         elif len(reports) == 1:
             return reports[0]
         elif not reports:
-            failed = _failed("no-result", "no result was printed", case)
+            code, reason = "no-result", "no result was printed"
         else:
-            failed = _failed("benchmark-failed", f"{len(reports)} results were printed where one was expected", case)
+            code, reason = "benchmark-failed", f"{len(reports)} results were printed where one was expected"
+        failed = _failed(code, reason, case, outcome=outcome)
+        evidence = next((report.delegate for report in reports if report.delegate.actual), None)
         return failed if evidence is None else replace(failed, delegate=evidence)
 
     def _ignored(self, fields: Mapping[str, object], case: Case) -> list[str]:

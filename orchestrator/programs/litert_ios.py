@@ -10,18 +10,16 @@ from __future__ import annotations
 import dataclasses
 import plistlib
 import shlex
-import threading
 import zipfile
 from pathlib import Path
 from typing import Final
 
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import ArtifactError, UsageError
-from orchestrator.ports import Device, InvocationRequest
+from orchestrator.ports import InvocationRequest
 from orchestrator.programs.flags.arguments import format_flags
 from orchestrator.programs.foreign_app import foreign_build
-from orchestrator.programs.litert_native import files_written, litert_flags
-from orchestrator.programs.running.collected import read_collected, run_and_collect
+from orchestrator.programs.litert_native import LitertNativeTool, litert_flags
 from orchestrator.programs.specification import Program
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha
@@ -33,25 +31,20 @@ _MOST_PLIST_BYTES: Final = 4 << 20
 _HOW_TO_GET: Final = "install the app once, or name its .ipa with --build; see 'An iPhone' in docs/guides/iphone.md"
 
 
-class LitertIosTool:
+class LitertIosTool(LitertNativeTool):
     """Starts the app with the flags of a case and collects what it left in its folder."""
 
     name = ToolName.LITERT_IOS
 
-    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
-        """Run one invocation; whatever its end, return all that it left behind. Raises DeviceError kinds."""
-        folder = device.run_folder(request.run_id)
-        # Documents has no folder for each run: their files' names begin alike.
-        flags = [
-            (name, value.replace(f"{folder}/", f"{folder}.", 1)) for name, value in litert_flags(request, folder=folder)
-        ]
-        command = shlex.join([request.build.package, *format_flags(flags)])
-        files = files_written(request.run_pass)
-        return run_and_collect(device, request, command, files=files, cancelled=cancelled)
+    def command(self, request: InvocationRequest, folder: str) -> str:
+        """See CollectingTool.command; Documents has no folder for each run: their files' names begin alike."""
+        flags = litert_flags(request, folder=folder)
+        own = [(name, value.replace(f"{folder}/", f"{folder}.", 1)) for name, value in flags]
+        return shlex.join([request.build.package, *format_flags(own)])
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read log and result files; an app that ended without its mark has failed, whatever it printed before."""
-        report = read_collected(raw, case)
+        report = super().parse(raw, case)
         if raw.exit_code is not None or raw.timed_out:
             return report
         crashes = raw.data(CRASHES_FILE).decode("utf-8", "replace").split()

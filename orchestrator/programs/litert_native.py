@@ -8,23 +8,22 @@ that a misspelt one is never reported: they are checked here against the documen
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Sequence
 from typing import Final
 
 from orchestrator.delegates import DELEGATES, delegates_of
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import UsageError
-from orchestrator.ports import Device, InvocationRequest
+from orchestrator.ports import InvocationRequest
 from orchestrator.programs.flags.arguments import RESULT_FILE, RUNTIME_INFO_FILE, format_flags, placed_value
 from orchestrator.programs.flags.checking import check_flags, documented_flags
 from orchestrator.programs.native import command_line
-from orchestrator.programs.running.collected import read_collected, run_and_collect
+from orchestrator.programs.running.collected import CollectingTool
 from orchestrator.programs.running.environment import library_folders
 from orchestrator.programs.specification import Program
 from orchestrator.records.build_spec import OWNED_FLAGS
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.run import RawOutput, ToolReport
-from orchestrator.records.workload import Case, Pass, ToolName
+from orchestrator.records.workload import Pass, ToolName
 
 #: ``use_cpu`` is on by default; without it the CPU still takes what an accelerator leaves, unless the plan sets
 #: ``require_full_delegation``.
@@ -33,25 +32,18 @@ _DISPATCH: Final = "libLiteRtDispatch_"
 _COMPILER: Final = "libLiteRtCompilerPlugin_"
 
 
-class LitertNativeTool:
-    """Runs the program detached from the link and collects its streams, exit code and result files."""
+class LitertNativeTool(CollectingTool):
+    """Runs the program; where the operators ran is shown by the runtime info first, then by the log."""
 
     name = ToolName.LITERT_NATIVE
 
-    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
-        """Run one invocation; whatever its end, return all that it left behind. Raises DeviceError kinds."""
-        flags = litert_flags(request, folder=device.run_folder(request.run_id))
-        return run_and_collect(
-            device,
-            request,
-            command_line(request, format_flags(flags)),
-            files=files_written(request.run_pass),
-            cancelled=cancelled,
-        )
+    def command(self, request: InvocationRequest, folder: str) -> str:
+        """See CollectingTool.command."""
+        return command_line(request, format_flags(litert_flags(request, folder=folder)))
 
-    def parse(self, raw: RawOutput, case: Case) -> ToolReport:
-        """Read the output; where the operators ran is told by the runtime info first, then by the log."""
-        return read_collected(raw, case)
+    def files(self, run_pass: Pass) -> Sequence[str]:
+        """See CollectingTool.files."""
+        return (RESULT_FILE, RUNTIME_INFO_FILE) if run_pass in (Pass.TIMING, Pass.COLD) else (RESULT_FILE,)
 
 
 def litert_flags(request: InvocationRequest, *, folder: str) -> list[tuple[str, str]]:
@@ -110,11 +102,6 @@ def _pass_flags(run_pass: Pass, folder: str) -> dict[str, str]:
             return {"use_profiler": "true"}
         case _:
             return {}
-
-
-def files_written(run_pass: Pass) -> tuple[str, ...]:
-    """Return the names of the files that a pass leaves in its folder."""
-    return (RESULT_FILE, RUNTIME_INFO_FILE) if run_pass in (Pass.TIMING, Pass.COLD) else (RESULT_FILE,)
 
 
 PROGRAM = Program(

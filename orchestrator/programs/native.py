@@ -7,8 +7,8 @@ import threading
 from dataclasses import replace
 
 from orchestrator.ports import Device, InvocationRequest
-from orchestrator.programs.flags.arguments import benchmark_flags, files_written, format_flags
-from orchestrator.programs.running.collected import read_collected, run_and_collect
+from orchestrator.programs.flags.arguments import benchmark_flags, format_flags
+from orchestrator.programs.running.collected import CollectingTool
 from orchestrator.programs.running.environment import environment, finish_start, prepare_start, with_start
 from orchestrator.programs.specification import Program
 from orchestrator.records.device import DeviceFacts, DeviceKind
@@ -16,33 +16,25 @@ from orchestrator.records.run import RawOutput, ToolReport
 from orchestrator.records.workload import Case, ToolName
 
 
-class NativeTool:
-    """Runs the program detached from the link and collects its streams, exit code and result files."""
+class NativeTool(CollectingTool):
+    """Runs the program, in the pass ``cold`` with its caches in the state of the stage."""
 
     name = ToolName.NATIVE
 
+    def command(self, request: InvocationRequest, folder: str) -> str:
+        """See CollectingTool.command."""
+        return command_line(request, format_flags(benchmark_flags(request, folder=folder)))
+
     def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
-        """Run one invocation; whatever its end, return all that it left behind. Raises DeviceError kinds."""
-        command = native_command(request, folder=device.run_folder(request.run_id))
+        """See CollectingTool.run."""
         note = prepare_start(device, request)
-        raw = run_and_collect(
-            device,
-            request,
-            command,
-            files=files_written(request.run_pass),
-            cancelled=cancelled,
-        )
+        raw = super().run(device, request, cancelled=cancelled)
         finish_start(device, request)
         return replace(raw, attachments=(*raw.attachments, *note))
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
-        """Read the output; an unreadable output is a report that says so."""
-        return with_start(read_collected(raw, case), raw)
-
-
-def native_command(request: InvocationRequest, *, folder: str) -> str:
-    """Return the command line for the device's shell, every word quoted."""
-    return command_line(request, format_flags(benchmark_flags(request, folder=folder)))
+        """See CollectingTool.parse."""
+        return with_start(super().parse(raw, case), raw)
 
 
 def command_line(request: InvocationRequest, arguments: list[str]) -> str:

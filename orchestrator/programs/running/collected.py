@@ -10,13 +10,13 @@ from typing import Final
 
 from orchestrator.errors import DeviceError
 from orchestrator.ports import Device, InvocationRequest
-from orchestrator.programs.flags.arguments import PROFILE_FILE, RESULT_FILE, RUNTIME_INFO_FILE
+from orchestrator.programs.flags.arguments import PROFILE_FILE, RESULT_FILE, RUNTIME_INFO_FILE, files_written
 from orchestrator.programs.grammar.output import RunFiles, Started, parse_run
 from orchestrator.programs.running.environment import in_mode, mode_files
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.sample import SAMPLES_FILE
-from orchestrator.records.workload import Case
+from orchestrator.records.workload import Case, Pass, ToolName
 from orchestrator.scripts import call
 
 #: Of a log since a run's begin the last is kept; where that moment is unknown, so many lines.
@@ -33,6 +33,29 @@ _PIDS_MIN: Final = 1 << 15
 _PIDS_OF_A_RUN: Final = 1 << 10
 #: A native program's file name in its command line, before the first flag.
 _PROGRAM: Final = re.compile(r"/([^/\s']+)'? --")
+
+
+class CollectingTool:
+    """A program that is run detached from the link; its streams, exit code and files are read afterwards."""
+
+    name: ToolName
+
+    def command(self, request: InvocationRequest, folder: str) -> str:
+        """Return the command line for the device's shell; ``folder`` is the run's own. Raises UsageError."""
+        raise NotImplementedError
+
+    def files(self, run_pass: Pass) -> Sequence[str]:
+        """Return the names of the files that a pass leaves in its folder."""
+        return files_written(run_pass)
+
+    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
+        """Run one invocation; whatever its end, return all that it left behind. Raises DeviceError kinds."""
+        command = self.command(request, device.run_folder(request.run_id))
+        return run_and_collect(device, request, command, files=self.files(request.run_pass), cancelled=cancelled)
+
+    def parse(self, raw: RawOutput, case: Case) -> ToolReport:
+        """Read the output; an unreadable output is a report that says so."""
+        return read_collected(raw, case)
 
 
 def run_and_collect(

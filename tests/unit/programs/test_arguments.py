@@ -11,7 +11,7 @@ from orchestrator.ports import InvocationRequest
 from orchestrator.programs.apk import start_command
 from orchestrator.programs.flags.arguments import benchmark_flags
 from orchestrator.programs.litert import Counts, LitertTool, counts_for, litert_command
-from orchestrator.programs.native import affinity_mask, native_command
+from orchestrator.programs.native import NativeTool, affinity_mask
 from orchestrator.records.build_spec import OWNED_FLAGS
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, ModelSha, RunId, Serial
@@ -85,7 +85,7 @@ def test_flags_that_follow_from_the_case_can_not_be_set_beside_it(name: str) -> 
 def test_every_word_reaches_the_program_whole() -> None:
     path = "/data/local/tmp/a b'c\"$(reboot)\n;rm -rf .tflite"
     case = replace(CASE, flags=(("input_layer", "a b;$(x)`y`'z'"),))
-    words = shlex.split(native_command(request(case, model_path=path), folder="/f"))
+    words = shlex.split(NativeTool().command(request(case, model_path=path), "/f"))
     assert words[:3] == ["LD_LIBRARY_PATH=/data/local/tmp/benchfarm/programs/ab", "taskset", "f0"]
     assert f"--graph={path}" in words
     assert "--input_layer=a b;$(x)`y`'z'" in words

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.errors import UsageError
 from orchestrator.ports import InvocationRequest
 from orchestrator.programs.litert_native import litert_flags
-from orchestrator.programs.native import native_command
+from orchestrator.programs.native import NativeTool
 from orchestrator.programs.running.environment import environment
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, ModelSha, RunId, Serial
@@ -103,6 +103,6 @@ def test_hexagon_gets_the_folder_of_its_skel_libraries_and_a_placed_file_its_pat
         case=case,
         file_paths={"libhexagon_nn_skel_v66.so": "/x/p/libhexagon_nn_skel_v66.so", "a b": "/x/p/a_b"},
     )
-    words = shlex.split(native_command(request, folder="/run"))
+    words = shlex.split(NativeTool().command(request, "/run"))
     assert "--hexagon_lib_path=/x/p" in words
     assert "--delegate_serialize_dir=/x/p/a_b" in words
