@@ -160,6 +160,8 @@ def _files(flag: str, path: str) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
+    """The evaluations of one device."""
+
     farm: Farm
     request: EvaluateRequest
     program: _Program
@@ -169,14 +171,67 @@ class _Run:
 
     def with_delegate(self, delegate: DelegateName) -> Evaluation:
         """Run one process to its end and read it; raises DeviceError kinds."""
-        skip = DELEGATES[delegate].skip(self.facts) if self.facts.kind is DeviceKind.ANDROID else None
+        own, command, text, found, is_shown = DELEGATES[delegate], "", "", None, False
+        skip = own.skip(self.facts) if self.facts.kind is DeviceKind.ANDROID else None
         if skip is not None:
-            return self._evaluation(delegate, "", None, skip.reason)
+            reason = skip.reason
+        else:
+            serial, told = self.facts.serial, f"{self.model.name} is evaluated with {delegate.value}"
+            keys = {"serial": str(serial)}
+            self.farm.observer.on_event(Notice(event="evaluating", text=f"{serial}: {told}", keys=keys))
+            command, result = self._run(delegate)
+            text = _text_of(result)
+            read = evaluated_in(text)
+            found, reason = (None, read) if isinstance(read, str) else (read, "")
+            if result.timed_out:
+                found, reason = None, f"no end after {self.request.timeout_s:g} s: --timeout, or fewer images"
+            elif result.exit_code:
+                found, reason = None, f"exit code {result.exit_code}: {reason or text.strip().rpartition(chr(10))[2]}"
+            is_shown = own.is_builtin or bool(delegates_in(text) & own.called.keys())
+            if found is not None and not is_shown:
+                reason = f"nothing that it printed shows that {own.label} took an operator: the figure may be the CPU's"
+        is_fake = self.program.facts is not None and self.program.facts.is_fake
+        return Evaluation(
+            model_sha256=self.model.sha256,
+            model_name=self.model.name,
+            serial=self.facts.serial,
+            is_virtual=self.facts.is_virtual or is_fake,
+            delegate=delegate.value,
+            threads=self.request.threads,
+            flags=tuple(sorted(flag for flag in self.request.flags if not flag[0].startswith(_OF_DATA))),
+            program_sha256=self.program.sha256,
+            evaluated_at=self.farm.clock.now(),
+            found=found,
+            reason=reason,
+            is_shown=is_shown or own.is_builtin,
+            command=command,
+            output=text[-_KEPT_CHARS:],
+        )
+
+    def _run(self, delegate: DelegateName) -> tuple[str, ProcessResult]:
+        """Run the program; return its command line and what it left."""
         run_id = RunId(uuid.uuid4().hex)
-        command = self._command(delegate, self.device.run_folder(run_id))
-        self._tell(f"{self.model.name} is evaluated with {delegate.value}")
+        program = self._place([self.program.path], kind="programs", name="run_eval", executable=True)
+        files = self.program.files
+        values = {
+            name: self._place(files[name], kind="inputs", is_folder=Path(value[1:]).expanduser().is_dir())
+            if name in files
+            else value
+            for name, value in self.program.flags.items()
+        }
+        given = {
+            "model_file": self._place([self.request.model], kind="models"),
+            "num_interpreter_threads": str(self.request.threads),
+            "output_file_path": f"{self.device.run_folder(run_id)}/{_METRICS}",
+            # Programs before the delegates' own flags know the first; later ones take both.
+            **({} if DELEGATES[delegate].is_builtin else {"delegate": delegate.value}),
+            **flags_of(delegate, FlagFamily.BENCHMARK_MODEL),
+            **values,
+        }
+        words = shlex.join([program, *(f"--{name}={value}" for name, value in given.items())])
+        command = f"LD_LIBRARY_PATH={shlex.quote(str(PurePosixPath(program).parent))} {words} < /dev/null"
         try:
-            result = self.device.run_detached(
+            return command, self.device.run_detached(
                 command,
                 run_id=run_id,
                 timeout_s=self.request.timeout_s,
@@ -185,29 +240,6 @@ class _Run:
             )
         finally:
             self.device.discard_run(run_id)
-        return self._evaluation(delegate, command, result, "")
-
-    def _command(self, delegate: DelegateName, folder: str) -> str:
-        program = self._place([self.program.path], kind="programs", name="run_eval", executable=True)
-        values = {
-            name: self._place(self.program.files[name], kind="inputs", is_folder=Path(value[1:]).expanduser().is_dir())
-            if name in self.program.files
-            else value
-            for name, value in self.program.flags.items()
-        }
-        own = DELEGATES[delegate]
-        given = {
-            "model_file": self._place([self.request.model], kind="models"),
-            "num_interpreter_threads": str(self.request.threads),
-            "output_file_path": f"{folder}/{_METRICS}",
-            # Programs before the delegates' own flags know the first; later ones take both.
-            **({} if own.is_builtin else {"delegate": delegate.value}),
-            **flags_of(delegate, FlagFamily.BENCHMARK_MODEL),
-            **values,
-        }
-        words = [program, *(f"--{name}={value}" for name, value in given.items())]
-        libraries = shlex.quote(str(PurePosixPath(program).parent))
-        return f"LD_LIBRARY_PATH={libraries} {shlex.join(words)} < /dev/null"
 
     def _place(
         self, files: Sequence[Path], *, kind: str, name: str = "", executable: bool = False, is_folder: bool = False
@@ -223,43 +255,6 @@ class _Run:
             for file, sha256 in known
         ]  # fmt: skip
         return str(PurePosixPath(paths[0]).parent) if is_folder else paths[0]
-
-    def _evaluation(
-        self, delegate: DelegateName, command: str, result: ProcessResult | None, reason: str
-    ) -> Evaluation:
-        text = _text_of(result) if result is not None else ""
-        found = None
-        if result is not None:
-            read = evaluated_in(text)
-            found, reason = (None, read) if isinstance(read, str) else (read, "")
-            if result.timed_out:
-                found, reason = None, f"no end after {self.request.timeout_s:g} s: --timeout, or fewer images"
-            elif result.exit_code:
-                found, reason = None, f"exit code {result.exit_code}: {reason or text.strip().rpartition(chr(10))[2]}"
-        own = DELEGATES[delegate]
-        is_shown = own.is_builtin or bool(delegates_in(text) & own.called.keys())
-        if found is not None and not is_shown:
-            reason = f"nothing that it printed shows that {own.label} took an operator: the figure may be the CPU's"
-        return Evaluation(
-            model_sha256=self.model.sha256,
-            model_name=self.model.name,
-            serial=self.facts.serial,
-            is_virtual=self.facts.is_virtual or (self.program.facts is not None and self.program.facts.is_fake),
-            delegate=delegate.value,
-            threads=self.request.threads,
-            flags=tuple(sorted(flag for flag in self.request.flags if not flag[0].startswith(_OF_DATA))),
-            program_sha256=self.program.sha256,
-            evaluated_at=self.farm.clock.now(),
-            found=found,
-            reason=reason,
-            is_shown=is_shown,
-            command=command,
-            output=text[-_KEPT_CHARS:],
-        )
-
-    def _tell(self, text: str) -> None:
-        keys = {"serial": str(self.facts.serial)}
-        self.farm.observer.on_event(Notice(event="evaluating", text=f"{self.facts.serial}: {text}", keys=keys))
 
 
 def _sha256(path: Path) -> str:
