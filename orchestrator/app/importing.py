@@ -79,7 +79,6 @@ def import_files(farm: Farm, request: ImportRequest, out: Path | None) -> Import
     readers = [
         (each.name, each.results) for each in programs() if each.results is not None and each.results.kind is facts.kind
     ]
-    seen: set[tuple[str, str]] = set()
     for path, data in sources:
         text = data.decode("utf-8", "replace")
         found = next(((tool, results, reports) for tool, results in readers if (reports := results.read(text))), None)
@@ -94,10 +93,7 @@ def import_files(farm: Farm, request: ImportRequest, out: Path | None) -> Import
             except OutputParseError as error:
                 batch.faults.append(f"{path}: {report.label or f'run {number + 1}'}: {error}")
                 continue
-            key = (case.case_key, f"{report.inference_mean_us or 0:.6g}")
-            if not (results.are_repeated and report.inference_mean_us and key in seen):
-                batch.runs.append(ForeignRun(case=case, raw=raw_output(path, source_of(data, number))))
-            seen.add(key)
+            batch.runs.append(ForeignRun(case=case, raw=raw_output(path, source_of(data, number))))
     if batch.faults:
         raise UsageError("nothing was imported:\n  " + "\n  ".join(batch.faults))
     return store(farm, batch, name=request.name, out=out)

@@ -1,8 +1,8 @@
 """Builds .tflite files with TensorFlow: variants, batches and sizes of one network, each reproducible from its recipe.
 
 TensorFlow runs in a process of its own (``models.conversion``): it takes seconds to import, prints a lot, and its
-converter and calibrator are native code that may abort. Each file is placed as soon as it is made, and what ends the
-process loses only the file that it was working on: another process continues with the rest.
+converter and calibrator are native code that may abort. Each file is placed as soon as it is made: what ends the
+process loses only those that it hadn't built yet.
 """
 
 from __future__ import annotations
@@ -128,34 +128,27 @@ def build_models(
 def _build(
     orders: Sequence[BuildOrder], folder: Path, environ: Mapping[str, str]
 ) -> Iterator[tuple[BuildOrder, Outcome]]:
-    """Let one process after the other build what is lacking; what one was at when it died counts as failed."""
+    """Let a process build the files; what it hasn't built when it dies counts as failed."""
     lacking = [(number, name) for number, order in enumerate(orders) for name in order.names]
+    count = len(lacking)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="benchfarm-build-", ignore_cleanup_errors=True) as name:
             work = Path(name)
-            while lacking:
-                (work / "orders.json").write_text(json.dumps([[asdict(order) for order in orders], lacking]), "utf-8")
-                begun: list[tuple[int, str]] = []
-                with _building(work, environ) as (process, lines):
-                    for line in lines:
-                        told = json.loads(line)
-                        number = int(told["order"])
-                        if "begun" in told:
-                            begun = [(number, str(name)) for name in told["begun"]]
-                            continue
-                        outcome = _outcome(told, folder)
-                        lacking.remove((number, outcome.name))
-                        begun = [item for item in begun if item[1] != outcome.name]
-                        yield orders[number], outcome
-                    code = process.wait()
-                if lacking:
-                    reason, hint = _last_words(work / "log", code)
-                    if not begun:
-                        raise ModelError(reason, hint=hint)
-                    for number, lost in begun:
-                        lacking.remove((number, lost))
-                        yield orders[number], FailedBuild(name=lost, reason=reason, hint=hint)
+            (work / "orders.json").write_text(json.dumps([[asdict(order) for order in orders], lacking]), "utf-8")
+            with _building(work, environ) as (process, lines):
+                for line in lines:
+                    told = json.loads(line)
+                    outcome = _outcome(told, folder)
+                    lacking.remove((told["order"], outcome.name))
+                    yield orders[told["order"]], outcome
+                code = process.wait()
+            if lacking:
+                reason, hint = _last_words(work / "log", code)
+                if len(lacking) == count:
+                    raise ModelError(reason, hint=hint)
+                for number, lost in lacking:
+                    yield orders[number], FailedBuild(name=lost, reason=reason, hint=hint)
     except OSError as error:
         raise HostStorageError(f"the models can't be written to {folder}: {error.strerror}") from error
 

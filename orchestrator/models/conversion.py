@@ -1,7 +1,7 @@
 """What runs in the process with TensorFlow: networks to .tflite files, one after the other.
 
-``orders.json`` in its folder says what to build. It reports through a pipe what it begins and what became of it, a line
-of JSON each, so that the process that started it knows what it was at when it died (``models.building``).
+``orders.json`` in its folder says what to build. It reports what became of each file through a pipe, a line of JSON
+each (``models.building``).
 """
 
 # ruff: noqa: ANN401 - TensorFlow, its tensors and its decorators carry no types
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from orchestrator.models.building import BuildOrder
-from orchestrator.models.networks import SAMPLE_NETWORK, make_network, pictures
+from orchestrator.models.networks import make_network
 
 #: Variants whose conversion measures the range of activations on data.
 _CALIBRATED: Final = frozenset({"int8", "int16x8"})
@@ -81,7 +81,6 @@ def _built(order: BuildOrder, work: Path, wanted: set[str]) -> Iterator[dict[str
             names = [(variant, name) for variant, name in names if name in wanted]
             if not names:
                 continue
-            yield {"begun": [name for _, name in names]}
             saved = work / f"saved_{size}_{batch}"
             specs: dict[str, Any] = {}
             error: Exception | None = None
@@ -92,7 +91,6 @@ def _built(order: BuildOrder, work: Path, wanted: set[str]) -> Iterator[dict[str
             except Exception as raised:  # noqa: BLE001 - a size that can't be is no reason to lose the others
                 error = raised
             for variant, name in names:
-                yield {"begun": [name]}
                 try:
                     if error is not None:
                         raise error
@@ -215,8 +213,6 @@ def _samples(order: BuildOrder, specs: Mapping[str, Any]) -> Iterator[dict[str, 
 
     if order.representative:
         arrays = _given_samples(order.representative, specs)
-    elif order.source == SAMPLE_NETWORK:
-        arrays = {name: pictures(2, order.seed, spec.shape[1])[0] for name, spec in specs.items()}
     else:
         rng = np.random.default_rng(order.seed)
         for _ in range(_RANDOM_SAMPLES):

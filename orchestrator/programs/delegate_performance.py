@@ -1,4 +1,4 @@
-"""Reports of the Delegate Performance Benchmark app: ``report.json`` and ``report.csv`` of its latency activity.
+"""Reports of the Delegate Performance Benchmark app: ``report.json`` of its latency activity.
 
 A report compares a test target with reference delegates over several models. Each delegate of each model becomes a
 report here. All of them ran in one process, so that the memory figures of later ones are what the first one left of a
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -20,8 +20,6 @@ from orchestrator.records.run import DelegateEvidence, ToolReport
 from orchestrator.records.workload import DelegateName, ToolName
 
 _MEAN: Final = "inference_latency_average_us"
-_HEADER: Final = "Model, Metric, Delegate: "
-_REFERENCE_COLUMNS: Final = ", Change, Status"
 _IDENTIFIER: Final = re.compile(r"(?P<kind>\w{1,40}) \((?P<path>.*)\)", re.DOTALL)
 #: The app's word for running without settings: the runtime's own choice, which is XNNPACK.
 _NO_SETTINGS: Final = "default_delegate"
@@ -48,18 +46,17 @@ def setting_of(identifier: str) -> Scenario:
 
 
 def parse_delegate_performance(text: str) -> list[ToolReport]:
-    """Read a latency report, JSON or CSV; empty when the text isn't one.
+    """Read a latency report; empty when the text isn't one.
 
     Each result's ``label`` is the delegate's identifier and ``extra["graph"]`` the model's name.
     """
-    entries = list(_json_entries(text)) or list(_csv_entries(text))
-    return [_report(model, identifier, figures) for model, identifier, figures in entries]
+    return [_report(model, identifier, figures) for model, identifier, figures in _entries(text)]
 
 
 _Entry = tuple[str, str, Mapping[str, float | None]]
 
 
-def _json_entries(text: str) -> Iterator[_Entry]:
+def _entries(text: str) -> Iterator[_Entry]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -69,14 +66,14 @@ def _json_entries(text: str) -> Iterator[_Entry]:
         if not isinstance(report, dict) or not isinstance(report.get("metrics"), list):
             continue
         entries = [entry for entry in report["metrics"] if isinstance(entry, dict)]
-        found = [_json_figures(entry) for entry in entries]
+        found = [_figures(entry) for entry in entries]
         # An accuracy report has the same shape and no latency.
         if any(_MEAN in figures for figures in found):
             for entry, figures in zip(entries, found, strict=True):
                 yield plain_text(report.get("model", "")), plain_text(entry.get("delegate_identifier", "")), figures
 
 
-def _json_figures(entry: Mapping[str, object]) -> dict[str, float | None]:
+def _figures(entry: Mapping[str, object]) -> dict[str, float | None]:
     metrics = entry.get("metrics")
     if not isinstance(metrics, dict):
         return {}
@@ -84,28 +81,6 @@ def _json_figures(entry: Mapping[str, object]) -> dict[str, float | None]:
         plain_text(name): parse_number(str(metric["value"])) if isinstance(metric, dict) and "value" in metric else None
         for name, metric in metrics.items()
     }
-
-
-def _csv_entries(text: str) -> Iterator[_Entry]:
-    lines = [line.rstrip("\r") for line in text.split("\n")]
-    start = next((place for place, line in enumerate(lines) if line.startswith(_HEADER)), None)
-    if start is None:
-        return
-    columns = lines[start].removeprefix(_HEADER).split(", Delegate: ")
-    identifiers = [column.removesuffix(_REFERENCE_COLUMNS) for column in columns]
-    widths = [3 if column.endswith(_REFERENCE_COLUMNS) else 1 for column in columns]
-    models: dict[str, dict[str, Sequence[float | None]]] = {}
-    for line in lines[start + 1 :]:
-        # From the right: a model's name may hold commas, a figure doesn't.
-        cells = line.rsplit(",", sum(widths) + 1)
-        if len(cells) != sum(widths) + 2 or cells[1].endswith("_summary"):
-            continue
-        places = [2 + sum(widths[:number]) for number in range(len(widths))]
-        models.setdefault(cells[0], {})[cells[1]] = [parse_number(cells[place]) for place in places]
-    for model, metrics in models.items():
-        if _MEAN in metrics:
-            for number, identifier in enumerate(identifiers):
-                yield model, identifier, {name: values[number] for name, values in metrics.items()}
 
 
 def _report(model: str, identifier: str, figures: Mapping[str, float | None]) -> ToolReport:

@@ -1,4 +1,4 @@
-"""What the Firebase game-loop app leaves behind: a JSON object per scenario, and a CSV file."""
+"""What the Firebase game-loop app leaves behind: a JSON object per scenario."""
 
 from __future__ import annotations
 
@@ -17,13 +17,6 @@ from orchestrator.records.workload import DelegateName, ToolName
 
 _OBJECT: Final = re.compile(r"\{[^{}]*\"benchmark config\"[^{}]*\}", re.DOTALL)
 _TIMES: Final = re.compile(rf"(init|warmup|inference): ({NUMBER})", re.ASCII)
-_CSV_COLUMNS: Final = (
-    "config_key", "model_size", "init_time", "warmup_avg", "warmup_min", "warmup_max", "warmup_stddev",
-    "inference_avg", "inference_min", "inference_max", "inference_stddev", "init_max_rss", "init_total_alloc",
-    "init_in_use_alloc", "overall_max_rss", "overall_total_alloc", "overall_in_use_alloc",
-)  # fmt: skip
-
-
 _SERIALIZED: Final = (("delegate_serialize_dir", "/sdcard/serialize"), ("delegate_serialize_token", "dummy_token"))
 #: The app's scenarios by their label, in the order of their numbers from 1. The first three pass no delegate.
 SCENARIOS: Final[Mapping[str, Scenario]] = {
@@ -53,7 +46,7 @@ def parse_firebase(text: str) -> list[ToolReport]:
     flag the runtime applies XNNPACK by itself, whatever the label says.
     """
     reports = [report for match in _OBJECT.finditer(text) if (report := _json_report(match[0])) is not None]
-    return [_judged(report) for report in reports or _csv_reports(text)]
+    return [_judged(report) for report in reports]
 
 
 def _judged(report: ToolReport) -> ToolReport:
@@ -91,40 +84,6 @@ def _json_report(text: str) -> ToolReport | None:
     )
 
 
-def _csv_reports(text: str) -> list[ToolReport]:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if ",".join(_CSV_COLUMNS) not in lines:
-        return []
-    reports = []
-    for line in lines:
-        cells = line.split(",")
-        if len(cells) != len(_CSV_COLUMNS) or cells[0] == _CSV_COLUMNS[0]:
-            continue
-        row = dict(zip(_CSV_COLUMNS, cells, strict=True))
-        figures = {name: parse_number(cell) for name, cell in row.items() if name != "config_key"}
-        mean = figures["inference_avg"]
-        reports.append(
-            ToolReport(
-                outcome="ok" if mean else "failed",
-                failure_code="" if mean else "no-inferences",
-                failure_reason="" if mean else "inference_avg is not above 0",
-                init_us=figures["init_time"],
-                warmup_mean_us=figures["warmup_avg"],
-                inference_mean_us=mean or None,
-                label=row["config_key"],
-                model_size_mb=figures["model_size"],
-                init_memory_mib=figures["init_max_rss"],
-                overall_memory_mib=figures["overall_max_rss"],
-                extra={
-                    name: value
-                    for name, value in figures.items()
-                    if value is not None and name.startswith(("inference_m", "inference_s", "warmup_m", "warmup_s"))
-                },
-            )
-        )
-    return reports
-
-
 def scenario_of(report: ToolReport) -> Scenario:
     """Return what a record's label means; raises OutputParseError for one that isn't the app's."""
     if report.label not in SCENARIOS:
@@ -136,7 +95,6 @@ PROGRAM = Program(
     name=ToolName.FIREBASE,
     tool=lambda: ImportedTool(ToolName.FIREBASE, parse_firebase),
     has_flags=False,
-    # The app writes each result twice, as JSON and as CSV.
-    results=Results(read=parse_firebase, scenario=scenario_of, are_repeated=True),
+    results=Results(read=parse_firebase, scenario=scenario_of),
     title="TFLite Firebase game-loop app",
 )

@@ -39,8 +39,6 @@ class Results:
     scenario: Callable[[ToolReport], Scenario]
     #: What the app runs on.
     kind: DeviceKind = DeviceKind.ANDROID
-    #: Whether the app writes each result more than once.
-    are_repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,18 +2,6 @@
 
 import json
 
-CSV_HEAD = (
-    "config_key,model_size,init_time,warmup_avg,warmup_min,warmup_max,warmup_stddev,inference_avg,inference_min,"
-    "inference_max,inference_stddev,init_max_rss,init_total_alloc,init_in_use_alloc,overall_max_rss,"
-    "overall_total_alloc,overall_in_use_alloc"
-)
-
-
-def firebase_csv(label: str, mean_us: float, *, size_mb: float) -> str:
-    """Return the CSV file of one scenario."""
-    inference = f"{mean_us:g},{mean_us - 50:g},{mean_us + 80:g},20"
-    return f"{CSV_HEAD}\n{label},{size_mb:g},3452,9000,8000,9500,300,{inference},12.5,0,4.1,14,0,5\n"
-
 
 def firebase_json(label: str, mean_us: float, status: str = "OK") -> str:
     """Return the JSON object of one scenario."""
@@ -38,18 +26,6 @@ METRICS = {
 }
 #: The test target comes first, then the references.
 IDENTIFIERS = (TARGET, DEFAULT, GPU)
-
-
-def delegate_report_csv(*models: str) -> str:
-    """Return ``report.csv`` of the latency activity."""
-    lines = [f"Model, Metric, Delegate: {TARGET}, Delegate: {DEFAULT}, Change, Status, Delegate: {GPU}, Change, Status"]
-    for model in models:
-        lines += [
-            f"{model},{name},{values[0]},{values[1]},-39.0%,N/A,{values[2]},Infinity%,PASS"
-            for name, values in METRICS.items()
-        ]
-        lines += [f"{model},delegate_summary,,,,PASS (strict),,,FAIL", f"{model},model_summary,PASS"]
-    return "\n".join([*lines, "Summary, Summary,PASS", ""])
 
 
 def delegate_report_json(*models: str) -> str:

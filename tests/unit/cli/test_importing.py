@@ -16,9 +16,7 @@ from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Quality
 from tests.samples.imported_reports import (
-    delegate_report_csv,
     delegate_report_json,
-    firebase_csv,
     firebase_json,
 )
 from tests.samples.iphone_output import FULL, PARTIAL, console, view
@@ -26,7 +24,6 @@ from tests.samples.places import MODELS
 
 MODEL = min(MODELS.glob("*float*.tflite"))
 OTHER = min(MODELS.glob("*int8*.tflite"))
-SIZE_MB = MODEL.stat().st_size / 1e6
 
 
 @pytest.fixture
@@ -58,7 +55,7 @@ def test_firebase_records_become_runs_of_the_named_phone(
     settings: Settings, take: Callable[..., CommandResult]
 ) -> None:
     result = take(
-        firebase_csv("cpu_4threads", 5000, size_mb=SIZE_MB),
+        firebase_json("cpu_4threads", 5000),
         firebase_json("xnnpack_4threads", 4900) + firebase_json("nnapi", 0, "TFLite delegate error"),
         profile="pixel-4",
     )
@@ -83,17 +80,8 @@ def test_firebase_records_become_runs_of_the_named_phone(
     assert "its own threads" in nnapi.case.configuration
 
 
-def test_what_the_app_wrote_twice_is_one_run(settings: Settings, take: Callable[..., CommandResult]) -> None:
-    take(firebase_csv("gpu_fp16", 5000, size_mb=SIZE_MB), firebase_json("gpu_fp16", 5000))
-    with Farm(settings) as farm:
-        assert len(list(farm.store.runs())) == 1
-
-
-@pytest.mark.parametrize("form", [delegate_report_csv, delegate_report_json])
-def test_a_delegate_report_becomes_runs_of_each_model(
-    settings: Settings, take: Callable[..., CommandResult], form: Callable[..., str]
-) -> None:
-    text = form(MODEL.stem, OTHER.stem)
+def test_a_delegate_report_becomes_runs_of_each_model(settings: Settings, take: Callable[..., CommandResult]) -> None:
+    text = delegate_report_json(MODEL.stem, OTHER.stem)
     take(text, models=(OTHER, MODEL))
     with Farm(settings) as farm:
         runs = list(farm.store.runs())
@@ -108,7 +96,7 @@ def test_a_delegate_report_becomes_runs_of_each_model(
 def test_an_import_that_was_cut_off_leaves_nothing_to_resume_and_is_gone_on_with(
     settings: Settings, take: Callable[..., CommandResult]
 ) -> None:
-    texts = [firebase_csv("cpu_4threads", mean_us, size_mb=SIZE_MB) for mean_us in (5000, 5100, 5200)]
+    texts = [firebase_json("cpu_4threads", mean_us) for mean_us in (5000, 5100, 5200)]
     with Farm(settings) as farm:
         assert list(farm.store.runs()) == []
     with sqlite3.connect(settings.store) as connection:
@@ -131,7 +119,6 @@ def test_an_import_that_was_cut_off_leaves_nothing_to_resume_and_is_gone_on_with
     [
         ("hello", (MODEL,), "no result of"),
         (firebase_json("made_up", 5000), (MODEL,), "scenario"),
-        (firebase_csv("nnapi", 5000, size_mb=1.5), (MODEL,), "1.5 MB"),
         (firebase_json("nnapi", 5000), (MODEL, OTHER), "--model"),
         (delegate_report_json("mobilenet"), (MODEL,), "mobilenet"),
     ],

@@ -15,15 +15,13 @@ from tests.samples.imported_reports import (
     GPU,
     IDENTIFIERS,
     TARGET,
-    delegate_report_csv,
     delegate_report_json,
     firebase_json,
 )
 
 
-@pytest.mark.parametrize("form", [delegate_report_csv, delegate_report_json])
-def test_each_delegate_of_each_model_is_a_result(form) -> None:
-    reports = parse_delegate_performance(form("mobilenet_v1_1.0_224", "odd, name"))
+def test_each_delegate_of_each_model_is_a_result() -> None:
+    reports = parse_delegate_performance(delegate_report_json("mobilenet_v1_1.0_224", "odd, name"))
     assert [(report.extra["graph"], report.label) for report in reports] == [
         (model, identifier) for model in ("mobilenet_v1_1.0_224", "odd, name") for identifier in IDENTIFIERS
     ]
@@ -57,9 +55,6 @@ def test_a_delegate_whose_run_failed_has_no_number() -> None:
     document["reports"][0]["metrics"][2]["metrics"]["inference_latency_average_us"] = {"result": "FAIL"}
     reports = parse_delegate_performance(json.dumps(document))
     assert [report.outcome for report in reports] == ["ok", "ok", "failed"]
-    (line,) = [line for line in delegate_report_csv("m").splitlines() if "inference_latency_average_us" in line]
-    reports = parse_delegate_performance(delegate_report_csv("m").replace(line, line.replace("3890.5", "null")))
-    assert [report.inference_mean_us for report in reports] == [316702.6, 630715.5, None]
 
 
 @pytest.mark.parametrize(
@@ -70,8 +65,6 @@ def test_a_delegate_whose_run_failed_has_no_number() -> None:
         '{"reports": 3}',
         '{"reports": [1, {"model": "m"}, {"metrics": [2, {"metrics": 3}]}]}',
         '{"reports": [{"model": "m", "metrics": [{"metrics": {"ok": {"value": 1}}}]}]}',
-        "Model, Metric, Delegate: X (y)\n",
-        "Model, Metric, Delegate: X (y)\nm,accuracy,1\n",
         "[" * 100_000,
     ],
 )
@@ -89,7 +82,7 @@ def test_half_a_character_in_a_name_becomes_text_that_can_be_stored() -> None:
 @pytest.mark.slow
 @given(st.data())
 def test_no_damage_makes_reading_fail(data: st.DataObject) -> None:
-    whole = data.draw(st.sampled_from([delegate_report_json("m"), delegate_report_csv("m"), firebase_json("nnapi", 5)]))
+    whole = data.draw(st.sampled_from([delegate_report_json("m"), firebase_json("nnapi", 5)]))
     start = data.draw(st.integers(0, len(whole)))
     end = data.draw(st.integers(start, len(whole)))
     damaged = whole[:start] + data.draw(st.text(max_size=20)) + whole[end:]
