@@ -183,8 +183,6 @@ def _lines(buffer: Buffer, splitter: RunSplitter | None = None, requested: str =
             texts = piece.split("\n")
             last = texts.pop()
             for text in texts:
-                if text[:1] == "\t" and splitter is not None and splitter.takes_row(text):
-                    continue
                 line = known.get(text)
                 if line is None:
                     line = known[text] = parse_decoded(text[:LONGEST_LINE_BYTES])

@@ -8,7 +8,9 @@ tensorflow registers messages of the same names.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -24,107 +26,65 @@ from orchestrator.records.run import (
     ProfileBlock,
     ToolReport,
 )
+from orchestrator.records.tokens import PHASES
 from orchestrator.units import US_PER_MS
 
-#: Message -> fields as (number, name, type); ``*`` marks a repeated field, a message's name its type.
-_SCHEMA: Final[dict[str, tuple[tuple[int, str, str], ...]]] = {
-    "BenchmarkResult": (
-        (1, "name", "string"),
-        (2, "latency_metrics", "LatencyMetrics"),
-        (3, "memory_metrics", "MemoryMetrics"),
-        (4, "misc_metrics", "MiscMetrics"),
-    ),
-    "LatencyMetrics": tuple(
-        (number, f"{name}_ms", "float")
-        for number, name in enumerate(
-            ["avg", "min", "max", "stddev", "median", "p5", "p95", "init", "first_inference", "average_warm_up"],
-            start=1,
-        )
-    ),
-    "MemoryMetrics": (
-        (1, "init_footprint_kb", "int64"),
-        (2, "overall_footprint_kb", "int64"),
-        (3, "peak_mem_mb", "float"),
-    ),
-    "MiscMetrics": (
-        (1, "model_size_mb", "float"),
-        (2, "num_runs", "int32"),
-        (3, "num_warmup_runs", "int32"),
-        (4, "model_throughput_in_mb_per_sec", "float"),
-    ),
-    "ModelRuntimeDetails": ((1, "model_name", "string"), (2, "subgraphs", "*RuntimeSubgraph")),
-    "RuntimeSubgraph": ((1, "subgraph_id", "int32"), (3, "nodes", "*Node"), (6, "name", "string")),
-    "Node": (
-        (1, "id", "int32"),
-        (2, "name", "string"),
-        (3, "type", "string"),
-        (8, "delegate_node_details", "DelegateNodeDetails"),
-        (9, "delegated_to_node_id", "int32"),
-    ),
-    "DelegateNodeDetails": ((1, "delegate_name", "string"), (2, "tflite_node_ids_replaced", "*int32")),
-    "BenchmarkProfilingData": (
-        (1, "model_name", "string"),
-        (2, "init_profile", "ModelProfilingData"),
-        (3, "runtime_profile", "ModelProfilingData"),
-    ),
-    "ModelProfilingData": (
-        (1, "subgraph_profiles", "*SubGraphProfilingData"),
-        (2, "delegate_profiles", "*DelegateProfilingData"),
-    ),
-    "SubGraphProfilingData": (
-        (1, "subgraph_name", "string"),
-        (2, "subgraph_index", "int32"),
-        (3, "per_op_profiles", "*OpProfileData"),
-    ),
-    "DelegateProfilingData": ((1, "delegate_name", "string"), (2, "per_op_profiles", "*OpProfileData")),
-    "OpProfileData": (
-        (1, "node_type", "string"),
-        (2, "inference_microseconds", "OpProfilingStat"),
-        (3, "mem_kb", "OpProfilingStat"),
-        (4, "times_called", "int64"),
-        (5, "name", "string"),
-        (6, "run_order", "int64"),
-    ),
-    "OpProfilingStat": (
-        (1, "first", "int64"),
-        (2, "last", "int64"),
-        (3, "avg", "int64"),
-        (4, "stddev", "float"),
-        (5, "variance", "float"),
-        (6, "min", "int64"),
-        (7, "max", "int64"),
-        (8, "sum", "int64"),
-        (9, "count", "int64"),
-    ),
-    "LitertLmMetricsList": ((1, "metrics", "*LitertLmMetrics"),),
-    "LitertLmMetrics": (
-        (1, "benchmark_params", "LitertLmParams"),
-        # Maps are repeated entries of key and value.
-        (2, "init_phase_durations_us", "*LitertLmDuration"),
-        (3, "mark_durations_us", "*LitertLmDuration"),
-        (4, "prefill_turns", "*LitertLmTurn"),
-        (5, "decode_turns", "*LitertLmTurn"),
-        (6, "text_to_token_ids_turns", "*LitertLmTurn"),
-        (7, "time_to_first_token_seconds", "double"),
-        (8, "peak_mem_mb", "float"),
-        (9, "peak_private_mb", "float"),
-        (10, "peak_dmabuf_mb", "float"),
-        (11, "dmabuf_buffer_count", "int64"),
-    ),
-    "LitertLmParams": ((1, "num_prefill_tokens", "int32"), (2, "num_decode_tokens", "int32")),
-    "LitertLmDuration": ((1, "key", "string"), (2, "value", "int64")),
-    "LitertLmTurn": ((1, "duration_us", "int64"), (2, "num_tokens", "int64"), (3, "tokens_per_second", "double")),
-    # Of perfetto's trace, what its data source android.power writes.
-    "Trace": ((1, "packet", "*TracePacket"),),
-    "TracePacket": ((8, "timestamp", "int64"), (38, "battery", "BatteryCounters"), (40, "power_rails", "PowerRails")),
-    "BatteryCounters": ((1, "charge_counter_uah", "int64"), (3, "current_ua", "int64"), (7, "voltage_uv", "int64")),
-    "PowerRails": ((1, "rail_descriptor", "*RailDescriptor"), (2, "energy_data", "*EnergyData")),
-    "RailDescriptor": ((1, "index", "int32"), (2, "rail_name", "string")),
-    "EnergyData": ((1, "index", "int32"), (2, "timestamp_ms", "int64"), (3, "energy", "int64")),
-}
+#: A message a line: its fields as ``type name``, numbered from 1 on, or from the number in front; ``*`` repeats one.
+_SCHEMA: Final = """
+BenchmarkResult: string name, LatencyMetrics latency_metrics, MemoryMetrics memory_metrics, MiscMetrics misc_metrics
+LatencyMetrics: float avg_ms, float min_ms, float max_ms, float stddev_ms, float median_ms, float p5_ms, float p95_ms,
+    float init_ms, float first_inference_ms, float average_warm_up_ms
+MemoryMetrics: int64 init_footprint_kb, int64 overall_footprint_kb, float peak_mem_mb
+MiscMetrics: float model_size_mb, int32 num_runs, int32 num_warmup_runs, float model_throughput_in_mb_per_sec
+ModelRuntimeDetails: string model_name, *RuntimeSubgraph subgraphs
+RuntimeSubgraph: int32 subgraph_id, 3 *Node nodes, 6 string name
+Node: int32 id, string name, string type, 8 DelegateNodeDetails delegate_node_details, int32 delegated_to_node_id
+DelegateNodeDetails: string delegate_name, *int32 tflite_node_ids_replaced
+BenchmarkProfilingData: string model_name, ModelProfilingData init_profile, ModelProfilingData runtime_profile
+ModelProfilingData: *SubGraphProfilingData subgraph_profiles, *DelegateProfilingData delegate_profiles
+SubGraphProfilingData: string subgraph_name, int32 subgraph_index, *OpProfileData per_op_profiles
+DelegateProfilingData: string delegate_name, *OpProfileData per_op_profiles
+OpProfileData: string node_type, OpProfilingStat inference_microseconds, OpProfilingStat mem_kb, int64 times_called,
+    string name, int64 run_order
+OpProfilingStat: int64 first, int64 last, int64 avg, float stddev, float variance, int64 min, int64 max, int64 sum,
+    int64 count
+# Of LiteRT-LM; its maps are repeated entries of key and value.
+LitertLmMetricsList: *LitertLmMetrics metrics
+LitertLmMetrics: LitertLmParams benchmark_params, *LitertLmDuration init_phase_durations_us,
+    *LitertLmDuration mark_durations_us, *LitertLmTurn prefill_turns, *LitertLmTurn decode_turns,
+    *LitertLmTurn text_to_token_ids_turns, double time_to_first_token_seconds, float peak_mem_mb,
+    float peak_private_mb, float peak_dmabuf_mb, int64 dmabuf_buffer_count
+LitertLmParams: int32 num_prefill_tokens, int32 num_decode_tokens
+LitertLmDuration: string key, int64 value
+LitertLmTurn: int64 duration_us, int64 num_tokens, double tokens_per_second
+# Of perfetto's trace, what its data source android.power writes.
+Trace: *TracePacket packet
+TracePacket: 8 int64 timestamp, 38 BatteryCounters battery, 40 PowerRails power_rails
+BatteryCounters: int64 charge_counter_uah, 3 int64 current_ua, 7 int64 voltage_uv
+PowerRails: *RailDescriptor rail_descriptor, *EnergyData energy_data
+RailDescriptor: int32 index, string rail_name
+EnergyData: int32 index, int64 timestamp_ms, int64 energy
+"""
 #: Of one process; more were never asked for.
 _MOST_REPETITIONS: Final = 10_000
 _PACKAGE: Final = "benchfarm.wire"
+_MESSAGE: Final = re.compile(r"^(\w+):((?:.|\n )*)", re.MULTILINE)
+_FIELD: Final = re.compile(r"(?:(\d+) )?(\*?)(\w+) (\w+)(?:,|\s*$)", re.MULTILINE)
+#: Fields of a BenchmarkResult's latency_metrics, and those of a summary that they are.
+_OF_SUMMARY: Final = {
+    "avg_ms": "mean_us", "min_ms": "min_us", "max_ms": "max_us", "stddev_ms": "std_us", "median_ms": "median_us",
+    "p5_ms": "p5_us", "p95_ms": "p95_us",
+}  # fmt: skip
+#: Part and field of a BenchmarkResult, the report's figure that it is, and the factor between them.
+_OF_REPORT: Final = (
+    ("latency_metrics", "init_ms", "init_us", US_PER_MS),
+    ("latency_metrics", "first_inference_ms", "first_inference_us", US_PER_MS),
+    ("latency_metrics", "average_warm_up_ms", "warmup_mean_us", US_PER_MS),
+    ("memory_metrics", "init_footprint_kb", "init_memory_mib", 1 / 1024),
+    ("memory_metrics", "overall_footprint_kb", "overall_memory_mib", 1 / 1024),
+    ("memory_metrics", "peak_mem_mb", "peak_memory_mib", 1.0),
+    ("misc_metrics", "model_size_mb", "model_size_mb", 1.0),
+)
 
 
 @lru_cache(maxsize=1)
@@ -133,29 +93,23 @@ def _messages() -> dict[str, Any]:
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     kinds = descriptor_pb2.FieldDescriptorProto
-    scalars = {
-        "string": kinds.TYPE_STRING,
-        "float": kinds.TYPE_FLOAT,
-        "double": kinds.TYPE_DOUBLE,
-        "int32": kinds.TYPE_INT32,
-        "int64": kinds.TYPE_INT64,
-    }
     file = descriptor_pb2.FileDescriptorProto(name="benchfarm/wire.proto", package=_PACKAGE, syntax="proto2")
-    for message_name, fields in _SCHEMA.items():
-        message = file.message_type.add(name=message_name)
-        for number, name, kind in fields:
-            repeated, kind_name = kind.startswith("*"), kind.removeprefix("*")
-            entry = message.field.add(
-                name=name,
-                number=number,
-                label=kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL,
-                type=scalars.get(kind_name, kinds.TYPE_MESSAGE),
-            )
-            if kind_name not in scalars:
-                entry.type_name = f".{_PACKAGE}.{kind_name}"
+    for name, fields in _MESSAGE.findall(_SCHEMA):
+        message, number = file.message_type.add(name=name), 0
+        for given, repeated, kind, field in _FIELD.findall(fields):
+            number = int(given) if given else number + 1
+            label = kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL
+            if kind.islower():
+                message.field.add(name=field, number=number, label=label, type=f"TYPE_{kind.upper()}")
+            else:
+                type_name = f".{_PACKAGE}.{kind}"
+                message.field.add(name=field, number=number, label=label, type="TYPE_MESSAGE", type_name=type_name)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in _SCHEMA}
+    return {
+        message.name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{message.name}"))
+        for message in file.message_type
+    }
 
 
 def decode_message(name: str, data: bytes) -> Any:  # noqa: ANN401 - the classes are made at run time
@@ -196,30 +150,15 @@ def decode_result(data: bytes) -> ToolReport:
         OutputParseError: the bytes are no such message.
     """
     result = decode_message("BenchmarkResult", data)
-    latency, memory, misc = result.latency_metrics, result.memory_metrics, result.misc_metrics
-    inference = None
-    if misc.HasField("num_runs") and misc.num_runs >= 0:
-        inference = LatencySummary(
-            count=misc.num_runs,
-            min_us=_optional(latency, "min_ms", US_PER_MS),
-            max_us=_optional(latency, "max_ms", US_PER_MS),
-            mean_us=_optional(latency, "avg_ms", US_PER_MS),
-            std_us=_optional(latency, "stddev_ms", US_PER_MS),
-            p5_us=_optional(latency, "p5_ms", US_PER_MS),
-            median_us=_optional(latency, "median_ms", US_PER_MS),
-            p95_us=_optional(latency, "p95_ms", US_PER_MS),
-        )
-    return ToolReport(
+    report = ToolReport(
         outcome="ok",
-        inference=inference,
-        init_us=_optional(latency, "init_ms", US_PER_MS),
-        first_inference_us=_optional(latency, "first_inference_ms", US_PER_MS),
-        warmup_mean_us=_optional(latency, "average_warm_up_ms", US_PER_MS),
-        init_memory_mib=_optional(memory, "init_footprint_kb", 1 / 1024),
-        overall_memory_mib=_optional(memory, "overall_footprint_kb", 1 / 1024),
-        peak_memory_mib=_optional(memory, "peak_mem_mb"),
-        model_size_mb=_optional(misc, "model_size_mb"),
+        **{name: _optional(getattr(result, part), field, factor) for part, field, name, factor in _OF_REPORT},  # type: ignore[arg-type]
     )
+    runs = result.misc_metrics.num_runs if result.misc_metrics.HasField("num_runs") else -1
+    if runs < 0:
+        return report
+    figures = {name: _optional(result.latency_metrics, field, US_PER_MS) for field, name in _OF_SUMMARY.items()}
+    return replace(report, inference=LatencySummary(count=runs, **figures))
 
 
 def encode_result(report: ToolReport, *, name: str, own: bytes = b"") -> bytes:
@@ -234,31 +173,14 @@ def encode_result(report: ToolReport, *, name: str, own: bytes = b"") -> bytes:
         return bytes(result.SerializeToString(deterministic=True))
     result = _messages()["BenchmarkResult"](name=name)
     summary = report.inference or LatencySummary(count=0)
-    latencies_us = {
-        "avg_ms": summary.mean_us if summary.mean_us is not None else report.inference_mean_us,
-        "min_ms": summary.min_us,
-        "max_ms": summary.max_us,
-        "stddev_ms": summary.std_us,
-        "median_ms": summary.median_us,
-        "p5_ms": summary.p5_us,
-        "p95_ms": summary.p95_us,
-        "init_ms": report.init_us,
-        "first_inference_ms": report.first_inference_us,
-        "average_warm_up_ms": report.warmup_mean_us,
-    }
-    for field, value_us in latencies_us.items():
-        if value_us is not None:
-            setattr(result.latency_metrics, field, value_us / US_PER_MS)
-    for field, value_mib in (
-        ("init_footprint_kb", report.init_memory_mib),
-        ("overall_footprint_kb", report.overall_memory_mib),
-    ):
-        if value_mib is not None:
-            setattr(result.memory_metrics, field, round(value_mib * 1024))
-    if report.peak_memory_mib is not None:
-        result.memory_metrics.peak_mem_mb = report.peak_memory_mib
-    if report.model_size_mb is not None:
-        result.misc_metrics.model_size_mb = report.model_size_mb
+    if summary.mean_us is None:
+        summary = replace(summary, mean_us=report.inference_mean_us)
+    figures = [("latency_metrics", field, getattr(summary, name), US_PER_MS) for field, name in _OF_SUMMARY.items()]
+    figures += [(part, field, getattr(report, name), factor) for part, field, name, factor in _OF_REPORT]
+    for part, field, value, factor in figures:
+        if value is not None:
+            printed = round(value / factor) if field.endswith("_kb") else value / factor
+            setattr(getattr(result, part), field, printed)
     if summary.count:
         result.misc_metrics.num_runs = summary.count
     if report.warmup is not None:
@@ -277,20 +199,15 @@ def decode_language_model(data: bytes) -> Process:
     process = Process()
     for metrics in decode_message("LitertLmMetricsList", data).metrics[:_MOST_REPETITIONS]:
         repetition = Repetition(rules=1)
-        for phase, turns in (("prefill", metrics.prefill_turns), ("decode", metrics.decode_turns)):
-            for turn in turns:
+        for phase in PHASES:
+            for turn in getattr(metrics, f"{phase}_turns"):
                 if turn.duration_us < 0 or turn.num_tokens < 0:
                     raise OutputParseError(f"{len(data)} bytes are no LitertLmMetricsList: a turn below zero")
                 repetition.add(phase, turn.num_tokens, float(turn.duration_us))
         repetition.init_us = {item.key: float(item.value) for item in metrics.init_phase_durations_us if item.value > 0}
-        process.asked |= {
-            phase: asked
-            for phase, asked in (
-                ("prefill", metrics.benchmark_params.num_prefill_tokens),
-                ("decode", metrics.benchmark_params.num_decode_tokens),
-            )
-            if asked > 0
-        }
+        for phase in PHASES:
+            if (asked := getattr(metrics.benchmark_params, f"num_{phase}_tokens")) > 0:
+                process.asked[phase] = asked
         process.repetitions.append(repetition)
         # High-water marks of the process: the last ones are the highest.
         process.peak_mib = _optional(metrics, "peak_mem_mb") or process.peak_mib

@@ -41,8 +41,8 @@ _BEFORE: Final = re.compile(
     re.IGNORECASE,
 )
 _CONTINUES: Final = ("\\", " ^", " `")
-_MOST_LINES: Final = 60
-_LONGEST: Final = 20_000
+#: Lines and characters of one command.
+_MOST_LINES, _LONGEST = 60, 20_000
 
 
 def is_command(text: str) -> bool:
@@ -57,41 +57,6 @@ def is_command(text: str) -> bool:
         return True
     goes_on = rest.rstrip().endswith(_CONTINUES)
     return (goes_on or _FLAG.search(rest) is not None) and _BEFORE.match(text[: match.start() + 1]) is not None
-
-
-@dataclass(slots=True)
-class CommandReader:
-    """Joins the lines of a command that goes over several."""
-
-    _parts: list[str] = field(default_factory=list)
-    _goes_on: bool = False
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a command was begun that may go on in the next line."""
-        return bool(self._parts)
-
-    def begin(self, text: str) -> None:
-        """Take a command's first line."""
-        self._parts = [_without_mark(text)]
-        self._goes_on = text.endswith(_CONTINUES)
-
-    def takes(self, text: str) -> bool:
-        """Take a line that continues the command; return False, taking nothing, for any other."""
-        is_flag = text.startswith(("--", "-e ", "'--", '"--'))
-        if not (is_flag or (self._goes_on and (_FLAG.search(text) or _PROGRAM.search(text)))):
-            return False
-        if len(self._parts) >= _MOST_LINES or sum(map(len, self._parts)) > _LONGEST:
-            return False
-        self._goes_on = text.endswith(_CONTINUES)
-        self._parts.append(_without_mark(text))
-        return True
-
-    def end(self) -> str:
-        """Return the whole command; the reader is as new then."""
-        whole = " ".join(self._parts)
-        self._parts, self._goes_on = [], False
-        return whole
 
 
 def _without_mark(text: str) -> str:
@@ -119,9 +84,7 @@ _DELEGATE_START: Final = (
 )
 #: Lines from the middle of a run: after its end they are the next one's.
 _MIDDLE: Final = ("count=", "Running benchmark", *_DELEGATE_START)
-#: The columns of an operator table are set apart by as many TABs at least; and what is looked at more closely.
-_ROW_TABS: Final = 6
-_NOT_IN_ROWS: Final = (">", "\x1b", "count=", "failed!", "enchmark", ": [")
+_MOST_NSLOG: Final = 10_000
 #: What a line that may begin a run begins with, beside parameters, commands and headings of Markdown.
 _OPENING_LETTERS: Final = frozenset({*"SRLcAIT\u2500\u2501=", *(words[0] for words in _MIDDLE)})
 
@@ -142,22 +105,25 @@ class RunSplitter:
     _of_all_options: dict[int | None, str] = field(default_factory=dict)
     _in_summary: bool = False
     _has_percentiles: bool = False
-    _command: CommandReader = field(default_factory=CommandReader)
+    #: The lines of a command that may go on in the next, and whether the last of them says so.
+    _command: list[str] = field(default_factory=list)
+    _command_goes_on: bool = False
 
     def feed(self, line: Line) -> None:
         """Deal out one line."""
         if line.is_foreign:
             self._feed_system(line)
             return
-        if self._command.is_open:
-            if not line.severity and self._command.takes(line.text):
+        if self._command:
+            if not line.severity and self._continues_command(line.text):
                 return
-            self._end_command()
+            self.end()
         if line.text.startswith("STARTING!"):
             self._in_summary = False
             self._of_all_options.clear()
         if line.style == "nslog":
-            self._remember_nslog(line.text)
+            if line.text and len(self._nslog_texts) < _MOST_NSLOG:
+                self._nslog_texts[line.text] = self._nslog_texts.get(line.text, 0) + 1
         elif self._nslog_texts and line.style == "console" and self._nslog_texts.get(line.text, 0) > 0:
             # Xcode shows each message twice: once from NSLog, once from stderr.
             self._nslog_texts[line.text] -= 1
@@ -179,22 +145,7 @@ class RunSplitter:
     @property
     def is_idle(self) -> bool:
         """Whether no line is taken for what it follows, but only for what it says itself."""
-        return not (
-            self._command.is_open or self._nslog_texts or any(run.takes_any_line for run in self._open.values())
-        )
-
-    def takes_row(self, text: str) -> bool:
-        """Take a row of a console's operator table that was begun; return False, taking nothing, for any other line.
-
-        ``text`` is a line that begins with a TAB, as it was printed.
-        """
-        run = self._open.get(None)
-        if run is None or not run.in_table or self._command.is_open or self._nslog_texts:
-            return False
-        if text.count("\t") < _ROW_TABS or any(word in text for word in _NOT_IN_ROWS):
-            return False
-        run.profile.feed(text.rstrip("\r\0"))
-        return True
+        return not (self._command or self._nslog_texts or any(run.takes_any_line for run in self._open.values()))
 
     @property
     def is_between_runs(self) -> bool:
@@ -224,8 +175,9 @@ class RunSplitter:
 
     def end(self) -> None:
         """Take what was held back in the hope of more lines."""
-        if self._command.is_open:
-            self._end_command()
+        command, self._command = self._command, []
+        if command and (run := self._open.get(None)) is not None:
+            run.read_command(" ".join(map(_without_mark, command)))
 
     def _begin(self, key: int | None, before: Transcript | None = None) -> Transcript:
         transcript = Transcript(pid=key)
@@ -236,29 +188,28 @@ class RunSplitter:
         if key is not None and before is None and above is not None and above.has_command and above.is_empty:
             # A command at a prompt, and below it what the phone's log says of its process.
             transcript.take_command(above)
-        self._open[key] = transcript
+        return self._add_run(transcript)
+
+    def _add_run(self, transcript: Transcript) -> Transcript:
+        self._open[transcript.pid] = transcript
         self.runs.append(transcript)
         return transcript
 
-    def _end_command(self) -> None:
-        transcript = self._open.get(None)
-        whole = self._command.end()
-        if transcript is not None:
-            transcript.read_command(whole)
-
-    def _remember_nslog(self, text: str) -> None:
-        if text and len(self._nslog_texts) < 10_000:
-            self._nslog_texts[text] = self._nslog_texts.get(text, 0) + 1
+    def _continues_command(self, text: str) -> bool:
+        is_flag = text.startswith(("--", "-e ", "'--", '"--'))
+        if not (is_flag or (self._command_goes_on and (_FLAG.search(text) or _PROGRAM.search(text)))):
+            return False
+        if len(self._command) >= _MOST_LINES or sum(map(len, self._command)) > _LONGEST:
+            return False
+        self._command.append(text)
+        self._command_goes_on = text.endswith(_CONTINUES)
+        return True
 
     def _feed_system(self, line: Line) -> None:
         self.system.feed(line.text, tag=line.tag, pid=line.pid, severity=line.severity)
         if line.tag == "ExecutionPlan":
-            clues = self._open.get(line.pid)
-            if clues is None:
-                clues = Transcript(pid=line.pid)
-                self._open[line.pid] = clues
-                self.runs.append(clues)
-            clues.delegates.read_system_line(f"ExecutionPlan: {line.text}")
+            run = self._open.get(line.pid) or self._add_run(Transcript(pid=line.pid))
+            run.delegates.read_system_line(f"ExecutionPlan: {line.text}")
 
     def _read_row(self, line: Line) -> bool:
         text = line.text
@@ -279,6 +230,7 @@ class RunSplitter:
     @staticmethod
     def _begins_run(line: Line, transcript: Transcript) -> bool:
         text, stage = line.text, transcript.stage
+        is_later = stage >= STAGE_RUNNING or transcript.is_over
         if text.startswith("STARTING!"):
             return not transcript.is_empty and not transcript.has_only_start
         if text.startswith(_APP_START):
@@ -290,27 +242,22 @@ class RunSplitter:
         if "nference timings in us" in text or text.startswith("Inference (avg):"):
             return bool(transcript.timings) or transcript.short_result_us is not None
         if text.startswith(("Loaded model ", "The input model file size", "Initialized session in")):
-            return stage >= STAGE_RUNNING or transcript.is_over
+            return is_later
         if text.endswith((INIT_TITLE, RUN_TITLE)):
             return False
         if "]" in text and (match := ECHO.match(text)) and match[1] in ECHO_NAMES:
-            # Parameters are told before anything else.
-            return (
-                stage >= STAGE_RUNNING
-                or transcript.is_over
-                or (stage >= STAGE_LOADED and match[1] in transcript.echoed)
-            )
-        if _is_heading(line) or is_command(text):
+            # Parameters are printed before anything else.
+            return is_later or (stage >= STAGE_LOADED and match[1] in transcript.echoed)
+        if _title(_HEADING, line) or is_command(text):
             return not transcript.is_empty or transcript.has_command
-        return _markdown_title(line) != "" and not transcript.is_empty and (transcript.is_over or stage >= STAGE_LOADED)
+        return _title(_MARKDOWN, line) != "" and not transcript.is_empty and (is_later or stage >= STAGE_LOADED)
 
     def _head(self, line: Line, transcript: Transcript) -> bool:
         """Take what stands above a run's output; return whether the line is nothing else."""
         text = line.text
         if transcript.stage > STAGE_ECHO or transcript.is_over or text.startswith("Log parameter"):
             return False
-        match = _HEADING.match(text) if _is_heading(line) else None
-        title = match["title"] if match else _markdown_title(line)
+        title = _title(_HEADING, line) or _title(_MARKDOWN, line)
         if title and not (transcript.has_command or transcript.echoed):
             transcript.title = title
         elif text.startswith(_APP_START):
@@ -319,7 +266,7 @@ class RunSplitter:
         elif is_command(text):
             transcript.has_command = True
             if line.style == "console" and not self.is_single:
-                self._command.begin(text)
+                self._command, self._command_goes_on = [text], text.endswith(_CONTINUES)
             else:
                 transcript.read_command(text)
             return True
@@ -332,21 +279,12 @@ def _may_open(line: Line) -> bool:
     return text[:1] in _OPENING_LETTERS or "enchmark" in text or "]" in text or "##" in line.raw
 
 
-def _is_heading(line: Line) -> bool:
-    return (
-        line.text[:1] in _HEADING_MARKS
-        and not line.severity
-        and line.style == "console"
-        and _TABLE.fullmatch(line.text) is None
-        and _HEADING.match(line.text) is not None
-    )
-
-
-def _markdown_title(line: Line) -> str:
-    """Return the heading that a line of Markdown is, "" for any other line."""
-    if line.severity or line.style != "console" or "##" not in line.raw:
+def _title(pattern: re.Pattern[str], line: Line) -> str:
+    """Return the title that a line of a console is, "" for any other line."""
+    is_it = "##" in line.raw if pattern is _MARKDOWN else line.text[:1] in _HEADING_MARKS
+    if not is_it or line.severity or line.style != "console" or _TABLE.fullmatch(line.text):
         return ""
-    match = _MARKDOWN.match(line.raw)
+    match = pattern.match(line.raw if pattern is _MARKDOWN else line.text)
     return match["title"] if match else ""
 
 
@@ -364,10 +302,8 @@ def parse_adb_session(text: str) -> list[ToolReport]:
     if len(installs) > 1:
         ends = [*installs[1:], len(text)]
         return [_report(text[start:end]) for start, end in zip(installs, ends, strict=True)]
-    is_session = bool(installs) or any(pattern.search(text) for pattern in (_FAILURE, _PUSHED, _STARTING))
-    if is_session:
-        return [_report(text)]
-    return _refusals(text)
+    is_session = installs or any(pattern.search(text) for pattern in (_FAILURE, _PUSHED, _STARTING))
+    return [_report(text)] if is_session else _refusals(text)
 
 
 def _report(text: str) -> ToolReport:

@@ -150,11 +150,6 @@ class Transcript:
         return self.stage >= STAGE_DONE or self.is_ended or not self.profile.is_empty
 
     @property
-    def in_table(self) -> bool:
-        """Whether the tables of an operator profile are being read."""
-        return self._in_profile
-
-    @property
     def takes_any_line(self) -> bool:
         """Whether the next line may be a part of a table, a list or a sentence that was begun."""
         return self._in_profile or self._in_proto or self._in_refused or bool(self._wrapped)
@@ -203,14 +198,12 @@ class Transcript:
             return
         if text.startswith(_WRAPPED) and not text.endswith(_WRAPPED_ENDS) and len(text) < _LONGEST_SENTENCE:
             self._wrapped = text
-            return
-        if not text:
-            return
-        if (text.startswith(_FIGURE_STARTS) or "RPC" in text) and self._read_figures(line, text):
-            return
-        if (text[0] in _SETUP_LETTERS or line.source_file) and self._read_setup(line, text):
-            return
-        self._read_rest(line, text)
+        elif text:
+            if (text.startswith(_FIGURE_STARTS) or "RPC" in text) and self._read_figures(line, text):
+                return
+            if (text[0] in _SETUP_LETTERS or line.source_file) and self._read_setup(line, text):
+                return
+            self._read_rest(line, text)
 
     def _joined(self, line: Line) -> str:
         """Return the sentence that was begun with what continues it; else the line, and the beginning is dropped."""
@@ -221,18 +214,16 @@ class Transcript:
 
     def _continues_block(self, line: Line) -> bool:
         is_new_message = line.style == "console" and line.text != line.raw.strip() and bool(line.severity)
-        ends = line.text.startswith(_PROFILE_ENDS) or (is_new_message and not self._starts_block(line.text))
-        if ends:
+        if line.text.startswith(_PROFILE_ENDS) or (is_new_message and not self._starts_block(line.text)):
             self._in_profile = self._in_proto = False
             return False
-        if line.is_cut:
-            # A name or figure at the end may lack its rest.
-            return True
-        if self._in_proto:
-            if len(self.profile_proto) < _MOST_PROTO_LINES:
-                self.profile_proto.append(line.text if is_new_message else line.raw)
-        else:
-            self.profile.feed(line.text if is_new_message else line.raw)
+        # A name or figure at the end of what was cut off may lack its rest.
+        if not line.is_cut:
+            text = line.text if is_new_message else line.raw
+            if not self._in_proto:
+                self.profile.feed(text)
+            elif len(self.profile_proto) < _MOST_PROTO_LINES:
+                self.profile_proto.append(text)
         return True
 
     @staticmethod
@@ -250,29 +241,39 @@ class Transcript:
                 if len(self.stats) > _MOST_STATS:
                     del self.stats[_FIRST_STATS]
                 self._reach(STAGE_RUNNING)
-            return True
-        if "nference timings in us" in text:
+        elif "nference timings in us" in text:
             timings = parse_timings(self._whole_result(line, text))
-            if timings is not None:
-                self.timings = self._without_cut_mean(timings)
-                self._reach(STAGE_DONE)
-            return timings is not None
-        if match := _SHORT_RESULT.match(text):
+            if timings is None:
+                return False
+            self.timings = self._without_cut_mean(timings)
+            self._reach(STAGE_DONE)
+        elif match := _SHORT_RESULT.match(text):
             value = parse_number(match[1])
             self.short_result_us = None if value is None else to_us(value, match[2])
             self._reach(STAGE_DONE)
-            return True
-        if text.startswith("Running benchmark for at least"):
+        elif text.startswith("Running benchmark for at least"):
             self.phases += 1
             self._reach(STAGE_RUNNING)
-            return True
-        if (amounts := parse_memory(text)) is not None:
+        elif (amounts := parse_memory(text)) is not None:
             self.memory = amounts
-            return True
-        if match := _PEAK.match(text):
+        elif match := _PEAK.match(text):
             self.peak_memory_mib = parse_footprint(match[1])
-            return True
-        return self._read_banner(line, text)
+        elif (entry := parse_banner(text)) is not None:
+            key, value, runs = entry
+            self.banner[key] = value
+            self.is_litert = True
+            if runs is not None:
+                self.banner_runs[key] = runs
+            self._reach(STAGE_DONE if key == "inference_avg" else STAGE_READY)
+        elif text.startswith("Peak memory usage not available"):
+            self.is_peak_unavailable = True
+        elif text.startswith("No inference runs were performed"):
+            self.banner_failed = True
+        elif match := _RPC.search(text):
+            self.rpc_us = parse_number(match[1])
+        else:
+            return False
+        return True
 
     def _whole_result(self, line: Line, text: str) -> str:
         # Without a line end the last figure may lack digits; it is whole if the statistics line before says the same.
@@ -291,26 +292,6 @@ class Transcript:
             return timings
         self.is_result_cut = True
         return {name: value for name, value in timings.items() if name != "inference"}
-
-    def _read_banner(self, line: Line, text: str) -> bool:
-        entry = parse_banner(text)
-        if entry is not None:
-            key, value, runs = entry
-            self.banner[key] = value
-            self.is_litert = True
-            if runs is not None:
-                self.banner_runs[key] = runs
-            self._reach(STAGE_DONE if key == "inference_avg" else STAGE_READY)
-            return True
-        if text.startswith("Peak memory usage not available"):
-            self.is_peak_unavailable = True
-        elif text.startswith("No inference runs were performed"):
-            self.banner_failed = True
-        elif match := _RPC.search(text):
-            self.rpc_us = parse_number(match[1])
-        else:
-            return False
-        return True
 
     def _read_setup(self, line: Line, text: str) -> bool:
         if text.startswith("STARTING!"):
@@ -333,19 +314,15 @@ class Transcript:
         elif text.startswith("Following operations are not supported by GPU delegate"):
             self._in_refused = True
             self._reach(STAGE_DELEGATES)
+        elif _PROTO_START.match(text):
+            self._in_proto = True
+            self.profile_proto.append(text)
         elif self._starts_block(text):
-            self._start_block(text)
+            self._in_profile = True
+            self.profile.feed(text)
         else:
             return False
         return True
-
-    def _start_block(self, text: str) -> None:
-        if _PROTO_START.match(text):
-            self._in_proto = True
-            self.profile_proto.append(text)
-        else:
-            self._in_profile = True
-            self.profile.feed(text)
 
     def _read_rest(self, line: Line, text: str) -> None:
         if self.delegates.feed(text, line.source_file):
