@@ -106,7 +106,7 @@ class LitertLmTool:
         found: list[Turn] = []
         before_s = None
         for repetition in _process(raw).repetitions:
-            own = [repetition.prefill, repetition.decode]
+            own = [*repetition.turns.values()]
             length_s = sum(turns.time_us for turns in own) / 1e6
             if before_s is not None and repetition.at_s is not None:
                 # Over midnight too.

@@ -36,6 +36,13 @@ _CALLED: Final = (
     (re.compile(r"dispatch|npu|qnn|neuron", re.IGNORECASE), DelegateName.NPU),
     (re.compile(r"litert_cl|litert_metal|gpu|opencl|opengl|metal|vulkan|webgpu", re.IGNORECASE), DelegateName.GPU),
 )
+#: The texts of a row, those that it has to have, and those whose keys are other ones.
+_TEXTS: Final = (
+    "row_id", "repository", "file", "device_id", "device", "os", "runtime", "version", "binary", "runner", "session",
+    "job", "status",
+)  # fmt: skip
+_NEEDED: Final = frozenset({"row_id", "repository", "file", "device_id"})
+_KEYS: Final[Mapping[str, str]] = {"repository": "model", "version": "runtime_version"}
 _LONGEST_LINE: Final = 1 << 20
 _LONGEST_TEXT: Final = 500
 _MOST_ITERATIONS: Final = 1000
@@ -187,23 +194,12 @@ def _row(row: Checked) -> Row:
         line = "LiteRT-LM's backend cpu is XNNPACK; the row names no delegate"
         evidence = replace(evidence, actual=delegate.value, lines=(line,))
     reports = _of_tokens(row, conditions, evidence) if is_of_tokens else (_of_inferences(row, evidence),)
+    texts = {name: row.text(_KEYS.get(name, name), needed=name in _NEEDED) for name in _TEXTS}
     return Row(
-        row_id=row.text("row_id", needed=True),
-        repository=row.text("model", needed=True),
-        file=row.text("file", needed=True),
+        **texts,
         size_bytes=round((row.number("model_size_mb") or 0.0) * 1e6),
         platform=platform,
-        device_id=row.text("device_id", needed=True),
-        device=row.text("device"),
-        os=row.text("os"),
         delegate=delegate,
-        runtime=row.text("runtime"),
-        version=row.text("runtime_version"),
-        binary=row.text("binary"),
-        runner=row.text("runner"),
-        session=row.text("session"),
-        job=row.text("job"),
-        status=row.text("status"),
         at=_day(row),
         libraries=tuple((item.text("name"), item.text("sha256")) for item in row.parts("libs")),
         flags=tuple((key, str(count)) for key, count in tokens.items() if count),

@@ -94,15 +94,17 @@ _SAMPLES_ON_CPU: Final = "GPU sampler unavailable"
 _NO_ENGINE: Final = ""
 _NO_ENGINE_CODES: Final[Mapping[str, str]] = {"gpu": "gpu-init-failed", "npu": "npu-init-failed"}
 #: Sentences of a failure, the most telling first.
-_FAILURES: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
-    (re.compile(r"CANNOT LINK EXECUTABLE.*"), "missing-library"),
-    (re.compile(r"Input token ids are too long\..*"), "context-too-small"),
-    (re.compile(r"backend constraint mismatch.*|No adapters found"), _NO_ENGINE),
-    (re.compile(r"Could not find .* locally in .*"), "model-not-found"),
-    (re.compile(r"Invalid magic number or failed to read.*"), "model-corrupt"),
-    (re.compile(r"Failed to create engine.*"), _NO_ENGINE),
-    (re.compile(r"Failed to run litert_lm: .*"), "benchmark-failed"),
-    (re.compile(r"An error occurred during benchmarking"), "benchmark-failed"),
+_FAILURES: Final = tuple(
+    (re.compile(pattern), code)
+    for pattern, code in (
+        (r"CANNOT LINK EXECUTABLE.*", "missing-library"),
+        (r"Input token ids are too long\..*", "context-too-small"),
+        (r"backend constraint mismatch.*|No adapters found", _NO_ENGINE),
+        (r"Could not find .* locally in .*", "model-not-found"),
+        (r"Invalid magic number or failed to read.*", "model-corrupt"),
+        (r"Failed to create engine.*", _NO_ENGINE),
+        (r"Failed to run litert_lm: .*|An error occurred during benchmarking", "benchmark-failed"),
+    )
 )
 
 
@@ -119,18 +121,17 @@ class _Turns:
 class Repetition:
     """One prompt and its answer."""
 
-    prefill: _Turns = field(default_factory=_Turns)
-    decode: _Turns = field(default_factory=_Turns)
+    turns: dict[str, _Turns] = field(default_factory=lambda: {phase: _Turns() for phase in PHASES})
     #: The init phases by name, in microseconds; the same in all repetitions of an engine.
     init_us: dict[str, float] = field(default_factory=dict)
     first_token_us: float | None = None
     rules: int = 0
-    #: When it was told, in seconds since midnight.
+    #: When it was printed, in seconds since midnight.
     at_s: float | None = None
 
     def add(self, phase: str, tokens: int, time_us: float) -> None:
         """Add a turn of a phase."""
-        turns = self.prefill if phase == "prefill" else self.decode
+        turns = self.turns[phase]
         turns.count += 1
         turns.tokens += tokens
         turns.time_us += time_us
@@ -170,13 +171,10 @@ class Process:
     failures: dict[str, str] = field(default_factory=dict)
 
     @property
-    def is_told(self) -> bool:
+    def is_of_litert_lm(self) -> bool:
         """Whether anything shows that this is LiteRT-LM's output, not only its runtime's."""
-        return (
-            self.is_command
-            or self.is_sink
-            or bool(self.repetitions or self.failures.keys() & {"context-too-small", _NO_ENGINE})
-        )
+        own = self.repetitions or self.failures.keys() & {"context-too-small", _NO_ENGINE}
+        return self.is_command or self.is_sink or bool(own)
 
 
 class LitertLmReader:
@@ -269,19 +267,21 @@ class LitertLmReader:
                 current.failures.setdefault(code, found[0][:300])
                 return True
         if peak := _PEAK.match(text):
-            if peak["what"].startswith("private"):
-                current.private_mib = float(peak["mb"])
-            elif peak["what"].startswith("DMA"):
-                current.dmabuf_mib = float(peak["mb"])
-            else:
-                current.peak_mib = float(peak["mb"])
+            name = {"p": "private_mib", "D": "dmabuf_mib"}.get(peak["what"][0], "peak_mib")
+            setattr(current, name, float(peak["mb"]))
             return True
         if not current.is_command:
             return False
         if text == _RESULTS:
             current.has_results = True
         elif asked := _ASKED.match(text):
-            self._note_asked(asked["name"], asked["value"])
+            name, value = asked["name"], asked["value"]
+            if name == "Backend":
+                current.backend = value.lower()
+            elif name == "Cache":
+                current.cache = value
+            elif value.isdecimal():
+                current.asked[name.rpartition(" ")[2]] = int(value)
         elif speed := _SPEED.match(text):
             current.speeds[speed["phase"].lower()] = float(speed["speed"])
         elif init := _COMMAND_INIT.match(text):
@@ -302,29 +302,20 @@ class LitertLmReader:
         whole = current.repetitions[-1] if current.repetitions else None
         if speed := _SINK_SPEED.search(text):
             phase = speed["phase"].lower()
-            if whole is None or _turns(whole, phase).count:
+            if whole is None or whole.turns[phase].count:
                 whole = Repetition(rules=1)
                 current.repetitions.append(whole)
             tokens = current.asked.get(phase, 1)
             value = float(speed["speed"])
             whole.add(phase, tokens if value else 0, tokens * US_PER_S / value if value else 0.0)
         elif init := _SINK_INIT.search(text):
-            if whole is None or init["name"] in whole.init_us or whole.decode.count:
+            if whole is None or init["name"] in whole.init_us or whole.turns["decode"].count:
                 whole = Repetition(rules=1)
                 current.repetitions.append(whole)
             whole.init_us[init["name"]] = float(init["ms"]) * US_PER_MS
         else:
             return False
         return True
-
-    def _note_asked(self, name: str, value: str) -> None:
-        current = self._current
-        if name == "Backend":
-            current.backend = value.lower()
-        elif name == "Cache":
-            current.cache = value
-        elif value.isdecimal():
-            current.asked[name.rpartition(" ")[2]] = int(value)
 
     def _takes_result(self, text: str) -> bool:
         repetition = self._repetition
@@ -348,7 +339,7 @@ class LitertLmReader:
 
     def _close(self) -> None:
         self._leave_block()
-        if self._current.is_told or (self._is_known and self._current.failures):
+        if self._current.is_of_litert_lm or (self._is_known and self._current.failures):
             self.processes.append(self._current)
         self._current, self._is_aggregated = Process(), False
 
@@ -408,13 +399,9 @@ def _report(process: Process, phase: str, requested: str) -> ToolReport:
     )
 
 
-def _turns(repetition: Repetition, phase: str) -> _Turns:
-    return repetition.prefill if phase == "prefill" else repetition.decode
-
-
 def _split(process: Process, phase: str) -> tuple[list[_Turns], float | None]:
     """Return the repetitions that count, and the time of a token in those before them."""
-    whole = [_turns(item, phase) for item in process.repetitions if item.rules]
+    whole = [item.turns[phase] for item in process.repetitions if item.rules]
     warmups = int(len(process.repetitions) > 1) if process.warmups is None else process.warmups
     before, turns = (
         [item for item in part if item.tokens and item.time_us] for part in (whole[:warmups], whole[warmups:])
@@ -432,36 +419,31 @@ def _inference(process: Process, phase: str, measured: Sequence[_Turns]) -> Late
 
 
 def _extra(process: Process, phase: str, measured: Sequence[_Turns]) -> dict[str, float | str]:
-    extra: dict[str, float | str] = {"unit": "token"}
-    if process.model:
-        extra["graph"] = process.model
-    for name, value in (("tokens", process.asked.get(phase)), ("context_tokens", process.asked.get("tokens"))):
-        if value is not None:
-            extra[name] = float(value)
-    if measured:
-        extra["tokens"] = float(measured[0].tokens)
-        extra["repetitions_us"] = " ".join(f"{item.time_us / item.tokens:.6g}" for item in measured)
+    asked, context = process.asked.get(phase), process.asked.get("tokens")
     first_us = next((item.first_token_us for item in process.repetitions if item.first_token_us), None)
-    if (derived := _first_token_us(process.repetitions[-1:]) or process.first_token_us or first_us) is not None:
-        extra["derived_first_token_us"] = derived
-    if process.command_init_us is not None:
-        extra["printed_init_us"] = process.command_init_us
-    if process.private_mib is not None:
-        extra["private_memory_mib"] = process.private_mib
-    if process.dmabuf_mib is not None:
-        extra["dmabuf_memory_mib"] = process.dmabuf_mib
-    if process.cache:
-        extra["cache"] = process.cache
-    if phase == "decode" and process.samples_on_cpu:
-        extra["sampled_on_cpu"] = "yes"
-    return extra
+    derived = _first_token_us(process.repetitions[-1:]) or process.first_token_us or first_us
+    extra: dict[str, float | str | None] = {
+        "unit": "token",
+        "graph": process.model or None,
+        "tokens": float(measured[0].tokens) if measured else None if asked is None else float(asked),
+        "context_tokens": None if context is None else float(context),
+        "repetitions_us": " ".join(f"{item.time_us / item.tokens:.6g}" for item in measured) or None,
+        "derived_first_token_us": derived,
+        "printed_init_us": process.command_init_us,
+        "private_memory_mib": process.private_mib,
+        "dmabuf_memory_mib": process.dmabuf_mib,
+        "cache": process.cache or None,
+        "sampled_on_cpu": "yes" if phase == "decode" and process.samples_on_cpu else None,
+    }
+    return {name: value for name, value in extra.items() if value is not None}
 
 
 def _first_token_us(repetitions: Sequence[Repetition]) -> float | None:
     """Return the prompt's time and the mean time of a token of the answer, as the program computes it."""
     for item in repetitions:
-        if item.prefill.time_us and item.decode.tokens:
-            return item.prefill.time_us + item.decode.time_us / item.decode.tokens
+        prefill, decode = item.turns["prefill"], item.turns["decode"]
+        if prefill.time_us and decode.tokens:
+            return prefill.time_us + decode.time_us / decode.tokens
     return None
 
 
@@ -481,7 +463,7 @@ def _failure(process: Process, phase: str, inference: LatencySummary | None) -> 
 def _disagreements(process: Process, phase: str, measured: Sequence[_Turns]) -> tuple[str, ...]:
     told = list(process.disagreements)
     asked = process.asked.get(phase)
-    silent = sum(not (_turns(item, phase).tokens and _turns(item, phase).time_us) for item in process.repetitions)
+    silent = sum(not (item.turns[phase].tokens and item.turns[phase].time_us) for item in process.repetitions)
     if silent and measured:
         told.append(f"{silent} of {len(process.repetitions)} repetitions have no {phase}")
     if asked and (short := [item.tokens for item in measured if item.tokens != asked]):
@@ -501,8 +483,8 @@ def _delegate(process: Process, phase: str, requested: str, *, has_result: bool)
     share = own[-1] if own else None
     actual = "gpu" if process.gpu_api else "npu" if process.is_on_npu else "xnnpack" if process.is_on_cpu else ""
     truth = DelegateTruth.UNKNOWN
-    if not has_result and not actual:
-        truth = DelegateTruth.FAILED if wanted in {"gpu", "npu"} else DelegateTruth.UNKNOWN
+    if not has_result and not actual and wanted in {"gpu", "npu"}:
+        truth = DelegateTruth.FAILED
     elif actual and wanted and actual != wanted:
         truth = DelegateTruth.FELL_BACK if actual == "xnnpack" else DelegateTruth.WRONG_BACKEND
     elif actual and (share is None or share.total_nodes is None):
