@@ -87,15 +87,14 @@ def judged(runs: list[dict[str, Any]], winner: str) -> tuple[str, set[str], floa
     """Return the full product's fastest, what can't be told from it, and how much slower the winner is by it."""
     from orchestrator.analysis.compare import best_of
     from orchestrator.analysis.summary import summarize
+    from orchestrator.documents import load_document
     from orchestrator.records.workload import Case
 
     figures: dict[str, list[float]] = {}
     for run in runs:
         report = run["report"]
         if run["outcome"] == "completed" and run["run_pass"] == "timing" and run["verdict"]["quality"] != "rejected":
-            configuration = Case.from_row(
-                {**run["case"], "files": [list(f) for f in run["case"]["files"]]}
-            ).configuration
+            configuration = load_document(Case, json.dumps(run["case"]), where="a run").configuration
             figures.setdefault(configuration, []).append(report["inference"]["median_us"])
     summaries = {name: summarize(values) for name, values in figures.items()}
     best = best_of(summaries)

@@ -40,12 +40,7 @@ class Faults:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._lines: list[str] = []
-        if isinstance(source, YamlFile):
-            for fault in source.faults:
-                line, column = fault.place
-                path = source.describe(fault.location).split(": ", 1)[1:]
-                self._lines.append(": ".join([f"{source.label}:{line}:{column}", *path, fault.message]))
+        self._lines = [*source.faults] if isinstance(source, YamlFile) else []
 
     def add(self, location: Location, message: str, *, at_key: bool = False) -> None:
         """Note one fault."""

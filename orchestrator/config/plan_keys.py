@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypedDict, TypeVar, get_type_hints
@@ -89,155 +89,122 @@ def _builds(value: object) -> Written:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key: where it stands in a plan, and its option on the command line with its line of help."""
+    """One key: where it stands in a plan (``matrix.threads``), and its option on the command line with its help."""
 
-    at: tuple[str, ...]
-    option: str
+    path: str
     about: str
     write: Callable[[Any], Written] = _text
     #: The option's short name.
     short: str = ""
+    #: Empty: the key's own name with dashes.
+    option: str = ""
+
+    @property
+    def at(self) -> tuple[str, ...]:
+        """Where it stands in a plan."""
+        return tuple(self.path.split("."))
 
 
 class PlanOptions(TypedDict, total=False):
     """What a plan may be made of without a file. Several values stand in a list, or in one text with commas."""
 
-    name: Annotated[str | None, Key(("name",), "--name", "Name of the campaign (default: the models' names).")]
-    models: Annotated[OneOrMore[str | Path], Key(("models",), "model", "Model files (.tflite).", _models)]
+    name: Annotated[str | None, Key("name", "Name of the campaign (default: the models' names).")]
+    models: Annotated[OneOrMore[str | Path], Key("models", "Model files (.tflite).", _models, option="model")]
     delegates: Annotated[
         OneOrMore[str],
         Key(
-            ("matrix", "delegates"),
-            "--delegate",
+            "matrix.delegates",
             "cpu, xnnpack, gpu, nnapi, hexagon ... (a,b,c), or all (default: try what is there).",
             split,
-            "-d",
+            short="-d",
+            option="--delegate",
         ),
     ]
-    threads: Annotated[
-        OneOrMore[int | str], Key(("matrix", "threads"), "--threads", "Thread counts (1,4).", split, "-t")
-    ]
+    threads: Annotated[OneOrMore[int | str], Key("matrix.threads", "Thread counts (1,4).", split, short="-t")]
     every_thread_count: Annotated[
         bool,
-        Key(
-            ("matrix", "every_thread_count"),
-            "--every-thread-count",
-            "Use each thread count also where the delegate takes all operators.",
-            _on,
-        ),
+        Key("matrix.every_thread_count", "Use each thread count also where the delegate takes all operators.", _on),
     ]
     passes: Annotated[
         OneOrMore[str],
         Key(
-            ("passes",),
-            "--pass",
+            "passes",
             "timing (the default), memory, profile, cold, parity, sustained, trace, energy, contention (a,b).",
             split,
+            option="--pass",
         ),
     ]
-    host: Annotated[bool, Key(("devices", "host"), "--host", "Include this computer.", _on)]
+    host: Annotated[bool, Key("devices.host", "Include this computer.", _on)]
     invocations: Annotated[
         str | int | None,
-        Key(("invocations",), "--invocations", "Processes per case: N, or FIRST-MOST (default: 8-40).", _bounds, "-n"),
+        Key("invocations", "Processes per case: N, or FIRST-MOST (default: 8-40).", _bounds, short="-n"),
     ]
-    precision: Annotated[
-        str | None, Key(("precision",), "--precision", "Stop a case at this half width of its 95 % interval (2%).")
-    ]
-    budget: Annotated[
-        str | float | None, Key(("budget",), "--budget", "Time per phone for more processes than the first (30m).")
-    ]
-    sustained: Annotated[
-        str | float | None, Key(("sustained",), "--sustained", "Run processes without a pause for this time (30m).")
-    ]
+    precision: Annotated[str | None, Key("precision", "Stop a case at this half width of its 95 % interval (2%).")]
+    budget: Annotated[str | float | None, Key("budget", "Time per phone for more processes than the first (30m).")]
+    sustained: Annotated[str | float | None, Key("sustained", "Run processes without a pause for this time (30m).")]
     tools: Annotated[
         OneOrMore[str],
         Key(
-            ("matrix", "tools"),
-            "--tool",
+            "matrix.tools",
             "native, apk, litert, perf-options, litert-native, litert-lm, litert-ios (a,b).",
             split,
+            option="--tool",
         ),
     ]
     flags: Annotated[
         Mapping[str, object] | OneOrMore[str],
-        Key(("matrix", "flags"), "--flag", "Flag of the program, name=value. Repeat for several.", _flags),
+        Key("matrix.flags", "Flag of the program, name=value. Repeat for several.", _flags, option="--flag"),
     ]
     modes: Annotated[
         OneOrMore[str],
-        Key(("matrix", "modes"), "--mode", "Run as foreground (apk), shell, top-app (native) (a,b).", split),
+        Key("matrix.modes", "Run as foreground (apk), shell, top-app (native) (a,b).", split, option="--mode"),
     ]
     parity_inputs: Annotated[
-        str | Path | None,
-        Key(("parity_inputs",), "--parity-inputs", "Folder with inputs for parity: MODEL.0.bin ...", _path),
+        str | Path | None, Key("parity_inputs", "Folder with inputs for parity: MODEL.0.bin ...", _path)
     ]
     reference_check: Annotated[
-        bool | None,
-        Key(
-            ("reference_check",),
-            "--reference-check",
-            "Measure a reference workload before and after: ~30 s per phone.",
-            _on_off,
-        ),
+        bool | None, Key("reference_check", "Measure a reference workload before and after: ~30 s per phone.", _on_off)
     ]
-    reboot: Annotated[bool, Key(("reboot",), "--reboot", "Reboot a phone whose reference check moved.", _on)]
+    reboot: Annotated[bool, Key("reboot", "Reboot a phone whose reference check moved.", _on)]
     devices: Annotated[
         OneOrMore[str],
-        Key(("devices", "serials"), "--device", "Serial number, or host. Repeat for several.", _texts, "-s"),
+        Key("devices.serials", "Serial number, or host. Repeat for several.", _texts, short="-s", option="--device"),
     ]
     profiles: Annotated[
-        OneOrMore[str], Key(("devices", "profiles"), "--profile", "Device profile, for example pixel-4.", _texts)
+        OneOrMore[str], Key("devices.profiles", "Device profile, for example pixel-4.", _texts, option="--profile")
     ]
-    pools: Annotated[OneOrMore[str], Key(("devices", "pools"), "--pool", "Pools of phones.", _texts)]
-    tags: Annotated[OneOrMore[str], Key(("devices", "tags"), "--tag", "Tags of phones.", _texts)]
-    where: Annotated[
-        OneOrMore[str],
-        Key(("devices", "where"), "--where", "Rule on device facts, for example 'android >= 13'.", _texts),
-    ]
+    pools: Annotated[OneOrMore[str], Key("devices.pools", "Pools of phones.", _texts, option="--pool")]
+    tags: Annotated[OneOrMore[str], Key("devices.tags", "Tags of phones.", _texts, option="--tag")]
+    where: Annotated[OneOrMore[str], Key("devices.where", "Rule on device facts, for example 'android >= 13'.", _texts)]
     one_of_each: Annotated[
-        str,
-        Key(
-            ("devices", "one_of_each"),
-            "--one-of-each",
-            "One matching phone for each value of a fact: profile, soc ...",
-        ),
+        str, Key("devices.one_of_each", "One matching phone for each value of a fact: profile, soc ...")
     ]
-    at_most: Annotated[int | None, Key(("devices", "any"), "--any", "Use at most N matching phones (default: all).")]
+    at_most: Annotated[int | None, Key("devices.any", "Use at most N matching phones (default: all).", option="--any")]
     builds: Annotated[
         Mapping[str, str] | OneOrMore[str],
         Key(
-            ("builds",),
-            "--build",
+            "builds",
             "Program to use: TOOL=NAME or TOOL=FILE, or NAME or FILE for a single tool. Repeat for several.",
             _builds,
+            option="--build",
         ),
     ]
-    num_runs: Annotated[
-        int, Key(("settings", "num_runs"), "--num-runs", "Inferences per process, at least (default: 50).")
-    ]
-    min_secs: Annotated[
-        float | str, Key(("settings", "min_secs"), "--min-secs", "Seconds per process, at least (default: 1).")
-    ]
-    max_secs: Annotated[
-        float | str, Key(("settings", "max_secs"), "--max-secs", "Seconds per process, at most (default: 150).")
-    ]
-    warmup_runs: Annotated[int, Key(("settings", "warmup_runs"), "--warmup-runs", "Inferences before, at least.")]
-    warmup_min_secs: Annotated[
-        float | str, Key(("settings", "warmup_min_secs"), "--warmup-min-secs", "Seconds of warm-up, at least.")
-    ]
-    affinity: Annotated[
-        str, Key(("settings", "affinity"), "--affinity", "Cores to use: big (the default), all, or a hexadecimal mask.")
-    ]
-    timeout: Annotated[
-        float | str, Key(("timeout",), "--timeout", "Seconds per process beyond --max-secs (default: 120).")
-    ]
-    order: Annotated[str | None, Key(("order",), "--order", "interleaved or sequential.")]
-    seed: Annotated[int, Key(("seed",), "--seed", "Seed for the order of invocations (default: 0).")]
+    num_runs: Annotated[int, Key("settings.num_runs", "Inferences per process, at least (default: 50).")]
+    min_secs: Annotated[float | str, Key("settings.min_secs", "Seconds per process, at least (default: 1).")]
+    max_secs: Annotated[float | str, Key("settings.max_secs", "Seconds per process, at most (default: 150).")]
+    warmup_runs: Annotated[int, Key("settings.warmup_runs", "Inferences before, at least.")]
+    warmup_min_secs: Annotated[float | str, Key("settings.warmup_min_secs", "Seconds of warm-up, at least.")]
+    affinity: Annotated[str, Key("settings.affinity", "Cores to use: big (the default), all, or a hexadecimal mask.")]
+    timeout: Annotated[float | str, Key("timeout", "Seconds per process beyond --max-secs (default: 120).")]
+    order: Annotated[str | None, Key("order", "interleaved or sequential.")]
+    seed: Annotated[int, Key("seed", "Seed for the order of invocations (default: 0).")]
 
 
 @cache
 def plan_keys() -> Mapping[str, Key]:
     """Return each key's place and words."""
-    return {name: hint.__metadata__[0] for name, hint in get_type_hints(PlanOptions, include_extras=True).items()}
+    found = {name: hint.__metadata__[0] for name, hint in get_type_hints(PlanOptions, include_extras=True).items()}
+    return {name: replace(key, option=key.option or f"--{name.replace('_', '-')}") for name, key in found.items()}
 
 
 def builds_of(texts: Sequence[str], tools: Sequence[str]) -> dict[str, str]:

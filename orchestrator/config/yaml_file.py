@@ -9,8 +9,7 @@ kilobytes of ``[``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -30,46 +29,6 @@ _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 #: Stands where a node has its tag.
 _NULL: Final = "null"
 _MERGE_KEY: Final = "<<"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class YamlFault:
-    """Something wrong with a file's form at one location in it."""
-
-    location: Location
-    message: str
-    place: Place
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class YamlFile:
-    """A file that was read; ``faults`` are those of its form that don't keep it from being read on."""
-
-    #: The file as it is named in messages.
-    label: str
-    text: str
-    value: dict[str, Value]
-    faults: tuple[YamlFault, ...] = ()
-    #: Where each value begins, and where the key of each value of a mapping stands: line and column, from 1.
-    places: Mapping[Location, Place] = field(default_factory=dict)
-    key_places: Mapping[Location, Place] = field(default_factory=dict)
-
-    def known_part(self, location: Location) -> Location:
-        """Return the part of a location that the file has; a list of one may stand there as that one."""
-        known: Location = ()
-        for part in location:
-            if (*known, part) in self.places:
-                known = (*known, part)
-            elif not isinstance(part, int):
-                break
-        return known
-
-    def describe(self, location: Location, *, at_key: bool = False) -> str:
-        """Return ``file:line:column: key.path`` of a location, or of the nearest one around it."""
-        known = self.known_part(location)
-        line, column = self.key_places.get(known, self.places[known]) if at_key else self.places[known]
-        path = format_location(known)
-        return f"{self.label}:{line}:{column}" + (f": {path}" if path else "")
 
 
 def format_location(location: Location) -> str:
@@ -124,7 +83,7 @@ def parse_yaml(text: str, *, label: str) -> YamlFile:
         line, column = _place(root)
         what = "a list" if isinstance(root, yaml.SequenceNode) else "a single value"
         raise PlanError(f"{label}:{line}:{column}: must be keys and values (key: value), but is {what}")
-    return _Expansion(label, text).file(root)
+    return YamlFile(label, text, root)
 
 
 def _explain(text: str, line: int, error: yaml.MarkedYAMLError) -> str:
@@ -154,33 +113,40 @@ def _place(node: yaml.Node) -> Place:
     return node.start_mark.line + 1, node.start_mark.column + 1
 
 
-class _Expansion:
-    """Turns nodes into plain values, following aliases as often as they stand there."""
+class YamlFile:
+    """A file that was read: plain values, aliases followed as often as they stand there, and where each stands."""
 
-    def __init__(self, label: str, text: str) -> None:
-        self._label = label
-        self._text = text
-        self._faults: list[YamlFault] = []
-        self._places: dict[Location, Place] = {}
-        self._key_places: dict[Location, Place] = {}
+    def __init__(self, label: str, text: str, root: yaml.MappingNode) -> None:
+        #: The file as it is named in messages.
+        self.label = label
+        self.text = text
+        #: What is wrong with the file's form and doesn't keep it from being read on, one line each.
+        self.faults: list[str] = []
+        #: Where each value begins, and where the key of each value of a mapping stands: line and column, from 1.
+        self.places: dict[Location, Place] = {(): _place(root)}
+        self.key_places: dict[Location, Place] = {}
+        self.value: dict[str, Value] = dict(self._entries(root, ()))
 
-    def file(self, root: yaml.MappingNode) -> YamlFile:
-        """Return the file whose root this is."""
-        self._places[()] = _place(root)
-        return YamlFile(
-            label=self._label,
-            text=self._text,
-            value=dict(self._entries(root, ())),
-            faults=tuple(self._faults),
-            places=self._places,
-            key_places=self._key_places,
-        )
+    def describe(self, location: Location, *, at_key: bool = False) -> str:
+        """Return ``file:line:column: key.path`` of a location, or of the nearest one around it that the file has."""
+        known: Location = ()
+        for part in location:
+            if (*known, part) in self.places:
+                known = (*known, part)
+            # A list of one may stand there as that one.
+            elif not isinstance(part, int):
+                break
+        place = self.places[known]
+        return self._line(known, self.key_places.get(known, place) if at_key else place)
+
+    def _line(self, location: Location, place: Place) -> str:
+        path = format_location(location)
+        return f"{self.label}:{place[0]}:{place[1]}" + (f": {path}" if path else "")
 
     def _value(self, node: yaml.Node, location: Location) -> Value:
         if len(location) > _DEPTH_MAX:
-            line, column = _place(node)
-            raise PlanError(f"{self._label}:{line}:{column}: is nested more than {_DEPTH_MAX} levels deep")
-        self._places[location] = _place(node)
+            raise PlanError(f"{self._line((), _place(node))}: is nested more than {_DEPTH_MAX} levels deep")
+        self.places[location] = _place(node)
         if node.tag:
             self._fault(location, f"tags such as {node.tag} aren't supported; write the plain value", node)
         if isinstance(node, yaml.SequenceNode):
@@ -189,7 +155,6 @@ class _Expansion:
         return dict(self._entries(node, location)) if isinstance(node, yaml.MappingNode) else str(node.value)
 
     def _entries(self, mapping: yaml.MappingNode, location: Location) -> Iterator[tuple[str, Value]]:
-        seen: dict[str, Place] = {}
         for key, value in mapping.value:
             if not isinstance(key, yaml.ScalarNode):
                 self._fault(location, "a key must be a single word", key)
@@ -197,19 +162,19 @@ class _Expansion:
             here = (*location, key.value)
             if key.value == _MERGE_KEY:
                 self._fault(location, "merge keys (<<) aren't supported; write the keys out", key)
-                continue
-            if key.value in seen:
-                self._fault(here, f"is given twice, first in line {seen[key.value][0]}; keep one of them", key)
-                continue
-            seen[key.value] = self._key_places[here] = _place(key)
-            if self._has_value(value, here):
-                yield key.value, self._value(value, here)
+            elif here in self.key_places:
+                line = self.key_places[here][0]
+                self._fault(here, f"is given twice, first in line {line}; keep one of them", key)
+            else:
+                self.key_places[here] = _place(key)
+                if self._has_value(value, here):
+                    yield key.value, self._value(value, here)
 
     def _has_value(self, node: yaml.Node, location: Location) -> bool:
         if node.tag == _NULL:
-            self._places.setdefault(location, _place(node))
+            self.places.setdefault(location, _place(node))
             self._fault(location, "has no value; give it one or remove it", node)
         return node.tag != _NULL
 
     def _fault(self, location: Location, message: str, node: yaml.Node) -> None:
-        self._faults.append(YamlFault(location=location, message=message, place=_place(node)))
+        self.faults.append(f"{self._line(location, _place(node))}: {message}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from operator import attrgetter
@@ -186,6 +186,10 @@ class Build:
     companions: tuple[Companion, ...] = ()
 
 
+#: Fields that a case's row has only where they say something: else a case has the key that it had before them.
+_LATER: Final = frozenset({"files", "mode", "shard"})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """One device x model x delegate x threads x tool x flags: what a number belongs to."""
@@ -239,49 +243,20 @@ class Case:
 
     def to_row(self) -> dict[str, object]:
         """Return the case as plain JSON values."""
-        row: dict[str, object] = {
-            "serial": self.serial,
-            "model_sha256": self.model_sha256,
-            "model_name": self.model_name,
-            "delegate": self.delegate.value,
-            "threads": self.threads,
-            "tool": self.tool.value,
-            "build_sha256": self.build_sha256,
-            "flags": [list(flag) for flag in self.flags],
-            "num_runs": self.num_runs,
-            # 1 and 1.0 are the same time, and the same case.
-            "min_secs": float(self.min_secs),
-            "max_secs": float(self.max_secs),
-            "warmup_runs": self.warmup_runs,
-            "warmup_min_secs": float(self.warmup_min_secs),
-            "affinity": self.affinity,
-        }
-        # Left out where there are none, so that such a case has the key that it had before files were known.
-        if self.files:
-            row["files"] = [list(file) for file in self.files]
-        if self.mode is not None:
-            row["mode"] = self.mode.value
-        if self.shard:
-            row["shard"] = self.shard
+        row: dict[str, object] = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name in _LATER and not value:
+                continue
+            if isinstance(value, enum.StrEnum):
+                value = value.value
+            elif isinstance(value, tuple):
+                value = [list(pair) for pair in value]
+            elif item.type == "float":
+                # 1 and 1.0 are the same time, and the same case.
+                value = float(value)
+            row[item.name] = value
         return row
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, object]) -> Case:
-        """Build a case from what :meth:`to_row` returned."""
-        values = dict(row)
-        flags, files, mode = values.pop("flags"), values.pop("files", []), values.pop("mode", None)
-        assert isinstance(flags, list)
-        assert isinstance(files, list)
-        return cls(
-            **{
-                **values,  # type: ignore[arg-type]
-                "delegate": DelegateName(str(values["delegate"])),
-                "tool": ToolName(str(values["tool"])),
-                "flags": tuple((str(name), str(value)) for name, value in flags),
-                "files": tuple((str(name), str(sha256)) for name, sha256 in files),
-                "mode": ProcessMode(str(mode)) if mode else None,
-            }
-        )
 
     @property
     def subject(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from sqlalchemy import Column, Connection, MetaData, String, Table, delete, insert, inspect, select
@@ -18,7 +19,7 @@ _VERSIONS: Final = Table(VERSION_TABLE, MetaData(), Column("version_num", String
 #: Revision -> what brings a database of the revision before to it, oldest first. From the first release on a change of
 #: tables.py comes with a revision of its own, whose function changes the tables of a store that has runs.
 Revisions = Mapping[str, Callable[[Connection], object]]
-REVISIONS: Final[Revisions] = {"0001": METADATA.create_all}
+REVISIONS: Final[Revisions] = {"0001": partial(METADATA.create_all, checkfirst=False)}
 
 
 def current_revision(database: Database, revisions: Revisions = REVISIONS) -> str | None:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator.engine.review import reparse
 from orchestrator.ports import Store
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.history import PRUNED_FILE, Pruned, is_pruned
@@ -57,7 +56,10 @@ def test_old_raw_output_goes_and_everything_read_from_it_stays(reopen: Callable[
     fill(store, samples)
     known = list(store.runs())
     points = store.points()
-    kept = {run.run_id: store.attachments(run.run_id) for run in known if not run.run_id.startswith("old")}
+    whole = {run.run_id: store.attachments(run.run_id) for run in known}
+    kept = {run_id: attachments for run_id, attachments in whole.items() if not run_id.startswith("old")}
+    assert store.prune_raw(before(samples), policy="a trial", is_trial=True).runs == 3
+    assert {run.run_id: store.attachments(run.run_id) for run in store.runs()} == whole
     pruned = store.prune_raw(before(samples), policy="a test")
     assert (pruned.campaigns, pruned.runs) == (2, 3)
     assert pruned.freed_bytes > 0
@@ -72,14 +74,6 @@ def test_old_raw_output_goes_and_everything_read_from_it_stays(reopen: Callable[
             assert attachments == kept[run.run_id]
     again = store.prune_raw(before(samples), policy="again")
     assert (again.campaigns, again.runs, again.freed_bytes) == (0, 0, 0)
-
-
-def test_a_trial_says_the_same_and_changes_nothing(store: Store, samples) -> None:
-    fill(store, samples)
-    known = {run.run_id: store.attachments(run.run_id) for run in store.runs()}
-    trial = store.prune_raw(before(samples), policy="p", is_trial=True)
-    assert {run.run_id: store.attachments(run.run_id) for run in store.runs()} == known
-    assert store.prune_raw(before(samples), policy="p").runs == trial.runs == 3
 
 
 def test_a_campaign_that_runs_keeps_its_raw_output_until_it_must_have_been_killed(store: Store, samples) -> None:
@@ -133,39 +127,6 @@ def test_the_note_of_a_deletion_never_takes_more_room_than_what_it_stands_for(
     policy = "by a rule that takes some words to tell"
     assert store.prune_raw(before(samples), policy=policy).freed_bytes >= 0
     assert store.attachments(RunId("old-1"))[0].data == b"x"
-
-
-def test_runs_without_raw_output_are_not_read_again(store: Store, samples) -> None:
-    from orchestrator.programs.native import NativeTool
-
-    fill(store, samples)
-    tools = {ToolName.NATIVE: NativeTool(), ToolName.FIREBASE: NativeTool()}
-    store.prune_raw(before(samples), policy="p")
-    known = [run for run in store.runs() if run.run_id.startswith("old")]
-    review = reparse(store, tools, campaign_ids=[CampaignId("old")])
-    assert (review.reviewed, review.pruned, review.changed) == (0, 3, ())
-    assert [run for run in store.runs() if run.run_id.startswith("old")] == known
-
-
-def test_runs_can_be_stored_while_old_output_is_deleted(reopen: Callable[[], Store], samples) -> None:
-    store, other = reopen(), reopen()
-    fill(store, samples)
-    begun = threading.Event()
-
-    def write() -> None:
-        begun.set()
-        for number in range(10, 30):
-            name = CampaignId("new")
-            other.append_run(samples.run(number, campaign_id=name, run_id=RunId(f"late-{number}")))
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    begun.wait(30)
-    store.prune_raw(before(samples), policy="p")
-    thread.join(60)
-    late = [run for run in store.runs() if run.run_id.startswith("late")]
-    assert len(late) == 20
-    assert all(store.attachments(run.run_id) == samples.run(run.invocation).attachments for run in late)
 
 
 def test_a_compacted_file_is_smaller_and_whole(tmp_path: Path, samples) -> None:

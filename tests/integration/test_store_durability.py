@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import pickle
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -77,51 +75,6 @@ def append(thread):
 
 for thread in range(12):
     threading.Thread(target=append, args=(thread,)).start()
-"""
-
-FILL_A_SMALL_DISK = """
-import dataclasses, os, pickle, sys
-from pathlib import Path
-from orchestrator.errors import HostStorageError
-from orchestrator.records.run import Attachment
-from orchestrator.store.opening import open_store
-
-disk = Path(sys.argv[1])
-run, campaign, devices, models, builds = pickle.load(sys.stdin.buffer)
-(disk / "filler").write_bytes(bytes(1 << 20))
-store = open_store(disk / "runs.sqlite")
-store.begin_campaign(campaign, devices=devices, models=models, builds=builds)
-kept = []
-while True:
-    number = len(kept)
-    attachments = (Attachment(name="logcat", data=os.urandom(50_000)),)
-    new = dataclasses.replace(run, run_id=f"run-{number}", invocation=number, attachments=attachments)
-    try:
-        store.append_run(new)
-    except HostStorageError:
-        break
-    kept.append(new)
-assert kept, "not even one run fitted"
-assert list(store.runs(with_attachments=True)) == kept
-(disk / "filler").unlink()
-assert store.append_run(new)
-store.close()
-reopened = open_store(disk / "runs.sqlite")
-assert list(reopened.runs(with_attachments=True)) == [*kept, new]
-print("kept", len(kept))
-"""
-
-COPY_TO_A_SMALL_DISK = """
-import sys
-from pathlib import Path
-from orchestrator.errors import HostStorageError
-from orchestrator.store.sqlite_file import copy_to
-
-disk = Path(sys.argv[2])
-try:
-    copy_to(Path(sys.argv[1]), disk / "copy.sqlite")
-except HostStorageError as error:
-    print(f"{error} | {list(disk.iterdir())}", end="")
 """
 
 
@@ -196,25 +149,6 @@ def test_a_store_is_whole_when_its_process_is_killed_while_it_appends(path: Path
     store.close()
 
 
-def test_every_run_that_was_acknowledged_is_there_after_a_kill(path: Path, samples) -> None:
-    run = samples.run(run_id=RunId("run"), case=samples.case(threads=7))
-    process = appending_child(path, run)
-
-    acknowledged = [int(process.stdout.readline()) for _ in range(25)]
-    process.kill()
-    acknowledged += [int(line) for line in process.stdout.read().splitlines()]
-    end(process)
-
-    check_whole(path)
-    store = open_store(path)
-    stored = list(store.runs(with_attachments=True))[1:]
-    assert [item.invocation for item in stored] == list(range(len(stored)))
-    # At most one was committed and not yet told of.
-    assert len(stored) - len(acknowledged) in (0, 1)
-    assert all(item == dataclasses.replace(run, run_id=item.run_id, invocation=item.invocation) for item in stored)
-    store.close()
-
-
 def test_runs_that_were_stored_together_were_on_the_disk_before_one_was_acknowledged(path: Path, samples) -> None:
     run = samples.run(case=samples.case(threads=7))
     process = child(APPEND_FROM_MANY_THREADS, str(path))
@@ -272,25 +206,6 @@ def test_runs_that_end_at_the_same_moment_share_a_commit_and_no_failure(
     store.close()
 
 
-def test_a_full_disk_is_told_and_nothing_is_lost(tmp_path: Path, samples) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    namespace = ("unshare", "--map-root-user", "--mount")
-    mounted = ("sh", "-c", 'mount -t tmpfs -o size=3m tmpfs "$0" && exec "$@"', str(disk))
-    if (
-        shutil.which("unshare") is None
-        or subprocess.run([*namespace, *mounted, "true"], capture_output=True).returncode
-    ):
-        pytest.skip("no small disk can be mounted here")
-
-    process = child(FILL_A_SMALL_DISK, str(disk), before=(*namespace, *mounted))
-    sent = (samples.run(), samples.campaign(), [samples.phone], [samples.model], [samples.build])
-    told, said = process.communicate(pickle.dumps(sent), timeout=120)
-
-    assert process.returncode == 0, said.decode()
-    assert told.startswith(b"kept")
-
-
 @pytest.mark.parametrize("place", ["missing/copy.sqlite", "file/copy.sqlite"])
 def test_a_copy_that_cannot_be_made_blames_the_place_of_the_copy(path: Path, tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_bytes(b"")
@@ -298,25 +213,6 @@ def test_a_copy_that_cannot_be_made_blames_the_place_of_the_copy(path: Path, tmp
         copy_to(path, tmp_path / place)
     assert str(told.value).startswith(f"{tmp_path / place}: the copy of {path} can't be written: ")
     assert "check the path" in told.value.hint
-
-
-def test_a_copy_for_which_there_is_no_space_blames_its_own_disk_and_leaves_nothing(path: Path, tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    namespace = ("unshare", "--map-root-user", "--mount")
-    mounted = ("sh", "-c", 'mount -t tmpfs -o size=64k tmpfs "$0" && exec "$@"', str(disk))
-    if (
-        shutil.which("unshare") is None
-        or subprocess.run([*namespace, *mounted, "true"], capture_output=True).returncode
-    ):
-        pytest.skip("no small disk can be mounted here")
-
-    process = child(COPY_TO_A_SMALL_DISK, str(path), str(disk), before=(*namespace, *mounted))
-    told, said = process.communicate(timeout=120)
-
-    assert process.returncode == 0, said.decode()
-    assert told.decode() == f"{disk}/copy.sqlite: no space left for a copy of {path} | []"
-    check_whole(path)
 
 
 @pytest.fixture
@@ -348,20 +244,6 @@ def test_a_run_for_which_there_is_no_space_leaves_no_part_of_itself(path: Path, 
     assert store.append_run(samples.run(1))
     store.close()
     check_whole(path)
-
-
-def test_a_store_that_is_locked_for_too_long_is_told_and_works_afterwards(path: Path, samples) -> None:
-    store = open_store(path, busy_timeout_s=1.0)
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-
-        with pytest.raises(StoreError, match="locked"):
-            store.append_run(samples.run(1))
-
-        assert [run.invocation for run in store.runs()] == [0]
-        other.execute("ROLLBACK")
-    assert store.append_run(samples.run(1))
-    store.close()
 
 
 def lock_it(where: str) -> AbstractContextManager[object]:
@@ -526,25 +408,3 @@ def test_writers_of_several_processes_wait_for_each_other(path: Path, samples) -
     theirs = [run.invocation for run in stored if run.case == other.case]
     assert theirs == list(range(len(theirs)))
     store.close()
-
-
-def test_a_reader_sees_a_whole_run_or_none(path: Path, samples) -> None:
-    store, reader = open_store(path), open_store(path)
-    over = threading.Event()
-
-    def append() -> None:
-        try:
-            for number in range(1, 60):
-                store.append_run(samples.run(number))
-        finally:
-            over.set()
-
-    writer = threading.Thread(target=append)
-    writer.start()
-    while not over.is_set():
-        for run in reader.runs(with_attachments=True):
-            assert run == samples.run(run.invocation)
-    writer.join()
-    assert len(list(reader.runs())) == 60
-    store.close()
-    reader.close()

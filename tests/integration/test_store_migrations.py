@@ -62,16 +62,6 @@ def test_a_store_at_the_newest_revision_is_neither_copied_nor_changed(filled: Pa
     assert filled.read_bytes() == before
 
 
-def test_an_earlier_copy_is_never_replaced(filled: Path) -> None:
-    earlier = filled.with_name(f"{filled.name}.revision-{NEWEST}.backup1")
-    earlier.write_text("precious")
-
-    open_store(filled, revisions=with_next_revision()).close()
-
-    assert earlier.read_text() == "precious"
-    assert len(backups(filled.parent)) == 2
-
-
 def test_a_store_of_a_newer_benchfarm_is_left_untouched(filled: Path) -> None:
     open_store(filled, revisions=with_next_revision()).close()
     before = filled.read_bytes()
@@ -81,14 +71,6 @@ def test_a_store_of_a_newer_benchfarm_is_left_untouched(filled: Path) -> None:
 
     assert "upgrade" in refused.value.hint
     assert filled.read_bytes() == before
-
-
-def test_a_database_of_a_newer_benchfarm_is_refused(postgresql, postgresql_template: str) -> None:
-    url = postgresql.url(postgresql.create(postgresql_template))
-    open_store(url, revisions=with_next_revision()).close()
-
-    with pytest.raises(StoreError, match=r"newer benchfarm.*9999"):
-        open_store(url)
 
 
 @pytest.mark.parametrize(

@@ -34,35 +34,16 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_a_missing_folder_is_made(tmp_path: Path, samples) -> None:
-    path = tmp_path / "farm" / "2026" / "runs.sqlite"
-
-    store = open_store(path)
-    samples.begin(store)
-    store.close()
-
-    assert path.is_file()
-
-
 @pytest.mark.parametrize("name", ["it's 100 %.db", "a?mode=ro#x", "größe €.sqlite", "two\nlines", "-rf", "a&b=c;d"])
 def test_any_name_of_a_file_is_taken_as_it_is(tmp_path: Path, samples, name: str) -> None:
-    store = open_store(tmp_path / name)
+    folder = tmp_path / "farm" / "2026"
+    store = open_store(folder / name)
     samples.begin(store)
     store.close()
 
-    assert [path.name for path in tmp_path.iterdir()] == [name]
-    reopened = open_store(str(tmp_path / name))
+    assert [path.name for path in folder.iterdir()] == [name]
+    reopened = open_store(f"sqlite:///{folder}/{name}" if "?" not in name and "%" not in name else str(folder / name))
     assert [campaign.campaign_id for campaign in reopened.campaigns()] == ["night-1"]
-    reopened.close()
-
-
-def test_a_path_and_its_url_are_the_same_store(tmp_path: Path, samples) -> None:
-    store = open_store(f"sqlite:///{tmp_path}/runs.sqlite")
-    samples.begin(store)
-    store.close()
-
-    reopened = open_store(str(tmp_path / "runs.sqlite"))
-    assert len(reopened.campaigns()) == 1
     reopened.close()
 
 
@@ -118,11 +99,6 @@ def test_a_password_is_never_repeated(url: str) -> None:
         raised = raised.__cause__
 
 
-def test_a_server_that_does_not_answer_is_told() -> None:
-    with pytest.raises(StoreError, match=r"127\.0\.0\.1:1/db: .*can't be reached"):
-        open_store("postgresql://user@127.0.0.1:1/db")
-
-
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
 def test_a_database_that_cannot_hold_every_character_is_refused_by_one_clear_error(
     postgresql, tmp_path: Path, encoding: str
@@ -140,23 +116,18 @@ def test_a_database_that_cannot_hold_every_character_is_refused_by_one_clear_err
         open_store(postgresql.url(name))
 
 
-def test_a_folder_is_no_store(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="is a folder"):
-        open_store(tmp_path)
-
-
-def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-
-    with pytest.raises(StoreError, match="folder can't be made"):
-        open_store(tmp_path / "file" / "runs.sqlite")
-
-
-def test_a_pipe_is_no_store(tmp_path: Path) -> None:
+def test_what_is_no_file_and_no_server_is_told(tmp_path: Path, postgresql) -> None:
     os.mkfifo(tmp_path / "pipe")
-
-    with pytest.raises(StoreError, match="no regular file"):
-        open_store(tmp_path / "pipe")
+    (tmp_path / "file").write_text("x")
+    for where, told in (
+        (tmp_path, "is a folder"),
+        (tmp_path / "file" / "runs.sqlite", "folder can't be made"),
+        (tmp_path / "pipe", "no regular file"),
+        ("postgresql://user@127.0.0.1:1/db", r"127\.0\.0\.1:1/db: .*can't be reached"),
+        (postgresql.url("no_such_database"), "no_such_database"),
+    ):
+        with pytest.raises(StoreError, match=told):
+            open_store(where)
 
 
 @pytest.mark.parametrize(
@@ -308,32 +279,19 @@ def reachable(filled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.rmtree(folder)
 
 
-def test_a_file_that_may_not_be_written_is_read_only(reachable: Path) -> None:
-    reachable.chmod(0o444)
-    reachable.parent.chmod(0o777)
+@pytest.mark.parametrize(
+    ("file_mode", "folder_mode", "name"),
+    [(0o444, 0o777, "runs.sqlite"), (0o666, 0o555, "runs.sqlite"), (0o666, 0o555, "new/runs.sqlite")],
+    ids=["file", "folder", "new folder"],
+)
+def test_what_may_not_be_written_is_read_only(reachable: Path, file_mode: int, folder_mode: int, name: str) -> None:
+    reachable.chmod(file_mode)
+    reachable.parent.chmod(folder_mode)
     before = contents(reachable.parent)
 
-    assert StoreReadOnlyError.__name__ in open_without_privileges(reachable)
+    assert StoreReadOnlyError.__name__ in open_without_privileges(reachable.parent / name)
 
     assert contents(reachable.parent) == before
-
-
-def test_a_folder_that_may_not_be_written_is_read_only(reachable: Path) -> None:
-    reachable.chmod(0o666)
-    reachable.parent.chmod(0o555)
-    before = contents(reachable.parent)
-
-    said = open_without_privileges(reachable)
-
-    assert StoreReadOnlyError.__name__ in said
-    assert str(reachable.parent) in said
-    assert contents(reachable.parent) == before
-
-
-def test_a_folder_that_may_not_be_made_is_read_only(reachable: Path) -> None:
-    reachable.parent.chmod(0o555)
-
-    assert StoreReadOnlyError.__name__ in open_without_privileges(reachable.parent / "new" / "runs.sqlite")
 
 
 def test_a_server_that_only_allows_reading_is_read_only(postgresql, postgresql_template: str, samples) -> None:
@@ -347,11 +305,6 @@ def test_a_server_that_only_allows_reading_is_read_only(postgresql, postgresql_t
     with pytest.raises(StoreReadOnlyError, match=name):
         samples.begin(store)
     store.close()
-
-
-def test_a_database_that_does_not_exist_is_told(postgresql) -> None:
-    with pytest.raises(StoreError, match="no_such_database"):
-        open_store(postgresql.url("no_such_database"))
 
 
 def test_a_new_store_is_its_owners_alone(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from orchestrator.records.run import Attachment, DelegateTruth, LatencySummary, 
 from orchestrator.records.verdict import Finding, QualityVerdict, Severity
 from orchestrator.store.column_types import key_to_bytes
 from orchestrator.store.opening import open_store
-from orchestrator.store.tables import IS_MARK
 from tests.samples.places import REPO
 
 
@@ -60,20 +59,6 @@ def test_the_database_itself_refuses_to_hide_where_numbers_come_from(connection,
         connection.execute(statement)
 
 
-def test_runs_with_a_finding_are_found_in_an_index_alone(connection) -> None:
-    question = "SELECT run_no FROM findings WHERE code = 'thermal-rise'"
-    plan = [row[-1] for row in connection.execute(f"EXPLAIN QUERY PLAN {question}")]
-
-    assert ["USING COVERING INDEX ix_findings_code" in step for step in plan] == [True]
-
-
-def test_runs_that_are_no_figures_are_found_in_an_index_of_theirs(connection) -> None:
-    question = f"SELECT campaign_no FROM runs WHERE ({IS_MARK})"
-    plan = [row[-1] for row in connection.execute(f"EXPLAIN QUERY PLAN {question}")]
-
-    assert ["ix_runs_marks" in step for step in plan] == [True]
-
-
 def test_summary_columns_say_what_the_report_says(connection, samples) -> None:
     row = connection.execute(
         "SELECT latency_us, median_us, mean_us, inference_count, init_us, delegate_truth, quality, p95_us FROM runs"
@@ -107,17 +92,6 @@ def test_a_figure_that_no_column_can_hold_is_left_out_of_them_and_kept_in_the_re
     row = connection.execute("SELECT init_us, median_us, latency_us, inference_count FROM runs WHERE invocation = 2")
     assert row.fetchone() == (None, None, report.inference_mean_us if figure is None else None, None)
     assert repr(read) == repr(report)
-
-
-def test_a_run_without_a_report_has_an_empty_summary(path: Path, connection, samples) -> None:
-    store = open_store(path)
-    store.append_run(samples.run(2, report=None, state_before=None))
-    store.close()
-
-    row = connection.execute("SELECT * FROM runs WHERE invocation = 2")
-    values = dict(zip([column[0] for column in row.description], row.fetchone(), strict=True))
-    empty = {"latency_us", "init_us", "delegate_truth", "delegate_actual", "inference_count"}
-    assert {values[name] for name in empty} == {None}
 
 
 def test_findings_can_be_asked_for_by_code_and_follow_a_new_reading(path: Path, connection, samples) -> None:
@@ -204,23 +178,6 @@ def test_the_pattern_of_a_run_that_was_not_kept_is_used_for_no_other(path: Path,
     reopened.close()
 
 
-def test_a_run_is_kept_by_the_pattern_that_another_process_made_meanwhile(path: Path, connection, samples) -> None:
-    mine, theirs = open_store(path), open_store(path)
-    lines = b"".join(hashlib.sha256(b"%d" % number).hexdigest().encode() + b"\n" for number in range(200))
-    changed = (Attachment(name="stdout", data=lines),)
-    runs = [samples.run(2), samples.run(3, attachments=changed), samples.run(4, attachments=changed)]
-
-    for run, store in zip(runs, (mine, theirs, mine), strict=True):
-        assert store.append_run(run)
-
-    patterns = [number for (number,) in connection.execute("SELECT pattern_no FROM runs ORDER BY run_no")]
-    assert patterns[2:] == [patterns[0], max(patterns), max(patterns)]
-    assert patterns[0] < max(patterns)
-    for store in (mine, theirs):
-        assert list(store.runs(with_attachments=True))[2:] == runs
-        store.close()
-
-
 def test_a_sheet_goes_with_any_change_of_its_runs_and_is_written_again(path: Path, connection, samples) -> None:
     store, campaign_id = open_store(path), samples.campaign().campaign_id
     run = samples.run(0)
@@ -250,10 +207,6 @@ def test_a_sheet_goes_with_any_change_of_its_runs_and_is_written_again(path: Pat
     store.close()
 
 
-def test_readers_do_not_wait_for_the_writer(connection) -> None:
-    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-
-
 def test_a_case_keeps_the_key_it_was_stored_with(path: Path, connection, samples) -> None:
     # As if a version that hashes one more field had stored it.
     campaign_id, old_key = samples.campaign().campaign_id, samples.case().case_key
@@ -265,19 +218,6 @@ def test_a_case_keeps_the_key_it_was_stored_with(path: Path, connection, samples
     assert old_key not in {planned.case.case_key for planned in store.campaign(campaign_id).invocations}
     assert [run.case.case_key for run in store.runs(case_keys=["f00d"])] == ["f00d"]
     assert "f00d" in {case_key for case_key, _, _ in store.done(campaign_id)}
-    store.close()
-
-
-def test_a_copy_that_sqlite_makes_while_the_store_is_in_use_is_a_store(path: Path, connection, tmp_path: Path) -> None:
-    store = open_store(path)
-    copy = tmp_path / "backup.sqlite"
-
-    connection.execute("VACUUM INTO ?", [str(copy)])
-
-    copied = open_store(copy)
-    assert list(copied.runs(with_attachments=True)) == list(store.runs(with_attachments=True))
-    assert len(copied.campaigns()) == 1
-    copied.close()
     store.close()
 
 
