@@ -16,8 +16,8 @@ from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.discovery import look_at, parse_devices
 from orchestrator.devices.server import AdbServer
 from orchestrator.devices.usbmux import Usbmux
-from orchestrator.engine.assigning import Arrival
 from orchestrator.engine.events import DeviceNote
+from orchestrator.engine.workload import Arrival
 from orchestrator.errors import AdbUnavailableError, BenchfarmError, DeviceError
 from orchestrator.planning.selection import choose
 from orchestrator.ports import Device, Observer

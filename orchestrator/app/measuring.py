@@ -20,8 +20,8 @@ from orchestrator.bootstrap import Farm, OpenedDevices, this_computer
 from orchestrator.config.plan_keys import PlanOptions
 from orchestrator.engine.campaign import CampaignResult, CampaignRunner
 from orchestrator.engine.events import DeviceNote, FileMoving, Notice
-from orchestrator.engine.recovery import Turns
 from orchestrator.engine.rounds import slim
+from orchestrator.engine.turns import Turns
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import NoDeviceError, UsageError
 from orchestrator.programs import program

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from orchestrator.analysis.rounds import Savings, savings
-from orchestrator.engine.assigning import Arrivals
-from orchestrator.engine.device_pool import DevicePool
-from orchestrator.engine.device_queue import runs_of
-from orchestrator.engine.events import CampaignEnded, CampaignStarted
-from orchestrator.engine.recovery import Turns
+from orchestrator.engine.case_runner import CaseFailures
+from orchestrator.engine.device_queue import Assigner, DeviceQueue, runs_of
+from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceJoined
 from orchestrator.engine.reference_check import keep_doubts
 from orchestrator.engine.rounds import OpenWork, open_works
-from orchestrator.engine.workload import Services, Workload
+from orchestrator.engine.turns import Turns
+from orchestrator.engine.workload import Arrival, Arrivals, Services, Workload
 from orchestrator.errors import InterruptedByUserError
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Campaign, CampaignStatus
@@ -57,6 +57,102 @@ class _Stored:
     def left(self) -> int:
         """How many aren't, at the least."""
         return sum(len(work.invocations) for work in self.works.values())
+
+
+class DevicePool:
+    """Gives each device of a campaign its work, also to those that come while it runs."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        devices: Sequence[DeviceFacts],
+        services: Services,
+        arrivals: Arrivals | None,
+        runs: Sequence[RunRecord],
+        lost: MutableMapping[Serial, str],
+    ) -> None:
+        """``runs`` are the campaign's stored ones; from ``lost`` go devices that weren't there and come."""
+        self._lost = lost
+        self._workload = workload
+        self._services = services
+        self._arrivals = arrivals
+        self._assigner = Assigner(workload.campaign, services.store, runs, cancelled=services.cancelled)
+        self._lock = threading.Lock()
+        #: What each device that works, or has worked, is.
+        self._facts = {facts.serial: facts for facts in devices}
+        #: Spare devices that are to begin, with the lost one whose place each takes.
+        self._waiting: list[tuple[Arrival, Serial | None]] = []
+        #: Devices that have come and haven't begun: with the campaign's others then, and the lost one that it replaces.
+        self._joining: dict[Serial, tuple[Arrival, Sequence[DeviceFacts], Serial | None]] = {}
+        #: What devices that have joined work with.
+        self._workloads: dict[Serial, Workload] = {}
+        #: What was abandoned on each, also after it was away.
+        self._failures: dict[Serial, CaseFailures] = {}
+        #: Lost devices, with the spare ones that were last chosen for them.
+        self._chosen: dict[Serial, Serial] = {}
+
+    @property
+    def campaign(self) -> Campaign:
+        """The campaign as it is now."""
+        return self._assigner.campaign
+
+    def has_work_for(self, serial: Serial, works: Mapping[Serial, OpenWork]) -> bool:
+        """Whether a device has open work of its own, or of what it shares."""
+        own = works.get(serial)
+        return bool(own and own.invocations) or self._assigner.has_shared(serial)
+
+    def begin(self, device: Device) -> DeviceQueue:
+        """Return the work of a device; what one that has come is to measure is stored first. Called under its lease."""
+        serial = device.serial
+        workload = self._workloads.get(serial, self._workload)
+        joins = self._joining.pop(serial, None)
+        if joins is not None:
+            arrival, known, replaced = joins
+            runs = () if replaced is None else runs_of(self._services, self._workload, serials=[replaced])
+            self._assigner.join(arrival, known, replaced, runs)
+            workload = self._workloads[serial] = self._workload.with_arrival(self.campaign, arrival)
+            self._lost.pop(serial, None)
+        queue = DeviceQueue(
+            device,
+            self._facts[serial],
+            workload,
+            self._services,
+            self._assigner,
+            failures=self._failures.setdefault(serial, CaseFailures()),
+        )
+        if joins is not None:
+            joined = DeviceJoined(serial=serial, left=queue.left(), instead_of=joins[2] or "")
+            self._services.observer.on_event(joined)
+        return queue
+
+    def newcomers(self) -> list[Device]:
+        """Return the devices that have come since."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+            if self._arrivals is not None:
+                waiting += [(arrival, None) for arrival in self._arrivals.take()]
+            new = [item for item in waiting if item[0].facts.serial not in self._facts]
+            known = tuple(self._facts.values())
+            for arrival, replaced in new:
+                self._facts[arrival.facts.serial] = arrival.facts
+                self._joining[arrival.facts.serial] = (arrival, known, replaced)
+        return [arrival.device for arrival, _ in new]
+
+    def replace_lost(self, serial: Serial, is_free: Callable[[Serial], bool]) -> Serial | None:
+        """Have a spare device that is free measure what a lost one was to, and return it; None for none now.
+
+        Asked again for the same one: the device that was returned is lost too, before it began.
+        """
+        if self._arrivals is None:
+            return None
+        gone = self._chosen.get(serial, serial)
+        spare = self._arrivals.spare_for(gone, is_free)
+        if spare is None:
+            return None
+        with self._lock:
+            self._chosen[serial] = spare.facts.serial
+            self._waiting.append((spare, serial))
+        return spare.facts.serial
 
 
 class CampaignRunner:
@@ -102,14 +198,12 @@ class CampaignRunner:
             )
         )
         pool = DevicePool(workload, [facts for _, facts in devices], self._services, arrivals, runs, lost)
-        turns = [
-            (device, pool.work_of(device, facts)) for device, facts in devices if pool.has_work_for(facts.serial, works)
-        ]
         status = CampaignStatus.INTERRUPTED
         at_end: _Stored | None = None
         try:
             faults = self._turns.run(
-                turns,
+                [device for device, facts in devices if pool.has_work_for(facts.serial, works)],
+                pool.begin,
                 lost,
                 may_reboot=campaign.terms.may_reboot,
                 newcomers=pool.newcomers if arrivals is not None else None,

@@ -1,27 +1,136 @@
-"""One device's part of a campaign, from the first look at the reference workload to the last."""
+"""One device's part of a campaign, and what equal phones share of it: who measures what is stored before it is run."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from orchestrator.analysis.pairing import PairProgress
 from orchestrator.analysis.sustained import ATTEMPT_NUMBERS, Attempt, attempts
-from orchestrator.engine.assigning import Assigner
 from orchestrator.engine.case_runner import CaseFailures, CaseRunner, Ledger
 from orchestrator.engine.events import DeviceNote, InvocationStarted, Measuring, PairsSoFar, RoundAdded, RunStored
 from orchestrator.engine.night import TimeLeft
 from orchestrator.engine.reference_check import ReferenceCheck
 from orchestrator.engine.rounds import OpenWork, done_count, following, open_work, slim
-from orchestrator.engine.workload import Services, Workload
-from orchestrator.planning.assignment import key_of
+from orchestrator.engine.workload import Arrival, Services, Workload
+from orchestrator.errors import InterruptedByUserError
+from orchestrator.planning.assignment import Assignment, Present, RunKey, assign, key_of
 from orchestrator.planning.order import UnusedThreads
-from orchestrator.ports import Device, Observer
-from orchestrator.records.campaign import Invocation
+from orchestrator.ports import Device, Observer, Store
+from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import Pass
+
+#: How often a phone that waits for the others' last invocations checks whether all was cancelled.
+_POLL_S: Final = 0.5
+
+
+class Assigner:
+    """The campaign as it is stored, and what equal phones share of it; for all devices' threads."""
+
+    def __init__(
+        self, campaign: Campaign, store: Store, runs: Iterable[RunRecord], *, cancelled: threading.Event
+    ) -> None:
+        """``runs`` are the campaign's stored ones."""
+        self.campaign = campaign
+        self._store = store
+        self._cancelled = cancelled
+        self._changed = threading.Condition()
+        #: What is stored, as far as it was asked for: of all that phones share, and of lost devices.
+        self._stored = _keys(runs) if campaign.terms.shards else set()
+        self._running: dict[Serial, Invocation] = {}
+        #: Shared invocations that are neither stored nor run.
+        self._open = self._shared()
+
+    def join(
+        self, arrival: Arrival, known: Iterable[DeviceFacts], lost: Serial | None = None, runs: Iterable[RunRecord] = ()
+    ) -> None:
+        """Give a device that comes its work; ``known`` are the campaign's other devices.
+
+        ``lost`` is the device whose place it takes, ``runs`` are that one's. Raises StoreError, nothing changed.
+        """
+        come = Present(facts=arrival.facts, invocations=arrival.invocations, instead_of=lost)
+        others = [Present(facts=facts) for facts in known if facts.serial != arrival.facts.serial]
+        with self._changed:
+            self._stored |= _keys(runs)
+            self._assign([*others, come], arrival=arrival)
+
+    def has_shared(self, serial: Serial) -> bool:
+        """Whether a phone, or one that it shares with, has shared invocations open."""
+        with self._changed:
+            return any(self._open.get(other) for other in self._group(serial))
+
+    def begin(self, serial: Serial) -> Invocation | None:
+        """Return the shared invocation that a phone is to run next; :meth:`end` must follow.
+
+        None when its group has nothing left. While another phone's last invocation runs it waits, because that phone
+        may be lost. Raises InterruptedByUserError, StoreError.
+        """
+        with self._changed:
+            while group := self._group(serial):
+                if self._cancelled.is_set():
+                    raise InterruptedByUserError
+                if not self._open.get(serial) and any(self._open.get(other) for other in group):
+                    self._assign(idle=[serial])
+                if own := self._open.get(serial):
+                    self._running[serial] = own.pop(0)
+                    return self._running[serial]
+                if not any(other in self._running for other in group):
+                    break
+                self._changed.wait(_POLL_S)
+            return None
+
+    def end(self, serial: Serial, *, is_done: bool) -> None:
+        """Take back what a phone was given: when it isn't done it is open again, for this phone or another."""
+        with self._changed:
+            item = self._running.pop(serial)
+            if is_done:
+                self._stored.add(key_of(item))
+            else:
+                self._open.setdefault(serial, []).append(item)
+            self._changed.notify_all()
+
+    def _assign(
+        self, devices: Sequence[Present] = (), *, idle: Sequence[Serial] = (), arrival: Arrival | None = None
+    ) -> None:
+        """Ask the rule, and store its answer before it holds."""
+        terms = self.campaign.terms
+        before = Assignment(invocations=self.campaign.invocations, shards=terms.shards, replaced=terms.replaced)
+        now = assign(before, devices, self._settled(), idle=idle)
+        terms = replace(terms, shards=now.shards, replaced=now.replaced)
+        amended = replace(self.campaign, invocations=now.invocations, terms=terms)
+        if arrival is not None:
+            amended = arrival.added_to(amended, is_sharing=bool(now.group_of(arrival.facts.serial)))
+        if amended != self.campaign:
+            self._store.amend_campaign(
+                amended,
+                devices=[arrival.facts] if arrival is not None else [],
+                models=list(arrival.models) if arrival is not None else [],
+                builds=list(arrival.builds) if arrival is not None else [],
+            )
+            self.campaign = amended
+            self._open = self._shared()
+
+    def _group(self, serial: Serial) -> tuple[Serial, ...]:
+        return Assignment(shards=self.campaign.terms.shards).group_of(serial)
+
+    def _settled(self) -> set[RunKey]:
+        return self._stored | {key_of(item) for item in self._running.values()}
+
+    def _shared(self) -> dict[Serial, list[Invocation]]:
+        settled, found = self._settled(), dict[Serial, list[Invocation]]()
+        for item in self.campaign.invocations:
+            if item.case.shard and key_of(item) not in settled:
+                found.setdefault(item.case.serial, []).append(item)
+        return found
+
+
+def _keys(runs: Iterable[RunRecord]) -> set[RunKey]:
+    return {key_of(run) for run in runs if run.outcome is not Outcome.UNFIT}
 
 
 class DeviceQueue:

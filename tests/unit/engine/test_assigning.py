@@ -12,10 +12,10 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.clock import SystemClock
-from orchestrator.engine.assigning import Arrival, Assigner
-from orchestrator.engine.device_pool import DevicePool
+from orchestrator.engine.campaign import DevicePool
+from orchestrator.engine.device_queue import Assigner
 from orchestrator.engine.rounds import open_works
-from orchestrator.engine.workload import Services, Workload
+from orchestrator.engine.workload import Arrival, Services, Workload
 from orchestrator.errors import InterruptedByUserError
 from orchestrator.planning.assignment import Assignment, Present, assign, equal_phones, share_key
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
@@ -205,8 +205,8 @@ def replace_a(assigner: Assigner, store: MemoryStore, spare: DeviceFacts) -> Dev
         {},
     )
     pool.replace_lost(Serial("A"), lambda serial: True)
-    for _, begin in pool.newcomers():
-        begin()
+    for device in pool.newcomers():
+        pool.begin(device)
     return pool
 
 

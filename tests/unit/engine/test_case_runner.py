@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.clock import SystemClock
-from orchestrator.engine.device_pool import DevicePool
+from orchestrator.engine.campaign import DevicePool
 from orchestrator.engine.events import RunStored
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import LinkLostError
@@ -132,10 +132,10 @@ def with_twin(one: Case) -> Case:
 def test_a_case_that_took_all_its_time_is_not_tried_again_when_its_phone_has_come_back() -> None:
     ends = iter(["late", "ok", "lost"])
     rig = Rig(end=lambda request: next(ends, "ok"))
-    begin = rig.pool().work_of(rig.device, FACTS)
+    pool = rig.pool()
     with pytest.raises(LinkLostError):
-        begin().run()
-    begin().run()
+        pool.begin(rig.device).run()
+    pool.begin(rig.device).run()
     assert rig.stored(case(1)) == [(0, Outcome.TIMED_OUT), (1, Outcome.SKIPPED), (2, Outcome.SKIPPED)]
     assert rig.stored(case(2)) == [(number, Outcome.COMPLETED) for number in range(3)]
     assert Counter(request.case.threads for request in rig.asked)[1] == 1
@@ -145,25 +145,25 @@ def test_whoever_resumes_has_a_case_tried_again_that_was_abandoned() -> None:
     ends = iter(["late", "ok", "lost"])
     rig = Rig(end=lambda request: next(ends, "ok"))
     with pytest.raises(LinkLostError):
-        rig.pool().work_of(rig.device, FACTS)().run()
-    rig.pool().work_of(rig.device, FACTS)().run()
+        rig.pool().begin(rig.device).run()
+    rig.pool().begin(rig.device).run()
     assert rig.stored(case(1)) == [(0, Outcome.TIMED_OUT), (1, Outcome.SKIPPED), (2, Outcome.COMPLETED)]
 
 
 def test_a_case_that_fails_the_same_way_twice_is_abandoned_and_another_failure_counts_again() -> None:
     ends = {1: iter(["a", "b", "a"]), 2: iter(["a", "a", "ok"])}
     rig = Rig(end=lambda request: next(ends[request.case.threads]))
-    rig.pool().work_of(rig.device, FACTS)().run()
+    rig.pool().begin(rig.device).run()
     assert [outcome for _, outcome in rig.stored(case(1))] == [Outcome.FAILED] * 3
     assert [outcome for _, outcome in rig.stored(case(2))] == [Outcome.FAILED] * 2 + [Outcome.SKIPPED]
 
 
 def test_a_twin_with_tensorflows_operators_that_is_stored_is_not_run_again() -> None:
     rig = Rig(end=flex_needed)
-    begin = rig.pool(flex=True).work_of(rig.device, FACTS)
+    pool = rig.pool(flex=True)
     kept: RunRecord = run(Invocation(case=with_twin(case(1)), run_pass=Pass.TIMING, number=0))
     rig.store.append_run(kept)
-    begin().run()
+    pool.begin(rig.device).run()
     for one in (case(1), case(2)):
         assert [number for number, outcome in rig.stored(with_twin(one)) if outcome is Outcome.COMPLETED] == [0, 1, 2]
     assert Counter((request.case.threads, request.number) for request in rig.asked if request.build == TWIN) == {
@@ -175,13 +175,13 @@ def test_a_twin_with_tensorflows_operators_that_is_stored_is_not_run_again() -> 
 
 def test_a_twin_that_the_phone_was_not_fit_for_is_run_later() -> None:
     rig = Rig(end=flex_needed, unfit=[False, True])
-    rig.pool(flex=True).work_of(rig.device, FACTS)().run()
+    rig.pool(flex=True).begin(rig.device).run()
     for one in (case(1), case(2)):
         assert rig.stored(with_twin(one)) == [(number, Outcome.COMPLETED) for number in range(3)]
 
 
 def test_each_case_keeps_its_caches_apart() -> None:
     rig = Rig()
-    rig.pool().work_of(rig.device, FACTS)().run()
+    rig.pool().begin(rig.device).run()
     folders = {request.case.case_key: {request.cache_folder} for request in rig.asked}
     assert len(set.union(*folders.values())) == len(folders) == 2

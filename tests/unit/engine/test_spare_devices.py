@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,26 +11,37 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.devices.lease import FileLease
-from orchestrator.engine.device_pool import DevicePool
-from orchestrator.engine.recovery import Turns
+from orchestrator.engine.campaign import DevicePool
+from orchestrator.engine.turns import Turns
 from orchestrator.errors import LinkLostError
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import Serial
 
-LOST, SPARE = Serial("LOST"), Serial("SPARE")
+LOST, SPARE, OTHER = Serial("LOST"), Serial("SPARE"), Serial("OTHER")
 
 
-class Gone:
-    """Work on a device that is lost at once."""
+class Scripted:
+    """A device's work: a step that may raise."""
+
+    def __init__(self, step: Callable[[], object]) -> None:
+        self._step = step
 
     def run(self) -> None:
-        raise LinkLostError("gone", serial=LOST)
+        self._step()
 
     def left(self) -> int:
-        return 1
+        return 0
 
     def done(self) -> int:
         return 0
+
+
+def gone() -> None:
+    raise LinkLostError("gone", serial=LOST)
+
+
+def work_of(steps: Mapping[Serial, Callable[[], object]]) -> Callable[[Any], Scripted]:
+    return lambda device: Scripted(steps[device.serial])
 
 
 def phone(serial: Serial) -> Any:
@@ -56,18 +66,6 @@ def test_a_lost_device_is_waited_for_while_its_spare_is_used_by_somebody_else(tm
     waited: list[bool] = []
     is_over = threading.Event()
 
-    class Long:
-        """Work that lasts as long as the lost one is waited for."""
-
-        def run(self) -> None:
-            assert is_over.wait(60)
-
-        def left(self) -> int:
-            return 0
-
-        def done(self) -> int:
-            return 0
-
     def replace_lost(serial: Serial, is_free: Callable[[Serial], bool]) -> Serial | None:
         asked.append(is_free(SPARE))
         return SPARE if asked[-1] else None
@@ -82,7 +80,8 @@ def test_a_lost_device_is_waited_for_while_its_spare_is_used_by_somebody_else(tm
     turns = turns_with(lease, rescue)
     lost: dict[Serial, str] = {}
     held.__enter__()
-    turns.run([(phone(LOST), Gone), (phone(Serial("OTHER")), Long)], lost, replace_lost=replace_lost)
+    steps = {LOST: gone, OTHER: lambda: is_over.wait(60)}
+    turns.run([phone(LOST), phone(OTHER)], work_of(steps), lost, replace_lost=replace_lost)
     assert (asked, waited) == ([False, True], [True, False])
     assert list(lost) == [LOST]
 
@@ -92,7 +91,7 @@ def test_a_lost_device_is_waited_for_while_its_spare_is_used_by_somebody_else(tm
 def test_a_spare_that_is_in_use_stands_in_as_soon_as_it_is_free_while_others_work(
     tmp_path: Path, *, is_first_taken: bool
 ) -> None:
-    lease, second, other = FileLease(tmp_path), Serial("SECOND"), Serial("OTHER")
+    lease, second = FileLease(tmp_path), Serial("SECOND")
     first_taken, second_taken = lease.acquire(SPARE), lease.acquire(second)
     spares = [SPARE, second] if is_first_taken else [second]
     waiting: list[Serial] = []
@@ -114,33 +113,26 @@ def test_a_spare_that_is_in_use_stands_in_as_soon_as_it_is_free_while_others_wor
         waiting.append(spare)
         return spare
 
-    class Done:
-        """Work that the campaign's other device outlasts."""
-
-        def __init__(self, serial: Serial) -> None:
-            self._serial = serial
-
-        def run(self) -> None:
-            if self._serial == other:
+    def measured(serial: Serial) -> Callable[[], None]:
+        def step() -> None:
+            if serial == OTHER:
                 assert has_replaced.wait(60)
             else:
                 has_replaced.set()
-            done.append(self._serial)
+            done.append(serial)
 
-        def left(self) -> int:
-            return 0
+        return step
 
-        def done(self) -> int:
-            return 0
+    def newcomers() -> list[Any]:
+        return [phone(waiting.pop())] if waiting else []
 
-    def newcomers() -> list[tuple[Any, Callable[[], Done]]]:
-        return [(phone(serial), partial(Done, serial)) for serial in [waiting.pop()]] if waiting else []
-
+    steps = {LOST: gone} | {serial: measured(serial) for serial in (OTHER, SPARE, second)}
     lost: dict[Serial, str] = {}
     second_taken.__enter__()
     try:
         turns_with(lease).run(
-            [(phone(LOST), Gone), (phone(other), partial(Done, other))],
+            [phone(LOST), phone(OTHER)],
+            work_of(steps),
             lost,
             newcomers=newcomers,
             replace_lost=replace_lost,
@@ -148,32 +140,21 @@ def test_a_spare_that_is_in_use_stands_in_as_soon_as_it_is_free_while_others_wor
     finally:
         if is_first_taken:
             first_taken.__exit__(None, None, None)
-    assert (sorted(done), list(lost), len(refused)) == ([other, second], [LOST], 1)
+    assert (sorted(done), list(lost), len(refused)) == ([OTHER, second], [LOST], 1)
 
 
 def test_nobody_is_asked_for_any_more_once_all_others_are_done(tmp_path: Path) -> None:
     asked: list[Serial] = []
     is_asked = threading.Event()
 
-    class Short:
-        """Work that ends right after another device was asked for."""
-
-        def run(self) -> None:
-            assert is_asked.wait(60)
-
-        def left(self) -> int:
-            return 0
-
-        def done(self) -> int:
-            return 0
-
     def replace_lost(serial: Serial, is_free: object) -> None:
         asked.append(serial)
         is_asked.set()
 
     lost: dict[Serial, str] = {}
+    steps = {LOST: gone, OTHER: lambda: is_asked.wait(60)}
     turns_with(FileLease(tmp_path)).run(
-        [(phone(LOST), Gone), (phone(Serial("OTHER")), Short)], lost, newcomers=list, replace_lost=replace_lost
+        [phone(LOST), phone(OTHER)], work_of(steps), lost, newcomers=list, replace_lost=replace_lost
     )
     assert set(asked) == {LOST}
     assert list(lost) == [LOST]
@@ -200,4 +181,4 @@ def test_a_stand_in_that_is_lost_before_its_turn_makes_room_for_the_next_in_the_
     assert pool.replace_lost(LOST, lambda serial: True) == "SECOND"
     # Who is gone the second time is the one that was chosen: it takes no place any more.
     assert asked == [LOST, SPARE]
-    assert [device.serial for device, _ in pool.newcomers()] == [SPARE, "SECOND"]
+    assert [device.serial for device in pool.newcomers()] == [SPARE, "SECOND"]

@@ -13,8 +13,8 @@ import pytest
 
 from orchestrator.devices.books import QuarantineFolder
 from orchestrator.devices.lease import FileLease
-from orchestrator.engine.recovery import RETURNS_MAX, Turns
 from orchestrator.engine.rounds import done_count
+from orchestrator.engine.turns import RETURNS_MAX, Turns
 from orchestrator.errors import DeviceUnfitError, LinkLostError, StoreError, UsageError
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceKind
@@ -79,11 +79,8 @@ class Farm:
         )
 
     def run(self, **works: Script) -> Sequence[Exception]:
-        devices = [
-            (cast(Any, SimpleNamespace(serial=Serial(name), kind=DeviceKind.ANDROID)), work)
-            for name, work in works.items()
-        ]
-        return self._turns.run([(device, work.begin) for device, work in devices], self.lost)
+        devices = [cast(Any, SimpleNamespace(serial=Serial(name), kind=DeviceKind.ANDROID)) for name in works]
+        return self._turns.run(devices, lambda device: works[device.serial].begin(), self.lost)
 
 
 @pytest.fixture
