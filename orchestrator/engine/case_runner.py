@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from orchestrator.analysis.outcome import Ending
-from orchestrator.analysis.parity import with_parity
 from orchestrator.analysis.rounds import is_hopeless
-from orchestrator.analysis.samples import with_busy_clock
 from orchestrator.engine.events import DeviceNote, InvocationStarted, Measuring, RunStored
 from orchestrator.engine.night import TimeLeft
 from orchestrator.engine.placing import Placer, request_of
+from orchestrator.engine.rounds import slim
 from orchestrator.engine.run_records import RunRecords, basis_of, covered
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import (
@@ -30,14 +28,15 @@ from orchestrator.errors import (
     NoDeviceError,
     StoreError,
 )
-from orchestrator.ports import Device, Fitness, SessionTool
+from orchestrator.planning.assignment import RunKey, key_of
+from orchestrator.planning.order import UnusedThreads
+from orchestrator.ports import Device, Fitness
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import CaseKey
 from orchestrator.records.night import OUT_OF_TIME, THREADS_UNUSED
 from orchestrator.records.plan import FitLimits
 from orchestrator.records.run import Outcome, RawOutput, RunRecord
-from orchestrator.records.sample import SAMPLES_FILE
 from orchestrator.records.workload import Case, Pass
 from orchestrator.units import format_duration
 
@@ -64,8 +63,6 @@ class CaseFailures:
             self._hopeless[key] = (run.reason_code, run.reason)
 
 
-__all__ = ["CaseRunner", "Services", "Workload"]
-
 #: How often one invocation is tried when the way to the device fails.
 ATTEMPTS: Final = 3
 #: A state this old still tells how the device is.
@@ -84,18 +81,6 @@ _WAY_LOST: Final = (DeviceChangedError, AdbUnavailableError, NoDeviceError)
 _NO_LIMITS: Final = FitLimits(battery_percent_min=0, battery_heat_c_max=math.inf, thermal_status_max=6, wait_s=0.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ledger:
-    """What whoever chooses a device's invocations knows of its runs."""
-
-    #: Hears of every run once it is kept.
-    on_stored: Callable[[RunRecord], None] = lambda run: None
-    #: Whether an invocation needn't be run again.
-    is_stored: Callable[[Invocation], bool] = lambda invocation: False
-    #: For which reason the threads of a case make no difference to one that was measured; empty: they may.
-    unused: Callable[[Case], str] = lambda case: ""
-
-
 class CaseRunner:
     """Runs invocations on one device, one after the other."""
 
@@ -105,19 +90,24 @@ class CaseRunner:
         facts: DeviceFacts,
         workload: Workload,
         services: Services,
-        *,
-        ledger: Ledger | None = None,
-        time: TimeLeft | None = None,
-        failures: CaseFailures | None = None,
+        runs: list[RunRecord],
+        failures: CaseFailures,
     ) -> None:
-        """``time`` is what is left of the campaign's, None: no end; ``failures`` are those of the cases before."""
+        """``runs`` are the device's of this campaign, and get what is stored; ``failures`` are its cases' so far."""
         self._device = device
         self._facts = facts
         self._workload = workload
         self._services = services
-        self._ledger = ledger or Ledger()
-        self._time = time
+        self._runs = runs
+        self._failures = failures
+        terms = workload.campaign.terms
+        #: What is left of the campaign's time.
+        self.time = TimeLeft(workload.campaign, runs, services.clock, services.store, facts.serial)
+        # Who compares or searches thread counts wants each of them.
+        is_each = terms.every_thread_count or terms.pairing is not None or terms.search is not None
+        self._unused = None if is_each else UnusedThreads(runs)
         self._was_told_of_time = False
+        self._told_unused: set[CaseKey] = set()
         self._placer = Placer(device, workload, services)
         self._records = RunRecords(facts, workload.campaign, services.tools, services.clock)
         #: How many invocations were dealt with, and how many are known of.
@@ -127,12 +117,14 @@ class CaseRunner:
         self._unfit_in_row = 0
         #: When a state was last read, and what it was.
         self._last_state: tuple[float, DeviceState | None] = (0.0, None)
-        self._failures = failures or CaseFailures()
-        self._told_unused: set[CaseKey] = set()
         #: Invocations that another one's process has measured.
-        self._covered: set[tuple[CaseKey, Pass, int]] = set()
+        self._covered: set[RunKey] = set()
         #: What the last process left behind.
         self._last_raw: RawOutput | None = None
+
+    def has_stored(self, item: Invocation) -> bool:
+        """Whether an invocation needn't be run again."""
+        return any(key_of(run) == key_of(item) and run.outcome is not Outcome.UNFIT for run in self._runs)
 
     def run_all(self, invocations: Sequence[Invocation], *, between: Callable[[], None] = lambda: None) -> None:
         """Run and store every invocation in this order; ``between`` is called before each.
@@ -150,11 +142,11 @@ class CaseRunner:
         for invocation in invocations:
             self._check_cancelled()
             self._position += 1
-            if (invocation.case.case_key, invocation.run_pass, invocation.number) in self._covered:
+            if key_of(invocation) in self._covered:
                 continue
             if self.is_needless(invocation):
                 continue
-            if self._time is not None and (lacking := self._time.lacks(invocation)):
+            if lacking := self.time.lacks(invocation):
                 self.leave_out(invocation, lacking)
                 continue
             between()
@@ -193,14 +185,13 @@ class CaseRunner:
 
         Raises StoreError.
         """
-        reason = self._ledger.unused(invocation.case)
+        reason = self._unused.reason(invocation.case) if self._unused is not None else ""
         if not reason:
             return False
         if invocation.case.case_key not in self._told_unused:
             self._told_unused.add(invocation.case.case_key)
             self._note(f"{invocation.case.model_name}, {invocation.case.configuration}: {reason}")
-        ending = Ending(outcome=Outcome.SKIPPED, reason_code=THREADS_UNUSED, reason=reason)
-        self._keep(self._records.record(invocation, self._services.clock.now(), ending))
+        self._keep(self._records.not_run(invocation, Outcome.SKIPPED, THREADS_UNUSED, reason))
         return True
 
     def leave_out(self, invocation: Invocation, reason: str) -> None:
@@ -208,8 +199,7 @@ class CaseRunner:
         if not self._was_told_of_time:
             self._was_told_of_time = True
             self._note(f"no time for what is left: {reason}", is_problem=True)
-        ending = Ending(outcome=Outcome.SKIPPED, reason_code=OUT_OF_TIME, reason=reason)
-        self._keep(self._records.record(invocation, self._services.clock.now(), ending))
+        self._keep(self._records.not_run(invocation, Outcome.SKIPPED, OUT_OF_TIME, reason))
 
     def rest(self, limits: FitLimits, *, recent: DeviceState | None = None) -> Fitness:
         """Wait until the device is fit by these limits; ``recent`` is its state if it was read just now.
@@ -236,7 +226,10 @@ class CaseRunner:
     def _keep(self, run: RunRecord) -> None:
         self._services.store.append_run(run)
         self._services.observer.on_event(RunStored(run=run, position=self._position, total=self._total))
-        self._ledger.on_stored(run)
+        self._runs.append(slim(run))
+        self.time.learn(run)
+        if self._unused is not None:
+            self._unused.learn(run)
         if run.outcome is not Outcome.UNFIT:
             self._unfit_in_row = 0 if run.outcome is not Outcome.SKIPPED else self._unfit_in_row
             return
@@ -254,23 +247,22 @@ class CaseRunner:
         """Yield the runs that an invocation comes to: its own last, so that a resume misses none of the others."""
         abandoned = self._failures.ending(invocation.case.case_key, invocation.run_pass)
         if abandoned is not None:
-            run = self._records.skipped(invocation, *abandoned)
+            reason = f"the same case ended before with {abandoned[0]}: {abandoned[1]}"
+            run = self._records.not_run(invocation, Outcome.SKIPPED, "failed-before", reason)
         else:
             self._tell_started(invocation)
             run = self._run_with_retries(invocation)
             self._failures.learn(run)
         for other in self._others_covered(run, invocation, queue):
             self._failures.learn(other)
-            self._covered.add((other.case.case_key, other.run_pass, other.invocation))
+            self._covered.add(key_of(other))
             # A process that was killed may have kept a part of what an earlier one measured.
-            if not self._ledger.is_stored(
-                Invocation(case=other.case, run_pass=other.run_pass, number=other.invocation)
-            ):
+            if not self.has_stored(Invocation(case=other.case, run_pass=other.run_pass, number=other.invocation)):
                 yield other
         twin = self._workload.flex_builds.get(invocation.case.build_sha256)
         if twin is not None and _NEEDS_FLEX in {run.reason_code, *(abandoned or ())[:1]}:
             with_flex = replace(invocation, case=replace(invocation.case, build_sha256=twin.sha256))
-            for with_twin in () if self._ledger.is_stored(with_flex) else self._runs_of(with_flex, ()):
+            for with_twin in () if self.has_stored(with_flex) else self._runs_of(with_flex, ()):
                 yield with_twin
                 if with_twin.outcome is Outcome.UNFIT:
                     # Open with all that it stands for: only what is planned is run again.
@@ -285,12 +277,8 @@ class CaseRunner:
         raw = self._last_raw
         if raw is None or run.report is None or run.outcome in (Outcome.ABORTED, Outcome.UNFIT):
             return
-        tool = self._services.tools[invocation.case.tool]
-        for other in covered(tool, raw, invocation, queue):
-            report = tool.parse(raw, other.case)
-            yield self._records.measured(
-                other, raw, report, run_id=None, before=run.state_before, after=run.state_after
-            )
+        for other in covered(self._services.tools[invocation.case.tool], raw, invocation, queue):
+            yield self._records.measured(other, raw, before=run.state_before, after=run.state_after)
 
     def _check_cancelled(self) -> None:
         if self._services.cancelled.is_set():
@@ -311,21 +299,28 @@ class CaseRunner:
                 self._check_cancelled()
                 error = caught
                 if not caught.transient and not isinstance(caught, _WAY_LOST):
-                    return self._records.not_run(invocation, started_at, Outcome.FAILED, caught)
+                    break
                 text = str(caught).removeprefix(f"{self._facts.serial}: ")
                 self._note(f"{text} (attempt {attempt} of {ATTEMPTS})", is_problem=True)
                 self.forget()
                 # A device that doesn't come back is abandoned: its open invocations wait for a resume.
                 self._device.wait_until_ready(timeout_s=READY_S)
         assert error is not None
-        return self._records.not_run(invocation, started_at, Outcome.ABORTED, error)
+        is_lost = error.transient or isinstance(error, _WAY_LOST)
+        return self._records.not_run(
+            invocation,
+            Outcome.ABORTED if is_lost else Outcome.FAILED,
+            error.code,
+            f"{error} ({error.hint})" if error.hint else str(error),
+            at=started_at,
+        )
 
     def _run_once(self, invocation: Invocation, started_at: datetime, *, at_rest: bool) -> RunRecord:
         case = _as_run(invocation)
         tool = self._services.tools[case.tool]
         basis = basis_of(invocation, self._workload, self._services) if invocation.run_pass is Pass.PARITY else None
-        if isinstance(basis, Ending):
-            return self._records.record(invocation, started_at, basis)
+        if isinstance(basis, tuple):
+            return self._records.not_run(invocation, Outcome.SKIPPED, *basis, at=started_at)
         placed = self._placer.place(case)
         inputs = self._placer.place_inputs(basis.inputs) if basis is not None else ()
         # Without a rest it is only looked how the device is.
@@ -333,8 +328,8 @@ class CaseRunner:
         fitness = self.rest(limits, recent=self._recent_state())
         if fitness.reason and at_rest:
             reason = f"not fit after {format_duration(fitness.waited_s)}: {fitness.reason}"
-            ending = Ending(outcome=Outcome.UNFIT, reason_code=fitness.code or "unfit", reason=reason)
-            return self._records.record(invocation, started_at, ending, before=fitness.state)
+            code = fitness.code or "unfit"
+            return self._records.not_run(invocation, Outcome.UNFIT, code, reason, at=started_at, state=fitness.state)
         before = fitness.state or self._device.state()
         request = request_of(
             case,
@@ -355,10 +350,7 @@ class CaseRunner:
         after = self._state_after(before)
         self._last_state = (self._services.clock.monotonic_s(), after)
         self._last_raw = raw
-        report = with_parity(tool.parse(raw, case), raw, case)
-        if not isinstance(tool, SessionTool):
-            report = with_busy_clock(report, raw.data(SAMPLES_FILE))
-        return self._records.measured(invocation, raw, report, run_id=request.run_id, before=before, after=after)
+        return self._records.measured(invocation, raw, run_id=request.run_id, before=before, after=after)
 
     def _state_after(self, before: DeviceState) -> DeviceState | None:
         """Return the state after a run, None when the way to the device failed just now: the run itself is whole.

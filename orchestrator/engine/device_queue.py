@@ -9,15 +9,13 @@ from typing import Final
 
 from orchestrator.analysis.pairing import PairProgress
 from orchestrator.analysis.sustained import ATTEMPT_NUMBERS, Attempt, attempts
-from orchestrator.engine.case_runner import CaseFailures, CaseRunner, Ledger
+from orchestrator.engine.case_runner import CaseFailures, CaseRunner
 from orchestrator.engine.events import DeviceNote, InvocationStarted, Measuring, PairsSoFar, RoundAdded, RunStored
-from orchestrator.engine.night import TimeLeft
 from orchestrator.engine.reference_check import ReferenceCheck
 from orchestrator.engine.rounds import OpenWork, done_count, following, open_work, slim
 from orchestrator.engine.workload import Arrival, Services, Workload
 from orchestrator.errors import InterruptedByUserError
 from orchestrator.planning.assignment import Assignment, Present, RunKey, assign, key_of
-from orchestrator.planning.order import UnusedThreads
 from orchestrator.ports import Device, Observer, Store
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.device import DeviceFacts
@@ -159,24 +157,7 @@ class DeviceQueue:
         if self._pairs is not None:
             services = replace(services, observer=_Sides(services.observer, self._pairs))
         self._services = services
-        self._unused = UnusedThreads(self._runs)
-        # Who compares or searches thread counts wants each of them.
-        terms = campaign.terms
-        is_one = not (terms.every_thread_count or terms.pairing is not None or terms.search is not None)
-        self._time = TimeLeft(campaign, self._runs, services.clock, services.store, facts.serial)
-        self._runner = CaseRunner(
-            device,
-            facts,
-            workload,
-            services,
-            ledger=Ledger(
-                on_stored=self._learn,
-                is_stored=self._has_stored,
-                unused=self._unused.reason if is_one else lambda case: "",
-            ),
-            time=self._time,
-            failures=failures,
-        )
+        self._runner = CaseRunner(device, facts, workload, services, self._runs, failures)
         marks = [
             item
             for item in campaign.invocations
@@ -195,7 +176,7 @@ class DeviceQueue:
         if not work.invocations and not self._assigner.has_shared(self._serial):
             return
         self._runner.place_ahead((*work.reference_check, *work.planned))
-        if self._reference_check is not None and not self._time.is_over:
+        if self._reference_check is not None and not self._runner.time.is_over:
             self._reference_check.begin()
         self._run_shared()
         # Until nothing is open: an invocation that was unfit is tried again.
@@ -206,12 +187,12 @@ class DeviceQueue:
             self._tell(work.added)
             self._runner.run_all(work.added, between=self._between)
         self._run_sustained(work.sustained)
-        if self._reference_check is not None and (not self._time.is_over or self.open_work().reference_check):
+        if self._reference_check is not None and (not self._runner.time.is_over or self.open_work().reference_check):
             self._reference_check.end()
 
     def _run_sustained(self, markers: Sequence[Invocation]) -> None:
         for marker in markers:
-            if lacking := self._time.lacks(marker):
+            if lacking := self._runner.time.lacks(marker):
                 self._runner.leave_out(following(marker, self._runs), lacking)
                 continue
             if self._runner.is_needless(following(marker, self._runs)):
@@ -224,10 +205,7 @@ class DeviceQueue:
             try:
                 self._runner.run_all((item,), between=self._between)
             finally:
-                self._assigner.end(self._serial, is_done=self._has_stored(item))
-
-    def _has_stored(self, item: Invocation) -> bool:
-        return any(key_of(run) == key_of(item) and run.outcome is not Outcome.UNFIT for run in self._runs)
+                self._assigner.end(self._serial, is_done=self._runner.has_stored(item))
 
     def open_work(self) -> OpenWork:
         """Return what is still to be run."""
@@ -241,11 +219,6 @@ class DeviceQueue:
         """Return how much is measured: of a sustained measurement the whole, of the reference workload nothing."""
         return done_count(self._workload.campaign, self._runs, self._serial)
 
-    def _learn(self, run: RunRecord) -> None:
-        self._runs.append(slim(run))
-        self._time.learn(run)
-        self._unused.learn(run)
-
     def _tell(self, added: Sequence[Invocation]) -> None:
         if self._pairs is None:
             self._services.observer.on_event(_round_of(self._serial, added))
@@ -256,7 +229,7 @@ class DeviceQueue:
             self._services.observer.on_event(DeviceNote(serial=self._serial, text=self._pairs.plan_text()))
 
     def _between(self) -> None:
-        if self._reference_check is not None and not self._time.is_over:
+        if self._reference_check is not None and not self._runner.time.is_over:
             self._reference_check.between()
 
 

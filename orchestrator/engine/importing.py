@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from orchestrator.analysis.outcome import ending_of
 from orchestrator.clock import Clock
 from orchestrator.engine.run_records import RunRecords
 from orchestrator.ports import Store, Tool
@@ -64,16 +63,8 @@ def import_runs(
     records = []
     for run in fresh:
         key = run.case.case_key
-        report = tools[run.case.tool].parse(run.raw, run.case)
-        records.append(
-            RunRecords(batch.devices[run.case.serial], campaign, tools, clock).record(
-                Invocation(case=run.case, run_pass=Pass.TIMING, number=numbers[key]),
-                run.raw.started_at,
-                ending_of(report, exit_code=run.raw.exit_code, timed_out=run.raw.timed_out),
-                raw=run.raw,
-                report=report,
-            )
-        )
+        invocation = Invocation(case=run.case, run_pass=Pass.TIMING, number=numbers[key])
+        records.append(RunRecords(batch.devices[run.case.serial], campaign, tools, clock).measured(invocation, run.raw))
         numbers[key] += 1
     whole = replace(
         campaign,

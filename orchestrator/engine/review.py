@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.analysis.outcome import ending_of
-from orchestrator.analysis.parity import with_parity
 from orchestrator.analysis.quality import Surroundings, judge
-from orchestrator.analysis.samples import with_busy_clock
 from orchestrator.engine.reference_check import carried_over, keep_doubts, with_doubt
-from orchestrator.engine.run_records import own_end
-from orchestrator.ports import SessionTool, Store, Tool
+from orchestrator.engine.run_records import read
+from orchestrator.ports import Store, Tool
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import is_pruned
 from orchestrator.records.identity import CampaignId
@@ -38,13 +35,10 @@ class Review:
 
 def read_again(run: RunRecord, raw: RawOutput, tool: Tool, facts: DeviceFacts, screen: Screen) -> RunRecord:
     """Return a run with what its raw output says, and the verdict that follows."""
-    report = with_parity(tool.parse(raw, run.case), raw, run.case)
-    if not isinstance(tool, SessionTool):
-        report = with_busy_clock(report, raw.data(SAMPLES_FILE))
-    raw = own_end(tool, raw, report)
-    ending = ending_of(report, exit_code=raw.exit_code, timed_out=raw.timed_out)
+    reading = read(tool, raw, run.case)
+    ending = reading.ending
     verdict = judge(
-        report,
+        reading.report,
         ending,
         case=run.case,
         run_pass=run.run_pass,
@@ -55,7 +49,7 @@ def read_again(run: RunRecord, raw: RawOutput, tool: Tool, facts: DeviceFacts, s
     )
     return replace(
         run,
-        report=report,
+        report=reading.report,
         outcome=ending.outcome,
         reason_code=ending.reason_code,
         reason=ending.reason,

@@ -15,9 +15,9 @@ from orchestrator.app import farm_control
 from orchestrator.app.board import PublishedBoard
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import devices, measuring, retention
-from orchestrator.engine.closing import close_campaign
 from orchestrator.engine.events import CampaignStarted
 from orchestrator.engine.rounds import open_works
+from orchestrator.engine.run_records import close_campaign
 from orchestrator.errors import UsageError
 from orchestrator.ports import Store
 from orchestrator.queueing.queue import FarmQueue
