@@ -120,13 +120,8 @@ def litert_command(request: InvocationRequest, counts: Counts, *, folder: str) -
     return " ".join(shlex.quote(word) for word in words)
 
 
-def program_path() -> Path:
-    """Return where the installed litert-benchmark is: beside this interpreter."""
-    return Path(sys.executable).with_name("litert-benchmark")
-
-
 def installed_build(named: str = "") -> Build:
-    """Return the installed litert-benchmark, known by the hashes of its package's files; no other can be named."""
+    """Return the litert-benchmark beside this interpreter, known by the hashes of its package's files."""
     del named
     package = distribution("ai-edge-litert")
     record = package.read_text("RECORD") or package.version
@@ -136,7 +131,7 @@ def installed_build(named: str = "") -> Build:
         sha256=BuildSha(hashlib.sha256(record.encode()).hexdigest()),
         abi=platform.machine(),
         version=package.version,
-        path=program_path(),
+        path=Path(sys.executable).with_name("litert-benchmark"),
     )
 
 
@@ -177,29 +172,17 @@ def _report(result: dict[str, object], latency: dict[str, float], raw: RawOutput
 
 def _delegate(result: dict[str, object], raw: RawOutput, case: Case) -> DelegateEvidence:
     log = raw.data("stderr").decode("utf-8", "replace") + raw.data("stdout").decode("utf-8", "replace")
-    xnnpack_line = next((line.strip() for line in log.splitlines() if "XNNPACK delegate for CPU" in line), "")
-    accelerated = result.get("fully_accelerated") is True
-    accelerated_line = f"fully_accelerated: {result.get('fully_accelerated')}"
-    if case.delegate is DelegateName.XNNPACK:
-        return DelegateEvidence(
-            requested="xnnpack",
-            actual="xnnpack" if xnnpack_line else "",
-            truth=_xnnpack_truth(made=bool(xnnpack_line), accelerated=accelerated),
-            lines=tuple(line for line in (xnnpack_line, accelerated_line) if line),
-        )
-    truth = DelegateTruth.FULL if accelerated else DelegateTruth.UNKNOWN
-    return DelegateEvidence(
-        requested=case.delegate.value,
-        actual=case.delegate.value if accelerated else "",
-        truth=truth,
-        lines=(accelerated_line,),
-    )
-
-
-def _xnnpack_truth(*, made: bool, accelerated: bool) -> DelegateTruth:
-    if not made:
-        return DelegateTruth.UNKNOWN
-    return DelegateTruth.FULL if accelerated else DelegateTruth.PARTIAL
+    made = next((line.strip() for line in log.splitlines() if "XNNPACK delegate for CPU" in line), "")
+    is_xnnpack, is_full = case.delegate is DelegateName.XNNPACK, result.get("fully_accelerated") is True
+    lines = ([made] if is_xnnpack and made else []) + [f"fully_accelerated: {result.get('fully_accelerated')}"]
+    if is_xnnpack and not made:
+        truth = DelegateTruth.UNKNOWN
+    elif is_full:
+        truth = DelegateTruth.FULL
+    else:
+        truth = DelegateTruth.PARTIAL if is_xnnpack else DelegateTruth.UNKNOWN
+    actual = "" if truth is DelegateTruth.UNKNOWN else case.delegate.value
+    return DelegateEvidence(requested=case.delegate.value, actual=actual, truth=truth, lines=tuple(lines))
 
 
 def _failed(code: str, reason: str, case: Case) -> ToolReport:

@@ -11,9 +11,8 @@ import dataclasses
 import json
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from orchestrator.delegates.evidence import accelerators_in
 from orchestrator.delegates.specification import FlagFamily
@@ -72,7 +71,7 @@ class PerformanceOptionsTool:
     def found_cases(self, raw: RawOutput, case: Case) -> Sequence[Case]:
         """See SessionTool.found_cases: an option for each NNAPI accelerator that the phone has."""
         blocks = split_options(raw.data("stdout"))
-        labels = [*(block.label for block in blocks), *(entry.label for entry in _index(raw))]
+        labels = [*(block.label for block in blocks), *(entry["label"] for entry in _index(raw))]
         names = [label[len("nnapi(") : -1] for label in labels if label.startswith("nnapi(") and "w/o" not in label]
         plain = tuple(flag for flag in case.flags if flag[0] != ACCELERATOR_FLAG)
         return [
@@ -121,9 +120,9 @@ class PerformanceOptionsTool:
             report = read_collected(raw, case)
             return dataclasses.replace(report, label=label)
         for number, entry in enumerate(_index(raw)):
-            if entry.label == label:
-                prefix = f"{_ALONE}-{number}."
-                report = read_collected(raw, case, prefix=prefix, exit_code=entry.exit_code, timed_out=entry.timed_out)
+            if entry["label"] == label:
+                ended = {"exit_code": entry["exit_code"], "timed_out": entry["timed_out"]}
+                report = read_collected(raw, case, prefix=f"{_ALONE}-{number}.", **ended)
                 return dataclasses.replace(report, label=label)
         blocks = split_options(raw.data("stdout"))
         own = next((block for block in blocks if block.label == label), None)
@@ -181,19 +180,10 @@ def _without_run(raw: RawOutput, case: Case, label: str) -> ToolReport:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Alone:
-    """How a process of one option ended."""
-
-    label: str
-    exit_code: int | None
-    timed_out: bool
-
-
-def _index(raw: RawOutput) -> list[_Alone]:
-    """Return the options that were run alone, in the order of their attachments' numbers."""
-    rows = json.loads(raw.data(_INDEX) or b"[]")
-    return [_Alone(label=row["label"], exit_code=row["exit_code"], timed_out=row["timed_out"]) for row in rows]
+def _index(raw: RawOutput) -> list[dict[str, Any]]:
+    """Return how the options that were run alone ended, in the order of their attachments' numbers."""
+    rows: list[dict[str, Any]] = json.loads(raw.data(_INDEX) or b"[]")
+    return rows
 
 
 def _missed(stdout: bytes, case: Case) -> list[Case]:
@@ -217,14 +207,8 @@ def _run_missed(
         alone = dataclasses.replace(request, case=option, run_id=RunId(f"{request.run_id}-{number}"))
         raw = _run_alone(device, alone, cancelled)
         found += [dataclasses.replace(item, name=f"{_ALONE}-{number}.{item.name}") for item in raw.attachments]
-        index.append(
-            {
-                "label": label_of(option),
-                "command": raw.command,
-                "exit_code": raw.exit_code,
-                "timed_out": raw.timed_out,
-            }
-        )
+        ended = {"command": raw.command, "exit_code": raw.exit_code, "timed_out": raw.timed_out}
+        index.append({"label": label_of(option), **ended})
     if index:
         found.append(Attachment(name=_INDEX, data=json.dumps(index, indent=1).encode()))
     return found
