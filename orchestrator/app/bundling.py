@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -96,8 +96,7 @@ def export(settings: Settings, request: ExportRequest) -> Exported:
         chosen = named_campaigns(farm.store, request.campaigns or ("",))
         if request.form == "bundle":
             return _bundle(farm, chosen, request)
-        written = _protos(farm, chosen, request) if request.form == "proto" else _results(farm, chosen, request)
-    return Exported(files=written)
+        return Exported(files=_results(farm, chosen, request))
 
 
 def is_bundle(path: Path) -> bool:
@@ -174,8 +173,30 @@ def _run_ids(farm: Farm, chosen: Sequence[Campaign], prefixes: Sequence[str]) ->
     return found
 
 
-def _protos(farm: Farm, chosen: Sequence[Campaign], request: ExportRequest) -> list[Path]:
-    """Write a BenchmarkResult for each run that has figures: what the program wrote, or else what was read of it."""
+def _results(farm: Farm, chosen: list[Campaign], request: ExportRequest) -> list[Path]:
+    """Write what another program reads: one file, or a folder of them."""
+    if FORMATS[request.form].suffix:
+        write_file(request.target, _content(farm, chosen, request))
+        return [request.target]
+    made = _protos(farm, chosen, request) if request.form == "proto" else _asv(farm, chosen, request)
+    for path, data in made.items():
+        # The list of benchmarks describes the folder, as asv itself rewrites it; all others are a run's own.
+        is_other = os.path.lexists(path) and not (path.is_file() and path.read_bytes() == data)
+        if is_other and not request.force and path.name != "benchmarks.json":
+            raise _exists(path)
+    new = [path for path in made if not path.exists()]
+    try:
+        for path, data in made.items():
+            write_file(path, data)
+    except BaseException:
+        for path in new:
+            path.unlink(missing_ok=True)
+        raise
+    return list(made)
+
+
+def _protos(farm: Farm, chosen: Sequence[Campaign], request: ExportRequest) -> dict[Path, bytes]:
+    """Return a BenchmarkResult for each run that has figures: what the program wrote, or else what was read of it."""
     from orchestrator.programs.grammar.protos import encode_result
     from orchestrator.report.escapes import visible
 
@@ -187,73 +208,42 @@ def _protos(farm: Farm, chosen: Sequence[Campaign], request: ExportRequest) -> l
         if (wanted and run.run_id not in wanted) or run.report is None or run.latency_us is None:
             continue
         own = next((item.data for item in run.attachments if item.name == "result.pb"), b"")
-        path = request.target / f"{run.run_id}.pb"
         # Programs leave the name empty: here it says what the figures are of, and that virtual ones are none.
         virtual = ", virtual" if run.is_virtual else ""
         name = f"{run.case.model_name}, {run.case.configuration}{virtual}{origins.get(run.campaign_id, '')}"
-        made[path] = encode_result(run.report, name=visible(name), own=own)
-    _check_new(made, request)
-    new: list[Path] = []
-    try:
-        for path, data in made.items():
-            new += [] if path.exists() else [path]
-            write_file(path, data)
-    except BaseException:
-        for path in new:
-            path.unlink(missing_ok=True)
-        raise
-    return list(made)
+        made[request.target / f"{run.run_id}.pb"] = encode_result(run.report, name=visible(name), own=own)
+    return made
 
 
-def _results(farm: Farm, chosen: list[Campaign], request: ExportRequest) -> list[Path]:
+def _asv(farm: Farm, chosen: list[Campaign], request: ExportRequest) -> dict[Path, bytes]:
+    from orchestrator.report import exports_for_trackers
+
+    if not request.commit:
+        raise UsageError("asv keeps results by commit", hint="name the commit of what was measured: --commit HASH")
+    files = exports_for_trackers.to_asv(report_data(farm, chosen), commit=request.commit)
+    return {request.target / name: text.encode() for name, text in files.items()}
+
+
+def _content(farm: Farm, chosen: list[Campaign], request: ExportRequest) -> str | bytes:
     from orchestrator.report import exports, exports_for_trackers
     from orchestrator.store.own_folders import own_folders
 
-    content: str | bytes
-    if request.form == "asv":
-        if not request.commit:
-            raise UsageError("asv keeps results by commit", hint="name the commit of what was measured: --commit HASH")
-        files = exports_for_trackers.to_asv(report_data(farm, chosen), commit=request.commit)
-        made = {request.target / name: text.encode() for name, text in files.items()}
-        # The list of benchmarks describes the folder, as asv itself rewrites it; results and machines are a run's own.
-        _check_new({path: data for path, data in made.items() if path.name != "benchmarks.json"}, request)
-        for path, data in made.items():
-            write_file(path, data)
-        return list(made)
     if request.form == "leaderboard":
         from orchestrator.report.leaderboard import to_leaderboard
 
-        wanted = set(_run_ids(farm, chosen, request.runs))
-        runs = farm.store.runs(campaign_ids=[campaign.campaign_id for campaign in chosen])
-        content = to_leaderboard(
-            (run for run in runs if not wanted or run.run_id in wanted),
-            devices=farm.store.devices(),
-            models=farm.store.models(),
-            builds=farm.store.builds(),
-        )
-    elif request.form == "bencher":
-        content = exports_for_trackers.to_bencher(report_data(farm, chosen))
-    else:
-        # Each campaign on its own: a case that was measured on two nights is two results.
-        once = {campaign.campaign_id: campaign for campaign in chosen}
-        parts = [report_data(farm, [campaign]) for campaign in once.values()]
-        rows: Literal["cases", "invocations"] = "invocations" if request.rows == "invocations" else "cases"
-        hide = own_folders(farm.store, chosen, _folders(farm)).hide
-        if request.form == "csv":
-            content = hide(exports.to_csv(*parts, rows=rows))
-        elif request.form == "parquet":
-            content = exports.to_parquet(*parts, rows=rows, text=hide)
-        else:
-            content = hide(exports.to_json(*parts))
-    write_file(request.target, content)
-    return [request.target]
-
-
-def _check_new(made: Mapping[Path, bytes], request: ExportRequest) -> None:
-    """Raise UsageError when a file of a folder exists with another content, unless it may be replaced."""
-    for path, data in made.items():
-        if not request.force and os.path.lexists(path) and not (path.is_file() and path.read_bytes() == data):
-            raise _exists(path)
+        store = farm.store
+        runs = store.runs(campaign_ids=[campaign.campaign_id for campaign in chosen])
+        return to_leaderboard(runs, devices=store.devices(), models=store.models(), builds=store.builds())
+    if request.form == "bencher":
+        return exports_for_trackers.to_bencher(report_data(farm, chosen))
+    # Each campaign on its own: a case that was measured on two nights is two results.
+    once = {campaign.campaign_id: campaign for campaign in chosen}
+    parts = [report_data(farm, [campaign]) for campaign in once.values()]
+    rows: Literal["cases", "invocations"] = "invocations" if request.rows == "invocations" else "cases"
+    hide = own_folders(farm.store, chosen, _folders(farm)).hide
+    if request.form == "parquet":
+        return exports.to_parquet(*parts, rows=rows, text=hide)
+    return hide(exports.to_csv(*parts, rows=rows) if request.form == "csv" else exports.to_json(*parts))
 
 
 def _exists(path: Path) -> UsageError:
