@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _FOLDER: Final = "evaluations"
 _METRICS: Final = "metrics"
-#: Flags that say where the data is and how much of it counts, and nothing of how the model is computed.
+#: Flags that say where the data is and how much of it counts, and don't change how the model is computed.
 _OF_DATA: Final = ("ground_truth_", "model_output_labels", "num_", "debug_mode", "blacklist_", "denylist_")
 #: Without one of these that a program has, it computes no accuracy, and some say so only after all images.
 _NEEDED: Final = ("ground_truth_images_path", "ground_truth_labels", "ground_truth_proto", "model_output_labels")
@@ -112,7 +112,7 @@ class _Program:
         self.files = {name: _files(name, value[1:]) for name, value in request.flags if value.startswith("@")}
 
     def _check(self, content: bytes) -> None:
-        """Refuse what is no evaluation program, and one whose data nobody named."""
+        """Refuse what is no evaluation program, and one whose data isn't named."""
         if b"num_interpreter_threads" not in content or b"model_file" not in content:
             raise ArtifactError(
                 f"{self.path} isn't one of LiteRT's evaluation programs",

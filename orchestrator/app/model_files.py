@@ -96,7 +96,7 @@ def build(
     accuracy: Accuracy | None,
     on_done: Callable[[str], None],
 ) -> Built:
-    """Build models and write the manifest as they come; ``on_done`` hears of each. ModelError when none could be built.
+    """Build models and write the manifest as they come; call ``on_done`` for each. ModelError when none could be built.
 
     What was built before an interruption is there and in the manifest.
     """

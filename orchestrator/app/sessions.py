@@ -193,7 +193,7 @@ def _add_row(batch: _Batch, row: Row, line: bytes, path: Path, doubt: str) -> No
         "libraries": [list(i) for i in row.libraries],
     }
     if row.version in {"", "latest"} and not row.libraries:
-        # Of "latest" nobody knows which it was: another session's is another program.
+        # "latest" may be any version: another session's counts as another program.
         told["session"] = row.session
     name = f"{row.runtime} {row.version}".strip() or "LiteRT"
     model = batch.model(row.repository, row.file, row.size_bytes)
@@ -342,7 +342,7 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
     if not device_id:
         raise OutputParseError("nothing says which device it ran on")
     sums = sorted(re.findall(r"^([0-9a-f]{64})  (?:\./)?([\w.+-]{1,100})$", provenance, re.MULTILINE))
-    # Without a sum nobody knows which program it was: another session's is another one.
+    # Without a sum the program is unknown: another session's counts as another one.
     known_by = {"sums": sums} if sums else {"session": job.folder.parent.name}
     model = batch.model("", file, 0) if file else batch.models.setdefault(batch.known[0].sha256, batch.known[0])
     threads = flags.get("num_threads") or flags.get("num_cpu_threads") or ""

@@ -75,7 +75,7 @@ def traced_runs(farm: Farm, measured: MeasuredCampaign, folder: Path, *, has_sum
 
 
 def _check_tool(name: str) -> None:
-    """Refuse what can't be traced; names that are no tool are told by the plan."""
+    """Refuse what can't be traced; the plan reports names that are no tool."""
     tool = next((tool for tool in ToolName if tool == name), None)
     if tool is not None and DeviceKind.ANDROID not in program(tool).kinds:
         raise UsageError(
@@ -105,7 +105,7 @@ def _plan(request: TraceRequest) -> Plan:
         invocations=1,
         name="trace",
     )
-    # Beside a trace no figure is compared with another night's.
+    # A traced run's figures aren't compared with those of other nightly runs.
     return replace(plan, reference_check=False)
 
 

@@ -344,7 +344,7 @@ def lent(files: Sequence[Path]) -> Iterator[None]:
 
 
 def declared(name: str) -> ProgramSection:
-    """Return a declared program; raises UsageError for one that nobody declared, PlanError for a faulty file."""
+    """Return a declared program; raises UsageError for one that isn't declared, PlanError for a faulty file."""
     return _declared(name, _files())
 
 

@@ -29,7 +29,7 @@ from orchestrator.models.networks import APPLICATIONS, NAMES
 VARIANTS: Final = ("float32", "float16", "dynamic-range", "int8", "int16x8")
 #: The entry that a SavedModel has unless its maker named others.
 DEFAULT_SIGNATURE: Final = "serving_default"
-#: What a process says last is shown, so much of it.
+#: Characters of a process's last output that are shown.
 _TEXT_SHOWN: Final = 600
 #: Lines of TensorFlow's log that say nothing of why it ended.
 _NOISE: Final = re.compile(
@@ -155,7 +155,7 @@ def _build(
 
 @contextlib.contextmanager
 def _building(work: Path, environ: Mapping[str, str]) -> Iterator[tuple[subprocess.Popen[bytes], Iterator[str]]]:
-    """Start the process; yield it and what it tells line by line. It ends with this block and with this process."""
+    """Start the process; yield it and the lines that it reports. It ends with this block and with this process."""
     code = "import sys; from orchestrator.models.conversion import serve; serve(sys.argv[1], int(sys.argv[2]))"
     quiet = child_environment(environ, TF_CPP_MIN_LOG_LEVEL="2", CUDA_VISIBLE_DEVICES="-1", KERAS_BACKEND="tensorflow")
     hearing, telling = os.pipe()

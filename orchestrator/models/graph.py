@@ -201,7 +201,7 @@ def _at(items: Sequence[Any], index: int) -> Any:  # noqa: ANN401 - as in the se
 
 
 def _all(items: Sequence[Any] | None) -> Sequence[Any]:
-    """Return a vector's items, none where it is absent; the schema tells an empty one as a number."""
+    """Return a vector's items, none where it is absent; the schema returns a number for an empty one."""
     return () if items is None or isinstance(items, int) else items
 
 
@@ -280,7 +280,7 @@ def oldest_runtime(graph: Graph) -> str:
 
 
 def newest_of(told: str, found: str) -> str:
-    """Return the newer of what a file tells and what its operators need: converters write it before they quantise.
+    """Return the newer of what a file states and what its operators need: converters write it before they quantise.
 
     A file may tell anything; what is no release is kept as it is where nothing better is known.
     """

@@ -1,4 +1,4 @@
-"""What a .tflite file is and holds, and what tells two apart, without running any of it."""
+"""What a .tflite file is and holds, and how two differ, without running any of it."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def _multiply_adds(subgraph: Subgraph) -> int | None:
 
 
 def _operator_work(name: str, operator: Operator, subgraph: Subgraph) -> int | None:
-    """Return an operator's multiply-adds, 0 for kinds that aren't counted, None when a shape isn't told."""
+    """Return an operator's multiply-adds, 0 for kinds that aren't counted, None when a shape is unknown."""
     if name not in _WEIGHED:
         return 0
     if len(operator.inputs) < 2 or not operator.outputs or min(*operator.inputs[:2], operator.outputs[0]) < 0:
@@ -324,9 +324,9 @@ def _computed_kinds(subgraph: Subgraph) -> Iterator[str]:
             yield data
 
 
-#: Facts that are told by counts below instead.
+#: Facts that are compared by counts below instead.
 _COUNTED = frozenset({"operators", "tensors", "metadata"})
-_UNTOLD = frozenset({"is_runtime_told"})
+_UNCOMPARED = frozenset({"is_runtime_told"})
 
 
 def differences(first: ModelFacts, second: ModelFacts) -> list[ModelChange]:
@@ -334,7 +334,7 @@ def differences(first: ModelFacts, second: ModelFacts) -> list[ModelChange]:
     changes = [
         ModelChange(what=field.name, first=_shown(one), second=_shown(two))
         for field in fields(ModelFacts)
-        if field.name not in _COUNTED | _UNTOLD
+        if field.name not in _COUNTED | _UNCOMPARED
         and (one := getattr(first, field.name)) != (two := getattr(second, field.name))
     ]
     for what in sorted(_COUNTED, reverse=True):
@@ -348,7 +348,7 @@ def differences(first: ModelFacts, second: ModelFacts) -> list[ModelChange]:
 
 
 def operator_changes(first: Graph, second: Graph) -> list[ModelChange]:
-    """Return the operators of the main subgraphs that only one has, told by kind, result shape and type."""
+    """Return the operators of the main subgraphs that only one has, by kind, result shape and type."""
     one, two = (Counter(_operators(graph)) for graph in (first, second))
     return [
         ModelChange(what=f"operator {line}", first=str(one[line]), second=str(two[line]))

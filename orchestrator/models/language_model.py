@@ -1,4 +1,4 @@
-"""What a language model's bundle holds: ``.litertlm`` and ``.task`` files, told without running any of it.
+"""What a language model's bundle holds: ``.litertlm`` and ``.task`` files, read without running any of it.
 
 A ``.litertlm`` file begins with ``LITERTLM``, a version, and a flatbuffer that lists its sections; a ``.task`` file is
 a zip archive of stored entries (LiteRT-LM's schema/core and runtime/components/model_resources_task.cc).
@@ -47,7 +47,7 @@ class Section:
     #: What a model is for: ``tf_lite_prefill_decode``, ``tf_lite_vision_encoder`` ...; empty for another part.
     role: str
     size_bytes: int
-    #: What else is said of it: backends that it is restricted to, for example.
+    #: Further properties, for example backends that it is restricted to.
     notes: tuple[tuple[str, str], ...] = ()
 
 
@@ -61,9 +61,9 @@ class LanguageModelFacts:
     #: Of the format; empty for a ``.task`` file.
     version: str
     sections: tuple[Section, ...]
-    #: The longest context, prompt and answer together; None when the file doesn't tell.
+    #: The longest context, prompt and answer together; None when the file doesn't say.
     context_tokens: int | None
-    #: ``qwen3``, ``gemma3`` ..., empty when the file doesn't tell.
+    #: ``qwen3``, ``gemma3`` ..., empty when the file doesn't say.
     family: str
 
     @property

@@ -127,7 +127,7 @@ def _words(
         for kind, count in taken.items()
     }
     for key, reasons in refused.items():
-        # An operator that some device refuses and another takes: the refusal is what somebody should hear of.
+        # An operator that some device refuses and another takes: the refusal is what a user should know.
         reason = reasons.most_common(1)[0][0] or "devices left it to the CPU without a word"
         words[key] = LearnedOperator(
             delegate=seen[0].delegate,

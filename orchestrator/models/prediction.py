@@ -65,7 +65,7 @@ class OperatorView:
         return "" if self.at(operator, 1) is None else dtype_of(self._stored(operator.inputs[1])).upper()
 
     def answers(self, operator: Operator) -> Mapping[str, Answer]:
-        """Return all that rules ask of an operator beside its options; None where the file doesn't tell."""
+        """Return all that rules ask of an operator beside its options; None where the file doesn't say."""
         data, second = self.data(operator), self.at(operator, 1)
         result = self.subgraph.tensors[operator.outputs[0]] if operator.outputs and operator.outputs[0] >= 0 else None
         given = [tensor for tensor in operator.inputs if tensor >= 0]
@@ -244,7 +244,7 @@ def _broken(view: OperatorView, operator: Operator, line: _Line, sdk: int) -> st
     answers = view.answers(operator) if line.rules else {}
     for what, sign, values in line.rules:
         if what == "constant":
-            # An input that is left out, such as a shape that the options tell, isn't computed either.
+            # An input that is left out, such as a shape that the options give, isn't computed either.
             places = [int(value) for value in values if int(value) < len(operator.inputs)]
             computed = [p for p in places if operator.inputs[p] >= 0 and not view.is_constant(operator.inputs[p])]
             if computed:

@@ -32,7 +32,7 @@ def programs() -> tuple[Program, ...]:
 
 
 def is_usual(tool: ToolName) -> bool:
-    """Whether a program is one that devices are measured with where nobody names one; a declared one never is."""
+    """Whether devices are measured with a program by default; never with a declared one."""
     return not tool.is_declared and program(tool).usual_on is not None
 
 

@@ -67,7 +67,7 @@ class ApkTool:
                 if not _start_failed(start.text + start.stderr.decode("utf-8", "replace")):
                     watch.follow(lines)
         except BaseException:
-            # Whatever ends the wait, nothing may go on heating the phone.
+            # Whatever ends the wait, the app must not continue to heat the phone.
             with contextlib.suppress(DeviceError):
                 device.shell(f"am force-stop {PACKAGE}")
             raise
@@ -104,7 +104,7 @@ def start_command(request: InvocationRequest) -> str:
     The app splits its one argument string at white space, so that a value can't hold any: raises UsageError.
     """
     flags = benchmark_flags(request, folder=_run_folder(request.run_id))
-    # The log's line with the arguments is cut after 1,000 characters: what tells this run from others comes first.
+    # The log's line with the arguments is cut after 1,000 characters: what is only this run's comes first.
     flags.sort(key=lambda flag: flag[0] != "result_file_path")
     for name, value in flags:
         if re.search(r"\s", value):
@@ -178,7 +178,7 @@ class _Watch:
         # logged by others.
         about_us |= tag == b"ActivityManager" and text.lstrip().startswith(b"Reason: ")
         about_us |= b"avc:" in text and _names_pid(text, self._pid)
-        # A native crash is told by crash_dump, in lines of which only the first names the process.
+        # crash_dump logs a native crash in lines of which only the first names the process.
         if not (ours or about_us or tag == b"DEBUG" or (tag == b"AndroidRuntime" and header["level"] == b"E")):
             return False
         self.kept.append(line)

@@ -210,7 +210,7 @@ def installed_build(section: ProgramSection, named: str) -> Build:
 
 
 def libraries_beside(tool: ToolName, path: Path) -> dict[str, Path]:
-    """Return the libraries that a declared program's file wants beside it, from the folder of the program, by name."""
+    """Return the libraries that a declared program's file requires, from the folder of the program, by name."""
     from orchestrator.config.declared_programs import declared
 
     found = [each for glob in declared(str(tool)).beside for each in path.parent.glob(glob)]
@@ -218,7 +218,7 @@ def libraries_beside(tool: ToolName, path: Path) -> dict[str, Path]:
 
 
 def with_libraries(build: Build) -> Build:
-    """Return a declared program with the libraries that its file wants beside it, from its folder."""
+    """Return a declared program with the libraries that its file requires, from its folder."""
     if build.path is None or build.companions or build.is_virtual:
         return build
     return replace(
@@ -231,7 +231,7 @@ def with_libraries(build: Build) -> Build:
 
 
 def program_of(tool: ToolName) -> Program:
-    """Return a declared program; raises UsageError where nobody declares it any more."""
+    """Return a declared program; raises UsageError where it is no longer declared."""
     from orchestrator.config.declared_programs import declared
 
     section = declared(tool.value.removeprefix(DECLARED))
@@ -258,6 +258,6 @@ def declared_for(endings: frozenset[str]) -> tuple[ToolName, ...]:
 
 
 def delegate_word(tool: ToolName) -> DelegateName | None:
-    """Return the delegate that a declared program is tried with where nobody names one."""
+    """Return the delegate that a declared program is tried with by default."""
     own = program_of(tool).own_delegates or frozenset()
     return next((name for name in DelegateName if name in own), None)

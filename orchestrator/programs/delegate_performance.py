@@ -94,7 +94,7 @@ def _report(model: str, identifier: str, figures: Mapping[str, float | None]) ->
         init_us=figures.get("initialization_latency_us"),
         warmup_mean_us=figures.get("warmup_latency_average_us"),
         inference_mean_us=mean or None,
-        # The app opens the model through a file descriptor, whose size the tool tells as a negative number.
+        # The app opens the model through a file descriptor, whose size the tool reports as a negative number.
         model_size_mb=size_mb if size_mb is not None and size_mb > 0 else None,
         delegate=DelegateEvidence(requested=setting.delegate.value),
         label=identifier,

@@ -61,7 +61,7 @@ def _report(raw: RawOutput, case: Case) -> ToolReport:
     if metrics := raw.data(METRICS):
         process = _with_evidence(decode_language_model(metrics), raw.data(LOGCAT))
         flags = dict(case.flags)
-        # What the job was told counts; the metrics repeat it.
+        # The job's flags count; the metrics repeat them.
         asked = {name: flags[f"{name}_tokens"] for name in PHASES if flags.get(f"{name}_tokens", "").isdecimal()}
         process.asked |= {name: int(value) for name, value in asked.items()}
         if (context := flags.get("max_num_tokens", "")).isdecimal():

@@ -61,7 +61,7 @@ def read_console(text: str) -> list[ToolReport]:
 
 
 def _without_path(report: ToolReport) -> ToolReport:
-    """Leave out the path in the app's bundle: the file there may have any name, and the size tells the model."""
+    """Leave out the path in the app's bundle: the file there may have any name; the size identifies the model."""
     return replace(report, extra={key: value for key, value in report.extra.items() if key != "graph"})
 
 

@@ -46,7 +46,7 @@ _UNKNOWN_FLAG: Final = re.compile(rb"Unknown command line flag '(\w+)'")
 _DECODE: Final = "--benchmark_decode_tokens="
 #: Values of ``cache`` with which a cache is kept on disk.
 _KEPT: Final = frozenset({"cold", "disk"})
-#: Runs a command and tells the peak of its memory as the phone's program does, in units of 2**20 bytes.
+#: Runs a command and prints the peak of its memory as the phone's program does, in units of 2**20 bytes.
 _PEAK_MEMORY: Final = """\
 import resource, subprocess, sys
 code = subprocess.call(sys.argv[1:])
@@ -120,7 +120,7 @@ class LitertLmTool:
         return found
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
-        """Read the case's own figure; the exit code counts only where nothing that was printed tells more."""
+        """Read the case's own figure; the exit code counts only where the output doesn't say more."""
         process = _process(raw)
         flags = dict(case.flags)
         phase = flags.get(FIGURE, "decode")
@@ -136,7 +136,7 @@ class LitertLmTool:
 
 
 def _process(raw: RawOutput) -> Process:
-    """Return what the last process of a run told."""
+    """Return what the last process of a run printed."""
     reader = LitertLmReader(is_known=True)
     for name in ("stdout", "stderr"):
         for line in raw.data(name).decode("utf-8", "replace").split("\n"):
@@ -215,7 +215,7 @@ def _host_command(request: InvocationRequest, folder: str) -> str:
     if backend == "cpu":
         words += ["--cpu-thread-count", str(case.threads)]
     if request.run_pass is Pass.MEMORY:
-        # The command tells nothing of memory; what has started it is told by the system.
+        # The command prints no memory; its parent process gets it from the system.
         words = [sys.executable, "-c", _PEAK_MEMORY, *words]
     linked = f"ln -s {shlex.quote(model)} {shlex.quote(link)} && " if is_kept else ""
     return linked + " ".join(shlex.quote(word) for word in words)

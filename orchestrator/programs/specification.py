@@ -74,7 +74,7 @@ class Program:
     is_for_bundles: bool = False
     #: The file's usual name; empty for an app.
     file_name: str = ""
-    #: Whether files of that name are another program's, so that a file name doesn't tell which it is.
+    #: Whether files of that name are another program's, so that a file name doesn't say which it is.
     shares_file_name: bool = False
     #: Finds the build where a package of this computer brings the program, or a plan names it; raises ArtifactError.
     installed: Callable[[str], Build] | None = None

@@ -44,7 +44,7 @@ class EnergyGrade(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauge:
-    """How a phone tells its battery's current."""
+    """How a phone reports its battery's current."""
 
     #: Microamperes in one of its counts: 1 or 1000.
     unit_ua: float
@@ -66,7 +66,7 @@ class PowerMeters:
     source: PowerSource
     #: Names of the rails as the phone has them.
     rails: tuple[str, ...] = ()
-    #: The battery is sampled by a script, as perfetto tells nothing of it.
+    #: The battery is sampled by a script, as perfetto has no data of it.
     is_sampled: bool = False
     #: None until a run on the battery has shown it.
     gauge: Gauge | None = None

@@ -19,13 +19,13 @@ from orchestrator.records.sample import SAMPLES_FILE
 from orchestrator.records.workload import Case, Pass, ToolName
 from orchestrator.scripts import call
 
-#: Of a log since a run's begin the last is kept; where that moment is unknown, so many lines.
+#: The last bytes that are kept of a log since a run's begin; where that moment is unknown, lines that are asked for.
 _LOG_LIMIT_BYTES: Final = 256 << 10
 _LOG_LINES: Final = 500
 _LOG_TIMEOUT_S: Final = 15.0
 #: How a log names the process that it is about.
 _NAMED_PID: Final = re.compile(rb"(?:Kill '[^']*' \(|\b(?:pid|PID)[:=]? ?)(\d+)")
-#: What happens to apps only, told in lines that don't all name a process.
+#: What happens to apps only, in lines that don't all name a process.
 _OF_APPS: Final = (b"ANR in ", b"AndroidRuntime")
 #: Numbers of processes restart after a power of two that is at least this one.
 _PIDS_MIN: Final = 1 << 15

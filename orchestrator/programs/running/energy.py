@@ -49,7 +49,7 @@ from orchestrator.scripts import call
 
 #: How often the meters are read; perfetto takes no less than 100 ms.
 _POLL_MS: Final = 250
-#: How long it is looked which meters a phone has.
+#: How long a phone's meters are recorded to see which it has, in seconds.
 _LOOK_S: Final = 2
 _BUFFER_KB: Final = 16_384
 #: Beyond the least lengths, so that a clock that is a little off does no harm.
@@ -59,7 +59,7 @@ _SAMPLE_S: Final = 1
 _SUPPLY: Final = "/sys/class/power_supply"
 #: How often a process that works in turns repeats them when it is tried how long they take.
 _TRIED: Final = 2
-#: From this share of a process's time on all of it is taken for one kind of turn.
+#: From this share of a process's time on, all of it counts as one kind of turn.
 _ALL: Final = 0.97
 _MISSING: Final = b"missing "
 _CHARGED: Final = (
@@ -195,7 +195,7 @@ class EnergyMeter:
             if case.case_key not in self._repetition_s:
                 tried = replace(request, case=tool.for_energy(case, _TRIED))
                 turns = tool.turns(tool.run(device, tried, cancelled=cancelled), case)
-                # One that fails is to fail again, and to be told.
+                # One that fails fails again in the block, where its reason is stored.
                 self._repetition_s[case.case_key] = sum(turn.seconds for turn in turns) / _TRIED or work_s
             case = tool.for_energy(case, max(_TRIED, math.ceil(work_s / self._repetition_s[case.case_key])))
         else:
@@ -333,7 +333,7 @@ def energy_of(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> Ene
 
 
 def _part(case: Case) -> str:
-    """Return what of the chip a case runs on that must be seen; the CPU has a rail wherever there are any."""
+    """Return the part of the chip whose rail a case needs; empty for the CPU, which has one wherever there are any."""
     delegate = DELEGATES[case.delegate]
     return "" if case.delegate.is_cpu else "gpu" if delegate.is_on_gpu else "npu"
 

@@ -71,7 +71,7 @@ class Inferences:
     period_s: float
     #: How long the work went on in all, where something else is done between them; 0: count x period.
     length_s: float = 0.0
-    #: The parts of it that are theirs, each from and to so many seconds before its end; none: all of it.
+    #: The parts that are theirs, each as (begin, end) in seconds before the work's end; none: all of it.
     own: tuple[tuple[float, float], ...] = ()
     #: Next to nothing else is done in between.
     is_alone: bool = False
@@ -128,7 +128,7 @@ def of_battery(
 
 
 def gauge_of(samples: Sequence[BatterySample]) -> Gauge:
-    """Return how a gauge tells the current, from its values under load. Raises NoEnergyError.
+    """Return how a gauge reports the current, from its values under load. Raises NoEnergyError.
 
     A phone at work draws so much that the size of the number tells its unit. The sign is that of the median. What the
     battery counts as charge confirms both.

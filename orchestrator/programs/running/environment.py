@@ -76,7 +76,7 @@ def start_flags(delegate: DelegateName, stage: StartStage, *, cache_folder: str,
 
 
 def prepare_start(device: Device, request: InvocationRequest, *, app: str = "") -> tuple[Attachment, ...]:
-    """Put the caches into the state that the stage means; return a note of it, nothing in other passes.
+    """Prepare the caches for the stage; return a note of them, nothing in other passes.
 
     ``app`` is the package in whose name it is done. Raises DeviceError kinds, DeviceCommandError when the folder
     can't be made or emptied: a start with unknown caches would mean nothing.
@@ -101,7 +101,7 @@ def prepare_start(device: Device, request: InvocationRequest, *, app: str = "") 
 
 
 def finish_start(device: Device, request: InvocationRequest, *, app: str = "") -> None:
-    """Take the caches away after the last stage that uses them; raises DeviceError kinds."""
+    """Remove the caches after the last stage that uses them; raises DeviceError kinds."""
     if stage_of(request.run_pass, request.number) is StartStage.CACHE_WARM:
         device.shell(_as_app(f"rm -rf {shlex.quote(request.cache_folder)}", app))
 

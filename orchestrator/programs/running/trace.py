@@ -21,7 +21,7 @@ from orchestrator.programs.running.trace_file import Mark, Recording
 
 _OPERATOR: Final = re.compile(r"(?P<name>.+)@(?P<node>-?\d{1,18})/(?P<subgraph>-?\d{1,18})", re.DOTALL | re.ASCII)
 _INVOKE: Final = "invoke"
-#: A task's name in the kernel has so many letters; of a package these are its last.
+#: Letters of a task's name in the kernel; for a package the last ones.
 _TASK_LETTERS: Final = 15
 _INPUT: Final = re.compile(r"input|upload|write|to_?(?:device|delegate|gpu|npu|tensor)", re.IGNORECASE)
 _OUTPUT: Final = re.compile(r"output|download|read|from_?(?:device|delegate|gpu|npu|tensor)", re.IGNORECASE)
@@ -216,7 +216,7 @@ class Part:
     #: Of the inferences' time, 0 to 1; None when no whole inference was recorded.
     share: float | None
     per_inference: float | None
-    #: Of a copy: ``input``, ``output``, or empty when its name doesn't tell. Empty for others.
+    #: Of a copy: ``input``, ``output``, or empty when its name doesn't say. Empty for others.
     direction: str = ""
 
 
