@@ -215,16 +215,3 @@ def test_an_app_that_ends_meanwhile_is_told(lab: Lab, model: Path, tmp_path: Pat
     assert process.returncode == 1
     assert any("ended while it was recorded" in fault for fault in json.loads(stdout)["faults"])
     as_before(lab, serial)
-
-
-def test_after_kill_9_restore_puts_the_phone_back(lab: Lab) -> None:
-    serial = lab.serials[0]
-    process = lab.cli.start("trace", "--app", PACKAGE, "-s", serial, "--seconds", 500)
-    assert process.stderr is not None
-    assert any("is being recorded" in line for line in process.stderr)
-    assert lab.shell(serial, f"getprop {PROPERTY}") == "1"
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    restored = lab.cli("restore", serial, "--json").ok().json["restored"][serial]
-    assert {"a trace being recorded", f"operators being traced ({PROPERTY})"} <= set(restored)
-    as_before(lab, serial)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas
 
 from tests.conftest import c_compiler
-from tests.samples.command import Cli
+from tests.samples.command import Cli, Done
 from tests.samples.places import NATIVE
 
 #: Prints a recording, stdout and stderr apart as the real program does, and the arguments that it was given.
@@ -37,24 +37,14 @@ def build(folder: Path, recording: str) -> Path:
     return program
 
 
+def bench(cli: Cli, model: Path, program: Path) -> Done:
+    words = ("-d", "xnnpack", "--host", "--tool", "native", "--build", f"native={program}", "-t", "1", "-n", "1")
+    return cli("bench", model, *words, "--json")
+
+
 def test_a_program_that_the_user_names_is_run_and_read(cli: Cli, model: Path, tmp_path: Path) -> None:
     program = build(tmp_path, "xnnpack_true_fully_delegated.txt")
-    done = cli(
-        "bench",
-        model,
-        "-d",
-        "xnnpack",
-        "--host",
-        "--tool",
-        "native",
-        "--build",
-        f"native={program}",
-        "-t",
-        "1",
-        "-n",
-        "1",
-        "--json",
-    )
+    done = bench(cli, model, program)
     assert done.exit_code in {0, 1}, done.stderr
     (run,) = done.json["runs"]
     assert run["case"]["tool"] == "native"
@@ -67,22 +57,7 @@ def test_a_program_that_the_user_names_is_run_and_read(cli: Cli, model: Path, tm
 
 def test_a_program_that_fails_is_a_failure_with_its_own_reason(cli: Cli, model: Path, tmp_path: Path) -> None:
     program = build(tmp_path, "err_corrupt_truncated.txt")
-    done = cli(
-        "bench",
-        model,
-        "-d",
-        "xnnpack",
-        "--host",
-        "--tool",
-        "native",
-        "--build",
-        f"native={program}",
-        "-t",
-        "1",
-        "-n",
-        "1",
-        "--json",
-    )
+    done = bench(cli, model, program)
     assert done.exit_code == 1
     (run,) = done.json["runs"]
     assert (run["outcome"], run["exit_code"]) == ("failed", 1)
@@ -92,7 +67,7 @@ def test_a_program_that_fails_is_a_failure_with_its_own_reason(cli: Cli, model: 
 def test_a_file_that_is_no_program_is_refused_before_anything_runs(cli: Cli, model: Path, tmp_path: Path) -> None:
     text = tmp_path / "benchmark_model"
     text.write_text("hello")
-    done = cli("bench", model, "-d", "xnnpack", "--host", "--tool", "native", "--build", f"native={text}")
+    done = bench(cli, model, text)
     assert done.exit_code == 4, done.stderr
     assert str(text) in done.stderr
 

@@ -94,16 +94,6 @@ def test_custom_and_flex_operators_are_told_apart(tmp_path):
     assert facts.operators["FlexAddV2"] == 1
 
 
-def test_size_known_only_at_run_time_is_told(tmp_path):
-    def edit(model):
-        tensor = model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]]
-        tensor.shapeSignature = [-1, 256, 256, 3]
-
-    facts = inspect_model(edited(FLOAT, tmp_path / "m.tflite", edit))
-    assert facts.inputs[0].shape_signature == (-1, 256, 256, 3)
-    assert facts.inputs[0].shape == (1, 256, 256, 3)
-
-
 def test_model_is_known_by_its_content_and_called_by_its_file_name(tmp_path):
     awkward = tmp_path / "-a b$(id)\n'\"é.tflite"
     shutil.copy(FLOAT, awkward)
@@ -236,21 +226,15 @@ def test_metadata_quantisation_parameters_and_arena_are_told():
     assert quantised.arena_bytes == 128 * 128 * (8 + 16)
 
 
-def test_arena_is_unknown_when_a_shape_is(tmp_path):
+def test_open_shape_leaves_the_arena_unknown_and_scale_that_is_no_number_is_left_out(tmp_path):
     def edit(model):
-        graph = model.subgraphs[0]
-        graph.tensors[graph.inputs[0]].shapeSignature = [-1, 256, 256, 3]
-
-    assert inspect_model(edited(FLOAT, tmp_path / "m.tflite", edit)).arena_bytes is None
-
-
-def test_scale_that_is_no_number_is_left_out(tmp_path):
-    def edit(model):
-        graph = model.subgraphs[0]
-        graph.tensors[graph.inputs[0]].quantization.scale = [float("nan")]
+        tensor = model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]]
+        tensor.shapeSignature = [-1, 256, 256, 3]
+        tensor.quantization.scale = [float("nan")]
 
     facts = inspect_model(edited(INT8, tmp_path / "m.tflite", edit))
-    assert facts.inputs[0].scale is None
+    assert (facts.inputs[0].shape, facts.inputs[0].shape_signature) == ((1, 256, 256, 3), (-1, 256, 256, 3))
+    assert (facts.arena_bytes, facts.inputs[0].scale) == (None, None)
     json.loads(to_json(facts))
 
 

@@ -137,11 +137,8 @@ def test_trial_learns_from_other_models_and_never_from_its_own():
     assert (by_model[INT8].is_hit, by_model[INT8].is_exact) == (False, False)
 
 
-def test_model_without_its_file_has_no_trial():
-    assert trials(sightings([run(DelegateTruth.FULL)]), {}) == []
-
-
 def test_number_of_operators_is_judged_only_when_it_was_printed():
+    assert trials(sightings([run(DelegateTruth.FULL)]), {}) == []
     (trial,) = trials(sightings([run(DelegateTruth.FULL)]), GRAPHS)
     assert (trial.is_hit, trial.is_exact) == (True, None)
     (exact,) = trials([replace(sightings([run(DelegateTruth.FULL, delegated_nodes=30)])[0])], GRAPHS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,18 +15,18 @@ from orchestrator.errors import OutputParseError, PlanError, ProgramInUseError, 
 from orchestrator.programs.declared import DeclaredTool
 from orchestrator.programs.grammar.declared import DeclaredReader
 from orchestrator.programs.grammar.output import parse_file, parse_text, to_public
-from orchestrator.records.identity import BuildSha, ModelSha, Serial
-from orchestrator.records.run import Attachment, RawOutput
-from orchestrator.records.workload import Case, DelegateName
+from orchestrator.records.workload import DelegateName
 from orchestrator.resources import data_folder
 from tests.samples.beside import OTHER_PROGRAMS, needs_other_programs
 from tests.samples.places import DATA
+from tests.samples.tools import case_of, raw_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from orchestrator.config.declared_programs import ProgramSection
     from orchestrator.records.run import ToolReport
+    from orchestrator.records.workload import Case
 
 #: As the program printed it, with a model of random weights.
 LLAMA_BENCH = DATA / "declared" / "llama_bench"
@@ -323,21 +322,11 @@ results: [{latency: {mean: {field: ms, unit: ms}}}]
 """
 
 
-def run_of(text: str, *, code: int | None = 0, stream: str = "stdout", is_late: bool = False) -> RawOutput:
-    return RawOutput(
-        command="", exit_code=code, timed_out=is_late, started_at=datetime(2026, 1, 1, tzinfo=UTC), duration_s=9.0,
-        attachments=(Attachment(name=stream, data=text.encode()),),
-    )  # fmt: skip
-
-
-def case_of(section: ProgramSection, figure: str) -> Case:
+def case_for(section: ProgramSection, figure: str) -> Case:
     flags = {name: own.default or "[1]" for name, own in section.parameters.items()} | (
         {"figure": figure} if figure else {}
     )
-    return Case(
-        serial=Serial("P"), model_sha256=ModelSha("0" * 64), model_name="m", delegate=DelegateName.CPU, threads=4,
-        tool=section.tool, build_sha256=BuildSha("1" * 64), flags=tuple(sorted(flags.items())), affinity="all",
-    )  # fmt: skip
+    return case_of(section.tool, DelegateName.CPU, flags=tuple(sorted(flags.items())), affinity="all")
 
 
 STARTED: dict[str, tuple[str, str]] = {
@@ -354,22 +343,22 @@ LINKER = 'CANNOT LINK EXECUTABLE "./x": library "libfoo.so" not found: needed by
 def test_however_a_program_ends_badly_its_run_has_no_figure(name: str) -> None:
     figure, text = STARTED[name]
     section = declared(name)
-    case, tool = case_of(section, figure), DeclaredTool(section)
-    assert tool.parse(run_of(text), case).outcome == "ok"
+    case, tool = case_for(section, figure), DeclaredTool(section)
+    assert tool.parse(raw_of(text), case).outcome == "ok"
     for told, wanted in (
-        (run_of(text, code=1), ("failed", "benchmark-failed")),
-        (run_of(text, code=134), ("crashed", "aborted")),
-        (run_of(text, code=137), ("truncated", "killed")),
-        (run_of(text, code=None, is_late=True), ("truncated", "timed-out")),
-        (run_of(text + text), ("failed", "benchmark-failed")),
-        (run_of(""), ("failed", "no-result")),
-        (run_of("", code=126), ("failed", "not-executable")),
-        (run_of(LINKER + text), ("failed", "missing-library")),
-        (run_of("not executable: 64-bit ELF file\n", code=1), ("failed", "wrong-abi")),
-        (run_of("x: error while loading shared libraries: liby.so\n", code=127), ("failed", "missing-library")),
+        (raw_of(text, exit_code=1), ("failed", "benchmark-failed")),
+        (raw_of(text, exit_code=134), ("crashed", "aborted")),
+        (raw_of(text, exit_code=137), ("truncated", "killed")),
+        (raw_of(text, exit_code=None, timed_out=True), ("truncated", "timed-out")),
+        (raw_of(text + text), ("failed", "benchmark-failed")),
+        (raw_of(""), ("failed", "no-result")),
+        (raw_of("", exit_code=126), ("failed", "not-executable")),
+        (raw_of(LINKER + text), ("failed", "missing-library")),
+        (raw_of("not executable: 64-bit ELF file\n", exit_code=1), ("failed", "wrong-abi")),
+        (raw_of("x: error while loading shared libraries: liby.so\n", exit_code=127), ("failed", "missing-library")),
         # A wrapper may end well though what it started didn't.
-        (run_of(text + "Segmentation fault\n"), ("failed", "segfault")),
-        (run_of(text + "Segmentation fault\n", code=139), ("crashed", "segfault")),
+        (raw_of(text + "Segmentation fault\n"), ("failed", "segfault")),
+        (raw_of(text + "Segmentation fault\n", exit_code=139), ("crashed", "segfault")),
     ):
         report = tool.parse(told, case)
         assert ((report.outcome, report.failure_code), report.inference, report.inference_mean_us) == (
@@ -378,11 +367,11 @@ def test_however_a_program_ends_badly_its_run_has_no_figure(name: str) -> None:
             None,
         )
     # Cut off anywhere it has its figure or none, never another one.
-    whole = tool.parse(run_of(text), case).inference_mean_us
+    whole = tool.parse(raw_of(text), case).inference_mean_us
     for end in range(0, len(text), 3):
-        assert tool.parse(run_of(text[:end]), case).inference_mean_us in {None, whole}
+        assert tool.parse(raw_of(text[:end]), case).inference_mean_us in {None, whole}
     for odd in (text.replace("\n", "\r\n"), text.replace("\n", "\n\0\n"), "\x1b[0m\n" + text):
-        assert tool.parse(run_of(odd), case).inference_mean_us == whole
+        assert tool.parse(raw_of(odd), case).inference_mean_us == whole
 
 
 def test_lines_that_a_log_lost_are_told() -> None:

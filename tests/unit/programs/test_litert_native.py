@@ -8,31 +8,15 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.errors import UsageError
-from orchestrator.ports import InvocationRequest
 from orchestrator.programs.litert_native import litert_flags
 from orchestrator.programs.native import NativeTool
 from orchestrator.programs.running.environment import environment
-from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import BuildSha, ModelSha, RunId, Serial
-from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
+from orchestrator.records.workload import DelegateName, Pass, ToolName
+from tests.samples.tools import case_of, request_of
 
-CASE = Case(
-    serial=Serial("S"), model_sha256=ModelSha("a" * 64), model_name="m", delegate=DelegateName.NPU, threads=4,
-    tool=ToolName.LITERT_NATIVE, build_sha256=BuildSha("b" * 64),
-)  # fmt: skip
-REQUEST = InvocationRequest(
-    case=CASE,
-    run_id=RunId("r"),
-    run_pass=Pass.TIMING,
-    facts=DeviceFacts(serial=Serial("S"), kind=DeviceKind.ANDROID, is_virtual=False),
-    build=Build(name="litert", tool=ToolName.LITERT_NATIVE, sha256=BuildSha("b" * 64), abi="arm64-v8a"),
-    model_path="/data/local/tmp/x/m.tflite",
-    program_path="/data/local/tmp/x/p/program",
-    timeout_s=60.0,
-    file_paths={
-        "libLiteRtDispatch_Qualcomm.so": "/data/local/tmp/x/p/libLiteRtDispatch_Qualcomm.so",
-        "libLiteRtCompilerPlugin_Qualcomm.so": "/data/local/tmp/x/p/libLiteRtCompilerPlugin_Qualcomm.so",
-    },
+CASE = case_of(ToolName.LITERT_NATIVE, DelegateName.NPU)
+REQUEST = request_of(
+    CASE, file_paths={f"libLiteRt{what}_Qualcomm.so": f"/x/p/{what}.so" for what in ("Dispatch", "CompilerPlugin")}
 )
 
 
@@ -41,20 +25,9 @@ def flags(delegate: DelegateName, *own: tuple[str, str], run_pass: Pass = Pass.T
     return dict(litert_flags(request, folder="/run"))
 
 
-def test_each_accelerator_is_asked_for_alone_and_the_cpu_default_is_not_relied_on() -> None:
-    for delegate, own in (
-        (DelegateName.XNNPACK, "use_cpu"),
-        (DelegateName.GPU, "use_gpu"),
-        (DelegateName.NPU, "use_npu"),
-    ):
-        given = flags(delegate)
-        assert {name for name in ("use_cpu", "use_gpu", "use_npu") if given[name] == "true"} == {own}
-        assert "use_xnnpack" not in given
-
-
 def test_only_an_npu_is_told_the_folders_of_its_libraries() -> None:
     npu = flags(DelegateName.NPU)
-    assert npu["dispatch_library_path"] == npu["compiler_plugin_library_path"] == "/data/local/tmp/x/p"
+    assert npu["dispatch_library_path"] == npu["compiler_plugin_library_path"] == "/x/p"
     assert "dispatch_library_path" not in flags(DelegateName.GPU)
 
 
@@ -88,8 +61,8 @@ def test_a_flag_that_the_program_would_pass_over_is_refused(
 
 def test_a_dsp_is_told_where_its_libraries_are_and_a_cpu_is_not() -> None:
     words = dict(word.split("=", 1) for word in shlex.split(environment(REQUEST)))
-    assert words["LD_LIBRARY_PATH"] == "/data/local/tmp/x/p"
-    assert words["ADSP_LIBRARY_PATH"].split(";")[0] == "/data/local/tmp/x/p"
+    assert words["LD_LIBRARY_PATH"] == "/x/p"
+    assert words["ADSP_LIBRARY_PATH"].split(";")[0] == "/x/p"
     on_cpu = replace(REQUEST, case=replace(CASE, delegate=DelegateName.XNNPACK))
     assert "ADSP" not in environment(on_cpu)
 

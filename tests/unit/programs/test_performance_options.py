@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
@@ -11,24 +10,14 @@ from orchestrator.analysis.outcome import ending_of
 from orchestrator.programs.grammar.option_blocks import label_of, options_of, split_options, summary_rows_in
 from orchestrator.programs.grammar.output import parse_text
 from orchestrator.programs.perf_options import PerformanceOptionsTool
-from orchestrator.records.identity import BuildSha, ModelSha, Serial
-from orchestrator.records.run import Attachment, DelegateTruth, Outcome, RawOutput
-from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
+from orchestrator.records.identity import ModelSha
+from orchestrator.records.run import DelegateTruth, Outcome
+from orchestrator.records.workload import DelegateName, Pass, ToolName
 from tests.samples.places import NATIVE
+from tests.samples.tools import case_of, raw_of
 
-CPU = Case(
-    serial=Serial("S"), model_sha256=ModelSha("a" * 64), model_name="m", delegate=DelegateName.CPU, threads=1,
-    tool=ToolName.PERF_OPTIONS, build_sha256=BuildSha("b" * 64),
-)  # fmt: skip
+CPU = case_of(ToolName.PERF_OPTIONS, DelegateName.CPU, threads=1)
 GPU = replace(CPU, delegate=DelegateName.GPU, flags=(("gpu_precision_loss_allowed", "false"),))
-
-
-def raw_of(output: bytes, *, exit_code: int | None = 0, timed_out: bool = False) -> RawOutput:
-    return RawOutput(
-        command="benchmark_model_performance_options --perf_options_list=cpu 2>&1", exit_code=exit_code,
-        timed_out=timed_out, started_at=datetime(2026, 1, 1, tzinfo=UTC), duration_s=1.0,
-        attachments=(Attachment(name="stdout", data=output), Attachment(name="stderr", data=b"")),
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["perf_all", "perf_all_gpu_real_ok", "perf_cpu", "perf_int8", "perf_peak_mem"])
@@ -82,11 +71,6 @@ def test_a_process_of_several_options_has_no_memory_of_one() -> None:
     alone = tool.parse(raw_of(output[: output.index(blocks[1].text)]), by_label[blocks[0].label])
     assert alone.overall_memory_mib is not None
     assert alone.overall_memory_mib > 0
-
-
-def test_an_xnnpack_run_does_not_lend_its_evidence_to_the_next_option() -> None:
-    report = PerformanceOptionsTool().parse(raw_of((NATIVE / "perf_cpu.txt").read_bytes()), CPU)
-    assert (report.delegate.actual, report.delegate.truth) == ("cpu", DelegateTruth.FULL)
 
 
 def test_options_before_the_one_that_failed_keep_their_results() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,33 +12,22 @@ import pytest
 from orchestrator.devices.host import HostDevice
 from orchestrator.errors import DeviceCommandError
 from orchestrator.planning.order import cold_numbers
-from orchestrator.ports import InvocationRequest
 from orchestrator.programs.flags.arguments import benchmark_flags
 from orchestrator.programs.native import NativeTool
 from orchestrator.programs.running.environment import START_NOTE, prepare_start, with_start
-from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import BuildSha, ModelSha, RunId, Serial
-from orchestrator.records.run import Attachment, RawOutput, ToolReport
+from orchestrator.records.device import DeviceKind
+from orchestrator.records.identity import RunId
+from orchestrator.records.run import ToolReport
 from orchestrator.records.start import StartStage, stage_of
-from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
+from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
+from tests.samples.tools import case_of, raw_of, request_of
 
-CASE = Case(
-    serial=Serial("host"),
-    model_sha256=ModelSha("a" * 64),
-    model_name="m",
-    delegate=DelegateName.XNNPACK,
-    threads=1,
-    tool=ToolName.NATIVE,
-    build_sha256=BuildSha("b" * 64),
-    num_runs=50,
-)
-FACTS = DeviceFacts(serial=Serial("host"), kind=DeviceKind.HOST, is_virtual=False)
+CASE = case_of(ToolName.NATIVE, DelegateName.XNNPACK, threads=1, num_runs=50)
 
 
 def request(case: Case, number: int, *, run_pass: Pass = Pass.COLD, folder: str = "/c", program: str = "/p"):
-    return InvocationRequest(
-        case=case, run_id=RunId(f"r{number}"), run_pass=run_pass, facts=FACTS, model_path="/m", program_path=program,
-        build=Build(name="b", tool=case.tool, sha256=case.build_sha256, abi="x86_64"), timeout_s=60, number=number,
+    return request_of(
+        case, kind=DeviceKind.HOST, run_id=RunId(f"r{number}"), run_pass=run_pass, program_path=program, number=number,
         cache_folder=folder,
     )  # fmt: skip
 
@@ -129,19 +117,11 @@ def test_other_passes_have_no_stage_and_touch_no_cache(device: HostDevice, tmp_p
 
 
 def read(note: bytes, stderr: bytes = b"") -> dict[str, float | str]:
-    raw = RawOutput(
-        command="", exit_code=0, timed_out=False, started_at=datetime(2026, 1, 1, tzinfo=UTC), duration_s=0.0,
-        attachments=(Attachment(name=START_NOTE, data=note), Attachment(name="stderr", data=stderr)),
-    )  # fmt: skip
-    return dict(with_start(ToolReport(outcome="ok"), raw).extra)
+    return dict(with_start(ToolReport(outcome="ok"), raw_of(start_txt=note, stderr=stderr)).extra)
 
 
 def test_the_line_that_says_that_a_cache_was_used_is_kept() -> None:
     line = b"INFO: Initialized OpenCL-based API from serialized data."
     found = read(b"stage=cache-warm cache_bytes=12\n", b"INFO: GPU\n" + line + b"\nINFO: Created 1\n")
     assert found == {"start_stage": "cache-warm", "cache_bytes_before": 12.0, "from_cache": line.decode()}
-
-
-def test_what_is_no_note_of_ours_says_nothing() -> None:
-    assert read(b"") == {}
-    assert read(b"stage=cache-warm cache_bytes=x\n") == {}
+    assert read(b"") == read(b"stage=cache-warm cache_bytes=x\n") == {}

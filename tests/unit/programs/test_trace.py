@@ -13,7 +13,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import FtraceStats, Trace
 
 from orchestrator.errors import OutputParseError
 from orchestrator.programs.running.trace import summarise
-from orchestrator.programs.running.trace_file import Mark, Recording, mark_of, read_recording
+from orchestrator.programs.running.trace_file import Mark, Recording, read_recording
 from orchestrator.records.run import ATRACE_FILE, PERFETTO_FILE
 
 HEAD = "TRACE:\n# tracer: nop\n#\n# entries-in-buffer/entries-written: {}/{}   #P:8\n#\n"
@@ -120,12 +120,6 @@ def test_any_marks_give_a_summary_whose_times_are_never_negative(marks: list[Mar
     for item in summarise(Recording(marks=tuple(marks))).operators:
         assert item.count > 0
         assert 0 <= item.self_us <= item.total_us
-
-
-@given(st.text())
-def test_any_text_of_the_trace_marker_is_a_mark_or_none(text: str) -> None:
-    mark = mark_of(text, at_ns=1, thread=2)
-    assert mark is None or mark.name is None or text.startswith("B|")
 
 
 def test_events_of_several_cores_are_read_in_the_order_of_time() -> None:
