@@ -45,12 +45,12 @@ def median_us(runs: HostRuns, seconds: float) -> tuple[float, int]:
     """Run one process; return its median in microseconds and how many looks there were."""
     run_id = RunId(uuid.uuid4().hex)
     command = f"{shlex.quote(sys.executable)} -c {shlex.quote(_PROCESS)} {seconds}"
-    done = runs.run(command, run_id=run_id, timeout_s=seconds + 60)
+    done = runs.run_detached(command, run_id=run_id, timeout_s=seconds + 60)
     if done.exit_code != 0:
         raise SystemExit(done.stderr.decode())
-    samples = runs.path(run_id) / SAMPLES_FILE
+    samples = Path(runs.run_folder(run_id)) / SAMPLES_FILE
     looks = len(parse_samples(samples.read_bytes()).samples) if samples.exists() else 0
-    runs.discard(run_id)
+    runs.discard_run(run_id)
     return float(done.stdout), looks
 
 

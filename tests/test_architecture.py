@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     "scripts": {"errors"},
     "config": PORTS | {"documents", "resources", "predicates"},
     "devices": PORTS | {"documents"},
-    "artifacts": PORTS | {"programs"},
+    "artifacts": PORTS | {"documents", "programs"},
     "programs": PORTS | {"delegates", "config"},
     "models": PORTS | {"delegates"},
     "store": PORTS | {"documents"},

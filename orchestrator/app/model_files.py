@@ -169,7 +169,7 @@ def fetch(
         if name not in known:
             raise UsageError(f"no published model is called {name!r}", hint=f"choose of {', '.join(known)}")
     with Farm(settings) as farm:
-        downloader = farm.model_downloader(mirror=mirror)
+        downloader = farm.downloader(mirror=mirror)
         return [
             _fetched(settings, known[name], downloader, out, accept_changed=accept_changed)
             for name in dict.fromkeys(names)

@@ -7,14 +7,14 @@ here with its date, the newest isn't taken for the one in use, and going back is
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from orchestrator.documents import adapter_of, dump_document
 from orchestrator.errors import ArtifactError
 from orchestrator.files import make_private, write_whole
 
@@ -42,7 +42,7 @@ class ReleaseFile:
 class Release:
     """A program and the libraries that belong to it, as they came together."""
 
-    name: str
+    name: str = ""
     abis: tuple[str, ...]
     #: Which release it is, as the address or the user says: ``2.1.0``, ``latest 2026-11-21``; empty when unknown.
     tag: str
@@ -130,52 +130,34 @@ class ReleaseHistory:
             with FileLock(self._folder / f".{name}.lock", timeout=_LOCK_WAIT_S):
                 releases, pins = self._read(name)
                 yield releases, pins
-                self._write(name, releases, pins)
+                known = _Known(pinned=pins, releases=tuple(releases))
+                write_whole(self._folder / f"{name}.json", dump_document(known) + "\n")
         except Timeout as error:
             raise ArtifactError(f"another benchfarm has been changing {name!r} for {_LOCK_WAIT_S:g} s") from error
 
     def _read(self, name: str) -> tuple[list[Release], dict[str, str]]:
         path = self._folder / f"{name}.json"
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-            return [_release(name, item) for item in values["releases"]], {
-                str(abi): str(release_id) for abi, release_id in values["pinned"].items()
-            }
+            known = adapter_of(_Known).validate_json(path.read_bytes(), strict=True)
+            if not all(release.files for release in known.releases):
+                raise ValueError("a release without files")
+            return [replace(release, name=name) for release in known.releases], dict(known.pinned)
         except FileNotFoundError:
             return [], {}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError) as error:
             raise ArtifactError(
                 f"{path} can't be read: {error}",
                 hint="remove it; the programs stay, only their history is lost: then fetch or add them again",
             ) from error
 
-    def _write(self, name: str, releases: Sequence[Release], pins: dict[str, str]) -> None:
-        path = self._folder / f"{name}.json"
-        document = {"pinned": pins, "releases": [_document(item) for item in releases]}
-        write_whole(path, json.dumps(document, indent=2) + "\n")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """A build's file: its releases, and the ids of those in use by ABI."""
+
+    pinned: dict[str, str]
+    releases: tuple[Release, ...]
 
 
 def _same(one: Release, other: Release) -> bool:
     return one.release_id == other.release_id and one.abis == other.abis
-
-
-def _document(release: Release) -> dict[str, object]:
-    return {
-        "abis": list(release.abis),
-        "tag": release.tag,
-        "seen_at": release.seen_at.isoformat(),
-        "files": [asdict(file) for file in release.files],
-    }
-
-
-def _release(name: str, values: dict[str, Any]) -> Release:
-    files = tuple(ReleaseFile(**file) for file in values["files"])
-    if not files:
-        raise ValueError("a release without files")
-    return Release(
-        name=name,
-        abis=tuple(values["abis"]),
-        tag=str(values["tag"]),
-        seen_at=datetime.fromisoformat(values["seen_at"]),
-        files=files,
-    )

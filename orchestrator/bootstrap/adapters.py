@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +28,22 @@ if TYPE_CHECKING:
     from orchestrator.devices.recovery import LadderRescuer
     from orchestrator.ports import Device, ParityReference, Store, Tool
     from orchestrator.programs.flags.book import HelpFlagBook
+
+
+class _Tools(Mapping[ToolName, "Tool"]):
+    """All benchmark programs, each made when it is asked for."""
+
+    def __init__(self, made: Callable[[ToolName], Tool]) -> None:
+        self._made = functools.cache(made)
+
+    def __getitem__(self, name: ToolName) -> Tool:
+        return self._made(name)
+
+    def __iter__(self) -> Iterator[ToolName]:
+        return iter(ToolName)
+
+    def __len__(self) -> int:
+        return len(ToolName)
 
 
 class Adapters:
@@ -117,24 +133,11 @@ class Adapters:
         meters = MeterBook(self.settings.data_folder / "meters")
         power = HubPower(journal=self.conditioner.journal, search_path=self.settings.environ.get("PATH"))
 
-        @functools.cache
-        def tool(name: ToolName) -> Tool:
+        def made(name: ToolName) -> Tool:
             own = program(name).tool()
             return own if name in IMPORTED_TOOLS else in_all_passes(own, self.hold, meters, power)
 
-        class Tools(Mapping[ToolName, "Tool"]):
-            """Those of benchfarm's own, and the declared ones, each made when it is asked for."""
-
-            def __getitem__(self, name: ToolName) -> Tool:
-                return tool(name)
-
-            def __iter__(self) -> Iterator[ToolName]:
-                return iter(ToolName)
-
-            def __len__(self) -> int:
-                return len(ToolName)
-
-        return Tools()
+        return _Tools(made)
 
     def hold(self, device: Device, what: str, undo: str, command: str) -> None:
         """Make a change on a device after it has been journalled."""
@@ -173,24 +176,18 @@ class Adapters:
 
     def build_fetcher(self, *, mirror: str = "", timeout_s: float = 1800.0, stall_s: float = 30.0) -> BuildFetcher:
         """What downloads declared builds; ``mirror`` wins over the environment's. Raises UsageError for a wrong one."""
-        from orchestrator.artifacts.addresses import parse_mirror
-        from orchestrator.artifacts.download import Downloader
         from orchestrator.artifacts.fetching import BuildFetcher
 
-        downloader = Downloader(
-            self.settings.cache_folder / "downloads",
-            mirror=parse_mirror(mirror or self.settings.mirror),
-            stall_s=stall_s,
-            deadline_s=timeout_s,
-        )
-        return BuildFetcher(self.library, downloader)
+        return BuildFetcher(self.library, self.downloader(mirror=mirror, stall_s=stall_s, deadline_s=timeout_s))
 
-    def model_downloader(self, *, mirror: str = "") -> Downloader:
-        """What downloads models; ``mirror`` wins over the environment's. Raises UsageError for a wrong one."""
+    def downloader(self, *, mirror: str = "", stall_s: float = 30.0, deadline_s: float = 1800.0) -> Downloader:
+        """What downloads files; ``mirror`` wins over the environment's. Raises UsageError for a wrong one."""
         from orchestrator.artifacts.addresses import parse_mirror
         from orchestrator.artifacts.download import Downloader
 
-        return Downloader(self.settings.cache_folder / "downloads", mirror=parse_mirror(mirror or self.settings.mirror))
+        named = parse_mirror(mirror or self.settings.mirror)
+        folder = self.settings.cache_folder / "downloads"
+        return Downloader(folder, mirror=named, stall_s=stall_s, deadline_s=deadline_s)
 
     @cached_property
     def flag_book(self) -> HelpFlagBook:

@@ -165,10 +165,8 @@ class Farm(Adapters):
         """The adb server for real phones if one runs; None is started."""
         from orchestrator.devices.server import AdbServer
 
-        for server in (self.named_server() or AdbServer(), AdbServer.adopt(self.settings.state_folder)):
-            if server is not None and _answers(server):
-                return server
-        return None
+        candidates = (self.named_server() or AdbServer(), AdbServer.adopt(self.settings.state_folder))
+        return next((server for server in candidates if server is not None and server.answers()), None)
 
     def servers(self) -> list[AdbServer]:
         """Return the adb servers that run now, each once; none is started."""
@@ -212,15 +210,15 @@ class Farm(Adapters):
     def _attached(self, serials: Sequence[str], *, start_server: bool) -> list[Attached]:
         from orchestrator.devices.discovery import judge_twins, list_devices
 
-        servers = [server for server in (self.lab_server(),) if server is not None]
-        for server in servers:
-            self._join_lab(server)
-        listed = [(server, seen) for server in servers for seen in list_devices(server, known=self._known)]
-        here, iphones = {seen.serial for _, seen in listed}, list[Attached]()
-        if not serials or not set(serials) <= here:
+        lab = self.lab_server()
+        listed: list[tuple[AdbServer, Seen]] = []
+        if lab is not None:
+            self._join_lab(lab)
+            listed = [(lab, seen) for seen in list_devices(lab, known=self._known)]
+        iphones: list[Attached] = []
+        if not _holds(serials, listed):
             iphones = self.iphones()
-            here |= {item.seen.serial for item in iphones}
-        if not serials or not set(serials) <= here:
+        if not _holds(serials, [*listed, *((None, item.seen) for item in iphones)]):
             try:
                 plugged = self.plugged_server() if start_server else self.running_plugged_server()
             except AdbUnavailableError:
@@ -228,7 +226,7 @@ class Farm(Adapters):
                 if not listed and not iphones:
                     raise
                 plugged = None
-            if plugged is not None and str(plugged.address) not in {str(server.address) for server in servers}:
+            if plugged is not None and (lab is None or str(plugged.address) != str(lab.address)):
                 listed += [(plugged, seen) for seen in list_devices(plugged, known=self._known)]
         judged = judge_twins([seen for _, seen in listed])
         attached = [Attached(server=server, seen=seen) for (server, _), seen in zip(listed, judged, strict=True)]
@@ -247,20 +245,6 @@ class Farm(Adapters):
         usbmux = Usbmux(command, environ)
         found = self._known.iphones(usbmux.seen) if self._known is not None else usbmux.seen()
         return [Attached(server=usbmux, seen=seen, told=told) for seen, told in found]
-
-    def _open_iphone(self, attached: Attached, usbmux: Usbmux) -> Device:
-        from orchestrator.config.profiles import match_profile
-        from orchestrator.devices.iphone import IPhoneDevice
-
-        return IPhoneDevice(
-            usbmux,
-            attached.seen.serial,
-            attached.told,
-            app=self.settings.iphone_app,
-            journal=self.conditioner.journal,
-            folder=self.settings.state_folder / "iphones",
-            profile=match_profile(tuple(self.profiles.values()), attached.told),
-        )
 
     def open_devices(
         self, selection: DeviceSelection, *, despite_losses: bool = False, despite_use: bool = False
@@ -386,19 +370,13 @@ class Farm(Adapters):
     def _in_use(self, item: Attached) -> Attached:
         """Return the phone as one that can't be used when another process uses it: opening it would disturb a run."""
         holder = self.lease.live_holder(Serial(item.seen.serial)) if item.seen.usable else ""
-        if not holder:
-            return item
-        seen = replace(item.seen, usable=False, reason=f"in use by {holder}", advice="wait until it is done")
-        return replace(item, seen=seen)
+        return item.unusable(f"in use by {holder}", "wait until it is done") if holder else item
 
     def kept_out(self, item: Attached) -> Attached:
         """Return the phone as one that can't be used when it is in quarantine."""
         reason = self.quarantine.reason(Serial(item.seen.serial)) if item.seen.usable else ""
-        if not reason:
-            return item
         advice = f"look at it, then 'benchfarm device release {item.seen.serial}'"
-        seen = replace(item.seen, usable=False, reason=f"in quarantine: {reason}", advice=advice)
-        return replace(item, seen=seen)
+        return item.unusable(f"in quarantine: {reason}", advice) if reason else item
 
     def open_phone(self, attached: Attached, facts: DeviceFacts | None = None) -> tuple[Device, DeviceFacts]:
         """Open one phone and probe its facts, unless they are given; raises DeviceError kinds."""
@@ -406,20 +384,28 @@ class Farm(Adapters):
         from orchestrator.devices.server import AdbServer
         from orchestrator.devices.traffic import Lane
 
+        seen = attached.seen
         if not isinstance(attached.server, AdbServer):
-            iphone = self._open_iphone(attached, attached.server)
+            from orchestrator.config.profiles import match_profile
+            from orchestrator.devices.iphone import IPhoneDevice
+
+            iphone = IPhoneDevice(
+                attached.server,
+                seen.serial,
+                attached.told,
+                app=self.settings.iphone_app,
+                journal=self.conditioner.journal,
+                folder=self.settings.state_folder / "iphones",
+                profile=match_profile(tuple(self.profiles.values()), attached.told),
+            )
             self._opened.append(iphone)
             return iphone, facts or iphone.facts()
-
-        def moved(name: str, sent_bytes: int, size_bytes: int) -> None:
-            self.on_push(attached.seen.serial, name, sent_bytes, size_bytes)
-
         device = AdbDevice(
             attached.server,
-            attached.seen.address,
+            seen.address,
             match_profile=self.match_profile,
-            progress=moved,
-            seen=attached.seen,
+            progress=lambda name, sent_bytes, size_bytes: self.on_push(seen.serial, name, sent_bytes, size_bytes),
+            seen=seen,
         )
         self._opened.append(device)
         facts = facts or device.facts()
@@ -449,13 +435,10 @@ class Farm(Adapters):
         """Return the phone that a serial number, or the server's name, means; raises NoDeviceError and other kinds."""
         fitting = [item for item in found if item.fits((serial,))]
         if not fitting:
-            message = "is not attached" + _reasons(found)
-            hint = nearest(serial, [item.seen.serial for item in found])
-            profile = next(
-                (name for name in self.profiles if name.replace("-", "") == serial.lower().replace("-", "")), ""
-            )
-            hint = f"{serial} is a profile: --profile {profile}" if profile else hint
-            raise NoDeviceError(message, serial=serial, hint=hint or "'benchfarm devices' lists what is")
+            names = [name for name in self.profiles if name.replace("-", "") == serial.lower().replace("-", "")]
+            hint = f"{serial} is a profile: --profile {names[0]}" if names else ""
+            hint = hint or nearest(serial, [item.seen.serial for item in found]) or "'benchfarm devices' lists what is"
+            raise NoDeviceError("is not attached" + _reasons(found), serial=serial, hint=hint)
         usable = next((item for item in fitting if item.seen.usable), None)
         if usable is None:
             raise DeviceUnusableError(fitting[0].seen.reason, serial=serial, hint=fitting[0].seen.advice)
@@ -474,6 +457,10 @@ class Attached:
     def fits(self, serials: Sequence[str]) -> bool:
         """Whether one of these names the phone: its serial number or the server's name for it."""
         return self.seen.serial in serials or self.seen.address in serials
+
+    def unusable(self, reason: str, advice: str) -> Attached:
+        """Return it as a phone that can't be used."""
+        return replace(self, seen=replace(self.seen, usable=False, reason=reason, advice=advice))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -511,13 +498,10 @@ def _reasons(attached: Sequence[Attached]) -> str:
     return "".join(f"\n  {item.seen.address}: {item.seen.reason}" for item in attached if not item.seen.usable)
 
 
+def _holds(serials: Sequence[str], listed: Iterable[tuple[object, Seen]]) -> bool:
+    """Whether phones are named, and all of them are listed."""
+    return bool(serials) and set(serials) <= {seen.serial for _, seen in listed}
+
+
 def _names_phones(selection: DeviceSelection) -> bool:
     return bool(selection.serials or selection.profiles or selection.pools or selection.tags or selection.where)
-
-
-def _answers(server: AdbServer) -> bool:
-    try:
-        server.version()
-    except DeviceError:
-        return False
-    return True

@@ -8,16 +8,15 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from orchestrator.clock import Clock, Deadline
-from orchestrator.devices.blobs import DEFAULT_BUDGET_BYTES, BlobShelf, PushProgress
+from orchestrator.devices.blobs import DEFAULT_BUDGET_BYTES, PlacedFiles, PushProgress
 from orchestrator.devices.connection import Connection
 from orchestrator.devices.detached import DetachedRuns
 from orchestrator.devices.discovery import Seen
 from orchestrator.devices.heartbeat import HeldNote
-from orchestrator.devices.installing import Installer
+from orchestrator.devices.installing import InstalledApps
 from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.probes import parse_serial
 from orchestrator.devices.probing import FACTS_COMMANDS, STATE_COMMANDS, facts_from, state_from
@@ -41,9 +40,9 @@ from orchestrator.errors import (
     DeviceUnusableError,
     LinkLostError,
 )
-from orchestrator.ports import PackageInfo, PlacedFile, ProcessResult, ShellResult
+from orchestrator.ports import ShellResult
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.identity import RunId, Serial
+from orchestrator.records.identity import Serial
 
 #: After so long without a line the follower gets ``b""``.
 MOMENT_S: Final = 0.1
@@ -127,7 +126,7 @@ _BEAT_TIMEOUT_S: Final = 10.0
 ProfileMatcher = Callable[[DeviceFacts], str]
 
 
-class AdbDevice:
+class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
     """A phone, known by its ``ro.serialno`` and its boot id, wherever it is attached.
 
     Used by one thread at a time; ``cancelled`` events may be set by any other.
@@ -159,9 +158,8 @@ class AdbDevice:
         self._match_profile = match_profile
         self._work_folder = work_folder
         self._facts: DeviceFacts | None = None
-        self._runs = DetachedRuns(self._link, f"{work_folder}/runs")
-        self._shelf = BlobShelf(self._link, work_folder, budget_bytes=blob_budget_bytes, progress=progress)
-        self._installer = Installer(self._link)
+        DetachedRuns.__init__(self, f"{work_folder}/runs")
+        PlacedFiles.__init__(self, work_folder, budget_bytes=blob_budget_bytes, progress=progress)
 
     @property
     def serial(self) -> Serial:
@@ -212,7 +210,8 @@ class AdbDevice:
             script = SectionScript(FACTS_COMMANDS)
             told = self._link.again(lambda: self._link.shell(script.text, timeout_s=_PROBE_TIMEOUT_S, what="facts"))
             facts = facts_from(script.split(told.text), serial=self._serial)
-            self._check_serial(facts.serial)
+            if facts.serial != self._serial:
+                raise DeviceChangedError(f"{self.transport} is now another phone, {facts.serial}", serial=self._serial)
             if self._match_profile is not None:
                 facts = replace(facts, profile=self._match_profile(facts))
             self._facts = facts
@@ -270,58 +269,9 @@ class AdbDevice:
         """See Device.shell."""
         return self._link.shell(command, timeout_s=timeout_s, stdin=stdin)
 
-    def run_detached(
-        self,
-        command: str,
-        *,
-        run_id: RunId,
-        timeout_s: float,
-        files: Sequence[str] = (),
-        cancelled: threading.Event | None = None,
-    ) -> ProcessResult:
-        """See Device.run_detached."""
-        return self._runs.run(command, run_id=run_id, timeout_s=timeout_s, files=files, cancelled=cancelled)
-
-    def run_folder(self, run_id: RunId) -> str:
-        """See Device.run_folder."""
-        return self._runs.path(run_id)
-
-    def discard_run(self, run_id: RunId) -> None:
-        """See Device.discard_run."""
-        self._runs.discard(run_id)
-
-    def kill_strays(self) -> Sequence[str]:
-        """See Device.kill_strays."""
-        return self._runs.kill_strays()
-
-    @property
-    def stray_look(self) -> str:
-        """A script that tells `end_strays` of strays; it exits."""
-        return self._runs.stray_look
-
-    def end_strays(self, told: str) -> Sequence[str]:
-        """Do what kill_strays does, with what `stray_look` has just told."""
-        return self._runs.end_strays(told)
-
-    def place(
-        self, source: Path, *, kind: str, sha256: str, name: str, executable: bool = False, set_sha256: str = ""
-    ) -> PlacedFile:
-        """See Device.place."""
-        return self._shelf.place(
-            source, kind=kind, sha256=sha256, name=name, executable=executable, set_sha256=set_sha256
-        )
-
     def read_file(self, path: str, *, package: str = "", limit_bytes: int = 64 << 20) -> bytes | None:
         """See Device.read_file."""
         return self._link.again(lambda: self._link.read_files([path], limit_bytes=limit_bytes, package=package))[0]
-
-    def install(self, apk: Path, *, sha256: str, package: str) -> int:
-        """See Device.install."""
-        return self._installer.install(apk, sha256=sha256, package=package)
-
-    def package(self, package: str) -> PackageInfo | None:
-        """See Device.package."""
-        return self._installer.package(package)
 
     def follow_log(self, *, buffers: Sequence[str] = ("main", "crash")) -> AbstractContextManager[Iterator[bytes]]:
         """See Device.follow_log."""
@@ -347,7 +297,3 @@ class AdbDevice:
         )
         # Some phones (and emulators) have no serial number of their own: the server's word is all there is.
         return Serial(parse_serial(answer.text) or self.transport)
-
-    def _check_serial(self, serial: str) -> None:
-        if serial != self._serial:
-            raise DeviceChangedError(f"{self.transport} is now another phone, {serial}", serial=self._serial)

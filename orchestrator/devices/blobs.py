@@ -27,24 +27,18 @@ _HASH_TIMEOUT_S: Final = 120.0
 PushProgress = Callable[[str, int, int], None]
 
 
-class BlobShelf:
-    """The placed files of one phone: ``<folder>/<kind>/<sha256 prefix>/<name>``.
+class PlacedFiles:
+    """The placed files of a phone, ``<folder>/<kind>/<sha256 prefix>/<name>``: a part of AdbDevice.
 
     Beside each hash's folder a file ``<prefix>.verified`` says what was compared, when (in which boot, at which size
     and modification time), and by its own time when the blob was last used.
     """
 
-    def __init__(
-        self,
-        link: PhoneLink,
-        folder: str,
-        *,
-        budget_bytes: int = DEFAULT_BUDGET_BYTES,
-        progress: PushProgress | None = None,
-    ) -> None:
+    _link: PhoneLink
+
+    def __init__(self, folder: str, *, budget_bytes: int, progress: PushProgress | None) -> None:
         """Name the folder on the phone; ``progress`` hears of pushes as they go on."""
-        self._link = link
-        self._folder = folder
+        self._files_folder = folder
         self._budget_bytes = budget_bytes
         self._progress = progress
         #: Used by this process: never pruned by it.
@@ -65,11 +59,11 @@ class BlobShelf:
             size_bytes = source.stat().st_size
         except OSError as error:
             raise UsageError(f"{source} can't be read: {error.strerror}") from error
-        blob = f"{self._folder}/{kind}/{(set_sha256 or sha256)[:_PREFIX_LENGTH]}"
+        blob = f"{self._files_folder}/{kind}/{(set_sha256 or sha256)[:_PREFIX_LENGTH]}"
         placed = PlacedFile(path=f"{blob}/{name}", sha256=sha256, pushed_bytes=0)
         self._used.add(blob)
         mode = 0o755 if executable else 0o644
-        listing = self._link.again(lambda: self._look(blob, name, sha256, source, mode=mode))
+        listing = self._link.again(lambda: self._listing_without(blob, name, sha256, source, mode=mode))
         if listing is None:
             return placed
         self._make_room(listing, size_bytes)
@@ -79,7 +73,7 @@ class BlobShelf:
             self._link.again(lambda: self._push(source, blob, name, sha256, mode=mode))
         return PlacedFile(path=placed.path, sha256=sha256, pushed_bytes=size_bytes)
 
-    def _look(self, blob: str, name: str, sha256: str, source: Path, *, mode: int) -> str | None:
+    def _listing_without(self, blob: str, name: str, sha256: str, source: Path, *, mode: int) -> str | None:
         """Return None when the file lies there, whole; else what place_list.sh prints of what lies there instead.
 
         The phone reads a file once per boot to compare its checksum; later its size and time count.
@@ -87,7 +81,9 @@ class BlobShelf:
 
         def look(accepted: str) -> tuple[str, str]:
             wanted_mode = "755" if mode == 0o755 else ""
-            script = call("place_look", blob, name, sha256, wanted_mode, accepted) + call("place_list", self._folder)
+            script = call("place_look", blob, name, sha256, wanted_mode, accepted) + call(
+                "place_list", self._files_folder
+            )
             answer = self._link.must(script, timeout_s=_HASH_TIMEOUT_S, what=f"looking for {name}")
             return answer.partition("\n")[0], answer.partition("\n")[2]
 
@@ -143,7 +139,7 @@ class BlobShelf:
         freed = 0
         # A blob that was never verified is what a push left that was cut off: the first to go.
         for path in sorted(sizes, key=lambda path: (used_at_s.get(path, 0), path)):
-            blob = f"{self._folder}/{path}"
+            blob = f"{self._files_folder}/{path}"
             if freed < max(over, short) and blob not in self._used:
                 doomed += [quote(blob), f"{quote(blob)}.{_VERIFIED}"]
                 freed += sizes[path]

@@ -106,19 +106,21 @@ class _Look:
 
 
 class DetachedRuns:
-    """The runs of ours on one phone, each in a folder of its own under ``folder``."""
+    """A phone's runs of ours, each in a folder of its own: a part of AdbDevice."""
 
-    def __init__(self, link: PhoneLink, folder: str) -> None:
-        self._link = link
-        self.folder = folder
+    _link: PhoneLink
+
+    def __init__(self, folder: str) -> None:
+        """``folder`` is that of all runs."""
+        self._runs_folder = folder
         #: Folders of runs that have certainly ended.
         self._ended: set[str] = set()
 
-    def path(self, run_id: RunId) -> str:
-        """Return a run's folder; raises UsageError for an id that can't be the name of one."""
-        return f"{self.folder}/{folder_name(run_id)}"
+    def run_folder(self, run_id: RunId) -> str:
+        """See Device.run_folder; raises UsageError for an id that can't be the name of one."""
+        return f"{self._runs_folder}/{folder_name(run_id)}"
 
-    def run(
+    def run_detached(
         self,
         command: str,
         *,
@@ -132,7 +134,7 @@ class DetachedRuns:
         Raises DeviceChangedError (rebooted in mid-run), DeviceCommandError (can't be started, or its shell was killed),
         LinkLostError and others when the phone couldn't be got back by the deadline.
         """
-        folder = self.path(run_id)
+        folder = self.run_folder(run_id)
         clock = self._link.clock
         begun_s = clock.monotonic_s()
         bundle = FileBundle(("out", "err", *files), limit_bytes=_BUNDLE_BYTES)
@@ -141,12 +143,12 @@ class DetachedRuns:
         except BaseException:
             # Whatever ends the wait, nothing may go on heating the phone.
             with contextlib.suppress(DeviceError):
-                self.kill([folder])
+                self._kill([folder])
             raise
         duration_s = clock.monotonic_s() - begun_s
         was_cancelled = cancelled is not None and cancelled.is_set()
         if look.word in {"running", "begins"}:
-            self._through_cuts(lambda: self.kill([folder]))
+            self._through_cuts(lambda: self._kill([folder]))
             self._ended.add(folder)
         elif look.word == "gone":
             self._check_writing(folder, what="the run's output")
@@ -154,7 +156,7 @@ class DetachedRuns:
         elif look.has_rest:
             # Its figure is whole; what can't be ended goes with the folder's removal, or with the next kill_strays.
             with contextlib.suppress(DeviceError):
-                self.kill([folder])
+                self._kill([folder])
                 self._ended.add(folder)
         else:
             self._ended.add(folder)
@@ -175,7 +177,7 @@ class DetachedRuns:
 
     def _check_writing(self, folder: str, *, what: str) -> None:
         """Raise what keeps a run's folder from being written: a run fails in many ways then, few of which say so."""
-        probe = call("probe_writing", folder, self.folder)
+        probe = call("probe_writing", folder, self._runs_folder)
         result = self._through_cuts(lambda: self._link.shell(probe, what="writing on the phone"))
         said = (result.stderr or result.stdout).decode("utf-8", "replace")
         if result.exit_code != 0 and (error := writing_failure(said, serial=self._link.serial, what=what)) is not None:
@@ -201,25 +203,25 @@ class DetachedRuns:
             hint="look into the phone's log: adb logcat",
         )
 
-    def discard(self, run_id: RunId) -> None:
+    def discard_run(self, run_id: RunId) -> None:
         """Remove a run's folder, with the next command if nothing can run there any more.
 
         What can't be removed goes with the next kill_strays.
         """
-        folder = self.path(run_id)
+        folder = self.run_folder(run_id)
         if folder in self._ended:
             self._ended.discard(folder)
             self._link.leave(f"rm -rf {quote(folder)} >/dev/null 2>&1")
             return
         with contextlib.suppress(DeviceError):
             # Without its folder nobody would find what still runs.
-            self._link.again(lambda: self.kill([folder]))
+            self._link.again(lambda: self._kill([folder]))
             self._link.must(f"rm -rf {quote(folder)}", what=f"removing {folder}")
 
     @property
     def stray_look(self) -> str:
         """What tells `end_strays` of the runs that there are, and of all processes if there are any; it exits."""
-        return call("strays", self.folder) + call("processes")
+        return call("strays", self._runs_folder) + call("processes")
 
     def kill_strays(self) -> Sequence[str]:
         """Kill every run of ours that is still alive, remove all runs' folders, and return what was killed."""
@@ -236,16 +238,16 @@ class DetachedRuns:
             process.pid: name
             for process in processes
             for name, pid in runs.items()
-            if f"{LABEL}{self.folder}/{name}" in process.command or (pid and process.group == int(pid))
+            if f"{LABEL}{self._runs_folder}/{name}" in process.command or (pid and process.group == int(pid))
         }
         alive = sorted(set(leaders.values()))
         if alive:
-            self.kill([f"{self.folder}/{name}" for name in alive])
-        folders = " ".join(quote(f"{self.folder}/{name}") for name in runs)
+            self._kill([f"{self._runs_folder}/{name}" for name in alive])
+        folders = " ".join(quote(f"{self._runs_folder}/{name}") for name in runs)
         self._link.again(lambda: self._link.must(f"rm -rf {folders}", what="removing old runs"))
         return [f"run {name} (pid {runs[name] or 'unknown'})" for name in alive]
 
-    def kill(self, folders: Sequence[str]) -> None:
+    def _kill(self, folders: Sequence[str]) -> None:
         """Kill runs with all their processes and make sure of it; raises DeviceCommandError when one stays."""
         known: set[int] = set()
         alive: list[int] = []
@@ -283,7 +285,7 @@ class DetachedRuns:
         """Start the run and wait for its end, however often the link is lost meanwhile."""
         # It starts the run once, however often it is sent.
         token = secrets.token_hex(8)
-        start = call("start", self.folder, folder, token, command, text("run"), text("sampler"))
+        start = call("start", self._runs_folder, folder, token, command, text("run"), text("sampler"))
         begins: Deadline | None = None
         was_gone = False
         while True:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,19 +13,18 @@ from orchestrator.devices.alone import AloneDevice, check_content
 from orchestrator.devices.host_runs import HostRuns, kill_group, shell_code
 from orchestrator.devices.probing import host_facts, host_state
 from orchestrator.errors import DeviceCommandError, DeviceTimeoutError, UsageError
-from orchestrator.ports import PackageInfo, PlacedFile, ProcessResult, ShellResult
+from orchestrator.ports import PackageInfo, PlacedFile, ShellResult
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.identity import RunId, Serial
+from orchestrator.records.identity import Serial
 
 
-class HostDevice(AloneDevice):
+class HostDevice(HostRuns, AloneDevice):
     """This computer. Files stay where they are, commands run in ``/bin/sh``; apps and logs there are none."""
 
     def __init__(self, work_folder: Path, *, clock: Clock | None = None) -> None:
         """Name the folder that is ours; it is made when it is needed."""
+        super().__init__(work_folder / "runs", clock or SystemClock())
         self._work_folder = work_folder
-        self._clock = clock or SystemClock()
-        self._runs = HostRuns(work_folder / "runs", self._clock)
         self._facts: DeviceFacts | None = None
         #: (path, size, modification time) of files whose checksum was compared.
         self._verified: dict[tuple[str, int, int], str] = {}
@@ -80,30 +77,6 @@ class HostDevice(AloneDevice):
                 kill_group(process.pid)
                 process.communicate()
         return ShellResult(exit_code=shell_code(process.returncode), stdout=stdout, stderr=stderr)
-
-    def run_detached(
-        self,
-        command: str,
-        *,
-        run_id: RunId,
-        timeout_s: float,
-        files: Sequence[str] = (),
-        cancelled: threading.Event | None = None,
-    ) -> ProcessResult:
-        """See Device.run_detached; waiting for a process of this computer's disturbs nothing."""
-        return self._runs.run(command, run_id=run_id, timeout_s=timeout_s, files=files, cancelled=cancelled)
-
-    def run_folder(self, run_id: RunId) -> str:
-        """See Device.run_folder."""
-        return str(self._runs.path(run_id))
-
-    def discard_run(self, run_id: RunId) -> None:
-        """See Device.discard_run."""
-        self._runs.discard(run_id)
-
-    def kill_strays(self) -> Sequence[str]:
-        """See Device.kill_strays."""
-        return self._runs.kill_strays()
 
     def place(
         self, source: Path, *, kind: str, sha256: str, name: str, executable: bool = False, set_sha256: str = ""

@@ -29,19 +29,19 @@ _LEADER_FILE: Final = "leader"
 
 
 class HostRuns:
-    """The runs of ours on this computer, each in a folder under ``folder``."""
+    """The runs of ours on this computer, each in a folder under ``folder``: a part of HostDevice."""
 
     def __init__(self, folder: Path, clock: Clock, *, sampling: bool = True) -> None:
-        self.folder = folder
+        self._runs_folder = folder
         self._clock = clock
         # Without /proc there is nothing to look at.
         self._is_sampling = sampling and Path("/proc/stat").exists()
 
-    def path(self, run_id: RunId) -> Path:
-        """Return a run's folder; raises UsageError for an id that can't be the name of one."""
-        return self.folder / folder_name(run_id)
+    def run_folder(self, run_id: RunId) -> str:
+        """See Device.run_folder; raises UsageError for an id that can't be the name of one."""
+        return str(self._runs_folder / folder_name(run_id))
 
-    def run(
+    def run_detached(
         self,
         command: str,
         *,
@@ -51,7 +51,7 @@ class HostRuns:
         cancelled: threading.Event | None = None,
     ) -> ProcessResult:
         """See Device.run_detached. Raises HostStorageError, DeviceCommandError (there is such a run already)."""
-        folder = self.path(run_id)
+        folder = Path(self.run_folder(run_id))
         deadline = Deadline(timeout_s, self._clock)
         begun_s = self._clock.monotonic_s()
         try:
@@ -90,14 +90,14 @@ class HostRuns:
                 files={name: path.read_bytes() for name in files if (path := folder / name).is_file()},
             )
 
-    def discard(self, run_id: RunId) -> None:
+    def discard_run(self, run_id: RunId) -> None:
         """Remove a run's folder; not an error when it is gone."""
-        shutil.rmtree(self.path(run_id), ignore_errors=True)
+        shutil.rmtree(self.run_folder(run_id), ignore_errors=True)
 
     def kill_strays(self) -> Sequence[str]:
         """Kill the process groups that crashed processes of ours left behind, remove their folders."""
         killed: list[str] = []
-        for folder in sorted(self.folder.glob("*")):
+        for folder in sorted(self._runs_folder.glob("*")):
             with contextlib.suppress(OSError, ValueError):
                 pid, life = (folder / _LEADER_FILE).read_text().split("\n")
                 # Its life tells our process from a stranger who got its number later.

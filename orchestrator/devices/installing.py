@@ -59,11 +59,10 @@ NEXT_STEPS: Final[Mapping[str, str]] = {
 _STORAGE: Final = frozenset({"INSTALL_FAILED_INSUFFICIENT_STORAGE"})
 
 
-class Installer:
-    """Installs APKs on one phone; not to be used from several threads (a phone is leased by one)."""
+class InstalledApps:
+    """The apps on a phone: a part of AdbDevice."""
 
-    def __init__(self, link: PhoneLink) -> None:
-        self._link = link
+    _link: PhoneLink
 
     def install(self, apk: Path, *, sha256: str, package: str) -> int:
         """See Device.install. Raises InstallError, DeviceStorageError, LinkLostError, DeviceTimeoutError."""

@@ -79,12 +79,10 @@ class AdbServer:
         adb's default address when it runs; else a private one of ours. Raises AdbUnavailableError, UsageError.
         """
         configured = configured_address(setting, environ)
-        server = cls(configured or ServerAddress())
-        try:
+        server = cls(configured)
+        if configured is not None:
             server.version()
-        except DeviceError:
-            if configured is not None:
-                raise
+        elif not server.answers():
             binary = find_adb(adb_setting, search_path=environ.get("PATH"))
             return cls.start(binary=binary, state_folder=state_folder, environ=environ)
         return server
@@ -115,6 +113,14 @@ class AdbServer:
             return int(answer, 16)
         except ValueError:
             raise AdbUnavailableError(f"what answers at {self.address} isn't an adb server: {answer[:40]!r}") from None
+
+    def answers(self) -> bool:
+        """Whether it runs."""
+        try:
+            self.version()
+        except DeviceError:
+            return False
+        return True
 
     def open(self, deadline: Deadline, *, what: str, serial: str = "") -> Connection:
         """Connect to the server; the connection is to be closed by the caller."""
