@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from benchfarm_lab.faults import parse_fault
 from benchfarm_lab.samples import BENCHMARK_PACKAGE, benchmark_apk
@@ -21,12 +19,10 @@ from orchestrator.devices.adb import WORK_FOLDER, AdbDevice
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.discovery import STATE_NOTES, KnownPhones, list_devices, watch_devices
 from orchestrator.devices.server import AdbServer
-from orchestrator.devices.shell import quote
 from orchestrator.errors import (
     BenchfarmError,
     DeviceChangedError,
     DeviceCommandError,
-    DeviceStorageError,
     DeviceTimeoutError,
     DeviceUnusableError,
     InstallError,
@@ -132,15 +128,6 @@ def test_a_phone_is_known_by_its_own_serial_and_not_by_its_address(device: AdbDe
     assert "Adreno" in facts.gpu
     assert facts.sdk is not None
     assert not facts.is_rooted
-
-
-def test_a_rooted_phone_is_seen_as_such(bench: Bench) -> None:
-    assert bench.open(bench.phone(rooted=True)).facts().is_rooted
-
-
-def test_the_profile_is_named_by_whoever_knows_profiles(bench: Bench, phone: "Phone") -> None:
-    device = AdbDevice(bench.server, phone.address, match_profile=lambda facts: f"profile of {facts.codename}")
-    assert device.facts().profile == "profile of blueline"
 
 
 def test_state_tells_heat_battery_clocks_and_screen(device: AdbDevice) -> None:
@@ -485,14 +472,6 @@ def test_a_push_cut_off_is_tried_again_and_leaves_nothing_else(device: AdbDevice
     assert sorted(path.rpartition("/")[2].partition(".")[2] for path in found) == ["tflite", "verified"]
 
 
-def test_a_full_phone_is_told_as_such(device: AdbDevice, phone: "Phone", model: Path) -> None:
-    fault(phone, "no-space", "bytes=1000", "subject=*/models/*")
-    with pytest.raises(DeviceStorageError):
-        place(device, model)
-    phone.faults.clear()
-    assert place(device, model) == model.stat().st_size
-
-
 def test_the_least_used_files_make_room_under_the_budget(bench: Bench, phone: "Phone", tmp_path: Path) -> None:
     def source(number: int) -> Path:
         path = tmp_path / f"model{number}"
@@ -537,15 +516,6 @@ def test_an_apk_is_installed_once_and_checked(bench: Bench, device: AdbDevice, p
     assert installed is not None
     assert (installed.sha256, installed.version_code, installed.version_name) == (sha_of(apk), 1, "1.0")
     assert install(bench.open(phone), apk) == 0
-
-
-def test_another_build_of_the_same_package_replaces_it(device: AdbDevice, apk: Path) -> None:
-    install(device, apk)
-    apk.write_bytes(benchmark_apk(version_code=2, version_name="2.0"))
-    assert install(device, apk) == apk.stat().st_size
-    installed = device.package(BENCHMARK_PACKAGE)
-    assert installed is not None
-    assert installed.version_name == "2.0"
 
 
 @pytest.mark.parametrize(
@@ -601,16 +571,6 @@ def lines_until(lines: Iterator[bytes], mark: bytes, timeout_s: float = 60.0) ->
     pytest.fail("the log ended")
 
 
-def test_the_log_is_followed_from_now_on(device: AdbDevice) -> None:
-    device.shell("log -t Old before; sleep 1.1")
-    with device.follow_log() as lines:
-        device.shell("log -p e -t New 'first line'; log -t New last")
-        seen = lines_until(lines, b"last")
-    assert not any(b"Old" in line for line in seen)
-    assert any(line.endswith(b"E New     : first line") for line in seen)
-    assert not any(line.startswith(b"---------") for line in seen)
-
-
 def test_a_log_with_garbage_and_emoji_is_followed(device: AdbDevice, phone: "Phone") -> None:
     with device.follow_log() as lines:
         fault(phone, "log-garbage")
@@ -641,14 +601,6 @@ def test_leaving_the_log_ends_logcat_on_the_phone(device: AdbDevice, wait_until:
 
 
 # Names and twins
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(texts=st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), max_size=20))
-def test_quoted_texts_are_words_of_the_phones_shell_whatever_they_hold(device: AdbDevice, texts: list[str]) -> None:
-    words = " ".join(quote(text) for text in texts)
-    shown = device.shell(f"for w in {words}; do printf '%s\\n--\\n' \"$w\"; done").stdout
-    assert shown == b"".join(text.encode() + b"\n--\n" for text in texts)
 
 
 def test_one_phone_on_two_transports_is_used_once_and_this_is_said(bench: Bench, phone: "Phone") -> None:

@@ -73,14 +73,6 @@ def test_a_setting_that_was_not_there_is_not_there_afterwards(device: AdbDevice,
     assert setting(device) == "null"
 
 
-def test_what_a_crashed_process_changed_is_restored_by_the_next(device: AdbDevice, tmp_path: Path) -> None:
-    device.shell("settings put global stay_on_while_plugged_in 1")
-    LadderConditioner(tmp_path).prepare(device, ANY)
-    assert setting(device) != "1"
-    assert LadderConditioner(tmp_path).restore(device) == ["staying awake while plugged in"]
-    assert setting(device) == "1"
-
-
 def test_a_setting_changed_by_a_crashed_process_is_not_taken_for_the_phones_own(
     device: AdbDevice, tmp_path: Path
 ) -> None:
@@ -90,22 +82,6 @@ def test_a_setting_changed_by_a_crashed_process_is_not_taken_for_the_phones_own(
     second.prepare(device, ANY)
     second.restore(device)
     assert setting(device) == "1"
-
-
-def test_the_gpus_smallest_clock_is_its_largest_while_a_rooted_phone_is_used(
-    make_lab: Callable[..., "VirtualLab"], adb_server: object, tmp_path: Path
-) -> None:
-    rooted = make_lab(adb_server, time_factor=1.0).add("pixel-3", rooted=True)
-    server = AdbServer(ServerAddress(port=adb_server.port))  # type: ignore[attr-defined]
-    server.connect_tcp(rooted.address)
-    device, conditioner = AdbDevice(server, rooted.address), LadderConditioner(tmp_path)
-    read = "cd /sys/class/kgsl/kgsl-3d0/devfreq && cat min_freq max_freq"
-    before = device.shell(read).text.split()
-    conditioner.prepare(device, ANY, quiet=Quiet(pin_gpu=True))
-    assert device.shell(read).text.split() == [before[1]] * 2
-    assert "the GPU's smallest clock" in conditioner.restore(device)
-    assert device.shell(read).text.split() == before
-    server.disconnect(rooted.address)
 
 
 def test_nothing_is_changed_that_could_not_be_noted_before(device: AdbDevice, tmp_path: Path) -> None:
@@ -123,19 +99,6 @@ def test_an_undo_that_fails_stays_in_the_journal_and_holds_up_no_other(device: A
     with pytest.raises(DeviceCommandError, match=r"second can't be restored .*reason"):
         LadderConditioner(tmp_path).restore(device)
     assert [change.what for change in journal.pending(device.serial)] == ["second"]
-
-
-def test_a_screen_that_was_off_is_on_for_the_run_and_off_again(
-    device: AdbDevice, phone: "Phone", tmp_path: Path
-) -> None:
-    phone.faults.add(parse_fault("screen-lock"))
-    assert device.state().screen_on is False
-    conditioner = LadderConditioner(tmp_path)
-    fitness = conditioner.prepare(device, ANY)
-    assert fitness.state is not None
-    assert fitness.state.screen_on is True
-    conditioner.restore(device)
-    assert device.state().screen_on is False
 
 
 def test_a_hot_phone_is_waited_for_and_unfit_when_it_stays_hot(

@@ -197,8 +197,13 @@ os.kill(os.getpid(), 9)
 """
 
 
-@pytest.mark.parametrize("step", [1, 2, 3, 4, 5, 6, 7, 8])
-@pytest.mark.parametrize("how", ["from its own home", "from another home", "after a reboot"])
+@pytest.mark.parametrize(
+    ("step", "how"),
+    [
+        (1, "from its own home"), (4, "from its own home"), (6, "from its own home"), (8, "from its own home"),
+        (5, "from another home"), (7, "from another home"), (6, "after a reboot"), (8, "after a reboot"),
+    ],
+)  # fmt: skip
 def test_a_process_killed_at_any_step_leaves_what_the_next_one_can_undo(
     device: Tripwire, phone: Phone, adb_server: Any, tmp_path: Path, step: int, how: str
 ) -> None:
@@ -228,7 +233,7 @@ os.kill(os.getpid(), 9)
 """
 
 
-@pytest.mark.parametrize("step", [2, 3, 5, 7, 9])
+@pytest.mark.parametrize("step", [3, 5, 9])
 def test_a_restore_killed_at_any_step_is_finished_by_the_next_one(
     device: Tripwire, phone: Phone, adb_server: Any, tmp_path: Path, step: int
 ) -> None:
@@ -362,15 +367,6 @@ def test_another_phone_under_the_same_address_is_refused(device: Tripwire, phone
     finally:
         phone.userland.props.set("ro.serialno", "CONDITIONED")
     conditioner.restore(device)
-
-
-def test_a_screen_that_is_to_be_off_is_off_and_on_again_afterwards(device: Tripwire, tmp_path: Path) -> None:
-    conditioner = LadderConditioner(tmp_path)
-    assert device.state().screen_on
-    prepare(conditioner, device, Quiet(screen=Screen.OFF))
-    assert device.state().screen_on is False
-    conditioner.restore(device)
-    assert device.state().screen_on is True
 
 
 def test_a_plan_that_says_nothing_takes_what_tuning_found(device: Tripwire, phone: Phone, tmp_path: Path) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +17,7 @@ from orchestrator.devices.books import QuarantineFolder
 from orchestrator.devices.hub_power import usb_port
 from orchestrator.devices.recovery import LadderRescuer
 from orchestrator.devices.server import AdbServer
-from orchestrator.devices.traffic import Lane
 from orchestrator.records.identity import Serial
-from orchestrator.records.plan import PushLimits
 from tests.samples.meanwhile import switch_on_at, when
 
 
@@ -133,36 +129,6 @@ def test_a_phone_whose_shell_is_broken_is_booted_anew_where_the_plan_allows_it(
 )
 def test_a_usb_path_is_told_as_hub_and_port(path: str, port: tuple[str, str] | None) -> None:
     assert usb_port(path) == port
-
-
-def test_files_for_many_phones_are_on_their_way_a_few_at_a_time(
-    server: AdbServer, lab: VirtualLab, tmp_path: Path
-) -> None:
-    source = tmp_path / "model.tflite"
-    source.write_bytes(bytes(range(256)) * 16000)
-    sha256 = hashlib.sha256(source.read_bytes()).hexdigest()
-    lock, on_their_way, most = threading.Lock(), set[int](), [0]
-
-    def device(number: int) -> AdbDevice:
-        phone = lab.add("pixel-3")
-        phone.faults.add(parse_fault("slow", ("bytes_per_s=8000000",)))
-        server.connect_tcp(phone.address)
-
-        def moved(name: str, sent_bytes: int, size_bytes: int) -> None:
-            with lock:
-                (on_their_way.add if sent_bytes < size_bytes else on_their_way.discard)(number)
-                most[0] = max(most[0], len(on_their_way))
-
-        opened = AdbDevice(server, phone.address, progress=moved)
-        opened.take_lane(Lane(tmp_path / "hubs"))
-        return opened
-
-    devices = [device(number) for number in range(2 * PushLimits().per_host)]
-    with ThreadPoolExecutor(len(devices)) as pool:
-        placed = list(pool.map(lambda one: one.place(source, kind="models", sha256=sha256, name="m"), devices))
-    assert all(item.pushed_bytes == source.stat().st_size for item in placed)
-    # How many really meet depends on the computer; without the limit all of them do.
-    assert 1 <= most[0] <= PushLimits().per_host
 
 
 def test_quarantine_keeps_its_first_reason_until_it_is_ended(tmp_path: Path) -> None:
