@@ -76,10 +76,7 @@ class Shelf:
         _write_label(entry / _LABEL, {**label, "file": name})
         shutil.rmtree(home, ignore_errors=True)  # what damage left there
         entry.rename(home)
-        path = self.file(sha256)
-        if path is None or sha256_of(path) != sha256:
-            raise ArtifactError(f"what arrived in {self.folder} differs from {str(source)!r}", hint="check the disk")
-        return path
+        return home / name
 
     def file(self, sha256: str) -> Path | None:
         """Return where a content lies, None when it isn't there whole; it isn't hashed again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -65,13 +66,8 @@ class BuildChoice:
         if tool.is_declared and not named and not is_kept:
             how = f"benchfarm build add PATH/{own.file_name} --tool {tool}, or --build {tool}=PATH/{own.file_name}"
             return NoBuild(reason_code=NO_BUILD, reason=f"no program is here for '{tool}' ({how})")
-        try:
-            build = self._library.resolve_for(facts, tool, name_or_path=named)
-            return with_libraries(build) if tool.is_declared and not is_kept else build
-        except ArtifactError as error:
-            if named:
-                raise
-            return NoBuild(reason_code=NO_BUILD, reason=str(error) + (f" ({error.hint})" if error.hint else ""))
+        kept = _installed(lambda name: self._library.resolve_for(facts, tool, name_or_path=name), named)
+        return with_libraries(kept) if isinstance(kept, Build) and tool.is_declared and not is_kept else kept
 
     def bring(self, builds: Sequence[Build], twins: Mapping[str, Build]) -> None:
         """Use these programs before this computer's own; ``twins`` (with Flex) by the sha256 of what they replace."""
@@ -89,22 +85,23 @@ class BuildChoice:
             return self._brought_twins.get(build.sha256)
         if build.is_virtual:
             return fake_build(self._fakes, build.tool, build.abi.split(",")[0], has_flex=True)
-        for spec in self._library.specs:
-            if spec.tool is build.tool and spec.variant == "plus_flex" and spec.abi in build.abi.split(","):
-                try:
-                    return self._library.resolve(build.tool, spec.abi, name_or_path=spec.name)
-                except ArtifactError:
-                    return None
+        abis = build.abi.split(",")
+        flex = (s for s in self._library.specs if s.tool is build.tool and s.variant == "plus_flex" and s.abi in abis)
+        if (spec := next(flex, None)) is None:
+            return None
+        with contextlib.suppress(ArtifactError):
+            return self._library.resolve(build.tool, spec.abi, name_or_path=spec.name)
         return None
 
 
 def _installed(find: Callable[[str], Build], named: str) -> Build | NoBuild:
+    """Return a build, or why there is none; raises ArtifactError for one that the plan names."""
     try:
         return find(named)
     except ArtifactError as error:
         if named:
             raise
-        return NoBuild(reason_code="no-build", reason=str(error) + (f" ({error.hint})" if error.hint else ""))
+        return NoBuild(reason_code=NO_BUILD, reason=str(error) + (f" ({error.hint})" if error.hint else ""))
 
 
 def fake_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = False) -> Build:

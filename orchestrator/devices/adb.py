@@ -15,7 +15,6 @@ from orchestrator.devices.blobs import DEFAULT_BUDGET_BYTES, PlacedFiles, PushPr
 from orchestrator.devices.connection import Connection
 from orchestrator.devices.detached import DetachedRuns
 from orchestrator.devices.discovery import Seen
-from orchestrator.devices.heartbeat import HeldNote
 from orchestrator.devices.installing import InstalledApps
 from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.probes import parse_serial
@@ -132,6 +131,8 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
     Used by one thread at a time; ``cancelled`` events may be set by any other.
     """
 
+    kind = DeviceKind.ANDROID
+
     def __init__(
         self,
         server: AdbServer,
@@ -152,53 +153,25 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         """
         #: Where it is plugged in, as the server tells it: ``usb:1-4.2``.
         self.usb_path = seen.usb if seen is not None else ""
+        #: The adb server that reaches it, and how that names it: its USB serial or host:port.
+        self.server, self.transport = server, transport
         self._link = PhoneLink(server, transport, clock=clock)
-        self._serial = Serial(seen.serial) if seen is not None and seen.serial else self._ask_serial()
-        self._link.serial = self._serial
+        self.clock = self._link.clock
+        #: The renewal of our note on the phone.
+        self.note = self._link.note
+        #: ``ro.serialno`` of the phone.
+        self.serial = Serial(seen.serial) if seen is not None and seen.serial else self._ask_serial()
+        self._link.serial = self.serial
+        #: Our folder on the phone.
+        self.work_folder = work_folder
         self._match_profile = match_profile
-        self._work_folder = work_folder
         self._facts: DeviceFacts | None = None
         DetachedRuns.__init__(self, f"{work_folder}/runs")
         PlacedFiles.__init__(self, work_folder, budget_bytes=blob_budget_bytes, progress=progress)
 
-    @property
-    def serial(self) -> Serial:
-        """``ro.serialno`` of the phone."""
-        return self._serial
-
-    @property
-    def transport(self) -> str:
-        """How the adb server names the phone: its USB serial or host:port."""
-        return self._link.transport
-
-    @property
-    def server(self) -> AdbServer:
-        """The adb server that reaches it."""
-        return self._link.server
-
-    @property
-    def clock(self) -> Clock:
-        """What its deadlines go by."""
-        return self._link.clock
-
     def take_lane(self, lane: Lane) -> None:
         """Mind the files and measurements of the phones that share this one's way to the computer."""
         self._link.lane = lane
-
-    @property
-    def kind(self) -> DeviceKind:
-        """A phone."""
-        return DeviceKind.ANDROID
-
-    @property
-    def work_folder(self) -> str:
-        """Our folder on the phone."""
-        return self._work_folder
-
-    @property
-    def note(self) -> HeldNote:
-        """The renewal of our note on the phone."""
-        return self._link.note
 
     def beat(self) -> None:
         """Send an empty command, for the renewal of our note alone; from any thread; raises DeviceError kinds."""
@@ -209,9 +182,9 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         if self._facts is None:
             script = SectionScript(FACTS_COMMANDS)
             told = self._link.again(lambda: self._link.shell(script.text, timeout_s=_PROBE_TIMEOUT_S, what="facts"))
-            facts = facts_from(script.split(told.text), serial=self._serial)
-            if facts.serial != self._serial:
-                raise DeviceChangedError(f"{self.transport} is now another phone, {facts.serial}", serial=self._serial)
+            facts = facts_from(script.split(told.text), serial=self.serial)
+            if facts.serial != self.serial:
+                raise DeviceChangedError(f"{self.transport} is now another phone, {facts.serial}", serial=self.serial)
             if self._match_profile is not None:
                 facts = replace(facts, profile=self._match_profile(facts))
             self._facts = facts
@@ -236,9 +209,9 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         nonce = secrets.token_hex(8)
         words = self._link.shell(f"echo {nonce}; getprop sys.boot_completed", timeout_s=timeout_s).text.split()
         if words[:1] != [nonce]:
-            raise LinkLostError(f"the phone answered {words!r} instead of {nonce}", serial=self._serial)
+            raise LinkLostError(f"the phone answered {words!r} instead of {nonce}", serial=self.serial)
         if words[1:] != ["1"]:
-            raise DeviceUnusableError("the phone hasn't finished booting", serial=self._serial, hint="wait a minute")
+            raise DeviceUnusableError("the phone hasn't finished booting", serial=self.serial, hint="wait a minute")
 
     def wait_until_ready(self, *, timeout_s: float) -> None:
         """Wait until the phone answers and has booted; raises DeviceTimeoutError."""
@@ -248,7 +221,7 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
                 self._link.reconnect(deadline)
                 self.check_health(timeout_s=max(0.1, min(10.0, deadline.remaining_s)))
             except (DeviceUnusableError, LinkLostError):
-                deadline.check("waiting for the phone", serial=self._serial)
+                deadline.check("waiting for the phone", serial=self.serial)
                 self._link.clock.wait(0.2)
             else:
                 return

@@ -16,10 +16,7 @@ from orchestrator.errors import TransferError
 class AloneDevice:
     """A device on no hub, with nothing to close."""
 
-    @property
-    def hub(self) -> str:
-        """See Device.hub."""
-        return ""
+    hub = ""
 
     def measuring(self, *, cancelled: threading.Event | None = None) -> AbstractContextManager[None]:
         """See Device.measuring: it keeps nobody waiting."""

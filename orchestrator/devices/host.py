@@ -15,34 +15,21 @@ from orchestrator.devices.probing import host_facts, host_state
 from orchestrator.errors import DeviceCommandError, DeviceTimeoutError, UsageError
 from orchestrator.ports import PackageInfo, PlacedFile, ShellResult
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.identity import Serial
 
 
 class HostDevice(HostRuns, AloneDevice):
     """This computer. Files stay where they are, commands run in ``/bin/sh``; apps and logs there are none."""
 
+    serial = HOST_SERIAL
+    kind = DeviceKind.HOST
+
     def __init__(self, work_folder: Path, *, clock: Clock | None = None) -> None:
         """Name the folder that is ours; it is made when it is needed."""
         super().__init__(work_folder / "runs", clock or SystemClock())
-        self._work_folder = work_folder
+        self.work_folder = str(work_folder)
         self._facts: DeviceFacts | None = None
         #: (path, size, modification time) of files whose checksum was compared.
         self._verified: dict[tuple[str, int, int], str] = {}
-
-    @property
-    def serial(self) -> Serial:
-        """``host``."""
-        return HOST_SERIAL
-
-    @property
-    def kind(self) -> DeviceKind:
-        """A computer."""
-        return DeviceKind.HOST
-
-    @property
-    def work_folder(self) -> str:
-        """Our folder."""
-        return str(self._work_folder)
 
     def facts(self) -> DeviceFacts:
         """See Device.facts."""

@@ -59,6 +59,10 @@ _BUNDLE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,200}", re.ASCII)
 class IPhoneDevice(AloneDevice):
     """One iPhone; every operation is a process that ends before the call returns."""
 
+    kind = DeviceKind.IOS
+    #: The app's own folder, the only one.
+    work_folder = "Documents"
+
     def __init__(
         self,
         usbmux: Usbmux,
@@ -77,9 +81,10 @@ class IPhoneDevice(AloneDevice):
         """
         if not _BUNDLE.fullmatch(app):
             raise UsageError(f"BENCHFARM_IPHONE_APP: {app!r} is no bundle identifier")
-        self._usbmux, self._serial, self._told, self._app = usbmux, Serial(udid), told, app
+        self.serial, self.app = Serial(udid), app
+        self.clock = clock or SystemClock()
+        self._usbmux, self._told = usbmux, told
         self._journal, self._folder, self._profile = journal, folder, profile
-        self._clock = clock or SystemClock()
         self._facts: DeviceFacts | None = None
         #: Begins the names of this object's result files; no other file of the app has it.
         self._mark = f"benchfarm-{secrets.token_hex(4)}"
@@ -90,44 +95,19 @@ class IPhoneDevice(AloneDevice):
         self._known_folders: set[str] = set()
         self._was_mounted = False
 
-    @property
-    def serial(self) -> Serial:
-        """Its UDID."""
-        return self._serial
-
-    @property
-    def kind(self) -> DeviceKind:
-        """An iPhone."""
-        return DeviceKind.IOS
-
-    @property
-    def work_folder(self) -> str:
-        """The app's own folder, the only one."""
-        return "Documents"
-
-    @property
-    def app(self) -> str:
-        """The bundle identifier of the benchmark app on it."""
-        return self._app
-
-    @property
-    def clock(self) -> Clock:
-        """What its deadlines go by."""
-        return self._clock
-
     def facts(self) -> DeviceFacts:
         """See Device.facts; its owner's name for it isn't kept."""
         if self._facts is None:
-            app = self.package(self._app)
+            app = self.package(self.app)
             profile, product = self._profile, self._told.get("ProductType", "")
-            known = {"app": self._app} | ({"app.version": app.version_name, "app.sha256": app.sha256} if app else {})
+            known = {"app": self.app} | ({"app.version": app.version_name, "app.sha256": app.sha256} if app else {})
             ends = list(itertools.accumulate(profile.cluster_cores)) if profile is not None else []
             clusters = [
                 CpuCluster(cpus=tuple(range(first, end)), min_khz=None, max_khz=None)
                 for first, end in itertools.pairwise([0, *ends])
             ]
             self._facts = DeviceFacts(
-                serial=self._serial,
+                serial=self.serial,
                 kind=DeviceKind.IOS,
                 is_virtual=self._told.get(VIRTUAL) == "True",
                 manufacturer="Apple",
@@ -161,7 +141,7 @@ class IPhoneDevice(AloneDevice):
         centi_c = number("Temperature", -4000, 12000)
         plugged = told.get("ExternalConnected")
         return DeviceState(
-            at=self._clock.now(),
+            at=self.clock.now(),
             battery_percent=number("CurrentCapacity", 0, 100),
             battery_heat_c=centi_c / 100 if centi_c is not None else None,
             plugged={True: "usb", False: "none"}.get(plugged, "") if isinstance(plugged, bool) else "",
@@ -169,13 +149,13 @@ class IPhoneDevice(AloneDevice):
 
     def wait_until_ready(self, *, timeout_s: float) -> None:
         """See Device.wait_until_ready; raises LinkLostError when it isn't listed in time."""
-        deadline = Deadline(timeout_s, self._clock)
+        deadline = Deadline(timeout_s, self.clock)
         while True:
-            if any(seen.serial == self._serial for seen, _ in self._usbmux.seen()):
+            if any(seen.serial == self.serial for seen, _ in self._usbmux.seen()):
                 return
             if deadline.expired:
-                raise LinkLostError("isn't attached", serial=self._serial, hint="look at its cable")
-            self._clock.wait(min(_LOOK_S, deadline.remaining_s), threading.Event())
+                raise LinkLostError("isn't attached", serial=self.serial, hint="look at its cable")
+            self.clock.wait(min(_LOOK_S, deadline.remaining_s), threading.Event())
 
     def shell(self, command: str, *, timeout_s: float = 30.0, stdin: bytes = b"") -> ShellResult:
         """Run the journal's words, a command ``apps`` of pymobiledevice3: an iPhone has no shell."""
@@ -209,7 +189,7 @@ class IPhoneDevice(AloneDevice):
         ``benchmark.done`` comes with the files, where it was written. Without it the exit code is None.
         """
         app, stop = shlex.split(command)[0], cancelled or threading.Event()
-        deadline, begun_at, begun_s = Deadline(timeout_s, self._clock), self._clock.now(), self._clock.monotonic_s()
+        deadline, begun_at, begun_s = Deadline(timeout_s, self.clock), self.clock.now(), self.clock.monotonic_s()
         self._check_installed(app)
         results = [name for name in files if f"{self.run_folder(run_id)}.{name}" in command]
         self._clear(app, [f"{self.run_folder(run_id)}.{name}" for name in results])
@@ -223,7 +203,7 @@ class IPhoneDevice(AloneDevice):
                 with contextlib.suppress(DeviceError):
                     self._run("developer", "dvt", "kill", str(pid))
         timed_out = done is None and deadline.expired and not stop.is_set()
-        self._clock.wait(_REST_S, stop)
+        self.clock.wait(_REST_S, stop)
         told = {name: self._pull(app, f"{self.run_folder(run_id)}.{name}") for name in results}
         told[DONE_FILE] = done
         if done is None and not timed_out and not stop.is_set():
@@ -234,7 +214,7 @@ class IPhoneDevice(AloneDevice):
             stdout=self._pull(app, LOG) or b"",
             stderr=b"",
             timed_out=timed_out,
-            duration_s=self._clock.monotonic_s() - begun_s,
+            duration_s=self.clock.monotonic_s() - begun_s,
             files={name: data for name, data in told.items() if data is not None},
         )
 
@@ -260,29 +240,29 @@ class IPhoneDevice(AloneDevice):
             return PlacedFile(path=remote, sha256=sha256, pushed_bytes=0)
         try:
             size = source.stat().st_size
-            check_content(source, sha256, serial=self._serial)
+            check_content(source, sha256, serial=self.serial)
         except OSError as error:
             raise UsageError(f"{source} can't be read: {error.strerror}") from error
-        self._note(self._app, f"{kind} {name}", remote)
-        self._run("apps", "push", "--documents", self._app, str(source), _path(remote), timeout_s=_FILE_TIMEOUT_S)
+        self._note(self.app, f"{kind} {name}", remote)
+        self._run("apps", "push", "--documents", self.app, str(source), _path(remote), timeout_s=_FILE_TIMEOUT_S)
         self._placed.add(remote)
         return PlacedFile(path=remote, sha256=sha256, pushed_bytes=size)
 
     def read_file(self, path: str, *, package: str = "", limit_bytes: int = _MOST_BYTES) -> bytes | None:
         """See Device.read_file: of an app's Documents."""
-        return self._pull(package or self._app, path, limit_bytes=limit_bytes)
+        return self._pull(package or self.app, path, limit_bytes=limit_bytes)
 
     def install(self, apk: Path, *, sha256: str, package: str) -> int:
         """See Device.install, of an ``.ipa`` that is signed for this phone."""
         known = self.package(package)
-        self._app = package
+        self.app = package
         if known is not None and known.sha256 == sha256:
             return 0
         self._placed.clear()
         self._run("apps", "install", str(apk), timeout_s=_FILE_TIMEOUT_S)
         installed = self._entry(package)
         if installed is None:
-            raise InstallError(f"{apk.name} was taken, but the phone has no app {package}", serial=self._serial)
+            raise InstallError(f"{apk.name} was taken, but the phone has no app {package}", serial=self.serial)
         make_private(self._folder)
         write_file(self._kept(package, "ipa"), json.dumps({"sha256": sha256, "path": plain(installed.get("Path"))}))
         self._installed[package] = sha256
@@ -307,19 +287,19 @@ class IPhoneDevice(AloneDevice):
     def try_file(self, local: Path) -> bool:
         """Put a file into the app's folder, read it back and remove it; whether it was whole. Raises DeviceError."""
         name = f"{self._mark}.check"
-        self._note(self._app, "a check's file", name)
-        self._run("apps", "push", "--documents", self._app, str(local), _path(name))
-        is_whole = self._pull(self._app, name) == local.read_bytes()
-        self._run("apps", "rm", "--documents", self._app, _path(name))
+        self._note(self.app, "a check's file", name)
+        self._run("apps", "push", "--documents", self.app, str(local), _path(name))
+        is_whole = self._pull(self.app, name) == local.read_bytes()
+        self._run("apps", "rm", "--documents", self.app, _path(name))
         self._journal.keep(
-            self._serial,
-            [change for change in self._journal.pending(self._serial) if not change.undo.endswith(name)],
+            self.serial,
+            [change for change in self._journal.pending(self.serial) if not change.undo.endswith(name)],
         )
         return is_whole
 
     def ask(self, *words: str) -> object:
         """Return what a command prints as JSON; raises DeviceError kinds."""
-        return self._usbmux.json(*words, udid=self._serial)
+        return self._usbmux.json(*words, udid=self.serial)
 
     # The app's folder -------------------------------------------------------------------------------------------------
 
@@ -327,8 +307,8 @@ class IPhoneDevice(AloneDevice):
         """Write down that a file of the app's folder is ours, before it is put there; raises HostStorageError."""
         undo = shlex.join(["apps", "rm", "--documents", app, _path(remote)])
         change = Change(what=f"{what} in the app's folder", undo=undo)
-        if change not in self._journal.pending(self._serial):
-            self._journal.add(self._serial, change)
+        if change not in self._journal.pending(self.serial):
+            self._journal.add(self.serial, change)
 
     def _clear(self, app: str, results: Sequence[str]) -> None:
         """Remove what an earlier run left, so that nothing can be taken for this one's; raises DeviceError kinds.
@@ -347,7 +327,7 @@ class IPhoneDevice(AloneDevice):
 
     def _keep_before(self, app: str, name: str) -> None:
         undo = shlex.join(["apps", "rm", "--documents", app, _path(name)])
-        if any(change.undo == undo for change in self._journal.pending(self._serial)):
+        if any(change.undo == undo for change in self._journal.pending(self.serial)):
             # A process that crashed kept what was there; this is its own.
             return
         before = self._pull(app, name)
@@ -356,7 +336,7 @@ class IPhoneDevice(AloneDevice):
             make_private(self._folder)
             kept.write_bytes(before)
             put = shlex.join(["apps", "push", "--documents", app, str(kept), _path(name)])
-            self._journal.add(self._serial, Change(what=f"{name} as it was before", undo=put))
+            self._journal.add(self.serial, Change(what=f"{name} as it was before", undo=put))
         self._note(app, name, name)
 
     def _pull(self, app: str, name: str, *, limit_bytes: int = _MOST_BYTES) -> bytes | None:
@@ -370,7 +350,7 @@ class IPhoneDevice(AloneDevice):
             if not local.is_file():
                 return None
             if local.stat().st_size > limit_bytes:
-                raise DeviceCommandError(f"{name} is larger than {limit_bytes} bytes", serial=self._serial)
+                raise DeviceCommandError(f"{name} is larger than {limit_bytes} bytes", serial=self.serial)
             return local.read_bytes()
 
     def _check_installed(self, app: str) -> None:
@@ -380,7 +360,7 @@ class IPhoneDevice(AloneDevice):
             what = "isn't on the phone any more" if now is None else f"was replaced: {now.version_name} is there now"
             raise InstallError(
                 f"the app {app} {what}",
-                serial=self._serial,
+                serial=self.serial,
                 hint="begin a new campaign; figures of two apps aren't one",
             )
 
@@ -399,13 +379,13 @@ class IPhoneDevice(AloneDevice):
             told = self._run("developer", "dvt", "launch", command)
         launched = _LAUNCHED.search(told)
         if launched is None:
-            raise DeviceCommandError(f"the app wasn't started: {told.strip()[:200]!r}", serial=self._serial)
+            raise DeviceCommandError(f"the app wasn't started: {told.strip()[:200]!r}", serial=self.serial)
         return int(launched[1])
 
     def _wait(self, app: str, pid: int, deadline: Deadline, stop: threading.Event) -> bytes | None:
         """Return what ``benchmark.done`` holds; None: cancelled, out of time, or the app ended without it."""
         for look in itertools.count(1):
-            if self._clock.wait(min(_LOOK_S, deadline.remaining_s), stop):
+            if self.clock.wait(min(_LOOK_S, deadline.remaining_s), stop):
                 return None
             if (done := self._pull(app, DONE_FILE)) is not None:
                 return done
@@ -441,14 +421,14 @@ class IPhoneDevice(AloneDevice):
         return entry if isinstance(entry, dict) else None
 
     def _kept(self, app: str, name: str) -> Path:
-        return self._folder / f"{uuid.uuid5(uuid.NAMESPACE_URL, f'{self._serial} {app}')}.{name}"
+        return self._folder / f"{uuid.uuid5(uuid.NAMESPACE_URL, f'{self.serial} {app}')}.{name}"
 
     def _run(self, *words: str, timeout_s: float = ASK_TIMEOUT_S) -> str:
-        return self._usbmux.run(*words, udid=self._serial, timeout_s=timeout_s)
+        return self._usbmux.run(*words, udid=self.serial, timeout_s=timeout_s)
 
     def refuse(self, what: str) -> NoReturn:
         """Raise UsageError for what an iPhone has not."""
-        raise UsageError(f"the iPhone {self._serial} {what}")
+        raise UsageError(f"the iPhone {self.serial} {what}")
 
 
 def _path(name: str) -> str:

@@ -43,11 +43,10 @@ def test_one_plan_measures_an_iphone_and_an_android_phone_and_one_report_shows_b
 
 def test_a_farms_worker_offers_its_iphone_and_measures_a_job_on_it(cli: Cli, tmp_path: Path, model: Path) -> None:
     cabled_iphone.install(tmp_path / "bin", tmp_path / "phone")
-    (tmp_path / "place").mkdir()
     plan = tmp_path / "plan.yaml"
     plan.write_text(f"models: [{json.dumps(str(model))}]\nmatrix: {{delegates: [gpu], threads: 1}}\n{SETTINGS}")
     with private_database() as database:
-        host = Host(name="one", cli=cli, url=database.url, serial=UDID, artifacts=(tmp_path / "place").as_uri())
+        host = Host(name="one", cli=cli, url=database.url, serial=UDID)
         with FarmQueue(database.url) as queue:
             try:
                 host.work(**environ(tmp_path / "bin"))
