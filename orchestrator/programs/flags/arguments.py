@@ -35,15 +35,9 @@ def benchmark_flags(request: InvocationRequest, *, folder: str) -> list[tuple[st
     programs doesn't have, and for a flag that isn't the plan's to set.
     """
     flags = case_flags(
-        request.case,
-        request.run_pass,
-        model_path=request.model_path,
-        folder=folder,
-        known=request.known_flags,
-        stage=stage_of(request.run_pass, request.number),
-        cache_folder=request.cache_folder,
-        inputs=request.inputs,
-    )
+        request.case, request.run_pass, model_path=request.model_path, folder=folder, known=request.known_flags,
+        stage=stage_of(request.run_pass, request.number), cache_folder=request.cache_folder, inputs=request.inputs,
+    )  # fmt: skip
     skels = hexagon_folder(request)
     if skels and "hexagon_lib_path" not in dict(flags):
         flags.append(("hexagon_lib_path", skels))
@@ -89,34 +83,30 @@ def case_flags(
         "graph": model_path,
         "num_threads": str(case.threads),
         "num_runs": str(case.num_runs),
-        "min_secs": _number(case.min_secs),
-        "max_secs": _number(case.max_secs),
+        "min_secs": f"{case.min_secs:g}",
+        "max_secs": f"{case.max_secs:g}",
         "warmup_runs": str(case.warmup_runs),
-        "warmup_min_secs": _number(case.warmup_min_secs),
+        "warmup_min_secs": f"{case.warmup_min_secs:g}",
         **flags_of(case.delegate, FlagFamily.BENCHMARK_MODEL),
         "result_file_path": f"{folder}/{RESULT_FILE}",
         **_pass_flags(run_pass, folder),
         **(parity_flags(inputs, folder) if run_pass is Pass.PARITY else {}),
     }
     if known:
-        flags = {name: value for name, value in flags.items() if name in known or not _can_be_left(name, value)}
+        flags = {
+            name: value
+            for name, value in flags.items()
+            if name in known or not (name in _OMITTABLE or (name, value) == ("use_xnnpack", "false"))
+        }
     for name, value in case.flags:
         if name in OWNED_FLAGS:
             raise UsageError(f"flag {name} follows from the plan's own keys and can't be set beside them")
         flags[name] = value
     if run_pass is Pass.COLD:
-        start = start_flags(
-            case.delegate,
-            stage or StartStage.CACHE_WARM,
-            cache_folder=cache_folder,
-            token=case.model_sha256[:16],
-        )
+        stage, token = stage or StartStage.CACHE_WARM, case.model_sha256[:16]
+        start = start_flags(case.delegate, stage, cache_folder=cache_folder, token=token)
         flags = {name: value for name, value in flags.items() if name not in CACHE_FLAGS} | start
     return list(flags.items())
-
-
-def _can_be_left(name: str, value: str) -> bool:
-    return name in _OMITTABLE or (name, value) == ("use_xnnpack", "false")
 
 
 def _pass_flags(run_pass: Pass, folder: str) -> dict[str, str]:
@@ -149,7 +139,3 @@ def parity_flags(inputs: Sequence[PlacedInput], folder: str) -> dict[str, str]:
 def format_flags(flags: list[tuple[str, str]]) -> list[str]:
     """Return the flags as the programs read them: ``--name=value``, one word each, not quoted for a shell."""
     return [f"--{name}={value}" for name, value in flags]
-
-
-def _number(value: float) -> str:
-    return f"{value:g}"

@@ -88,34 +88,26 @@ def case_faults(case: Case, run_pass: Pass, schema: FlagSchema) -> tuple[FlagFau
     known = frozenset(schema.flags) if schema.is_learned else frozenset[str]()
     words = format_flags(case_flags(case, run_pass, model_path="model.tflite", folder="/", known=known))
     users = dict(case.flags)
-    of_delegate = own_flags(case.delegate)
     faults = []
     for fault in check_flags(words, schema):
         if fault.flag in users or fault.code != "unknown-flag":
             faults.append(fault)
-        elif fault.flag in of_delegate:
-            faults.append(_lacking(case, fault.flag))
+        elif fault.flag in own_flags(case.delegate):
+            message = f"this binary has no delegate '{case.delegate}': it doesn't know --{fault.flag}"
+            faults.append(FlagFault(code="delegate-flag", flag=fault.flag, message=message))
         else:
             message = f"the pass '{run_pass}' needs --{fault.flag}, which this binary doesn't have; use a newer build"
             faults.append(FlagFault(code="needed-flag", flag=fault.flag, message=message))
-    if case.tool.is_app:
-        faults += [_split_fault(name, value) for name, value in users.items() if re.search(r"\s", value)]
+    for name, value in users.items() if case.tool.is_app else ():
+        if re.search(r"\s", value):
+            message = f"--{name}={value!r}: the benchmark app splits its flags at white space and can't take any"
+            faults.append(FlagFault(code="wrong-value", flag=name, message=message))
     return tuple(faults)
 
 
 def own_flags(delegate: DelegateName) -> frozenset[str]:
     """Return the flags that a delegate is switched on with."""
     return frozenset(name for name, value in flags_of(delegate, FlagFamily.BENCHMARK_MODEL).items() if value == "true")
-
-
-def _lacking(case: Case, flag: str) -> FlagFault:
-    message = f"this binary has no delegate '{case.delegate}': it doesn't know --{flag}"
-    return FlagFault(code="delegate-flag", flag=flag, message=message)
-
-
-def _split_fault(name: str, value: str) -> FlagFault:
-    message = f"--{name}={value!r}: the benchmark app splits its flags at white space and can't take any"
-    return FlagFault(code="wrong-value", flag=name, message=message)
 
 
 def _read(printed: bytes) -> FlagSchema | None:

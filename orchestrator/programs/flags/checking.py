@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 from orchestrator.delegates import ENABLING_FLAGS
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import OutputParseError
 from orchestrator.programs.flags import tables as flag_tables
-from orchestrator.programs.flags.tables import vendor_flags
 from orchestrator.records.build_spec import FlagFault, FlagSchema, FlagSpec
 
 _HELP_LINE: Final = re.compile(
     r"^\t--(?P<name>[\w-]+)=(?P<default>.*?)\s*\t(?P<type>int32|int64|float|bool|string)"
     r"\t(?:optional|required|positional)\t(?P<help>.*)$"
 )
+#: A vendor's option with its type and its default.
+_OPTION: Final = re.compile(r"(\w+):(\S+)=(\S*)")
 _WHOLE: Final = re.compile(r"[-+]?\d{1,20}", re.ASCII)
 _DECIMAL: Final = re.compile(r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,3})?", re.ASCII)
-_TRUE: Final = frozenset({"true", "1"})
-_FALSE: Final = frozenset({"false", "0"})
+_TRUE, _FALSE = frozenset({"true", "1"}), frozenset({"false", "0"})
 _WHOLE_BITS: Final = {"int32": 31, "int64": 63}
 
 
@@ -55,26 +57,28 @@ def parse_help(text: str) -> FlagSchema:
 def documented_flags(family: FlagFamily) -> FlagSchema:
     """Return the flags that the sources of a program define, over all its builds."""
     if family in (FlagFamily.LITERT, FlagFamily.LITERT_BENCHMARK):
-        rows = {row[0]: row for row in (*flag_tables.CORE, *flag_tables.LITERT)}.values()
-        own = _specs(rows, {**flag_tables.CHOICES, **flag_tables.LITERT_CHOICES}, flag_tables.LITERT_NEEDS)
-        return FlagSchema(flags=own | vendor_flags())
+        vendors = [
+            (f"{vendor}_{name}", kind, default, "npu", f"option {name} of the vendor's NPU ({vendor})")
+            for vendor, options in flag_tables.VENDORS.items()
+            for name, kind, default in _OPTION.findall(options)
+        ]
+        own = _specs([*flag_tables.CORE, *flag_tables.LITERT], flag_tables.LITERT_NEEDS)
+        return FlagSchema(flags=own | {name: replace(spec, needs="use_npu") for name, spec in _specs(vendors).items()})
     tables = [*flag_tables.CORE, *flag_tables.MODEL, *flag_tables.DELEGATES]
     if family is FlagFamily.PERFORMANCE_OPTIONS:
         tables = [*flag_tables.PERFORMANCE_OPTIONS, *tables]
-    return FlagSchema(flags=_specs(tables, flag_tables.CHOICES, flag_tables.NEEDS))
+    return FlagSchema(flags=_specs(tables, flag_tables.NEEDS))
 
 
-def _specs(
-    rows: Iterable[flag_tables.Row], choices: Mapping[str, tuple[str, ...]], needs: Mapping[str, str]
-) -> dict[str, FlagSpec]:
+def _specs(rows: Iterable[flag_tables.Row], needs: Mapping[str, str] = MappingProxyType({})) -> dict[str, FlagSpec]:
     return {
         name: FlagSpec(
             name=name,
-            kind=kind,
+            kind="string" if "|" in kind else kind,
             default=default,
             build=build,
             meaning=meaning,
-            choices=choices.get(name, ()),
+            choices=tuple(kind.split("|")) if "|" in kind else (),
             needs=needs.get(name, _switch_of(name)),
         )
         for name, kind, default, build, meaning in rows
@@ -93,54 +97,35 @@ def check_flags(words: Sequence[str], schema: FlagSchema) -> tuple[FlagFault, ..
     given: dict[str, str] = {}
     for word in words:
         name, equals, value = word.removeprefix("--").partition("=")
+        spec = schema.flags.get(name)
         if not word.startswith("--") or not name:
             faults.append(FlagFault(code="bad-form", flag=word, message=f"{word!r} isn't of the form --name=value"))
-            continue
-        if not equals:
-            spec = schema.flags.get(name)
+        elif not equals:
             example = "true" if spec is not None and spec.kind == "bool" else "..."
             message = f"--{name} without a value is ignored by the program: write --{name}={example}"
             faults.append(FlagFault(code="bad-form", flag=name, message=message))
-            continue
-        if name in given:
-            faults.append(
-                FlagFault(
-                    code="duplicate-flag",
-                    flag=name,
-                    message=f"--{name} is given twice; the program takes the first ({given[name]!r}) and no other",
-                )
-            )
-            continue
-        given[name] = value
-        fault = _check_one(name, value, schema)
-        if fault is not None:
-            faults.append(fault)
+        elif name in given:
+            message = f"--{name} is given twice; the program takes the first ({given[name]!r}) and no other"
+            faults.append(FlagFault(code="duplicate-flag", flag=name, message=message))
+        else:
+            given[name] = value
+            faults += _value_faults(name, value, schema)
     return (*faults, *_ineffective(given, schema))
 
 
-def _check_one(name: str, value: str, schema: FlagSchema) -> FlagFault | None:
+def _value_faults(name: str, value: str, schema: FlagSchema) -> Iterator[FlagFault]:
     spec = schema.flags.get(name)
     if spec is None:
         nearest = schema.nearest(name)
-        who = "this binary" if schema.is_learned else "the program"
-        return FlagFault(
-            code="unknown-flag",
-            flag=name,
-            message=f"{who} has no flag --{name}" + (f"; did you mean --{nearest}?" if nearest else ""),
-            nearest=nearest,
-        )
-    expected = _type_fault(spec, value)
-    if expected:
-        return FlagFault(code="wrong-type", flag=name, message=f"--{name}={value}: {expected} is expected")
-    if spec.choices and value and value not in spec.choices:
+        program = "this binary" if schema.is_learned else "the program"
+        message = f"{program} has no flag --{name}" + (f"; did you mean --{nearest}?" if nearest else "")
+        yield FlagFault(code="unknown-flag", flag=name, message=message, nearest=nearest)
+    elif expected := _type_fault(spec, value):
+        yield FlagFault(code="wrong-type", flag=name, message=f"--{name}={value}: {expected} is expected")
+    elif spec.choices and value and value not in spec.choices:
         nearest = next(iter(difflib.get_close_matches(value, spec.choices, n=1)), "")
-        return FlagFault(
-            code="wrong-value",
-            flag=name,
-            message=f"--{name}={value}: one of {', '.join(spec.choices)} is expected",
-            nearest=nearest,
-        )
-    return None
+        message = f"--{name}={value}: one of {', '.join(spec.choices)} is expected"
+        yield FlagFault(code="wrong-value", flag=name, message=message, nearest=nearest)
 
 
 def _type_fault(spec: FlagSpec, value: str) -> str:
@@ -167,28 +152,17 @@ def _ineffective(given: Mapping[str, str], schema: FlagSchema) -> list[FlagFault
         if not _is_on(given.get(spec.needs, schema.flags[spec.needs].default)):
             need = schema.flags[spec.needs]
             example = f"--{need.name}=true" if need.kind == "bool" else f"--{need.name}=..."
-            faults.append(
-                FlagFault(
-                    code="ineffective-flag",
-                    flag=name,
-                    message=f"--{name} does nothing without {example}",
-                    nearest=need.name,
-                )
-            )
+            faults.append(_idle(name, f"without {example}", need.name))
     if _is_on(given.get("nnapi_accelerator_name", "")) and "disable_nnapi_cpu" in given:
         faults.append(_idle("disable_nnapi_cpu", "when --nnapi_accelerator_name is given"))
-    if "run_delay" in given and _positive(given.get("run_frequency", "")):
+    if "run_delay" in given and _DECIMAL.fullmatch(rate := given.get("run_frequency", "")) and float(rate) > 0:
         faults.append(_idle("run_delay", "when --run_frequency is above 0"))
     return faults
 
 
-def _idle(name: str, when: str) -> FlagFault:
-    return FlagFault(code="ineffective-flag", flag=name, message=f"--{name} does nothing {when}")
+def _idle(name: str, when: str, nearest: str = "") -> FlagFault:
+    return FlagFault(code="ineffective-flag", flag=name, message=f"--{name} does nothing {when}", nearest=nearest)
 
 
 def _is_on(value: str) -> bool:
     return value not in _FALSE and bool(value)
-
-
-def _positive(value: str) -> bool:
-    return bool(_DECIMAL.fullmatch(value)) and float(value) > 0

@@ -3,19 +3,18 @@
 A program's own ``--help`` is the better source where it can be had; these tables add what it doesn't say.
 Facts from the sources of August 2026.
 
-Consulted only with ``use_npu``. The program removes every flag that begins with a vendor's name from the command line,
-known or not, and so never says that one is misspelt.
+A vendor's options are looked at only with ``use_npu``. The program removes every flag that begins with a vendor's name
+from the command line, known or not, and so never says that one is misspelt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from orchestrator.records.build_spec import FlagSpec
-
-#: One row: name, type, default, build, meaning. Builds: "all", "android", "ios", "gpu" (built with the GPU delegate),
-#: "hexagon", "ynnpack", "nnapi", "coreml", "stable" (built with that provider).
+#: One row: name, type, default, build, meaning. A type as ``cl|gl`` lists the only values that a string may have;
+#: another is ignored without a word or refused at start. Builds: "all", "android", "ios", "gpu" (built with the GPU
+#: delegate), "hexagon", "ynnpack", "nnapi", "coreml", "stable" (built with that provider).
 Row = tuple[str, str, str, str, str]
 
 CORE: Final[tuple[Row, ...]] = (
@@ -47,7 +46,7 @@ MODEL: Final[tuple[Row, ...]] = (
     ("allow_fp16", "bool", "false", "all", "let float32 be computed in float16 where a kernel can"),
     ("require_full_delegation", "bool", "false", "all", "fail when an applied delegate leaves operators to the CPU"),
     ("enable_op_profiling", "bool", "false", "all", "time each operator; perturbs latency"),
-    ("op_profiling_output_mode", "string", "stdout", "all", "form of the profile: stdout, csv or proto"),
+    ("op_profiling_output_mode", "stdout|csv|proto", "stdout", "all", "form of the profile: stdout, csv or proto"),
     ("op_profiling_output_file", "string", "", "all", "where the profile goes; empty is the log"),
     ("max_profiling_buffer_entries", "int32", "1024", "all", "first size of the profiling buffer"),
     ("allow_dynamic_profiling_buffer_increase", "bool", "false", "all", "let the profiling buffer grow"),
@@ -88,11 +87,23 @@ DELEGATES: Final[tuple[Row, ...]] = (
     ("gpu_precision_loss_allowed", "bool", "true", "gpu", "compute in float16"),
     ("gpu_experimental_enable_quant", "bool", "true", "gpu", "take quantised models"),
     ("gpu_inference_for_sustained_speed", "bool", "false", "gpu", "prefer throughput over a single answer"),
-    ("gpu_backend", "string", "", "gpu", "force a backend: cl or gl"),
-    ("gpu_wait_type", "string", "", "ios", "passive, active, do_not_wait or aggressive"),
+    ("gpu_backend", "cl|gl", "", "gpu", "force a backend: cl or gl"),
+    ("gpu_wait_type", "passive|active|do_not_wait|aggressive", "", "ios", "passive, active, do_not_wait or aggressive"),
     ("use_nnapi", "bool", "false", "nnapi", "apply the NNAPI delegate"),
-    ("nnapi_execution_preference", "string", "", "nnapi", "fast_single_answer, sustained_speed, low_power, undefined"),
-    ("nnapi_execution_priority", "string", "", "nnapi", "default, low, medium or high (Android 11 and later)"),
+    (
+        "nnapi_execution_preference",
+        "fast_single_answer|sustained_speed|low_power|undefined",
+        "",
+        "nnapi",
+        "fast_single_answer, sustained_speed, low_power, undefined",
+    ),
+    (
+        "nnapi_execution_priority",
+        "default|low|medium|high",
+        "",
+        "nnapi",
+        "default, low, medium or high (Android 11 and later)",
+    ),
     ("nnapi_accelerator_name", "string", "", "nnapi", "which accelerator (Android 10 and later)"),
     ("disable_nnapi_cpu", "bool", "true", "nnapi", "keep NNAPI from its own CPU implementation"),
     ("nnapi_allow_fp16", "bool", "false", "nnapi", "let float32 be computed in float16"),
@@ -125,8 +136,8 @@ LITERT: Final[tuple[Row, ...]] = (
     ("require_full_delegation", "bool", "false", "all", "fail when operators stay on the CPU; needs use_cpu=false"),
     ("use_profiler", "bool", "false", "all", "time each operator; lowers the GPU's priority"),
     ("enable_perfetto", "bool", "false", "all", "write trace events"),
-    ("gpu_backend", "string", "", "all", "webgpu, opengl or gl; empty is OpenCL"),
-    ("gpu-precision", "string", "auto", "all", "auto, fp16 or fp32"),
+    ("gpu_backend", "webgpu|opengl|gl", "", "all", "webgpu, opengl or gl; empty is OpenCL"),
+    ("gpu-precision", "auto|fp16|fp32", "auto", "all", "auto, fp16 or fp32"),
     ("gpu_low_priority", "bool", "false", "all", "run below other GPU work"),
     ("enable_weight_sharing", "bool", "false", "all", "share weights between signatures"),
     ("convert_weights_on_gpu", "bool", "false", "all", "convert weights on the GPU"),
@@ -141,17 +152,6 @@ LITERT: Final[tuple[Row, ...]] = (
     ("model_runtime_info_output_file", "string", "", "all", "where the runtime info goes"),
     ("input_layer_value_range", "string", "", "all", "range of random inputs, as name,low,high:..."),
 )
-
-#: The only values that some strings may have; another is ignored without a word or refused at start.
-CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
-    "op_profiling_output_mode": ("stdout", "csv", "proto"),
-    "gpu_backend": ("cl", "gl"),
-    "gpu_wait_type": ("passive", "active", "do_not_wait", "aggressive"),
-    "nnapi_execution_preference": ("fast_single_answer", "sustained_speed", "low_power", "undefined"),
-    "nnapi_execution_priority": ("default", "low", "medium", "high"),
-    "gpu-precision": ("auto", "fp16", "fp32"),
-}
-LITERT_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {"gpu_backend": ("webgpu", "opengl", "gl")}
 
 #: A flag that does nothing unless another is set (to true, or to anything where that is a string). One that begins with
 #: a delegate's name needs the delegate's switch where nothing else is said.
@@ -236,100 +236,45 @@ TRAPS: Final[Mapping[str, str]] = {
 
 
 _HTP_MODES: Final = (
-    "default", "sustained_high_performance", "burst", "high_performance", "power_saver", "low_power_saver",
-    "high_power_saver", "low_balanced", "balanced",
-)  # fmt: skip
-
-#: Name -> default and the values that it may have.
-_CHOICES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "qualcomm_log_level": ("info", ("off", "error", "warn", "info", "verbose", "debug")),
-    "qualcomm_htp_performance_mode": ("default", (*_HTP_MODES, "extreme_power_saver")),
-    "qualcomm_dsp_performance_mode": ("default", _HTP_MODES),
-    "qualcomm_htp_perf_ctrl_mode": ("manual", ("manual", "auto")),
-    "qualcomm_dsp_perf_ctrl_mode": ("manual", ("manual", "auto")),
-    "qualcomm_graph_io_tensor_mem_type": ("memhandle", ("raw", "memhandle")),
-    "qualcomm_profiling": ("off", ("off", "basic", "detailed", "linting", "optrace")),
-    "qualcomm_optimization_level": ("O3", ("O1", "O2", "O3")),
-    "qualcomm_graph_priority": ("default", ("default", "low", "normal", "normal_high", "high")),
-    "qualcomm_backend": ("htp", ("gpu", "htp", "dsp", "ir", "lpai")),
-    "qualcomm_lpai_target": ("adsp", ("x86", "arm", "adsp", "tensilica")),
-    "qualcomm_lpai_client_perf_type": ("default", ("default", "real_time", "non_real_time")),
-    "qualcomm_lpai_core_affinity_type": ("default", ("default", "soft", "hard")),
-    "mediatek_sdk_version_type": ("version8", ("version7", "version8", "version9")),
-    "mediatek_performance_mode_type": (
-        "sustained_speed", ("low_power", "fast_single_answer", "sustained_speed", "turbo_boost"),
-    ),
-    "mediatek_optimization_hint": ("normal", ("normal", "low_latency", "deep_fusion", "batch_processing")),
-    "google_tensor_truncation_type": ("auto", ("auto", "no_truncation", "bfloat16", "half")),
-    "google_tensor_sharding_intensity": (
-        "unspecified", ("unspecified", "minimal", "moderate", "extensive", "maximum"),
-    ),
-    "google_tensor_performance_mode": (
-        "balanced",
-        ("extreme_power_saver", "power_saver", "balanced", "high_performance", "sustained_performance", "burst"),
-    ),
-    "intel_openvino_performance_mode": ("latency", ("latency", "throughput", "cumulative_throughput")),
-}  # fmt: skip
-_SWITCHES: Final[Mapping[str, str]] = {
-    "qualcomm_enable_weight_sharing": "false",
-    "qualcomm_enable_just_in_time": "false",
-    "qualcomm_use_int64_bias_as_int32": "true",
-    "qualcomm_use_conv_hmx": "true",
-    "qualcomm_use_fold_relu": "true",
-    "mediatek_enable_gemma_compiler_optimizations": "false",
-    "mediatek_enable_l1_cache_optimizations": "false",
-    "mediatek_disable_dla_dir_removal": "false",
-    "google_tensor_int64_to_int32": "false",
-    "google_tensor_dump_op_timings": "false",
-    "google_tensor_enable_large_model_support": "false",
-    "google_tensor_enable_4bit_compilation": "false",
-    "google_tensor_enable_dynamic_range_quantization": "false",
-    "samsung_large_model_support": "false",
+    "default|sustained_high_performance|burst|high_performance|power_saver|low_power_saver|high_power_saver"
+    "|low_balanced|balanced"
+)
+#: Vendors' options by their names without the vendor's, each with its type and its default. Retired ones and those
+#: that can't be reached aren't among them.
+VENDORS: Final[Mapping[str, str]] = {
+    "qualcomm": f"""
+        log_level:off|error|warn|info|verbose|debug=info htp_performance_mode:{_HTP_MODES}|extreme_power_saver=default
+        dsp_performance_mode:{_HTP_MODES}=default htp_perf_ctrl_mode:manual|auto=manual
+        dsp_perf_ctrl_mode:manual|auto=manual graph_io_tensor_mem_type:raw|memhandle=memhandle
+        profiling:off|basic|detailed|linting|optrace=off optimization_level:O1|O2|O3=O3
+        graph_priority:default|low|normal|normal_high|high=default backend:gpu|htp|dsp|ir|lpai=htp
+        lpai_target:x86|arm|adsp|tensilica=adsp lpai_client_perf_type:default|real_time|non_real_time=default
+        lpai_core_affinity_type:default|soft|hard=default enable_weight_sharing:bool=false
+        enable_just_in_time:bool=false use_int64_bias_as_int32:bool=true use_conv_hmx:bool=true use_fold_relu:bool=true
+        vtcm_size:int32=0 num_hvx_thread:int32=0 htp_p_point:int32=0 lpai_fps:int32=1 lpai_ftrt_ratio:int32=10
+        lpai_core_selection:int32=0 dump_tensor_ids:string= ir_json_dir:string= dlc_dir:string= graph_transform:string=
+        saver_output_dir:string= schematic_dir:string= custom_op_package:string=
+    """,
+    "mediatek": """
+        sdk_version_type:version7|version8|version9=version8
+        performance_mode_type:low_power|fast_single_answer|sustained_speed|turbo_boost=sustained_speed
+        optimization_hint:normal|low_latency|deep_fusion|batch_processing=normal
+        enable_gemma_compiler_optimizations:bool=false enable_l1_cache_optimizations:bool=false
+        disable_dla_dir_removal:bool=false dla_dir:string= aot_compilation_options:string=
+    """,
+    "google_tensor": """
+        truncation_type:auto|no_truncation|bfloat16|half=auto
+        sharding_intensity:unspecified|minimal|moderate|extensive|maximum=unspecified
+        performance_mode:extreme_power_saver|power_saver|balanced|high_performance|sustained_performance|burst=balanced
+        int64_to_int32:bool=false dump_op_timings:bool=false enable_large_model_support:bool=false
+        enable_4bit_compilation:bool=false enable_dynamic_range_quantization:bool=false op_filters_proto:string=
+        extra_options_path:string= extra_options:string=
+    """,
+    "intel_openvino": """
+        performance_mode:latency|throughput|cumulative_throughput=latency configs_map:string= graph_backends:string=
+        graph_configs_map:string=
+    """,
+    "samsung": """
+        large_model_support:bool=false soc_model:string=E9965
+    """,
 }
-_NUMBERS: Final[Mapping[str, str]] = {
-    "qualcomm_vtcm_size": "0",
-    "qualcomm_num_hvx_thread": "0",
-    "qualcomm_htp_p_point": "0",
-    "qualcomm_lpai_fps": "1",
-    "qualcomm_lpai_ftrt_ratio": "10",
-    "qualcomm_lpai_core_selection": "0",
-}
-_TEXTS: Final[Mapping[str, str]] = {
-    "qualcomm_dump_tensor_ids": "",
-    "qualcomm_ir_json_dir": "",
-    "qualcomm_dlc_dir": "",
-    "qualcomm_graph_transform": "",
-    "qualcomm_saver_output_dir": "",
-    "qualcomm_schematic_dir": "",
-    "qualcomm_custom_op_package": "",
-    "mediatek_dla_dir": "",
-    "mediatek_aot_compilation_options": "",
-    "google_tensor_op_filters_proto": "",
-    "google_tensor_extra_options_path": "",
-    "google_tensor_extra_options": "",
-    "intel_openvino_configs_map": "",
-    "intel_openvino_graph_backends": "",
-    "intel_openvino_graph_configs_map": "",
-    "samsung_soc_model": "E9965",
-}
-
-
-def vendor_flags() -> dict[str, FlagSpec]:
-    """Return every vendor flag that has an effect, by its name. Retired ones and unreachable ones aren't among them."""
-    return {spec.name: spec for spec in _specs()}
-
-
-def _specs() -> Iterator[FlagSpec]:
-    for kind, table in (("bool", _SWITCHES), ("int32", _NUMBERS), ("string", _TEXTS)):
-        for name, default in table.items():
-            yield _spec(name, kind, default)
-    for name, (default, choices) in _CHOICES.items():
-        yield _spec(name, "string", default, choices)
-
-
-def _spec(name: str, kind: str, default: str, choices: tuple[str, ...] = ()) -> FlagSpec:
-    vendor, _, option = name.partition("_")
-    meaning = f"option {option} of the vendor's NPU ({vendor})"
-    return FlagSpec(
-        name=name, kind=kind, default=default, build="npu", meaning=meaning, choices=choices, needs="use_npu"
-    )
