@@ -109,6 +109,11 @@ def accelerators_in(text: str) -> tuple[str, ...] | None:
     return None if match is None else tuple(name.strip() for name in match[1].split(",") if name.strip())
 
 
+def _note(names: list[str], name: str) -> None:
+    if name not in names:
+        names.append(name)
+
+
 @dataclass(slots=True)
 class DelegateClues:
     """What the lines of one run say about delegates, collected as they come."""
@@ -142,9 +147,9 @@ class DelegateClues:
         """Read one line; return whether it says something about delegates."""
         if text.startswith(_NNAPI_ONLY):
             self.has_nnapi_lines = True
-        known = self._read(text)
         if source_file in _NPU_FILES:
             self.uses_npu_runtime = True
+        known = (("elegate" in text or "LITERT_" in text) and self._read_delegate_line(text)) or self._read(text)
         if known:
             self.add_line(text)
         return known
@@ -160,14 +165,10 @@ class DelegateClues:
             self.cpu_operators.setdefault((operator, reason))
 
     def _read(self, text: str) -> bool:
-        if ("elegate" in text or "LITERT_" in text) and self._read_delegate_line(text):
-            return True
         if text.startswith(_UNAVAILABLE_WORDS):
-            delegate = next(delegate for words, delegate in _UNAVAILABLE if text.startswith(words))
-            self._note(self.unavailable, delegate)
-            return True
-        if match := _UNSUPPORTED.match(text):
-            self._note(self.unavailable, family(match[1]))
+            _note(self.unavailable, next(delegate for words, delegate in _UNAVAILABLE if text.startswith(words)))
+        elif match := _UNSUPPORTED.match(text):
+            _note(self.unavailable, family(match[1]))
         elif text.startswith("NNAPI accel") and (accelerators := accelerators_in(text)) is not None:
             self.accelerators = accelerators
             self.has_nnapi_lines = True
@@ -176,14 +177,13 @@ class DelegateClues:
             self.gpu_split = self.gpu_split or split
         elif match := _API.match(text):
             self.backend = match[1].lower()
-        elif text.startswith(_NO_OPENCL):
-            pass  # OpenGL that then works names itself.
         elif text.startswith(_NPU_FAILED):
-            self._note(self.failed, "npu")
+            _note(self.failed, "npu")
         elif text.startswith("Disallowed CPU fallback detected"):
             self.refused_cpu = True
         else:
-            return False
+            # OpenGL that then works names itself.
+            return text.startswith(_NO_OPENCL)
         return True
 
     def _read_delegate_line(self, text: str) -> bool:
@@ -195,42 +195,38 @@ class DelegateClues:
                 self.kernels = int(match["kernels"])
         elif match := _NOT_USED.match(text):
             self.applied[family(match[1])] = "none"
-        elif (match := _FAILED.match(text)) or (match := _NODE_FAILED.match(text)):
-            self._note(self.failed, family(match[1]))
+        elif match := _FAILED.match(text) or _NODE_FAILED.match(text):
+            _note(self.failed, family(match[1]))
         elif match := _GPU_KERNELS.match(text):
             # Each subgraph has such a line; the first is the main graph's.
             self.gpu_kernels = int(match[1]) if self.gpu_kernels is None else self.gpu_kernels
-        elif match := _CREATED.match(text):
-            self._note(self.created, family(match[1] or match[2]))
-        elif match := _PROVIDER_CREATED.match(text):
-            self._note(self.created, family(match[1]))
+        elif match := _CREATED.match(text) or _PROVIDER_CREATED.match(text):
+            _note(self.created, family(next(filter(None, match.groups()))))
         else:
             return False
         return True
 
     def _add_share(self, match: re.Match[str]) -> None:
-        if len(self.shares) >= _MOST_SHARES:
-            return
-        groups = match.groupdict()
-        share = DelegateShare(
-            delegate=groups["name"] or "",
-            delegated_nodes=int(groups["nodes"]),
-            total_nodes=int(groups["total"]) if groups["total"] else None,
-            partitions=int(groups["partitions"]) if groups["partitions"] else None,
-            subgraph=int(groups["subgraph"]) if groups.get("subgraph") else None,
-        )
-        self.shares.setdefault(share)
-
-    @staticmethod
-    def _note(names: list[str], name: str) -> None:
-        if name not in names:
-            names.append(name)
+        if len(self.shares) < _MOST_SHARES:
+            groups = match.groupdict()
+            nodes, *others = (
+                int(groups[name]) if groups.get(name) else None for name in ("nodes", "total", "partitions", "subgraph")
+            )
+            total, partitions, subgraph = others
+            share = DelegateShare(
+                delegate=groups["name"] or "",
+                delegated_nodes=nodes or 0,
+                total_nodes=total,
+                partitions=partitions,
+                subgraph=subgraph,
+            )
+            self.shares.setdefault(share)
 
     def read_system_line(self, text: str) -> None:
         """Read a line of the phone's NNAPI runtime, which names the device that it chose for a part of the model."""
         if match := _CHOSEN_DEVICE.search(text):
-            self._note(self.chosen_devices, match[1] or match[2])
-            self._note(self.system_lines, text)
+            _note(self.chosen_devices, match[1] or match[2])
+            _note(self.system_lines, text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,18 +275,15 @@ def read_request(
             backend = value
         elif key == "log parameter values verbosely":
             is_verbose = value == "1"
+    ignored: list[str] = []
     for flag, delegate in ENABLING_FLAGS.items():
         value = values.get(flag, "").strip().lower()
-        if value in {"", "0", "false"}:
-            if value:
-                switched_off.add(delegate)
-        else:
+        if value in {"0", "false"}:
+            switched_off.add(delegate)
+        elif value:
             wanted[delegate] = None
-    ignored = tuple(
-        delegate
-        for flag, delegate in (ENABLING_FLAGS.items() if unconsumed else ())
-        if any(word.startswith(f"--{flag}") for word in unconsumed)
-    )
+        if any(word.startswith(f"--{flag}") for word in unconsumed):
+            ignored.append(delegate)
     wanted |= dict.fromkeys(ignored)
     order = {delegate: place for place, delegate in enumerate(clues.applied)}
     names = sorted(wanted, key=lambda name: order.get(name, len(order)))
@@ -308,7 +301,7 @@ def read_request(
         is_explicit=is_explicit and bool(names),
         accelerator=accelerator or flags.get("nnapi_accelerator_name", ""),
         gpu_backend=backend or flags.get("gpu_backend", ""),
-        ignored=ignored,
+        ignored=tuple(ignored),
         xnnpack_off=is_old or ("xnnpack" in switched_off and not is_verbose),
     )
 

@@ -98,56 +98,61 @@ def judge_delegate(
             missing line about a delegate proves that it wasn't applied.
         ended_badly: whether the output shows that the run failed, and wasn't merely cut off.
     """
+    runtime = runtime if has_result else None
+    shares = list(runtime.shares if runtime else clues.shares)
+    if clues.gpu_split is not None and not any(family(share.delegate) in _GPU for share in shares):
+        on_gpu, on_cpu = clues.gpu_split
+        shares.append(DelegateShare(delegate="GPU", delegated_nodes=on_gpu, total_nodes=on_gpu + on_cpu))
     ended_badly = ended_badly or bool(clues.failed) or clues.refused_cpu
-    judge = _Judge(clues, request, runtime if has_result else None, has_result, has_started, is_whole, ended_badly)
+    judge = _Judge(clues, request, runtime, shares, has_result, has_started, is_whole, ended_badly)
     each = {name: judge.truth_of(name) for name in request.delegates}
-    if not each:
-        taken = list(dict.fromkeys(family(share.delegate) for share in judge.shares))
-        each_found = {name: judge.truth_of(name) for name in taken}
-        main = next(iter(each_found), "xnnpack" if "xnnpack" in clues.created else "")
-        truth = each_found.get(main, DelegateTruth.UNKNOWN)
-    else:
+    if each:
         truth = min(each.values(), key=_ORDER.index)
         main = next(name for name in request.delegates if each[name] is truth)
+    else:
+        default = "xnnpack" if "xnnpack" in clues.created else ""
+        main = family(shares[0].delegate) if shares else default
+        truth = judge.truth_of(main) if shares else DelegateTruth.UNKNOWN
     share = judge.main_share(main)
+    sharing = [name for name, its in each.items() if its in {DelegateTruth.FULL, DelegateTruth.PARTIAL}]
+    is_shared = len(sharing) > 1 and truth is not DelegateTruth.FAILED
+    operators = dict.fromkeys(clues.cpu_operators)
+    if runtime is not None:
+        explained = {name for name, _ in operators}
+        operators |= dict.fromkeys((name, "") for name in runtime.cpu_operators if name not in explained)
+    lines = [*clues.lines, *clues.system_lines]
+    telling = next((line for words in _TELLING.get(truth, ()) for line in lines if words in line), None)
     return DelegateEvidence(
         requested="+".join(request.delegates),
-        actual=_actual(judge, each, main, truth),
+        actual="+".join(sharing)
+        if len(sharing) > 1 and truth is not DelegateTruth.FAILED
+        else judge.actual(main, truth),
         truth=truth,
         delegated_nodes=share.delegated_nodes if share else None,
         total_nodes=share.total_nodes if share else None,
         partitions=share.partitions if share else None,
         backend=judge.gpu_backend,
         accelerator=request.accelerator or "+".join(clues.chosen_devices),
-        lines=_evidence(clues, truth),
-        cpu_operators=_cpu_operators(clues, judge.runtime),
+        lines=tuple(sorted(lines, key=lambda line: line != telling))[:_MOST_LINES],
+        cpu_operators=tuple(operators),
         kernels=clues.kernels if clues.kernels is not None else clues.gpu_kernels,
-        shares=tuple(judge.shares),
+        shares=tuple(shares),
         each=each if len(each) > 1 else {},
     )
 
 
+@dataclass(slots=True)
 class _Judge:
     """The questions that judging asks of the clues of one run."""
 
-    def __init__(
-        self,
-        clues: DelegateClues,
-        request: DelegateRequest,
-        runtime: RuntimeNodes | None,
-        has_result: bool,
-        has_started: bool,
-        is_whole: bool,
-        ended_badly: bool,
-    ) -> None:
-        self.clues, self.request, self.runtime = clues, request, runtime
-        self.has_result, self.has_started, self.is_whole, self.ended_badly = (
-            has_result, has_started, is_whole, ended_badly,
-        )  # fmt: skip
-        self.shares: list[DelegateShare] = list(runtime.shares) if runtime else list(clues.shares)
-        if clues.gpu_split is not None and not any(family(share.delegate) in _GPU for share in self.shares):
-            on_gpu, on_cpu = clues.gpu_split
-            self.shares.append(DelegateShare(delegate="GPU", delegated_nodes=on_gpu, total_nodes=on_gpu + on_cpu))
+    clues: DelegateClues
+    request: DelegateRequest
+    runtime: RuntimeNodes | None
+    shares: list[DelegateShare]
+    has_result: bool
+    has_started: bool
+    is_whole: bool
+    ended_badly: bool
 
     def truth_of(self, name: str) -> DelegateTruth:
         """Return what became of one delegate that was asked for."""
@@ -233,7 +238,7 @@ class _Judge:
         """The delegates that took nodes and were neither asked for nor come by themselves."""
         took = [name for name, how in self.clues.applied.items() if how != DelegateTruth.NONE]
         took += [family(share.delegate) for share in self.shares if share.delegated_nodes > 0]
-        expected = _IMPLICIT.union(*map(_names_of, self.request.delegates))
+        expected = _IMPLICIT.union(*(_GPU if name in _GPU else {name} for name in self.request.delegates))
         return [name for name in dict.fromkeys(took) if name not in expected]
 
     @property
@@ -244,15 +249,17 @@ class _Judge:
     @property
     def _has_xnnpack(self) -> bool:
         if self.runtime is not None:
-            return any(family(share.delegate) == "xnnpack" for share in self.shares)
+            return bool(self._own_shares("xnnpack"))
         return "xnnpack" in self.clues.created or "xnnpack" in self.clues.applied or self._xnnpack_took_nodes
 
     @property
     def _xnnpack_took_nodes(self) -> bool:
-        return any(family(s.delegate) == "xnnpack" and s.delegated_nodes > 0 for s in self.shares)
+        return any(share.delegated_nodes > 0 for share in self._own_shares("xnnpack"))
 
     def _own_shares(self, name: str) -> list[DelegateShare]:
-        return [share for share in self.shares if family(share.delegate) in _names_of(name)]
+        # An iPhone's GPU is asked for as ``gpu`` and calls itself Metal.
+        names = _GPU if name in _GPU else {name}
+        return [share for share in self.shares if family(share.delegate) in names]
 
     def main_share(self, name: str) -> DelegateShare | None:
         """Return what a delegate took: of all subgraphs by the runtime info, of the first one by the log."""
@@ -309,31 +316,3 @@ class _Judge:
         if name != "xnnpack" and has_xnnpack:
             return "xnnpack"
         return "cpu" if self.request.xnnpack_off or name == "xnnpack" else ""
-
-
-def _names_of(delegate: str) -> frozenset[str]:
-    """Return the words for a delegate: an iPhone's GPU is asked for as ``gpu`` and calls itself Metal."""
-    return frozenset({"gpu", "metal"} if delegate in {"gpu", "metal"} else {delegate})
-
-
-def _actual(judge: _Judge, each: Mapping[str, DelegateTruth], main: str, truth: DelegateTruth) -> str:
-    """Return where the operators ran; several delegates that each took a share are joined by ``+``."""
-    sharing = [name for name, its in each.items() if its in {DelegateTruth.FULL, DelegateTruth.PARTIAL}]
-    if truth is DelegateTruth.FAILED or len(sharing) < 2:
-        return judge.actual(main, truth)
-    return "+".join(sharing)
-
-
-def _evidence(clues: DelegateClues, truth: DelegateTruth) -> tuple[str, ...]:
-    lines = [*clues.lines, *clues.system_lines]
-    first = next((line for words in _TELLING.get(truth, ()) for line in lines if words in line), None)
-    rest = [line for line in lines if line != first]
-    return tuple(([first] if first is not None else []) + rest)[:_MOST_LINES]
-
-
-def _cpu_operators(clues: DelegateClues, runtime: RuntimeNodes | None) -> tuple[tuple[str, str], ...]:
-    operators = dict.fromkeys(clues.cpu_operators)
-    if runtime is not None:
-        explained = {name for name, _ in operators}
-        operators |= dict.fromkeys((name, "") for name in runtime.cpu_operators if name not in explained)
-    return tuple(operators)
