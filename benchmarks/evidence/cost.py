@@ -13,8 +13,8 @@ import numpy as np
 from noise import PHONE_INVOCATION_STD, Floats, Noise
 from trials import RULE, stopped_at, us
 
+from orchestrator.analysis.findings import RUNS_MIN
 from orchestrator.analysis.memory import Pace, likelihoods, pooled
-from orchestrator.analysis.steadiness import RUNS_MIN
 from orchestrator.analysis.student import t_quantile
 from orchestrator.analysis.summary import summarize
 from orchestrator.analysis.trimming import degrees_of, middle

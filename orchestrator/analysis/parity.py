@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from orchestrator.analysis.findings import finding
 from orchestrator.delegates import DELEGATES
 from orchestrator.records.parity import (
     BASIS_FILE,
@@ -30,7 +31,7 @@ from orchestrator.records.parity import (
     reference_file,
 )
 from orchestrator.records.run import RawOutput, ToolReport
-from orchestrator.records.verdict import Finding, Severity
+from orchestrator.records.verdict import Finding
 from orchestrator.records.workload import Case
 
 if TYPE_CHECKING:
@@ -149,19 +150,14 @@ def with_parity(report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
 def parity_findings(report: ToolReport) -> Iterator[Finding]:
     """Yield what a run of the pass ``parity`` shows: ``wrong-outputs``, ``outputs-drift``, ``parity-degenerate`` ..."""
     verdict, reason = report.extra.get("parity"), str(report.extra.get("parity_reason", ""))
-    kinds = {
-        ParityVerdict.WRONG.value: ("wrong-outputs", Severity.ERROR, "the outputs aren't the model's"),
-        ParityVerdict.DRIFT.value: ("outputs-drift", Severity.WARNING, "the outputs differ more than they should"),
-        ParityVerdict.DEGENERATE.value: (
-            "parity-degenerate",
-            Severity.WARNING,
-            "the model's outputs hardly depend on its inputs; they show nothing",
-        ),
-        ParityVerdict.UNREADABLE.value: ("outputs-unreadable", Severity.ERROR, "there are no outputs to compare"),
+    codes = {
+        ParityVerdict.WRONG: "wrong-outputs",
+        ParityVerdict.DRIFT: "outputs-drift",
+        ParityVerdict.DEGENERATE: "parity-degenerate",
+        ParityVerdict.UNREADABLE: "outputs-unreadable",
     }
-    if isinstance(verdict, str) and verdict in kinds:
-        code, severity, message = kinds[verdict]
-        yield Finding(code=code, severity=severity, message=message, evidence=reason)
+    if isinstance(verdict, str) and (code := codes.get(ParityVerdict(verdict))):
+        yield finding(code, evidence=reason)
 
 
 def _tensor(item: Mapping[str, Any]) -> ParityTensor:

@@ -12,7 +12,8 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from orchestrator.analysis.steadiness import is_held
+from orchestrator.analysis.findings import finding
+from orchestrator.analysis.grading import is_held
 from orchestrator.records.device import DeviceKind, DeviceState
 from orchestrator.records.plan import Screen
 from orchestrator.records.sample import RunConditions, RunSamples, Sample
@@ -56,22 +57,18 @@ def state_findings(
     if before is not None and after is not None:
         if before.boot_id and after.boot_id and before.boot_id != after.boot_id:
             evidence = f"boot id {before.boot_id}, then {after.boot_id}"
-            yield _finding("rebooted", Severity.ERROR, "the phone rebooted during the run", evidence)
+            yield finding("rebooted", "the phone rebooted during the run", evidence)
             return
         yield from _heat_findings(before, after, looks)
     jump_s = conditions.clock_jump_s
     if jump_s is not None and abs(jump_s) >= CLOCK_JUMP_S:
         message = f"the phone's clock was moved by {jump_s:+.0f} s during the run; programs measure with it"
-        yield _finding("clock-jumped", Severity.WARNING if is_median else Severity.ERROR, message)
+        yield finding("clock-jumped", message, severity=Severity.WARNING if is_median else Severity.ERROR)
     yield from _clock_findings(case, before, after, looks, conditions)
     yield from _load_findings(before, conditions, kind)
     if before is not None and after is not None:
         yield from _screen_findings(before, after, case, screen)
         yield from _battery_findings(before, after)
-
-
-def _finding(code: str, severity: Severity, message: str, evidence: str = "") -> Finding:
-    return Finding(code=code, severity=severity, message=message, evidence=evidence)
 
 
 def _heat_findings(before: DeviceState, after: DeviceState, looks: RunSamples) -> Iterator[Finding]:
@@ -80,10 +77,10 @@ def _heat_findings(before: DeviceState, after: DeviceState, looks: RunSamples) -
     # taken.
     is_told_by_clocks = status == _LIGHT and bool(before.clock_limit_khz) and bool(after.cooling)
     if status > 0 and not is_told_by_clocks:
-        yield _finding("throttled", Severity.WARNING, f"thermal status {status}", _heat_text(after))
+        yield finding("throttled", f"thermal status {status}", _heat_text(after))
     cooling = {name: max(steps, before.cooling.get(name, 0)) for name, steps in after.cooling.items()}
     if at_work := [f"{name} by {steps}" for name, steps in cooling.items() if steps > 0]:
-        yield _finding("throttled", Severity.WARNING, "clocks were held down because of heat", ", ".join(at_work))
+        yield finding("throttled", "clocks were held down because of heat", ", ".join(at_work))
     moments: tuple[Sample | DeviceState, ...] = (*looks.samples, after)
     lowest = {
         cpu: min(limits)
@@ -94,11 +91,11 @@ def _heat_findings(before: DeviceState, after: DeviceState, looks: RunSamples) -
         earlier = before.clock_limit_khz[cpu]
         if limit < CLOCK_LIMIT_MIN * earlier:
             evidence = f"cpu{cpu}: {earlier // 1000} MHz, then {limit // 1000} MHz"
-            yield _finding("throttled", Severity.WARNING, "a clock limit fell during the run", evidence)
+            yield finding("throttled", "a clock limit fell during the run", evidence)
     gpu = [m.gpu_limit_khz for m in moments if m.gpu_limit_khz]
     if gpu and before.gpu_limit_khz and min(gpu) < CLOCK_LIMIT_MIN * before.gpu_limit_khz:
         evidence = f"GPU: {before.gpu_limit_khz // 1000} MHz, then {min(gpu) // 1000} MHz"
-        yield _finding("throttled", Severity.WARNING, "the GPU's clock limit fell during the run", evidence)
+        yield finding("throttled", "the GPU's clock limit fell during the run", evidence)
 
 
 def _clock_findings(
@@ -111,7 +108,7 @@ def _clock_findings(
     ]
     if capped and not is_held(before, after, looks):
         message = "clocks were limited all along, and nothing says whether by heat"
-        yield _finding("clocks-capped", Severity.INFO, message, ", ".join(capped))
+        yield finding("clocks-capped", message, ", ".join(capped))
     if not case.delegate.is_cpu:
         return
     working = [one for one in conditions.clusters if (one.busiest_share or 0.0) >= WORKING_SHARE]
@@ -119,42 +116,38 @@ def _clock_findings(
     fastest = max(working, key=lambda one: (one.effective_mhz or 0.0) / (one.share or 1.0), default=None)
     if fastest is not None and fastest.fall is not None and fastest.fall < FALL_MAX:
         evidence = f"cpu{fastest.cpu}: to {fastest.fall:.0%} of the clock that it had before"
-        yield _finding("throttled", Severity.WARNING, "busy cores were clocked lower as the run went on", evidence)
+        yield finding("throttled", "busy cores were clocked lower as the run went on", evidence)
 
 
 def _load_findings(before: DeviceState | None, conditions: RunConditions, kind: DeviceKind) -> Iterator[Finding]:
     if before is not None and before.busy_cores is not None and before.busy_cores > FOREIGN_CORES_MAX:
         message = f"{before.busy_cores:.2f} cores were busy before the run"
-        yield _finding("foreign-load", Severity.WARNING, message)
+        yield finding("foreign-load", message)
     elif kind is DeviceKind.ANDROID and (conditions.foreign_cores or 0.0) > FOREIGN_CORES_MAX_PHONE:
         message = f"other work kept at least {conditions.foreign_cores:.2f} cores busy during the run"
         own = "" if conditions.own_cores is None else f"the run itself used {conditions.own_cores:.2f} cores"
-        yield _finding("foreign-load", Severity.WARNING, message, own)
+        yield finding("foreign-load", message, own)
 
 
 def _screen_findings(before: DeviceState, after: DeviceState, case: Case, screen: Screen) -> Iterator[Finding]:
     if after.screen_on is False and screen is Screen.ON:
-        yield _finding("screen-off", Severity.WARNING, "the screen was off at the run's end; phones slow down then")
+        yield finding("screen-off", "the screen was off at the run's end; phones slow down then")
     # The benchmark's app takes the screen itself.
     has_changed = before.foreground and after.foreground and before.foreground != after.foreground
     if has_changed and not case.tool.is_app:
         evidence = f"{before.foreground}, then {after.foreground}"
-        yield _finding(
-            "foreground-changed", Severity.WARNING, "another app came to the screen during the run", evidence
-        )
+        yield finding("foreground-changed", "another app came to the screen during the run", evidence)
 
 
 def _battery_findings(before: DeviceState, after: DeviceState) -> Iterator[Finding]:
     if after.battery_percent is not None and after.battery_percent < 15:
-        yield _finding("battery-low", Severity.WARNING, f"{after.battery_percent} % left")
+        yield finding("battery-low", f"{after.battery_percent} % left")
     if before.plugged and after.plugged and before.plugged != after.plugged:
         evidence = f"{before.plugged}, then {after.plugged}"
-        yield _finding("charging-changed", Severity.INFO, "the charger came or went during the run", evidence)
+        yield finding("charging-changed", "the charger came or went during the run", evidence)
     elif after.plugged not in {"", "none"} and (after.battery_percent or 0) < (before.battery_percent or 0):
         evidence = f"{before.battery_percent} %, then {after.battery_percent} %"
-        yield _finding(
-            "battery-draining", Severity.INFO, "the battery was emptied though the phone was plugged in", evidence
-        )
+        yield finding("battery-draining", "the battery was emptied though the phone was plugged in", evidence)
 
 
 def _heat_text(state: DeviceState) -> str:

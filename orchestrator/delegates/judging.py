@@ -124,9 +124,7 @@ def judge_delegate(
     telling = next((line for words in _TELLING.get(truth, ()) for line in lines if words in line), None)
     return DelegateEvidence(
         requested="+".join(request.delegates),
-        actual="+".join(sharing)
-        if len(sharing) > 1 and truth is not DelegateTruth.FAILED
-        else judge.actual(main, truth),
+        actual="+".join(sharing) if is_shared else judge.actual(main, truth),
         truth=truth,
         delegated_nodes=share.delegated_nodes if share else None,
         total_nodes=share.total_nodes if share else None,

@@ -28,7 +28,7 @@ _BY_STATUS: Final[Mapping[CaseStatus, str]] = {
     CaseStatus.NOT_RUN: "It is planned and not done: resume the campaign.",
     CaseStatus.UNTIMED: "Add the pass timing if you want to know its latency.",
 }
-#: By the codes of analysis/quality.py.
+#: By the codes of analysis/findings.py.
 _BY_FINDING: Final[Mapping[str, str]] = {
     "virtual-device": "Measure on a real phone before you conclude anything about phones.",
     "emulator": "Measure on a real phone: an emulator's figures are those of the computer that it runs on.",

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from orchestrator.analysis.findings import steadiness_findings
 from orchestrator.analysis.outcome import Ending
 from orchestrator.analysis.quality import Surroundings, judge
 from orchestrator.analysis.samples import derive_conditions, mean_khz, parse_samples
-from orchestrator.analysis.steadiness import steadiness_findings
 from orchestrator.records.device import DeviceState
 from orchestrator.records.run import LatencySummary, Outcome
 from orchestrator.records.verdict import Grade

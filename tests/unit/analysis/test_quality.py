@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from orchestrator.analysis.findings import CODES
 from orchestrator.analysis.outcome import Ending, ending_of
-from orchestrator.analysis.quality import CODES, Surroundings, judge
+from orchestrator.analysis.quality import Surroundings, judge
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.plan import Screen

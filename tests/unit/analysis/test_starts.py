@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.analysis.quality import start_findings
+from orchestrator.analysis.findings import start_findings
 from orchestrator.records.run import DelegateEvidence, ToolReport
 from orchestrator.records.verdict import Severity
 

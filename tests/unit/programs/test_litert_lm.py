@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.analysis.steadiness import repetition_findings
+from orchestrator.analysis.findings import repetition_findings
 from orchestrator.programs.grammar.litert_lm import duration_us
 from orchestrator.programs.grammar.output import describe, parse_text, to_public
 from orchestrator.records.run import DelegateTruth, ToolReport

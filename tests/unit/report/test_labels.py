@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.analysis.quality import CODES
+from orchestrator.analysis.findings import CODES
 from orchestrator.errors import ArtifactError, DeviceError, HostStorageError
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
 from orchestrator.report.assembly import build_report_data
