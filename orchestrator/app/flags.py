@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,29 +20,19 @@ _PHONE_ABIS: Final = ("arm64-v8a", "armeabi-v7a", "x86_64", "x86")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlagSource:
-    """Where the flags come from."""
-
-    schema: FlagSchema
-    build: Build | None
-    #: In words, for the head of the list.
-    title: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainedFlags:
-    """Flags of a program, and for programs the same as rows."""
+class Flags:
+    """Flags of a program."""
 
     tool: ToolName
-    source: FlagSource
-    shown: Sequence[FlagSpec]
-    rows: Sequence[Mapping[str, object]]
-    #: Whether one flag was asked for.
-    is_one: bool
+    #: The build that was asked; None for what is documented.
+    build: Build | None
+    #: Where they are from, in words.
+    title: str
+    schema: FlagSchema
 
 
-def explained_flags(settings: Settings, name: str, *, build: str, tool: str, serial: str) -> ExplainedFlags:
-    """Return the flags of a program, or the one that is named.
+def flags_of(settings: Settings, name: str, *, build: str, tool: str, serial: str) -> tuple[Flags, FlagSpec | None]:
+    """Return the flags of a program, and the one of them that is named.
 
     Raises UsageError for a tool or a flag that there is none of, ArtifactError for a build, DeviceError kinds for a
     device that was named.
@@ -52,15 +41,13 @@ def explained_flags(settings: Settings, name: str, *, build: str, tool: str, ser
         if name in declared_names() and name not in list(ToolName):
             name, tool = "", name
         wanted = _tool(tool)
-        source = _declared(wanted) if wanted.is_declared else _source(farm, wanted, build, serial)
+        found = _declared(wanted) if wanted.is_declared else _source(farm, wanted, build, serial)
     bare = name.removeprefix("--").partition("=")[0]
-    if bare and bare not in source.schema.flags:
-        nearest = source.schema.nearest(bare)
+    if bare and bare not in found.schema.flags:
+        nearest = found.schema.nearest(bare)
         hint = f"did you mean {nearest}?" if nearest else "'benchfarm flags' lists them"
-        raise UsageError(f"{source.title}: there is no flag {bare!r}", hint=hint)
-    shown = [source.schema.flags[bare]] if bare else sorted(source.schema.flags.values(), key=lambda spec: spec.name)
-    rows = [_public(spec, OWNED_FLAGS) for spec in shown]
-    return ExplainedFlags(tool=wanted, source=source, shown=shown, rows=rows, is_one=bool(bare))
+        raise UsageError(f"{found.title}: there is no flag {bare!r}", hint=hint)
+    return found, found.schema.flags[bare] if bare else None
 
 
 def _tool(name: str) -> ToolName:
@@ -72,7 +59,7 @@ def _tool(name: str) -> ToolName:
     raise UsageError(f"{name!r} takes none of a plan's flags", hint=hint)
 
 
-def _declared(tool: ToolName) -> FlagSource:
+def _declared(tool: ToolName) -> Flags:
     """Return the parameters of a declared program, in the order of its file."""
     section = declared(str(tool))
     specs = [
@@ -85,22 +72,22 @@ def _declared(tool: ToolName) -> FlagSource:
         )
         for name, own in section.parameters.items()
     ]
-    return FlagSource(schema=FlagSchema(flags={spec.name: spec for spec in specs}), build=None, title=section.title)
+    schema = FlagSchema(flags={spec.name: spec for spec in specs})
+    return Flags(tool=tool, schema=schema, build=None, title=section.title)
 
 
-def _source(farm: Farm, tool: ToolName, named: str, serial: str) -> FlagSource:
+def _source(farm: Farm, tool: ToolName, named: str, serial: str) -> Flags:
     """Return the flags of the named build, of the device's build, or of all builds as documented."""
     from orchestrator.programs.flags.checking import documented_flags
 
     book = farm.flag_book
     build = _on_device(farm, tool, named, serial) if serial else _named(farm, tool, named) if named else None
     if build is None:
-        return FlagSource(
-            schema=documented_flags(program(tool).family), build=None, title=f"{tool}, all builds, as documented"
-        )
+        schema = documented_flags(program(tool).family)
+        return Flags(tool=tool, schema=schema, build=None, title=f"{tool}, all builds, as documented")
     schema = book.schema(build)
     how = "as it says itself" if schema.is_learned else "as documented for all builds: it wasn't asked yet"
-    return FlagSource(schema=schema, build=build, title=f"{build.name} ({build.sha256[:12]}), {how}")
+    return Flags(tool=tool, schema=schema, build=build, title=f"{build.name} ({build.sha256[:12]}), {how}")
 
 
 def _named(farm: Farm, tool: ToolName, named: str) -> Build:
@@ -141,7 +128,8 @@ def _on_device(farm: Farm, tool: ToolName, named: str, serial: str) -> Build:
     return build
 
 
-def _public(spec: FlagSpec, owners: Mapping[str, str]) -> dict[str, object]:
+def public_flag(spec: FlagSpec) -> dict[str, object]:
+    """Return a flag as JSON has it."""
     from orchestrator.programs.flags.tables import TRAPS
 
     return {
@@ -153,6 +141,6 @@ def _public(spec: FlagSpec, owners: Mapping[str, str]) -> dict[str, object]:
         "needs": spec.needs,
         "meaning": spec.meaning,
         "trap": TRAPS.get(spec.name, ""),
-        "set_by": owners.get(spec.name, ""),
+        "set_by": OWNED_FLAGS.get(spec.name, ""),
         "help": spec.help,
     }

@@ -251,22 +251,14 @@ def release_phone(settings: Settings, serial: str) -> DoneAnswer:
     return DoneAnswer(text=one_line(text), data={"serial": serial, "released": bool(reason), "reason": reason})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerState:
-    """An adb server: what it is for, and what it says of itself."""
+def adb_servers(farm: Farm) -> tuple[list[dict[str, object]], str]:
+    """Return the adb servers that run, as JSON has them, and the binary that would be started, or why there is none.
 
-    what: str
-    address: str
-    #: Or why it doesn't say.
-    version: str
-    is_ours: bool
-
-
-def adb_servers(farm: Farm) -> tuple[list[ServerState], str]:
-    """Return the adb servers that run, and the binary that would be started, or why there is none."""
+    A server is ``for`` real phones or the virtual lab; ``version`` is what it answers, or why it doesn't.
+    """
     from orchestrator.devices.server_process import find_adb
 
-    servers = []
+    servers: list[dict[str, object]] = []
     for what, find in (("real phones", farm.running_plugged_server), ("virtual lab", farm.lab_server)):
         if (server := find()) is None:
             continue
@@ -274,7 +266,7 @@ def adb_servers(farm: Farm) -> tuple[list[ServerState], str]:
             version = str(server.version())
         except BenchfarmError as error:
             version = f"doesn't answer: {error}"
-        servers.append(ServerState(what=what, address=str(server.address), version=version, is_ours=server.is_ours))
+        servers.append({"for": what, "address": str(server.address), "version": version, "ours": server.is_ours})
     try:
         binary = str(find_adb(farm.settings.adb, search_path=farm.settings.environ.get("PATH")))
     except AdbUnavailableError as error:

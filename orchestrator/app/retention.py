@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,28 +11,11 @@ from orchestrator.quantities import parse_age
 from orchestrator.records.history import Pruned
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrunedStore:
-    """What was deleted, and what it did to the store's file (0 bytes for a store in a server)."""
+def prune(settings: Settings, *, keep_raw: str, is_trial: bool, compact: bool) -> tuple[Pruned, int, int]:
+    """Delete the raw output of campaigns begun before; figures, verdicts and states stay. Raises UsageError.
 
-    pruned: Pruned
-    bytes_before: int
-    bytes_after: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backup:
-    """A copy of a store."""
-
-    path: Path
-    size_bytes: int
-    store: Path
-    #: How many campaigns it holds at the least.
-    campaigns: int
-
-
-def prune(settings: Settings, *, keep_raw: str, is_trial: bool, compact: bool) -> PrunedStore:
-    """Delete the raw output of campaigns begun before; figures, verdicts and states stay. Raises UsageError."""
+    Returns what was deleted, and the bytes of the store's file before and after (0 for a store in a server).
+    """
     try:
         keep_s = parse_age(keep_raw)
     except ValueError as error:
@@ -51,11 +33,11 @@ def prune(settings: Settings, *, keep_raw: str, is_trial: bool, compact: bool) -
 
         shrink(path)
         after = _size(path)
-    return PrunedStore(pruned=pruned, bytes_before=before, bytes_after=after)
+    return pruned, before, after
 
 
-def backup(settings: Settings, out: Path) -> Backup:
-    """Copy a store that may be in use, whole and checked.
+def backup(settings: Settings, out: Path) -> tuple[Path, int, int]:
+    """Copy a store that may be in use, whole and checked; return the store's file, the copy's bytes and campaigns.
 
     Raises:
         UsageError: the store isn't a file, or there is none, or the copy's name is taken or its folder isn't there.
@@ -78,7 +60,7 @@ def backup(settings: Settings, out: Path) -> Backup:
     if not path.is_file():
         raise UsageError(f"nothing is stored yet in {path}", hint="there is nothing to copy")
     copy_to(path, out)
-    return Backup(path=out, size_bytes=_size(out), store=path, campaigns=campaigns)
+    return path, _size(out), campaigns
 
 
 def _size(path: Path | None) -> int:

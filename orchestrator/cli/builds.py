@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -18,12 +18,12 @@ from orchestrator.app.builds import (
     make_build,
     shows_as_benchmark,
 )
-from orchestrator.app.flags import FlagSource, explained_flags
+from orchestrator.app.flags import flags_of, public_flag
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.frame import Listed, Paths, Texts, arg, command, opt
-from orchestrator.cli.progress import downloads_on_stderr
+from orchestrator.cli.progress import downloads_on_stderr, tell
 from orchestrator.cli.result import CommandResult, table
-from orchestrator.errors import ArtifactError
+from orchestrator.errors import ArtifactError, PlanError
 from orchestrator.records.build_spec import BuildSpec, FlagSpec
 from orchestrator.records.workload import USUAL_TOOL, Build
 from orchestrator.report.escapes import one_line
@@ -222,15 +222,23 @@ def which(
 
 @command("build programs")
 def declared_programs(
+    settings: Settings,
     files: Annotated[Paths, arg("Files to check (default: list those that are known).")] = (),
 ) -> CommandResult:
     """List or check declared programs of other runtimes.
 
     Example: benchfarm build programs mine.yaml
     """
-    from orchestrator.config.declared_programs import every_declared, load_declared
+    from orchestrator.config.declared_programs import declared, declared_names, load_declared
 
-    found = [load_declared(path) for path in files] if files else every_declared()
+    found, is_faulty = [load_declared(path) for path in files], False
+    for name in () if files else declared_names():
+        try:
+            found.append(declared(name))
+        except PlanError as error:
+            # One faulty file hides none of the others.
+            is_faulty = True
+            tell(settings.log_format, "declared-program", str(error), level="error")
     rows = [
         (each.name, " ".join(each.models) or "output only", ", ".join(each.delegates) or "-", each.title)
         for each in found
@@ -246,7 +254,8 @@ def declared_programs(
         }
         for each in found
     }
-    return CommandResult(text=table(("program", "models", "delegates", "what it is"), rows), data=data)
+    text = table(("program", "models", "delegates", "what it is"), rows)
+    return CommandResult(text=text, data=data, exit_code=PlanError.exit_code if is_faulty else 0)
 
 
 @command("build verify")
@@ -361,25 +370,24 @@ def flags(
 
     Example: benchfarm flags use_xnnpack
     """
-    found = explained_flags(settings, name, build=build, tool=tool, serial=device)
-    source = found.source
+    found, one = flags_of(settings, name, build=build, tool=tool, serial=device)
+    shown = [one] if one else sorted(found.schema.flags.values(), key=lambda spec: spec.name)
     data = {
         "tool": found.tool.value,
-        "build": source.build.name if source.build else None,
-        "build_sha256": source.build.sha256 if source.build else None,
-        "learned": source.schema.is_learned,
-        "flags": found.rows,
+        "build": found.build.name if found.build else None,
+        "build_sha256": found.build.sha256 if found.build else None,
+        "learned": found.schema.is_learned,
+        "flags": [public_flag(spec) for spec in shown],
     }
-    text = _flag_text(found.shown[0], found.rows[0], source) if found.is_one else _flag_list(found.shown, source)
-    return CommandResult(text=text, data=data)
+    if one is not None:
+        return CommandResult(text=_flag_text(one, found.title), data=data)
+    rows = [(spec.name, spec.kind, spec.default, spec.build, spec.meaning or spec.help) for spec in shown]
+    listed = table(("flag", "type", "default", "builds", "what it does"), rows)
+    return CommandResult(text=f"{one_line(found.title)}\n\n{listed}", data=data)
 
 
-def _flag_list(specs: Sequence[FlagSpec], source: FlagSource) -> str:
-    rows = [(spec.name, spec.kind, spec.default, spec.build, spec.meaning or spec.help) for spec in specs]
-    return f"{one_line(source.title)}\n\n" + table(("flag", "type", "default", "builds", "what it does"), rows)
-
-
-def _flag_text(spec: FlagSpec, row: Mapping[str, object], source: FlagSource) -> str:
+def _flag_text(spec: FlagSpec, title: str) -> str:
+    row = public_flag(spec)
     facts = [
         ("type", spec.kind + (f": one of {', '.join(spec.choices)}" if spec.choices else "")),
         ("default", spec.default or "empty"),
@@ -389,7 +397,7 @@ def _flag_text(spec: FlagSpec, row: Mapping[str, object], source: FlagSource) ->
         ("trap", str(row["trap"])),
         ("its help", spec.help),
     ]
-    lines = [f"--{spec.name}={spec.default}", one_line(source.title), ""]
+    lines = [f"--{spec.name}={spec.default}", one_line(title), ""]
     if spec.meaning:
         lines += [*textwrap.wrap(spec.meaning[0].upper() + spec.meaning[1:] + ".", _WIDTH), ""]
     for key, value in facts:

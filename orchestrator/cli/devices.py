@@ -122,16 +122,15 @@ def adb_status(settings: Settings) -> CommandResult:
     """
     with Farm(settings) as farm:
         servers, binary = adb_servers(farm)
-    running = {item.what: item for item in servers}
+    running = {item["for"]: item for item in servers}
     rows = [
-        (what, item.address, item.version, "benchfarm's own" if item.is_ours else "somebody else's")
+        (what, str(item["address"]), str(item["version"]), "benchfarm's own" if item["ours"] else "somebody else's")
         if (item := running.get(what))
         else (what, "not running", "", "")
         for what in ("real phones", "virtual lab")
     ]
     text = f"{table(('server for', 'address', 'version', 'whose'), rows)}\nadb binary: {binary}"
-    data = [{"for": s.what, "address": s.address, "version": s.version, "ours": s.is_ours} for s in servers]
-    return CommandResult(text=text, data={"servers": data, "binary": binary})
+    return CommandResult(text=text, data={"servers": servers, "binary": binary})
 
 
 #: Facts that a bug report needs. Serial numbers stay out of it.

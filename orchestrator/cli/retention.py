@@ -36,13 +36,12 @@ def prune(
     Example: benchfarm store prune --keep-raw 90d --dry-run
     """
     path = settings.store_file
-    done = retention.prune(settings, keep_raw=keep_raw, is_trial=dry_run, compact=compact)
-    pruned = done.pruned
+    pruned, before, after = retention.prune(settings, keep_raw=keep_raw, is_trial=dry_run, compact=compact)
     counted = f"{pruned.runs} runs in {pruned.campaigns} campaigns {'would be ' if dry_run else ''}deleted"
     freed = f"{format_bytes(pruned.freed_bytes)} of the database"
     lines = [f"raw output of {counted}, {freed}; their figures, verdicts and states stay"]
     if compact and not dry_run:
-        lines.append(f"{path}: {format_bytes(done.bytes_before)} before, {format_bytes(done.bytes_after)} now")
+        lines.append(f"{path}: {format_bytes(before)} before, {format_bytes(after)} now")
     elif pruned.runs and not dry_run and path is not None:
         lines.append("later runs use that space; --compact gives it back to the disk")
     return CommandResult(
@@ -52,8 +51,8 @@ def prune(
             "campaigns": pruned.campaigns,
             "runs": pruned.runs,
             "freed_bytes": pruned.freed_bytes,
-            "file_bytes_before": done.bytes_before,
-            "file_bytes_after": done.bytes_after,
+            "file_bytes_before": before,
+            "file_bytes_after": after,
         },
     )
 
@@ -64,11 +63,10 @@ def backup(settings: Settings, out: Annotated[Path, arg("File of the copy. It mu
 
     Example: benchfarm store backup copy.db
     """
-    done = retention.backup(settings, out)
-    size = format_bytes(done.size_bytes)
+    store, size, campaigns = retention.backup(settings, out)
     return CommandResult(
-        text=f"{out}: {size}, {done.campaigns} campaigns or more; restore it by putting it at {done.store}",
-        data={"path": out, "size_bytes": done.size_bytes, "store": done.store},
+        text=f"{out}: {format_bytes(size)}, {campaigns} campaigns or more; restore it by putting it at {store}",
+        data={"path": out, "size_bytes": size, "store": store},
     )
 
 

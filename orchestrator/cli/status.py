@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Annotated, Any
 
@@ -52,31 +53,30 @@ def status(
 def look(farm: Farm, stored: StoredRows, width: int | None = None, height: int | None = None) -> CommandResult:
     """Return every open campaign, phone by phone, and the quarantine; None is as wide or high as it takes."""
     boards, progress = read_boards(farm.board_folder), farm.store.progress(only_open=True)
-    told = [
+    found = [
         _campaign(farm, item, boards.get(item.campaign_id), progress.get(item.campaign_id, (0, 0)), stored)
         for item in farm.store.campaigns(only_open=True)
     ]
     kept_out = {serial: farm.quarantine.reason(serial) for serial in farm.quarantine.serials()}
-    parts = [_text(item, width, height) for item in told]
+    parts = [_text(item, rows, width, height) for item, rows in found]
     parts.append("\n".join(one_line(f"in quarantine: {serial}: {reason}") for serial, reason in kept_out.items()))
     text = "\n\n".join(filter(None, parts)) or "nothing is running, and nothing waits to be resumed"
-    return CommandResult(text=text, data={"campaigns": told, "quarantine": kept_out})
+    return CommandResult(text=text, data={"campaigns": [item for item, _ in found], "quarantine": kept_out})
 
 
-def _text(campaign: dict[str, Any], width: int | None, height: int | None) -> str:
-    if not campaign["phones"]:
+def _text(campaign: dict[str, Any], rows: Sequence[PhoneRow], width: int | None, height: int | None) -> str:
+    if not rows:
         runs = f"{campaign['stored']}/{campaign['stored'] + campaign['left']} runs"
         where = f"on {campaign['host']}" if campaign["status"] == _ELSEWHERE else campaign["status"]
         return one_line(f"{campaign['campaign_id']} {campaign['name']}, {where}: {runs}")[:width]
     title = f"{campaign['campaign_id']} {campaign['name']}, {campaign['status']}"
-    rows = [_row(phone) for phone in campaign["phones"]]
     return "\n".join(line.text for line in picture(title, rows, width=width, height=height))
 
 
 def _campaign(
     farm: Farm, campaign: Campaign, shown: Shown | None, progress: tuple[int, int], stored: StoredRows
-) -> dict[str, Any]:
-    """Return what is told of a campaign; ``progress`` is how much of it is stored and planned."""
+) -> tuple[dict[str, Any], Sequence[PhoneRow]]:
+    """Return a campaign as JSON has it, and its phones; ``progress`` is how much of it is stored and planned."""
     rows: tuple[PhoneRow, ...] = ()
     holder, where = "", runner_elsewhere(farm.settings, campaign)
     if shown is not None:
@@ -84,7 +84,6 @@ def _campaign(
         rows, holder = shown.rows, runner_here(shown)
     elif not where:
         rows = stored.of(campaign.campaign_id, progress)
-    eta_s = campaign_eta_s(rows)
     phones = [
         {
             **{field.name: getattr(row, field.name) for field in fields(row)},
@@ -101,9 +100,9 @@ def _campaign(
         "is_held": shown is not None,
         "stored": sum(row.stored for row in rows) if rows else progress[0],
         "left": sum(row.left for row in rows) if rows else max(0, progress[1] - progress[0]),
-        "eta_s": eta_s,
+        "eta_s": campaign_eta_s(rows),
         "phones": phones,
-    }
+    }, rows
 
 
 def _status_of(campaign: Campaign, *, is_here: bool, is_elsewhere: bool) -> str:
@@ -111,8 +110,3 @@ def _status_of(campaign: Campaign, *, is_here: bool, is_elsewhere: bool) -> str:
         return campaign.status
     # One whose process was killed is stored as running; no process tells of it then.
     return _ELSEWHERE if is_elsewhere else "cut off"
-
-
-def _row(phone: dict[str, Any]) -> PhoneRow:
-    known = {field.name: phone[field.name] for field in fields(PhoneRow)}
-    return PhoneRow(**{**known, "standing": Standing[phone["standing"].upper().replace(" ", "_")]})

@@ -45,13 +45,15 @@ def change_of(row: ComparedCase) -> tuple[str, str, str]:
 
     A speed's change is the time's inverted: where a token takes +25 % time, it is -20 %.
     """
-    verdict = row.verdict
-    if not row.baseline.case.is_per_token:
-        return "time", format_change(verdict.ratio), interval_text(verdict)
-    ends = (verdict.high, verdict.low)
-    low, high = (1 / end if end else None for end in ends)
+    return _change(row.verdict, is_speed=row.baseline.case.is_per_token)
+
+
+def _change(found: ComparisonVerdict | Overall, *, is_speed: bool) -> tuple[str, str, str]:
+    if not is_speed:
+        return "time", format_change(found.ratio), interval_text(found)
+    low, high = (1 / end if end else None for end in (found.high, found.low))
     interval = f"{format_change(low)} to {format_change(high)}" if low is not None and high is not None else _UNKNOWN
-    return "speed", format_change(1 / verdict.ratio if verdict.ratio else None), interval
+    return "speed", format_change(1 / found.ratio if found.ratio else None), interval
 
 
 def level_text(level: float) -> str:
@@ -70,9 +72,12 @@ def summary_line(comparison: Comparison) -> str:
     overall = comparison.overall
     if overall is None:
         return f"{counts or 'no case'}: nothing could be compared"
-    interval = f" ({interval_text(overall)}, {level_text(overall.level)})" if overall.low is not None else ""
+    # Of time and of speed together only a time can be told.
+    is_speed = all(row.baseline.case.is_per_token for row in comparison.rows if row.verdict.ratio is not None)
+    what, change, ends = _change(overall, is_speed=is_speed)
+    interval = f" ({ends}, {level_text(overall.level)})" if overall.low is not None else ""
     cases = "1 case" if overall.count == 1 else f"{overall.count} cases"
-    return f"{counts}; overall {format_change(overall.ratio)} time{interval} over {cases}"
+    return f"{counts}; overall {change} {what}{interval} over {cases}"
 
 
 def to_text(comparison: Comparison) -> str:
