@@ -41,14 +41,14 @@ WORDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "Results": {
         "report": ("reports", "Render a report of one or more campaigns."),
         "table": ("reports", "Print a table of models, devices and configurations."),
-        "results": ("stored retention reports", "List, show, hide, remove and close what is stored."),
+        "results": ("stored reports", "List, show, hide, remove and close what is stored."),
         "export": ("exchange", "Write results as a bundle, CSV, Parquet, JSON and more."),
         "import": ("exchange", "Import a bundle, or results of other labs and apps."),
     },
     "Compare": {
         "compare": ("comparing", "Compare stored results, case by case."),
         "ab": ("comparing", "Measure two sides in turns on the same phone."),
-        "bisect": ("bisecting", "Find the first build that is slower than a good one."),
+        "bisect": ("comparing", "Find the first build that is slower than a good one."),
         "advise": ("reports", "Recommend configurations from stored results."),
     },
     "History": {
@@ -62,13 +62,13 @@ WORDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "plan": ("plans", "Check a plan, and show what it would measure."),
         "flags": ("builds", "Explain the flags of a benchmark program."),
     },
-    "Phone": {"device": ("devices experiments", "Check one phone, tune its quiet mode, and restore it.")},
+    "Phone": {"device": ("devices", "Check one phone, tune its quiet mode, and restore it.")},
     "Other": {
         "explain": ("explaining", "Explain a term or a code that benchfarm prints."),
         "parse": ("explaining", "Show what benchfarm reads from benchmark output."),
         "lab": ("lab", "Start and control virtual phones on this computer."),
         "adb": ("devices", "Show or stop the adb server that benchfarm started."),
-        "store": ("retention", "Back up the store, delete old raw output, and show its key."),
+        "store": ("stored", "Back up the store, delete old raw output, and show its key."),
         "quickstart": ("measuring", "Try everything on virtual phones and this computer."),
         "completion": ("explaining", "Print a completion script for your shell."),
     },

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.app.board import PublishedBoard
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli import retention, stored
+from orchestrator.cli import stored
 from orchestrator.engine.events import CampaignStarted
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import CampaignStatus
@@ -41,11 +41,11 @@ def listed(settings: Settings, **options: bool) -> list[str]:
 def test_a_campaign_is_removed_with_its_runs_for_who_is_sure(settings: Settings, samples: Samples) -> None:
     two_campaigns(settings, samples)
     with pytest.raises(UsageError, match="--yes"):
-        retention.remove(settings, ["one"], yes=False)
+        stored.remove(settings, ["one"], yes=False)
     with pytest.raises(UsageError, match="'three'"):
-        retention.remove(settings, ["one", "three"], yes=True)
+        stored.remove(settings, ["one", "three"], yes=True)
     assert listed(settings) == ["one", "two"]
-    result = retention.remove(settings, ["one"], yes=True)
+    result = stored.remove(settings, ["one"], yes=True)
     assert result.data == [{"campaign_id": "one", "runs": 1}]
     assert listed(settings) == ["two"]
     with Farm(settings) as farm:
@@ -61,7 +61,7 @@ def test_a_campaign_that_is_being_measured_is_not_removed(settings: Settings, sa
         board.on_event(CampaignStarted(campaign=campaign, devices=(), stored={}, left={}, total=1, done=0))
         try:
             with pytest.raises(UsageError, match=r"one .* is run by process"):
-                retention.remove(settings, ["one"], yes=True)
+                stored.remove(settings, ["one"], yes=True)
         finally:
             board.close()
     assert listed(settings) == ["one", "two"]
@@ -73,7 +73,7 @@ def test_a_campaign_that_can_not_be_read_is_removed_by_its_whole_id(tmp_path: Pa
     with closing(sqlite3.connect(tmp_path / "store.sqlite")) as rows:
         rows.execute("UPDATE campaigns SET seed = 'x' WHERE campaign_id = 'one'")
         rows.commit()
-    assert retention.remove(settings, ["one"], yes=True).text == "removed one (can't be read): 1 runs"
+    assert stored.remove(settings, ["one"], yes=True).text == "removed one (can't be read): 1 runs"
     with Farm(settings) as farm:
         assert list(farm.store.progress()) == ["two"]
 
@@ -82,13 +82,13 @@ def test_hidden_campaigns_are_out_of_sight_until_they_are_named_or_shown_again(
     settings: Settings, samples: Samples
 ) -> None:
     two_campaigns(settings, samples)
-    retention.hide(settings, ["one"])
+    stored.hide(settings, ["one"])
     assert (listed(settings), listed(settings, with_hidden=True)) == (["two"], ["one", "two"])
     assert "nightly (hidden)" in stored.campaigns(settings, hidden=True).text
     assert "one" in stored.runs(settings, "one").text
-    retention.hide(settings, ["two"])
+    stored.hide(settings, ["two"])
     assert "all 2 campaigns are hidden" in stored.campaigns(settings).text
-    retention.unhide(settings, ["one", "two"])
+    stored.unhide(settings, ["one", "two"])
     assert listed(settings) == ["one", "two"]
 
 

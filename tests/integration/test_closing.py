@@ -14,7 +14,7 @@ from orchestrator.analysis.rounds import standings
 from orchestrator.app import farm_control
 from orchestrator.app.board import PublishedBoard
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli import devices, measuring, retention
+from orchestrator.cli import devices, measuring, stored
 from orchestrator.engine.events import CampaignStarted
 from orchestrator.engine.rounds import open_works
 from orchestrator.engine.run_records import close_campaign
@@ -60,7 +60,7 @@ def test_a_closed_campaign_is_finished_and_says_what_was_abandoned(settings: Set
     with Farm(settings) as opened:
         (advice,) = [item for item in devices.of_host(opened) if item.check == "campaigns"]
     assert "'benchfarm results close cut' gives it up" in advice.next_step
-    result = retention.close(settings, ["cut", "newest"])
+    result = stored.close(settings, ["cut", "newest"])
     assert result.text == "cut (nightly): closed; 7 invocations that were left are abandoned"
     assert result.data == [{"campaign_id": "cut", "abandoned": 7}]
     with Farm(settings) as opened:
@@ -75,7 +75,7 @@ def test_a_closed_campaign_is_finished_and_says_what_was_abandoned(settings: Set
     # What was measured is as it was.
     assert {run.run_id for run in runs if run.report is not None} == {"cut-timing-0"}
     for command in (
-        lambda: retention.close(settings, ["cut"]),
+        lambda: stored.close(settings, ["cut"]),
         lambda: measuring.run(settings, resume=True, campaign="cut"),
     ):
         with pytest.raises(UsageError, match="no campaign that could be resumed 'cut'"):
@@ -115,19 +115,19 @@ def test_a_campaign_that_a_process_runs_is_not_closed_nor_any_other_that_was_nam
     board.on_event(CampaignStarted(campaign=running, devices=(), stored={}, left={}, total=8, done=1))
     try:
         with pytest.raises(UsageError, match=r"campaign now \(nightly\) is run by process"):
-            retention.close(settings, ["cut", "now"])
+            stored.close(settings, ["cut", "now"])
     finally:
         board.close()
     with Farm(settings) as opened:
         assert len(opened.store.campaigns(only_open=True)) == 2
-    assert retention.close(settings, ["cut", "now"]).exit_code == 0
+    assert stored.close(settings, ["cut", "now"]).exit_code == 0
 
 
 def test_what_another_computer_runs_is_closed_there(shared: Settings, samples: Samples) -> None:
     with Farm(shared) as opened:
         interrupted(opened.store, samples, "there", status=CampaignStatus.RUNNING, host="elsewhere (Linux)")
     with pytest.raises(UsageError, match="run by elsewhere") as caught:
-        retention.close(shared, ["there"])
+        stored.close(shared, ["there"])
     assert caught.value.hint == "close it on that computer"
 
 
@@ -169,7 +169,7 @@ def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
         with pytest.raises(UsageError, match="left to the farm's workers: night-"):
             measuring.run(shared, resume=True)
         with pytest.raises(UsageError, match="a job of the farm that waits or runs") as caught:
-            retention.close(shared, ["night-B"])
+            stored.close(shared, ["night-B"])
         assert "benchfarm farm cancel night --phone B" in caught.value.hint
         # One that failed is anybody's again, whatever computer began it.
         worker = queue.register("two", benchfarm_version="1")
@@ -180,7 +180,7 @@ def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
             opened.store.set_status(jobs[1].campaign_id, CampaignStatus.RUNNING, None)
             (advice,) = [item for item in devices.of_host(opened) if item.check == "campaigns"]
     assert "close night-B'" in advice.next_step
-    assert retention.close(shared, ["night-B"]).exit_code == 0
+    assert stored.close(shared, ["night-B"]).exit_code == 0
     assert open_ones(shared) == {"night-A"}
 
 

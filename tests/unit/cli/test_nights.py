@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.app.nights import limited, moment_of
 from orchestrator.bootstrap import Settings
-from orchestrator.cli.retention import prune
+from orchestrator.cli.stored import prune
 from orchestrator.errors import UsageError
 from orchestrator.records.plan import Plan, PlanModel
 
