@@ -294,30 +294,6 @@ def quiet(
     return CommandResult(text="\n".join(lines), data={"file": path, **_data(found)})
 
 
-@command("device bias")
-def bias(
-    settings: Settings,
-    serial: _Serial,
-    *,
-    invocations: _Invocations = 8,
-    wait_s: _Wait = 600.0,
-    min_secs: _MinSecs = 0.5,
-) -> CommandResult:
-    """Compare foreground app and shell on one phone.
-
-    Example: benchfarm device bias SERIAL
-    """
-    with farm_telling(settings) as farm:
-        found, path = experiments.find_bias(farm, serial, invocations=invocations, wait_s=wait_s, min_secs=min_secs)
-    rows = [(item.mode.value, _ratio(item.ratio), _span(item.low, item.high), item.reason) for item in found.modes]
-    lines = [
-        f"{serial}{_virtual(found.is_virtual)}: latency as a share of the mode shell",
-        table(("mode", "ratio", "95 % interval", "why none"), rows, right=(1, 2)),
-        f"kept in {path}",
-    ]
-    return CommandResult(text="\n".join(lines), data={"file": path, **_data(found)})
-
-
 @command("device audit")
 def audit(settings: Settings, serial: _Serial) -> CommandResult:
     """Compare a phone with its state before any change.
@@ -373,5 +349,4 @@ def _data(found: PhoneExperiments) -> dict[str, object]:
         "is_virtual": found.is_virtual,
         "options": found.options,
         "trials": found.trials,
-        "modes": found.modes,
     }

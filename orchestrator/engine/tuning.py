@@ -1,4 +1,4 @@
-"""Experiments on one phone: which options of Quiet make it scatter less, and what a mode costs on it."""
+"""Experiments on one phone: which options of Quiet make it scatter less."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from orchestrator.analysis.compare import speed_up
 from orchestrator.analysis.outcome import ending_of
-from orchestrator.analysis.summary import summarize
 from orchestrator.engine.placing import Placer, request_of
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import BenchfarmError, DeviceUnusableError, InterruptedByUserError
@@ -19,8 +17,8 @@ from orchestrator.ports import Device
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Quiet
 from orchestrator.records.run import Outcome
-from orchestrator.records.tuning import ModeRatio, OptionTrial
-from orchestrator.records.workload import Case, Pass, ProcessMode
+from orchestrator.records.tuning import OptionTrial
+from orchestrator.records.workload import Case, Pass
 
 _DRAWS: Final = 4000
 _LEVEL: Final = 0.95
@@ -145,40 +143,6 @@ class Laboratory:
             return trial
 
         return chosen(options, tried)
-
-    def bias(self, cases: Sequence[Case], *, invocations: int) -> tuple[ModeRatio, ...]:
-        """Measure the cases, which differ in their mode only, in turns; ratios are to the mode shell."""
-        found: dict[ProcessMode, list[float]] = {case.process_mode: [] for case in cases}
-        reasons: dict[ProcessMode, str] = {}
-        for number in range(invocations):
-            # The order turns round each time, so that a drift meets all of them alike.
-            for case in cases if number % 2 == 0 else tuple(reversed(cases)):
-                if case.process_mode in reasons:
-                    continue
-                latency_us, reason = self._measure(case, Quiet())
-                if latency_us is None:
-                    reasons[case.process_mode] = reason
-                else:
-                    found[case.process_mode].append(latency_us)
-                    self._tell(f"{case.process_mode}: {latency_us / 1000:.3f} ms")
-        shell = found.get(ProcessMode.SHELL, [])
-        return tuple(self._mode(mode, values, shell, reasons.get(mode, "")) for mode, values in found.items())
-
-    def _mode(self, mode: ProcessMode, values: list[float], shell: list[float], reason: str) -> ModeRatio:
-        if reason or len(values) < 2 or len(shell) < 2:
-            why = reason or "too few invocations"
-            return ModeRatio(mode=mode, ratio=None, low=None, high=None, latencies_us=tuple(values), reason=why)
-        if mode is ProcessMode.SHELL:
-            return ModeRatio(mode=mode, ratio=1.0, low=1.0, high=1.0, latencies_us=tuple(values))
-        times = speed_up(summarize(values), summarize(shell))
-        ends = times.interval
-        return ModeRatio(
-            mode=mode,
-            ratio=times.value,
-            low=ends.low if ends else None,
-            high=ends.high if ends else None,
-            latencies_us=tuple(values),
-        )
 
     def _trial(
         self, case: Case, options: tuple[str, ...], invocations: int, *, is_confirmation: bool = False

@@ -1,4 +1,4 @@
-"""What was found out about one phone by experiment: how it is best brought to rest, and what a mode costs on it."""
+"""What was found out about one phone by experiment: which quiet steps make it scatter less."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from orchestrator.records.identity import Serial
-from orchestrator.records.workload import ProcessMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,19 +34,6 @@ class OptionTrial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModeRatio:
-    """How long a mode takes as a share of the mode shell, with its 95 % interval."""
-
-    mode: ProcessMode
-    ratio: float | None
-    low: float | None
-    high: float | None
-    latencies_us: tuple[float, ...] = ()
-    #: Why there is no ratio.
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PhoneExperiments:
     """All that experiments found about a phone; a new one replaces the old one of its kind."""
 
@@ -62,5 +48,3 @@ class PhoneExperiments:
     #: Of a tune that was cut off: its trials that ended, and what they were made with (case and invocations).
     begun: tuple[OptionTrial, ...] = ()
     begun_with: str = ""
-    biased_at: datetime | None = None
-    modes: tuple[ModeRatio, ...] = ()

@@ -83,7 +83,7 @@ def test_hidden_campaigns_are_out_of_sight_until_they_are_named_or_shown_again(
 ) -> None:
     two_campaigns(settings, samples)
     stored.hide(settings, ["one"])
-    assert (listed(settings), listed(settings, with_hidden=True)) == (["two"], ["one", "two"])
+    assert (listed(settings), listed(settings, hidden=True)) == (["two"], ["one", "two"])
     assert "nightly (hidden)" in stored.campaigns(settings, hidden=True).text
     assert "one" in stored.runs(settings, "one").text
     stored.hide(settings, ["two"])

@@ -40,14 +40,8 @@ def test_tuning_keeps_what_makes_the_phone_calmer_and_a_plan_takes_it(rooted: La
     assert audit == {"serial": serial, "clean": True, "pending": [], "differences": []}
 
 
-def test_modes_are_measured_against_each_other_and_top_app_is_proven(rooted: Lab) -> None:
+def test_top_app_is_measured_beside_the_shell_and_proven(rooted: Lab) -> None:
     serial = rooted.serials[0]
-    modes = rooted.cli("device", "bias", serial, "-n", 4, "--min-secs", "0.2", "--json").ok().json["modes"]
-    by_mode = {item["mode"]: item for item in modes}
-    assert by_mode["shell"]["ratio"] == 1.0
-    assert by_mode["foreground"]["low"] < by_mode["foreground"]["ratio"] < by_mode["foreground"]["high"]
-    assert by_mode["top-app"]["reason"] == ""
-    assert len(by_mode["top-app"]["latencies_us"]) == 4
     done = rooted.cli(
         "bench", MODEL, "-s", serial, "--mode", "top-app,shell", "-n", 1, "--min-secs", "0.2", "--json"
     )  # fmt: skip

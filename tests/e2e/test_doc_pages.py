@@ -95,7 +95,6 @@ SHORTER = {
     ("bisect",): {"--most-pairs": "3", "--min-secs": "0.1"},
     ("tune",): {"--most": "2", "--min-secs": "0.1"},
     ("device", "quiet"): {"-n": "4"},
-    ("device", "bias"): {"-n": "4"},
 }
 #: Commands whose exit code is an answer: 1 says no.
 ANSWERS = {"ab", "advise", "bisect", "compare", "doctor", "farm", "history", "model", "plan", "report", "results"}
