@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from playwright.sync_api import Browser, CDPSession, sync_playwright
 
 from orchestrator.report.assembly import build_report_data
+from orchestrator.report.columns import flat_record
 from orchestrator.report.data import ReportData
 from orchestrator.report.render import render_html
-from orchestrator.report.tables import flat_record
 from tests.samples.sample_lab import large_lab, small_lab
 
 LIBRARY = re.compile(r'<script type="text/plain" id="pack-vega">.*?</script>', re.DOTALL)

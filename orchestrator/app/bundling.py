@@ -30,7 +30,6 @@ FORMATS = {
     "parquet": Path("benchfarm-results.parquet"),
     "json": Path("benchfarm-results.json"),
     "bencher": Path("benchfarm-bencher.json"),
-    "asv": Path("benchfarm-asv"),
     "proto": Path("benchfarm-protos"),
     "leaderboard": Path("benchfarm-measurements.jsonl"),
 }
@@ -46,7 +45,6 @@ class ExportRequest:
     #: A key of ``FORMATS``.
     form: str
     rows: str
-    commit: str
     #: None: the format's own name in the current folder.
     out: Path | None
     #: Whether a file that exists is replaced.
@@ -178,11 +176,10 @@ def _results(farm: Farm, chosen: list[Campaign], request: ExportRequest) -> list
     if FORMATS[request.form].suffix:
         write_file(request.target, _content(farm, chosen, request))
         return [request.target]
-    made = _protos(farm, chosen, request) if request.form == "proto" else _asv(farm, chosen, request)
+    made = _protos(farm, chosen, request)
     for path, data in made.items():
-        # The list of benchmarks describes the folder, as asv itself rewrites it; all others are a run's own.
         is_other = os.path.lexists(path) and not (path.is_file() and path.read_bytes() == data)
-        if is_other and not request.force and path.name != "benchmarks.json":
+        if is_other and not request.force:
             raise _exists(path)
     new = [path for path in made if not path.exists()]
     try:
@@ -215,17 +212,8 @@ def _protos(farm: Farm, chosen: Sequence[Campaign], request: ExportRequest) -> d
     return made
 
 
-def _asv(farm: Farm, chosen: list[Campaign], request: ExportRequest) -> dict[Path, bytes]:
-    from orchestrator.report import exports_for_trackers
-
-    if not request.commit:
-        raise UsageError("asv keeps results by commit", hint="name the commit of what was measured: --commit HASH")
-    files = exports_for_trackers.to_asv(report_data(farm, chosen), commit=request.commit)
-    return {request.target / name: text.encode() for name, text in files.items()}
-
-
 def _content(farm: Farm, chosen: list[Campaign], request: ExportRequest) -> str | bytes:
-    from orchestrator.report import exports, exports_for_trackers
+    from orchestrator.report import exports
     from orchestrator.store.own_folders import own_folders
 
     if request.form == "leaderboard":
@@ -235,7 +223,7 @@ def _content(farm: Farm, chosen: list[Campaign], request: ExportRequest) -> str 
         runs = store.runs(campaign_ids=[campaign.campaign_id for campaign in chosen])
         return to_leaderboard(runs, devices=store.devices(), models=store.models(), builds=store.builds())
     if request.form == "bencher":
-        return exports_for_trackers.to_bencher(report_data(farm, chosen))
+        return exports.to_bencher(report_data(farm, chosen))
     # Each campaign on its own: a case that was measured on two nights is two results.
     once = {campaign.campaign_id: campaign for campaign in chosen}
     parts = [report_data(farm, [campaign]) for campaign in once.values()]

@@ -17,7 +17,7 @@ from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.workload import Case
-from orchestrator.report.data import ResultRow
+from orchestrator.report.rows import ResultRow
 
 _SHORTEST_SHA: Final = 4
 #: What a configuration is chosen by, and which fact that frees; any other name is a flag's.

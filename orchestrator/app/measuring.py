@@ -75,12 +75,10 @@ class MeasuredCampaign:
     @property
     def nothing_clean(self) -> str:
         """Why no figure can be relied on; empty where one can, or where none was asked for."""
-        from orchestrator.report.tables import why_not_clean
-
         timed = [row for row in self.data.results if row.result.status not in _NO_FIGURE_EXPECTED]
         if not timed or any(row.result.is_judged for row in timed):
             return ""
-        return f"no result is clean ({', '.join(dict.fromkeys(map(why_not_clean, timed)))})"
+        return f"no result is clean ({', '.join(dict.fromkeys(row.why_not_clean for row in timed))})"
 
 
 def bench_plan(options: PlanOptions) -> Plan:

@@ -46,13 +46,13 @@ def report_data(
 
     named = [item.campaign_id for item in campaigns]
     shown: Iterable[RunRecord] = lean_runs(farm.store.runs(campaign_ids=named) if runs is None else runs)
+    note = ""
     if len(set(named)) > 1:
-        shown = list(shown)
-    newest = newest_runs(campaigns, shown if isinstance(shown, list) else ())
+        campaigns, shown, note = newest_runs(campaigns, list(shown))
     models = farm.store.models()
     data = build_report_data(
-        campaigns=newest.terms_of(campaigns),
-        runs=newest.of(shown),
+        campaigns=campaigns,
+        runs=shown,
         outputs=farm.store.attachments_of,
         devices=farm.store.devices(),
         models=models,
@@ -60,7 +60,9 @@ def report_data(
         accuracy={**_manifest_accuracies(farm.settings), **(accuracy or {})},
         evaluations=kept_evaluations(farm.settings, models),
     )
-    return newest.told(replace(data, published=load_published()) if published else data)
+    if note:
+        data = replace(data, headline=replace(data.headline, scope=f"{data.headline.scope} {note}"))
+    return replace(data, published=load_published()) if published else data
 
 
 def _manifest_accuracies(settings: Settings) -> Mapping[str, float]:

@@ -23,18 +23,17 @@ class ExportOptions:
     campaigns: Campaigns = ()
     out: Annotated[
         Path | None,
-        opt("--out -o", "File, or folder for asv and proto (default: benchfarm-... in this folder, by format)."),
+        opt("--out -o", "File, or folder for proto (default: benchfarm-... in this folder, by format)."),
     ] = None
     form: Annotated[
         str,
         opt(
             "--format -f",
-            "bundle, csv, parquet, json, bencher, asv, proto or leaderboard (default: by --out, else bundle).",
+            "bundle, csv, parquet, json, bencher, proto or leaderboard (default: by --out, else bundle).",
         ),
     ] = ""
     runs: Annotated[Texts, opt("--run", "Export only this run, by id or its beginning. Repeat for several.")] = ()
     rows: Annotated[str, opt("--rows", "Rows of csv and parquet: cases or invocations.")] = "cases"
-    commit: Annotated[str, opt("--commit", "For asv: the measured commit.")] = ""
     force: Annotated[bool, opt("--force", "Replace an existing file.")] = False
     sign: Annotated[bool, opt("--sign", "Sign a bundle with the key of this computer.")] = False
     key: Annotated[Path | None, opt("--key", "With --sign: use this Ed25519 key, as ssh-keygen writes it.")] = None

@@ -14,9 +14,10 @@ from orchestrator.analysis.compare import best_of
 from orchestrator.records.advice import AdviceReport
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.verdict import Quality
-from orchestrator.report.data import ReportData, ResultRow
-from orchestrator.report.energy import EnergyRow
+from orchestrator.report.data import ReportData
 from orchestrator.report.escapes import markdown_text, visible
+from orchestrator.report.passes import EnergyRow
+from orchestrator.report.rows import ResultRow
 
 ALLOW_LIST_FORMAT: Final = "benchfarm-allow-list"
 ALLOW_LIST_VERSION: Final = 1

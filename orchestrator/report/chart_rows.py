@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from orchestrator.report.data import ReportData, ResultRow
+from orchestrator.report.data import ReportData
 from orchestrator.report.escapes import visible
 from orchestrator.report.operators import Place, Profile
+from orchestrator.report.rows import ResultRow
 from orchestrator.report.scaling import delegate_steps, on_front, thread_steps
-from orchestrator.report.tables import delegate_text
 from orchestrator.units import US_PER_MS
 
 ChartRow = dict[str, str | float | bool | None]
@@ -24,14 +24,14 @@ _OTHER_TYPES: Final = "other types"
 
 def chart_rows(data: ReportData) -> Mapping[str, Sequence[ChartRow]]:
     """Return the data sets by name; those without a row are left out."""
-    own = [row for row in data.results if row.result.own_summary is not None]
+    own = [row for row in data.results if row.own is not None]
     sets: Mapping[str, Iterable[ChartRow]] = {
         "cases": (_case(row, order) for order, row in enumerate(own)),
         "threads": (
             _who(
                 step.row,
                 threads=step.row.case.threads,
-                value=_median_ms(step.row),
+                value=_ms(step.row.median_us),
                 efficiency=round(step.efficiency * 100, 1),
                 group=visible(f"{step.row.device.title}, {step.row.case.delegate}, {step.row.case.flags}"),
             )
@@ -42,7 +42,7 @@ def chart_rows(data: ReportData) -> Mapping[str, Sequence[ChartRow]]:
                 step.row,
                 order=order,
                 speed_up=round(step.speed_up, 3),
-                delegate_truth=visible(delegate_text(step.row)),
+                delegate_truth=visible(step.row.delegate_text),
                 fallen_off=visible(step.fallen_off),
             )
             for order, step in enumerate(delegate_steps(data.results))
@@ -53,7 +53,7 @@ def chart_rows(data: ReportData) -> Mapping[str, Sequence[ChartRow]]:
         "starts": _parts(
             own,
             ("initialisation", "first inference", "steady inference"),
-            lambda row: (_ms(row.init_us), _ms(row.first_us), _median_ms(row)),
+            lambda row: (_ms(row.init_us), _ms(row.first_us), _ms(row.median_us)),
         ),
         "memory": _parts(
             data.results,
@@ -89,16 +89,15 @@ def _place_label(row: ResultRow) -> str:
 
 
 def _case(row: ResultRow, order: int) -> ChartRow:
-    own = row.result.own_summary
-    interval = own.interval if own is not None else None
+    interval = row.own.interval if row.own is not None else None
     return _who(
         row,
         order=order,
         key=row.key,
-        value=_median_ms(row),
+        value=_ms(row.median_us),
         low=_ms(interval.low if interval is not None else None),
         high=_ms(interval.high if interval is not None else None),
-        delegate_truth=visible(delegate_text(row)),
+        delegate_truth=visible(row.delegate_text),
         is_judged=row.result.is_judged,
     )
 
@@ -117,7 +116,7 @@ def _pareto(rows: Sequence[ResultRow]) -> Iterator[ChartRow]:
 def _fronts(members: Sequence[ResultRow]) -> Iterator[ChartRow]:
     latency, size, accuracy = (
         {row.key: value for row in members if (value := of(row)) is not None}
-        for of in (_median_ms, _size_mb, lambda row: row.accuracy)
+        for of in (lambda row: _ms(row.median_us), _size_mb, lambda row: row.accuracy)
     )
     fronts = {
         "front_size_latency": on_front({key: (size[key], latency[key]) for key in size}),
@@ -171,11 +170,6 @@ def _parts(
         for place, (part, amount) in enumerate(zip(parts, amounts_of(row), strict=True)):
             if amount is not None:
                 yield who | {"part": part, "part_order": place, "amount": amount}
-
-
-def _median_ms(row: ResultRow) -> float | None:
-    own = row.result.own_summary
-    return None if own is None else _ms(own.median_us)
 
 
 def _size_mb(row: ResultRow) -> float | None:

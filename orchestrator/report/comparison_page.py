@@ -17,7 +17,6 @@ from orchestrator.report.comparisons import (
     summary_line,
     worst_first,
 )
-from orchestrator.report.data import ResultRow
 from orchestrator.report.escapes import visible
 from orchestrator.report.evidence import Part, case_evidence, evidence_decimals
 from orchestrator.report.grids import Column, Grid, column_of
@@ -25,6 +24,7 @@ from orchestrator.report.labels import column_decimals, figure_text
 from orchestrator.report.operators import compare_profiles
 from orchestrator.report.page_policy import pack
 from orchestrator.report.render import EVIDENCE_SIZE, render_template
+from orchestrator.report.rows import ResultRow
 from orchestrator.units import US_PER_MS, format_percent
 
 #: Cases that are laid out with bars and runs; a longer comparison has a table of all beside them.

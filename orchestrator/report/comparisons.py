@@ -200,6 +200,8 @@ def to_junit(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
 
 def to_data(comparison: Comparison) -> dict[str, object]:
     """Return the comparison as plain values: latencies in microseconds, ratios as candidate time / baseline time."""
+    from orchestrator.report.columns import side_record
+
     return {
         "axis": comparison.axis,
         "baseline": comparison.baseline,
@@ -216,42 +218,14 @@ def to_data(comparison: Comparison) -> dict[str, object]:
                 "is_broken": row.is_broken,
                 "verdict": row.verdict,
                 "differences": row.differences,
-                "baseline": side_data(row.baseline),
-                "candidate": side_data(row.candidate),
+                "baseline": side_record(row.baseline),
+                "candidate": side_record(row.candidate),
             }
             for row in worst_first(comparison)
         ],
         "only_baseline": comparison.only_baseline,
         "only_candidate": comparison.only_candidate,
         "notes": comparison.notes,
-    }
-
-
-def side_data(item: Measured) -> dict[str, object]:
-    """Return one side of a case as plain values."""
-    result, own = item.result, item.result.own_summary
-    return {
-        "campaign_id": item.campaign_id,
-        "case_key": item.case.case_key,
-        "serial": item.case.serial,
-        "device": item.device,
-        "model_name": item.case.model_name,
-        "model_sha256": item.case.model_sha256,
-        "build": item.build,
-        "build_sha256": item.case.build_sha256,
-        "configuration": result.named(item.case.configuration),
-        "is_virtual": item.is_virtual,
-        "origin": item.origin,
-        "status": result.status,
-        "quality": result.quality,
-        "precision": result.precision,
-        "is_precise": result.is_precise,
-        "grade": item.grade,
-        "figure": result.figure.value if result.summary is not None else None,
-        "median_us": own.median_us if own is not None else None,
-        "not_a_result_us": result.summary.median_us if result.summary is not None and own is None else None,
-        "count": len(result.used),
-        "run_ids": result.used,
     }
 
 

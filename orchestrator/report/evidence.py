@@ -19,7 +19,6 @@ from orchestrator.delegates import place_of
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence, FigureKind
 from orchestrator.records.workload import Pass
-from orchestrator.report.data import BestMark, FindingRow, InvocationRow, LogExcerpt, ResultRow, Trace
 from orchestrator.report.escapes import visible, visible_block
 from orchestrator.report.labels import (
     NOTHING,
@@ -31,10 +30,19 @@ from orchestrator.report.labels import (
     figure_text,
     figure_unit,
 )
-from orchestrator.report.logs import LOG_CHARACTERS, shorter
+from orchestrator.report.looks import (
+    LOG_CHARACTERS,
+    LogExcerpt,
+    Trace,
+    battery_change_text,
+    battery_text,
+    clocks_text,
+    condition_traces,
+    hottest_text,
+    shorter,
+)
 from orchestrator.report.matrix import figures_decimals
-from orchestrator.report.tables import delegate_text, has_mean, quality_text
-from orchestrator.report.traces import battery_change_text, battery_text, clocks_text, condition_traces, hottest_text
+from orchestrator.report.rows import BestMark, FindingRow, InvocationRow, ResultRow
 from orchestrator.units import US_PER_MS, format_bytes, format_duration
 
 #: A part of the evidence: JSON with text at its ends.
@@ -69,8 +77,10 @@ def evidence_decimals(rows: Sequence[ResultRow]) -> Mapping[str, int]:
 
     return {
         "median": figures_decimals(rows),
-        "init": of(*(run.init_us for row in rows for run in row.invocations)),
-        "first": of(*(run.first_us for row in rows for run in row.invocations)),
+        "init": of(*(run.run.report.init_us if run.run.report else None for row in rows for run in row.invocations)),
+        "first": of(
+            *(run.run.report.first_inference_us if run.run.report else None for row in rows for run in row.invocations)
+        ),
     }
 
 
@@ -107,13 +117,13 @@ def _head(row: ResultRow, decimals: Mapping[str, int]) -> Iterable[Part]:
         yield {"p": [{"span": "imported", "class": "badge v-warning"}, told, "."]}
     badges: list[Part] = []
     if result.truth is not None:
-        badges += [{"span": _text(delegate_text(row)), "class": f"badge t-{result.truth.value}"}, " "]
+        badges += [{"span": _text(row.delegate_text), "class": f"badge t-{result.truth.value}"}, " "]
     quality = result.quality.value if result.quality is not None else "none"
-    badges += [{"span": quality_text(row), "class": f"badge q-{quality}"}, *_BEST_BADGES[row.best]]
+    badges += [{"span": row.quality_text, "class": f"badge q-{quality}"}, *_BEST_BADGES[row.best]]
     if result.parity is not None:
         badges += [" ", {"span": PARITY_WORDS[result.parity], "class": f"badge {PARITY_CLASSES[result.parity]}"}]
-    if row.grade is not None:
-        badges += [" ", {"span": f"grade {row.grade.value}", "class": "badge grade"}]
+    if row.result.grade is not None:
+        badges += [" ", {"span": f"grade {row.result.grade.value}", "class": "badge grade"}]
     badges += [" ", {"span": row.case.process_mode.value, "class": "badge"}]
     yield {"p": badges, "class": "badges"}
     yield from _figure(row, decimals["median"])
@@ -126,7 +136,7 @@ def _figure(row: ResultRow, digits: int) -> Iterable[Part]:
     unit = figure_unit(row.case)
     median = f"{figure_text(row.case, summary.median_us, digits)} {unit}"
     if result.status not in OWN_FIGURE:
-        why = _text(delegate_text(row)) if result.status is CaseStatus.FELL_BACK else "rejected"
+        why = _text(row.delegate_text) if result.status is CaseStatus.FELL_BACK else "rejected"
         yield {
             "p": [f"No result of {row.case.delegate.value}: ", {"del": median}, f" ({why})."],
             "class": "case-figure",
@@ -136,7 +146,7 @@ def _figure(row: ResultRow, digits: int) -> Iterable[Part]:
     if summary.interval is not None:
         low, high = (figure_text(row.case, end, digits) for end in (summary.interval.low, summary.interval.high))
         interval = f" ({f'{high} to {low}' if row.case.is_per_token else f'{low} to {high}'} {unit} at 95 %)"
-    kind = ", a mean" if has_mean(row) else ""
+    kind = ", a mean" if row.has_mean else ""
     gain, ratio = "", row.speed_up
     if ratio is not None and row.baseline != row.configuration:
         between = f" ({ratio.interval.low:.2f} to {ratio.interval.high:.2f})" if ratio.interval is not None else ""
@@ -163,11 +173,11 @@ def _objections(row: ResultRow) -> Iterable[Part]:
 
 
 def _finding(finding: FindingRow, invocations: int) -> Sequence[Part]:
-    severity = finding.severity.value
-    parts: list[Part] = [{"span": severity, "class": f"badge v-{severity}"}, " ", {"code": _text(finding.code)}]
-    parts.append(f" {_text(finding.message)}")
-    if finding.evidence:
-        parts += [" ", {"small": f"({_text(finding.evidence)})"}]
+    found, severity = finding.finding, finding.finding.severity.value
+    parts: list[Part] = [{"span": severity, "class": f"badge v-{severity}"}, " ", {"code": _text(found.code)}]
+    parts.append(f" {_text(found.message)}")
+    if found.evidence:
+        parts += [" ", {"small": f"({_text(found.evidence)})"}]
     if finding.count and invocations > 1:
         parts += [" ", {"small": f"{finding.count} of {invocations} invocations"}]
     if finding.next_step:
@@ -209,10 +219,10 @@ def _runs(row: ResultRow, decimals: Mapping[str, int], characters: int) -> Itera
     if len(shown) < len(row.invocations):
         left = len(row.invocations) - len(shown)
         yield {"p": {"small": f"{left} invocations of the sustained run are left out here; its chart has them."}}
-    if row.has_conditions:
+    if any(run.run.state_before or run.run.state_after for run in row.invocations):
         lines = [line for run in shown for line in _state_lines(run)]
         yield {"table": "Conditions before and after", "heads": _STATE_HEADS, "rows": lines}
-        states = [run.state_before for run in row.invocations if run.state_before is not None]
+        states = [item.run.state_before for item in row.invocations if item.run.state_before is not None]
         swapped = battery_change_text(sorted(states, key=lambda state: state.at))
         if swapped:
             yield {"p": {"span": _text(swapped), "class": "badge v-warning"}}
@@ -229,22 +239,22 @@ def _runs(row: ResultRow, decimals: Mapping[str, int], characters: int) -> Itera
 
 def _without_middle(runs: Sequence[InvocationRow]) -> Sequence[InvocationRow]:
     """Return the invocations without the hundreds that a sustained run has between its beginning and its end."""
-    sustained = [run for run in runs if run.run_pass is Pass.SUSTAINED]
+    sustained = [item for item in runs if item.run.run_pass is Pass.SUSTAINED]
     if len(sustained) <= 2 * _SUSTAINED_SHOWN:
         return runs
-    hidden = {run.run_id for run in sustained[_SUSTAINED_SHOWN:-_SUSTAINED_SHOWN]}
-    return [run for run in runs if run.run_id not in hidden]
+    hidden = {item.run.run_id for item in sustained[_SUSTAINED_SHOWN:-_SUSTAINED_SHOWN]}
+    return [item for item in runs if item.run.run_id not in hidden]
 
 
 def _number(run: InvocationRow) -> Part:
-    if run.run_pass is Pass.TIMING:
+    if run.run.run_pass is Pass.TIMING:
         return str(run.number)
     number, attempt = run.number, ""
-    if run.run_pass is Pass.SUSTAINED:
+    if run.run.run_pass is Pass.SUSTAINED:
         tried, number = divmod(run.number - 1, ATTEMPT_NUMBERS)
         number += 1
         attempt = f", attempt {tried + 1}" if tried else ""
-    return [f"{number} ", {"small": f"{run.run_pass.value}{attempt}"}]
+    return [f"{number} ", {"small": f"{run.run.run_pass.value}{attempt}"}]
 
 
 def _run_line(row: ResultRow, run: InvocationRow, decimals: Mapping[str, int]) -> Part:
@@ -257,28 +267,29 @@ def _run_line(row: ResultRow, run: InvocationRow, decimals: Mapping[str, int]) -
         latency = {"del": latency}
     if run.latency_us is not None and run.figure is FigureKind.MEAN and not row.case.is_per_token:
         latency = [latency, " ", {"small": "mean"}]
-    spread = NOTHING
-    if run.p5_us is not None and run.p95_us is not None:
-        spread = f"{figure_ms(run.p5_us, digits)} \N{EN DASH} {figure_ms(run.p95_us, digits)}"
-    outcome = run.outcome.value
+    spread, report = NOTHING, run.run.report
+    inferences = report.inference if report is not None else None
+    if inferences is not None and inferences.p5_us is not None and inferences.p95_us is not None:
+        spread = f"{figure_ms(inferences.p5_us, digits)} \N{EN DASH} {figure_ms(inferences.p95_us, digits)}"
+    outcome = run.run.outcome.value
     cells: list[Part] = [
         _number(run),
         latency,
-        [f"{outcome} ", {"small": _text(run.reason_code)}] if run.reason_code else outcome,
-        run.quality.word,
+        [f"{outcome} ", {"small": _text(run.run.reason_code)}] if run.run.reason_code else outcome,
+        run.run.verdict.quality.word,
         run.truth.value,
         spread,
-        NOTHING if run.inferences is None else str(run.inferences),
-        figure_ms(run.first_us, decimals["first"]),
-        figure_ms(run.init_us, decimals["init"]),
-        moment_text(run.started_at),
-        format_duration(run.duration_s),
+        NOTHING if inferences is None else str(inferences.count),
+        figure_ms(report.first_inference_us if report is not None else None, decimals["first"]),
+        figure_ms(report.init_us if report is not None else None, decimals["init"]),
+        moment_text(run.run.started_at),
+        format_duration(run.run.duration_s),
     ]
     return {"tr": cells} if run.is_used else {"tr": cells, "class": "unused"}
 
 
 def _state_lines(run: InvocationRow) -> Iterable[Part]:
-    before, after = run.state_before, run.state_after
+    before, after = run.run.state_before, run.run.state_after
     if before is not None or after is not None:
         texts = (hottest_text, battery_text, clocks_text)
         cells: list[Part] = [[_text(of(before)), {"br": ""}, _text(of(after))] for of in texts]
@@ -295,7 +306,7 @@ def _drawn(title: str, traces: Sequence[Trace]) -> Iterable[Part]:
         yield {"traces": moving}
     still = ", ".join(f"{_text(trace.name)} {trace.high:.0f} {trace.unit}" for trace in traces if not trace.points)
     if still:
-        yield {"p": {"small": f"The same at every look: {still}."}}
+        yield {"p": {"small": f"The same at every sample: {still}."}}
 
 
 def _trace(trace: Trace) -> Part:
@@ -310,9 +321,10 @@ def _trace(trace: Trace) -> Part:
 
 
 def _log(run: InvocationRow, whole: LogExcerpt, characters: int) -> Iterable[Part]:
-    status = f", exit code {run.exit_code}" if run.exit_code is not None else ""
+    code = run.run.exit_code
+    status = f", exit code {code}" if code is not None else ""
     yield {"h3": f"Log of invocation {run.number}{status}"}
-    where: Sequence[Part] = ("it is in the store under run ", {"code": _text(run.run_id)})
+    where: Sequence[Part] = ("it is in the store under run ", {"code": _text(run.run.run_id)})
     if not characters:
         size = format_bytes(whole.total_bytes)
         yield {"p": [f"{size} of output, left out of a report of this size; ", *where, "."]}

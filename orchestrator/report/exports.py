@@ -1,41 +1,56 @@
-"""Results for other programs and for pull requests: CSV, JSON with a versioned schema, Markdown."""
+"""Results for other programs and for pull requests: CSV, Parquet, JSON with a versioned schema, Bencher, Markdown."""
 
 from __future__ import annotations
 
-import enum
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
 from typing import Final, Literal
 
 from orchestrator import __version__
-from orchestrator.analysis.energy import Mean
 from orchestrator.analysis.summary import LEVEL
 from orchestrator.errors import UsageError
-from orchestrator.records.device import DeviceState
-from orchestrator.report.data import BestMark, CampaignRow, DeviceRow, InvocationRow, ReportData, ResultRow
-from orchestrator.report.energy import EnergyRow
-from orchestrator.report.escapes import csv_text, markdown_text
+from orchestrator.records.campaign import Campaign
+from orchestrator.records.evaluation import Evaluation
+from orchestrator.report.columns import campaign_of, flat_record, invocation_record, picked
+from orchestrator.report.data import ReportData
+from orchestrator.report.escapes import csv_text, markdown_text, visible
 from orchestrator.report.labels import NOTHING, figure_text
 from orchestrator.report.matrix import figures_decimals
+from orchestrator.report.passes import EnergyRow
 from orchestrator.report.published import SOURCE
-from orchestrator.report.tables import (
-    campaign_of,
-    delegate_text,
-    flat_record,
-    has_mean,
-    invocation_record,
-    quality_text,
-    spread_text,
-)
+from orchestrator.report.rows import BestMark, DeviceRow, ResultRow, origin_of
 
 SCHEMA: Final = "benchfarm-report"
 #: Raised when a key goes away or changes its meaning; new keys don't raise it.
 SCHEMA_VERSION: Final = 1
-_CAMPAIGN: Final = "campaign_id name status created_at finished_at host origin benchfarm_version seed"
 #: Of a table for people, in its order.
 HEADERS: Final = ("model", "device", "configuration", "median ms", "spread", "vs CPU", "delegate", "quality")
 _BEST_WORDS: Final = {BestMark.BEST: " (fastest)", BestMark.TIED: " (tied)", BestMark.NONE: ""}
+_NS_PER_US: Final = 1_000
+_CAMPAIGN: Final = "campaign_id name status created_at finished_at host origin=host benchfarm_version seed"
+_FACTS: Final = (
+    "kind is_emulator manufacturer model codename os_version sdk fingerprint security_patch soc abis clusters "
+    "memory_bytes gpu gpu_driver profile"
+)
+_FINDING: Final = (
+    "code=finding.code severity=finding.severity message=finding.message evidence=finding.evidence invocations=count "
+    "next_step"
+)
+_SKIPPED: Final = (
+    "serial=device.serial device=device.title is_virtual=device.is_virtual model=skipped.model_name "
+    "delegate=skipped.delegate threads=skipped.threads tool=skipped.tool reason_code=skipped.reason_code "
+    "reason=skipped.reason"
+)
+_EVALUATION: Final = (
+    "metric=found.metric percent count=found.count differences=found.differences is_shown reason evaluated_at "
+    "program_sha256 command"
+)
+_STATE: Final = (
+    "at heat_c thermal_status battery_percent battery_heat_c plugged clock_khz clock_limit_khz load_1min "
+    "memory_available_bytes"
+)
+_MEAN: Final = "value half_width count"
 
 
 def to_csv(*parts: ReportData, rows: Literal["cases", "invocations"] = "cases") -> str:
@@ -46,7 +61,8 @@ def to_csv(*parts: ReportData, rows: Literal["cases", "invocations"] = "cases") 
     """
     from orchestrator.report.frames import frame_of
 
-    text: str = frame_of(parts, rows).map(_csv_value).to_csv(index=False, lineterminator="\n")
+    frame = frame_of(parts, rows).map(lambda value: csv_text(value) if isinstance(value, str) else value)
+    text: str = frame.to_csv(index=False, lineterminator="\n")
     return text
 
 
@@ -87,33 +103,27 @@ def to_json(data: ReportData, *further: ReportData) -> str:
         "benchfarm_version": __version__,
         "interval_level": LEVEL,
         "has_virtual": any(part.has_virtual for part in parts),
-        "headline": {
-            "scope": data.headline.scope,
-            "answers": list(data.headline.answers),
-            "trust": data.headline.trust,
-            "warnings": list(data.headline.warnings),
-        },
-        "campaigns": _once("campaign_id", (_picked(row, _CAMPAIGN) for part in parts for row in part.campaigns)),
-        "devices": _once("serial", (_device(row) for part in parts for row in part.devices)),
-        "models": _once(
-            "sha256",
-            (_picked(row, "sha256 label size_bytes") for part in parts for row in part.models),
+        "headline": picked(data.headline, "scope answers trust warnings"),
+        "campaigns": _once(
+            "campaign_id",
+            (picked(row, _CAMPAIGN) | {"origin": origin_of(row)} for part in parts for row in part.campaigns),
         ),
+        "devices": _once("serial", (_device(row) for part in parts for row in part.devices)),
+        "models": _once("sha256", (picked(row, "sha256 label size_bytes") for part in parts for row in part.models)),
         "builds": _once(
-            "sha256", (_picked(row, "sha256 name tool abi version is_virtual") for part in parts for row in part.builds)
+            "sha256", (picked(row, "sha256 name tool abi version is_virtual") for part in parts for row in part.builds)
         ),
         "results": [_result(row, campaign_of(row, part)) for part in parts for row in part.results],
         "skipped": [
             {
                 "campaign_id": part.campaigns[0].campaign_id if len(part.campaigns) == 1 else None,
-                **_picked(row.device, "serial device=title is_virtual"),
-                **_picked(row, "model=model_name delegate threads tool reason_code reason"),
+                **picked(row, _SKIPPED),
             }
             for part in parts
             for row in part.skipped
         ],
         "published": [
-            {"source": SOURCE} | _picked(figure, "model device configuration latency_us") for figure in data.published
+            {"source": SOURCE} | picked(figure, "model device configuration latency_us") for figure in data.published
         ],
     }
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
@@ -124,21 +134,86 @@ def _once(key: str, records: Iterable[Mapping[str, object]]) -> list[Mapping[str
     return list({record[key]: record for record in records}.values())
 
 
-def _plain(value: object) -> object:
-    """Return a value as JSON has it."""
-    if isinstance(value, enum.Enum):
-        return value.value
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, Mapping):
-        return {str(key): item for key, item in value.items()}
-    return list(value) if isinstance(value, tuple) else value
+def _device(row: DeviceRow) -> Mapping[str, object]:
+    known = picked(row, "serial label is_virtual")
+    if row.facts is not None:
+        known |= picked(row.facts, _FACTS)
+        known["clusters"] = [picked(cluster, "cpus min_khz max_khz") for cluster in row.facts.clusters]
+    return known
 
 
-def _picked(record: object, names: str) -> dict[str, object]:
-    """Return fields of a record by their names; one that is called otherwise is written ``key=field``."""
-    pairs = [word.rpartition("=")[::2] for word in names.split()]
-    return {key or field: _plain(getattr(record, field)) for key, field in pairs}
+def _result(row: ResultRow, campaign: Campaign | None) -> Mapping[str, object]:
+    return {
+        "campaign_id": campaign.campaign_id if campaign is not None else None,
+        **flat_record(row),
+        "flags": [list(flag) for flag in row.case.flags],
+        "notes": list(row.result.notes),
+        "stopped": [{"reason": code, "text": text} for code, text in row.stopped],
+        "next_step": row.next_step,
+        "findings": [picked(finding, _FINDING) for finding in row.findings],
+        "starts": [
+            picked(start, "stage invocations=count init_us first_inference_us=first_us quality") for start in row.starts
+        ],
+        "energy": _energy(row.energy, per="token" if row.case.is_per_token else "inference"),
+        "evaluations": [_evaluation(each) for each in row.evaluations],
+        "contention": [
+            picked(load, "load median_us factor runs=count cores died")
+            | {"factor": picked(load.factor, _MEAN) if load.factor is not None else None}
+            for load in row.loads
+        ],
+        "invocations": [
+            {
+                **invocation_record(row, invocation),
+                **{
+                    name: picked(state, _STATE) if state is not None else None
+                    for name, state in (
+                        ("state_before", invocation.run.state_before),
+                        ("state_after", invocation.run.state_after),
+                    )
+                },
+            }
+            for invocation in row.invocations
+        ],
+    }
+
+
+def _evaluation(each: Evaluation) -> Mapping[str, object]:
+    record = picked(each, _EVALUATION)
+    return record | {"differences": [list(pair) for pair in record["differences"] or ()]}
+
+
+def _energy(energy: EnergyRow | None, *, per: str) -> Mapping[str, object] | None:
+    if energy is None:
+        return None
+    means = {"net_uj": energy.net_uj, "gross_uj": energy.gross_uj}
+    return {
+        "per": per,
+        **{name: picked(mean, _MEAN) if mean is not None else None for name, mean in means.items()},
+        **picked(energy, "grade quality rails drift"),
+        "missing": [{"reason": reason, "blocks": count} for reason, count in energy.missing],
+    }
+
+
+def to_bencher(data: ReportData) -> str:
+    """Return the results in Bencher's metric format: latency in nanoseconds with the ends of its interval.
+
+    Only a case's own figure is exported, never a fallback's; the name says model, device (with ``virtual`` where it is)
+    and configuration. Source: https://bencher.dev/docs/reference/bencher-metric-format/
+    """
+    document = {}
+    rows = [(row, row.own) for row in data.results if row.own is not None]
+    names = {row.key: visible(f"{row.model.label} / {row.device.title} / {row.configuration}") for row, _ in rows}
+    counts = Counter(names.values())
+    for row, own in rows:
+        latency = {"value": own.median_us * _NS_PER_US}
+        if own.interval is not None:
+            latency["lower_value"] = own.interval.low * _NS_PER_US
+            latency["upper_value"] = own.interval.high * _NS_PER_US
+        name = names[row.key]
+        # Two phones of one kind, or two builds, are two benchmarks.
+        beside = visible(f" / {row.device.serial} / {row.key[:8]}") if counts[name] > 1 else ""
+        document[name + beside] = {"latency": latency}
+    return json.dumps(document, indent=2) + "\n"
 
 
 def to_markdown(data: ReportData) -> str:
@@ -167,105 +242,14 @@ def _markdown_line(row: ResultRow, decimals: int) -> str:
 
 def result_cells(row: ResultRow, decimals: int) -> tuple[str, ...]:
     """Return a case's row under HEADERS, nothing of it escaped."""
-    own = row.result.own_summary
+    unit = " tokens/s" if row.case.is_per_token and row.own is not None else " (mean)" if row.has_mean else ""
     return (
         row.model.label,
         row.device.title,
         row.configuration,
-        _figure(row, own.median_us if own is not None else None, decimals),
-        spread_text(row) if own is not None else NOTHING,
+        f"{figure_text(row.case, row.median_us, decimals)}{unit}",
+        row.spread_text if row.own is not None else NOTHING,
         NOTHING if row.speed_up is None else f"{row.speed_up.value:.2f}x",
-        delegate_text(row),
-        quality_text(row) + (", virtual" if row.is_virtual else ""),
+        row.delegate_text,
+        row.quality_text + (", virtual" if row.is_virtual else ""),
     )
-
-
-def _figure(row: ResultRow, latency_us: float | None, decimals: int) -> str:
-    unit = " tokens/s" if row.case.is_per_token and latency_us is not None else " (mean)" if has_mean(row) else ""
-    return f"{figure_text(row.case, latency_us, decimals)}{unit}"
-
-
-def _csv_value(value: object) -> object:
-    return csv_text(value) if isinstance(value, str) else value
-
-
-def _device(row: DeviceRow) -> Mapping[str, object]:
-    known = _picked(row, "serial label is_virtual")
-    if row.facts is not None:
-        known |= _picked(
-            row.facts,
-            "kind is_emulator manufacturer model codename os_version sdk fingerprint security_patch soc abis clusters "
-            "memory_bytes gpu gpu_driver profile",
-        )
-        known["clusters"] = [_picked(cluster, "cpus min_khz max_khz") for cluster in row.facts.clusters]
-    return known
-
-
-def _result(row: ResultRow, campaign: CampaignRow | None) -> Mapping[str, object]:
-    return {
-        "campaign_id": campaign.campaign_id if campaign is not None else None,
-        **flat_record(row),
-        "flags": [list(flag) for flag in row.case.flags],
-        "notes": list(row.result.notes),
-        "stopped": [{"reason": code, "text": text} for code, text in row.stopped],
-        "next_step": row.next_step,
-        "findings": [
-            _picked(finding, "code severity message evidence invocations=count next_step") for finding in row.findings
-        ],
-        "starts": [
-            _picked(start, "stage invocations=count init_us first_inference_us=first_us quality")
-            for start in row.starts
-        ],
-        "energy": _energy(row.energy, per="token" if row.case.is_per_token else "inference"),
-        "evaluations": [
-            {
-                "metric": each.found.metric if each.found is not None else None,
-                "percent": each.percent,
-                "count": each.found.count if each.found is not None else None,
-                "differences": [list(pair) for pair in each.found.differences] if each.found is not None else [],
-                "is_shown": each.is_shown,
-                "reason": each.reason,
-                "evaluated_at": each.evaluated_at.isoformat(),
-                "program_sha256": each.program_sha256,
-                "command": each.command,
-            }
-            for each in row.evaluations
-        ],
-        "contention": [
-            _picked(load, "load median_us factor runs=count cores died") | {"factor": _mean(load.factor)}
-            for load in row.loads
-        ],
-        "invocations": [_invocation(row, invocation) for invocation in row.invocations],
-    }
-
-
-def _energy(energy: EnergyRow | None, *, per: str) -> Mapping[str, object] | None:
-    if energy is None:
-        return None
-    return {
-        "per": per,
-        "net_uj": _mean(energy.net_uj),
-        "gross_uj": _mean(energy.gross_uj),
-        **_picked(energy, "grade quality rails drift"),
-        "missing": [{"reason": reason, "blocks": count} for reason, count in energy.missing],
-    }
-
-
-def _mean(mean: Mean | None) -> Mapping[str, object] | None:
-    return None if mean is None else _picked(mean, "value half_width count")
-
-
-def _invocation(row: ResultRow, invocation: InvocationRow) -> Mapping[str, object]:
-    return {
-        **invocation_record(row, invocation),
-        "state_before": _state(invocation.state_before),
-        "state_after": _state(invocation.state_after),
-    }
-
-
-def _state(state: DeviceState | None) -> Mapping[str, object] | None:
-    names = (
-        "at heat_c thermal_status battery_percent battery_heat_c plugged clock_khz clock_limit_khz load_1min "
-        "memory_available_bytes"
-    )
-    return None if state is None else _picked(state, names)

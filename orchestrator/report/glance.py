@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.analysis.case_result import CaseStatus
-from orchestrator.report.data import Certainty, Contest, DeviceRow, ModelRow, ResultRow
-from orchestrator.report.labels import (
-    STATUS_WORDS,
-    ShortNames,
-    column_decimals,
-    fallback_words,
-    figure_text,
-    figure_unit,
-)
-from orchestrator.report.winners import worst_code
+from orchestrator.report.labels import ShortNames, column_decimals, figure_text, figure_unit
+from orchestrator.report.rows import DeviceRow, ModelRow
+from orchestrator.report.winners import Certainty, Contest, kind_title
 from orchestrator.units import US_PER_MS, format_percent
 
 #: Lines of one kind of phone each; in a report with more of them, phones of any kind with one answer share a line.
@@ -27,7 +19,6 @@ _MOST_MODELS: Final = 30
 #: Configurations that can't be told from each other, by name.
 _MOST_TAKES: Final = 3
 _MOST_SERIALS: Final = 3
-_VIRTUAL_SUFFIX: Final = " (virtual)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,21 +53,6 @@ class WinnerBlock:
     #: How often what wins; empty for a single line.
     tally: str
     lines: tuple[WinnerLine, ...]
-
-
-def unclean_reason(row: ResultRow) -> str:
-    """Return why a case has no clean figure, in a few words."""
-    result = row.result
-    if result.status is CaseStatus.FELL_BACK:
-        return fallback_words(row.delegate, result.truth)
-    if result.status is CaseStatus.UNCONFIRMED:
-        return "not confirmed where it ran"
-    if result.status in {CaseStatus.MEASURED, CaseStatus.REJECTED}:
-        word = "rejected" if result.status is CaseStatus.REJECTED else "suspect"
-        return f"{word} ({worst_code(row)})"
-    return (
-        f"{STATUS_WORDS[result.status]} ({result.reason_code})" if result.reason_code else STATUS_WORDS[result.status]
-    )
 
 
 def winner_blocks(contests: Sequence[Contest], names: ShortNames) -> tuple[tuple[WinnerBlock, ...], int]:
@@ -134,12 +110,6 @@ def _kind(device: DeviceRow) -> Hashable:
     return device.serial if facts is None else (facts.title, facts.soc, facts.os_version, facts.fingerprint)
 
 
-def kind_title(row: ResultRow) -> str:
-    """Return what equal phones are called."""
-    facts = row.device.facts
-    return row.device.label if facts is None else facts.title.removesuffix(_VIRTUAL_SUFFIX)
-
-
 def _line(group: Sequence[Contest], names: ShortNames, digits: int, *, is_split: bool) -> WinnerLine:
     shown = [item.shown for item in group]
     first, titles = shown[0], Counter(kind_title(row) for row in shown)
@@ -178,8 +148,8 @@ def _doubt(contest: Contest, names: ShortNames, *, is_rough: bool) -> str:
     """Return what makes a winner less than sure; roughly, so that phones that differ in a digit only share a line."""
     winner, doubted = contest.winner, contest.doubted
     if winner is None:
-        return "; ".join(dict.fromkeys(unclean_reason(row) for row in contest.rows))
-    doubts = [f"{names.of(row.configuration)} may be faster: {unclean_reason(row)}" for row in doubted[:1]]
+        return "; ".join(dict.fromkeys(row.unclean_reason for row in contest.rows))
+    doubts = [f"{names.of(row.configuration)} may be faster: {row.unclean_reason}" for row in doubted[:1]]
     if contest.is_alone:
         doubts.append("nothing else has a clean figure")
     elif not winner.is_tested:
@@ -189,12 +159,3 @@ def _doubt(contest: Contest, names: ShortNames, *, is_rough: bool) -> str:
         precision = "" if is_rough else f"\u00b1{format_percent(result.precision)}: "
         doubts.append(f"{precision}not precise")
     return "; ".join(doubts)
-
-
-def grouped_winners(contests: Iterable[Contest]) -> Mapping[tuple[str, bool], Sequence[Contest]]:
-    """Return the contests that have a winner by (model's label, whether virtual)."""
-    groups: dict[tuple[str, bool], list[Contest]] = defaultdict(list)
-    for item in contests:
-        if item.winner is not None:
-            groups[item.shown.model.label, item.shown.is_virtual].append(item)
-    return groups

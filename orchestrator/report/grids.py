@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeVar
 
 from orchestrator.report.escapes import visible
 from orchestrator.report.labels import column_decimals
+from orchestrator.units import US_PER_MS
 
 Row = TypeVar("Row")
 #: How a column's cells are drawn: as text, a name that opens what the row is about, a figure, a coloured word, or a
@@ -90,6 +91,13 @@ def number_of(
 ) -> Column:
     """Return a column of figures."""
     return column_of(items, label, of, kind="number", unit=unit, digits=digits)
+
+
+def ms_of(
+    items: Sequence[Row], label: str, of: Callable[[Row], float | None], digits: int | None = None, unit: str = "ms"
+) -> Column:
+    """Return a column of times in milliseconds; ``of`` returns microseconds."""
+    return number_of(items, label, unit, lambda item: None if (us := of(item)) is None else us / US_PER_MS, digits)
 
 
 def count_of(items: Sequence[Row], label: str, of: Callable[[Row], int | None], unit: str = "") -> Column:

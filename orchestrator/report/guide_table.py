@@ -23,9 +23,8 @@ from orchestrator.records.run import OPENGL, DelegateTruth, FigureKind
 from orchestrator.records.tokens import worded
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Case, DelegateName, ProcessMode
-from orchestrator.report.data import PublishedFigure
 from orchestrator.report.labels import MODEL_HASH, unique_labels
-from orchestrator.report.published import SOURCE
+from orchestrator.report.published import SOURCE, PublishedFigure
 from orchestrator.units import US_PER_MS, format_figure
 
 #: Where there is no figure.

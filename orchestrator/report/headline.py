@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import IMPORTED_TOOLS, Pass
-from orchestrator.report.data import CampaignRow, Contest, DeviceRow, Headline, ResultRow, SkipRow, Totals, Winner
-from orchestrator.report.glance import grouped_winners, kind_title, unclean_reason
 from orchestrator.report.labels import ShortNames, short_names
-from orchestrator.report.winners import is_unused_thread_count
+from orchestrator.report.rows import DeviceRow, ResultRow
+from orchestrator.report.winners import Contest, Winner, kind_title
 from orchestrator.units import format_figure, format_percent
 
 #: More answers than this are a table, not a sentence: the matrix has them.
@@ -23,34 +24,62 @@ _MOST_NAMES: Final = 3
 _MOST_TITLED: Final = 2
 
 
-def totals_of(results: Sequence[ResultRow], skipped: Sequence[SkipRow]) -> Totals:
-    """Count what a report shows; a thread count that a delegate doesn't use is no case of its own."""
-    results = [row for row in results if not is_unused_thread_count(row)]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Counts of what a report shows; a thread count that a delegate doesn't use is no case of its own."""
+
+    cases: int
+    #: Of them, those whose latency wasn't asked for.
+    untimed: int
+    #: Trusted, and shown to be the requested delegate's.
+    judged: int
+    virtual_cases: int
+    invocations: int
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """The report in a few sentences; names in them are as phones and users wrote them."""
+
+    #: Models, phones and days, for a title.
+    subject: str
+    #: What was run, where and when.
+    scope: str
+    #: What came out, model by model.
+    answers: tuple[str, ...] = ()
+    #: How much of it can be relied on.
+    trust: str
+    #: What isn't to be trusted, and why, worst first.
+    warnings: tuple[str, ...] = ()
+
+
+def totals_of(results: Sequence[ResultRow], skipped: int) -> Totals:
+    """Count what a report shows."""
+    results = [row for row in results if not row.is_unused_thread_count]
     return Totals(
         cases=len(results),
         judged=sum(row.result.is_judged for row in results),
         untimed=sum(row.result.status is CaseStatus.UNTIMED for row in results),
         virtual_cases=sum(row.is_virtual for row in results),
         invocations=sum(len(row.invocations) for row in results),
-        skipped=len(skipped),
+        skipped=skipped,
     )
 
 
 def headline_of(
-    campaigns: Sequence[CampaignRow],
+    campaigns: Sequence[Campaign],
     devices: Sequence[DeviceRow],
     results: Sequence[ResultRow],
     totals: Totals,
     contests: Sequence[Contest],
 ) -> Headline:
-    """Return the report in a few sentences; names in them are as phones and users wrote them."""
+    """Return the report in a few sentences."""
     if not results:
         return Headline(
             subject="nothing measured yet",
             scope="Nothing has been measured yet.",
-            answers=(),
             trust="There is no figure to trust or to doubt.",
-            warnings=(),
         )
     return Headline(
         subject=_subject(campaigns, devices, results),
@@ -61,7 +90,7 @@ def headline_of(
     )
 
 
-def _subject(campaigns: Sequence[CampaignRow], devices: Sequence[DeviceRow], results: Sequence[ResultRow]) -> str:
+def _subject(campaigns: Sequence[Campaign], devices: Sequence[DeviceRow], results: Sequence[ResultRow]) -> str:
     """Return models, phones and days: a report's title."""
     models = list({row.model.subject: row.model.label for row in results}.values())
     named = " and ".join(models) if len(models) <= _MOST_TITLED else f"{len(models)} models"
@@ -76,14 +105,14 @@ def _subject(campaigns: Sequence[CampaignRow], devices: Sequence[DeviceRow], res
     return f"{named} on {who}" + (f", {_days(campaigns)}" if campaigns else "")
 
 
-def _days(campaigns: Sequence[CampaignRow]) -> str:
+def _days(campaigns: Sequence[Campaign]) -> str:
     first = min(campaign.created_at for campaign in campaigns)
     last = max(campaign.finished_at or campaign.created_at for campaign in campaigns)
     return f"{first:%Y-%m-%d}" if first.date() == last.date() else f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"
 
 
 def _scope(
-    campaigns: Sequence[CampaignRow], devices: Sequence[DeviceRow], results: Sequence[ResultRow], totals: Totals
+    campaigns: Sequence[Campaign], devices: Sequence[DeviceRow], results: Sequence[ResultRow], totals: Totals
 ) -> str:
     models = _counted(len({row.model.sha256 for row in results}), "model")
     names = [device.title for device in devices]
@@ -102,7 +131,10 @@ def _scope(
 
 def _answers(contests: Sequence[Contest]) -> tuple[str, ...]:
     """Return the fastest configuration of each model; virtual phones are never set against real devices."""
-    groups = grouped_winners(contests)
+    groups: dict[tuple[str, bool], list[Contest]] = defaultdict(list)
+    for item in contests:
+        if item.winner is not None:
+            groups[item.shown.model.label, item.shown.is_virtual].append(item)
     real_models = {model for model, is_virtual in groups if not is_virtual}
     answers = []
     for (model, is_virtual), members in sorted(groups.items()):
@@ -193,10 +225,10 @@ def _warnings(results: Sequence[ResultRow], names: ShortNames) -> tuple[str, ...
     groups: dict[str, list[ResultRow]] = defaultdict(list)
     for row in results:
         result = row.result
-        if result.is_judged or result.status is CaseStatus.UNTIMED or is_unused_thread_count(row):
+        if result.is_judged or result.status is CaseStatus.UNTIMED or row.is_unused_thread_count:
             continue
         not_its_own = ": not a result of the delegate" if result.status is CaseStatus.FELL_BACK else ""
-        groups[f"{unclean_reason(row)}{not_its_own}"].append(row)
+        groups[f"{row.unclean_reason}{not_its_own}"].append(row)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     warnings = [_warning(reason, rows, names) for reason, rows in ordered[:_MOST_WARNINGS]]
     if len(ordered) > _MOST_WARNINGS:
@@ -211,7 +243,10 @@ def _pass_warnings(results: Sequence[ResultRow], names: ShortNames) -> Iterator[
         rows = [
             row
             for row in results
-            if any(item.run_pass is run_pass and item.quality is Quality.SUSPECT for item in row.invocations)
+            if any(
+                item.run.run_pass is run_pass and item.run.verdict.quality is Quality.SUSPECT
+                for item in row.invocations
+            )
         ]
         if rows:
             yield _warning(f"suspect in the pass {run_pass}", rows, names)

@@ -7,7 +7,7 @@ figure of neither, with an interval that says nothing.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from sys import intern
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -18,21 +18,20 @@ from orchestrator.records.device import DeviceState
 from orchestrator.records.identity import CampaignId, CaseKey
 from orchestrator.records.run import Outcome, RunRecord, ToolReport
 from orchestrator.records.workload import Pass
-from orchestrator.report.data import RUN_PLACE, ReportData
+from orchestrator.report.rows import RUN_PLACE
 
 #: One for all: an empty mapping takes room too.
 _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
 Value = TypeVar("Value")
-Cpu = TypeVar("Cpu", int, str)
-Figure = TypeVar("Figure", int, float)
+#: Profiles of several campaigns are shown beside each other; the reference workload is no case of a plan.
+_NOT_REPEATED: Final = frozenset({Pass.PROFILE, Pass.REFERENCE})
 
 
 def lean_runs(runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
-    """Yield runs without what no report shows: echoed parameters, and most of the looks at the device.
+    """Yield runs without what no report shows: echoed parameters, and most of the device's state.
 
-    The mean clock that those looks tell stays, in the report's ``extra``. What the invocations of a case tell in the
-    same words, such as where the operators ran, is there once for all of them; the run's number in a command is
-    ``RUN_PLACE`` for that.
+    The mean clock of the samples stays, in the report's ``extra``. What the invocations of a case have in common, such
+    as where the operators ran, is held once for all of them; the run's number in a command is ``RUN_PLACE`` for that.
     """
     known = _Known()
     for run in runs:
@@ -53,8 +52,7 @@ class _Known:
     """What was seen before; whatever is equal to it needn't be held beside it."""
 
     def __init__(self) -> None:
-        self._newest: dict[Hashable, object] = {}
-        self._figures: dict[Hashable, Any] = {}
+        self._newest: dict[Hashable, Any] = {}
 
     def equal(self, value: Value, *place: Hashable) -> Value:
         """Return what was seen last at this place if it is equal, else the value."""
@@ -64,11 +62,11 @@ class _Known:
         self._newest[place] = value
         return value
 
-    def table(self, values: Mapping[Cpu, Figure]) -> dict[Cpu, Figure]:
+    def table(self, values: Mapping[Any, Any]) -> dict[Any, Any]:
         """Return a mapping whose keys and figures are held once."""
-        figures = self._figures
+        seen = self._newest.setdefault
         return {
-            intern(key) if isinstance(key, str) else key: figures.setdefault((type(value), value), value)
+            intern(key) if isinstance(key, str) else key: seen((type(value), value), value)
             for key, value in values.items()
         }
 
@@ -87,92 +85,56 @@ def _lean_report(run: RunRecord, report: ToolReport, known: _Known) -> ToolRepor
 def _lean_state(state: DeviceState | None, known: _Known, key: Hashable) -> DeviceState | None:
     if state is None:
         return None
-    return DeviceState(
-        at=state.at,
+    return replace(
+        state,
         heat_c=known.table(state.heat_c),
-        cooling=_NONE,
-        thermal_status=state.thermal_status,
-        battery_percent=state.battery_percent,
-        battery_heat_c=state.battery_heat_c,
-        battery_charge_uah=state.battery_charge_uah,
         battery_health=intern(state.battery_health),
         plugged=intern(state.plugged),
         clock_khz=known.table(state.clock_khz),
         clock_limit_khz=known.equal(state.clock_limit_khz, key, "limits"),
+        cooling=_NONE,
         clock_floor_khz=_NONE,
         governors=_NONE,
         time_in_state=_NONE,
         gpu_time_in_state=_NONE,
-        load_1min=state.load_1min,
-        memory_available_bytes=state.memory_available_bytes,
     )
 
 
-#: Profiles of several campaigns are shown beside each other.
-_SIDE_BY_SIDE = frozenset({Pass.PROFILE})
+def newest_runs(
+    campaigns: Sequence[Campaign], runs: Sequence[RunRecord]
+) -> tuple[Sequence[Campaign], Sequence[RunRecord], str]:
+    """Return the campaigns and the runs that count, and a sentence about what is left out; empty for nothing.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewestRuns:
-    """Which campaign counts for each case and pass."""
-
-    newest: Mapping[tuple[CaseKey, Pass], CampaignId]
-    #: Cases whose runs of older campaigns are left out.
-    repeated: frozenset[CaseKey]
-    #: Of each campaign the cases that it counts for.
-    counted: Mapping[CampaignId, frozenset[CaseKey]]
-
-    def of(self, runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
-        """Yield the runs that count."""
-        for run in runs:
-            newest = self.newest.get((run.case.case_key, run.run_pass), run.campaign_id)
-            if newest == run.campaign_id or run.run_pass in _SIDE_BY_SIDE:
-                yield run
-
-    def terms_of(self, campaigns: Sequence[Campaign]) -> list[Campaign]:
-        """Return the campaigns; one of which nothing counts has no stopping rule that could be told of."""
-        return [
-            item
-            if self.counted.get(item.campaign_id) or not self.repeated
-            else replace(item, terms=replace(item.terms, stopping=None))
-            for item in campaigns
-        ]
-
-    def told(self, data: ReportData) -> ReportData:
-        """Return a report that says what is left out."""
-        if not self.repeated:
-            return data
-        count = len(self.repeated)
-        cases = "1 case was" if count == 1 else f"{count} cases were"
-        text = (
-            f"{data.headline.scope} {cases} run in several of these campaigns: the newest one's figures are shown, and "
-            "'benchfarm compare' sets campaigns side by side."
-        )
-        return replace(data, headline=replace(data.headline, scope=text))
-
-
-def newest_runs(campaigns: Sequence[Campaign], runs: Iterable[RunRecord]) -> NewestRuns:
-    """Return which campaign counts, the newest in which a case was run at all; unfit runs wait for another try."""
+    Of each case and pass the newest campaign counts in which it was run at all; unfit runs wait for another try.
+    A campaign of which nothing counts loses its stopping rule.
+    """
     order = {item.campaign_id: item.created_at for item in campaigns}
     newest: dict[tuple[CaseKey, Pass], CampaignId] = {}
-    repeated = set()
+    repeated: set[CaseKey] = set()
     for run in runs:
         if run.outcome is Outcome.UNFIT or run.campaign_id not in order:
             continue
         key = run.case.case_key, run.run_pass
         known = newest.setdefault(key, run.campaign_id)
-        if known == run.campaign_id:
-            continue
-        if run.run_pass not in _SIDE_BY_SIDE and run.run_pass is not Pass.REFERENCE:
+        if known != run.campaign_id and run.run_pass not in _NOT_REPEATED:
             repeated.add(run.case.case_key)
-        if order[run.campaign_id] > order[known]:
-            newest[key] = run.campaign_id
-    counted: dict[CampaignId, set[CaseKey]] = {}
-    for (case_key, run_pass), campaign_id in newest.items():
-        if run_pass is not Pass.REFERENCE:
-            counted.setdefault(campaign_id, set()).add(case_key)
-    return NewestRuns(
-        newest={key: value for key, value in newest.items() if key[1] is not Pass.REFERENCE},
-        repeated=frozenset(repeated),
-        counted={campaign_id: frozenset(keys) for campaign_id, keys in counted.items()},
+        newest[key] = max(known, run.campaign_id, key=lambda name: order[name])
+    counting = {campaign for (_, run_pass), campaign in newest.items() if run_pass is not Pass.REFERENCE}
+    kept = [
+        run
+        for run in runs
+        if run.run_pass in _NOT_REPEATED
+        or newest.get((run.case.case_key, run.run_pass), run.campaign_id) == run.campaign_id
+    ]
+    if not repeated:
+        return campaigns, kept, ""
+    ruled = [
+        item if item.campaign_id in counting else replace(item, terms=replace(item.terms, stopping=None))
+        for item in campaigns
+    ]
+    cases = "1 case was" if len(repeated) == 1 else f"{len(repeated)} cases were"
+    note = (
+        f"{cases} run in several of these campaigns: the newest one's figures are shown, and 'benchfarm compare' sets "
+        "campaigns side by side."
     )
+    return ruled, kept, note

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.analysis.summary import Summary
-from orchestrator.report.data import DeviceRow, ModelRow, ReportData, ResultRow, SkipRow
+from orchestrator.report.data import ReportData
 from orchestrator.report.labels import column_decimals, configuration_order, figure_unit, with_key
-from orchestrator.report.winners import is_unused_thread_count
+from orchestrator.report.rows import DeviceRow, ModelRow, ResultRow, SkipRow
 from orchestrator.units import US_PER_MS
 
 #: Width of an interval bar's drawing; the page stretches it.
@@ -91,7 +91,7 @@ def matrix_tables(data: ReportData) -> tuple[MatrixTable, ...]:
         by_model[row.model.subject].append(row)
     skips: dict[tuple[str, str], list[SkipRow]] = defaultdict(list)
     for skip in data.skipped:
-        skips[skip.model_name, skip.device.serial].append(skip)
+        skips[skip.skipped.model_name, skip.device.serial].append(skip)
     return tuple(_table(rows, skips) for rows in by_model.values())
 
 
@@ -104,9 +104,9 @@ def figures_decimals(rows: Sequence[ResultRow]) -> int:
 def _table(rows: Sequence[ResultRow], skips: dict[tuple[str, str], list[SkipRow]]) -> MatrixTable:
     labels = _column_labels(rows)
     # Where a delegate uses no threads on any device, another column has the figures of all.
-    columns = {labels[row.key]: row.case for row in rows if not is_unused_thread_count(row)}
+    columns = {labels[row.key]: row.case for row in rows if not row.is_unused_thread_count}
     configurations = sorted(columns, key=lambda label: configuration_order(columns[label], label))
-    full_us = scale_us(row.result.own_summary for row in rows)
+    full_us = scale_us(row.own for row in rows)
     by_device: dict[str, dict[str, ResultRow]] = defaultdict(dict)
     devices: dict[str, DeviceRow] = {}
     for row in rows:
@@ -148,6 +148,6 @@ def _skips_by_column(skips: Sequence[SkipRow], configurations: Sequence[str]) ->
 
 
 def _cell(label: str, row: ResultRow | None, skip: SkipRow | None, full_us: float) -> MatrixCell:
-    own = row.result.own_summary if row is not None else None
+    own = row.own if row is not None else None
     bar = interval_bar(own, full_us) if own is not None else None
     return MatrixCell(configuration=label, row=row, skip=skip if row is None else None, bar=bar)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import enum
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
-from typing import Final
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Final
 
 from orchestrator.records.run import FigureKind, OperatorTime, Outcome, RunRecord
 from orchestrator.records.workload import Pass
 from orchestrator.units import format_latency
+
+if TYPE_CHECKING:
+    from orchestrator.report.rows import ResultRow
 
 #: A change below both of these is noise of a profiled run, which is a single one.
 _LEAST_SHARE: Final = 0.05
@@ -24,6 +27,8 @@ _KERNEL: Final = "Delegate/"
 _KERNEL_NUMBER: Final = re.compile(r" \d+(?= -> |$)")
 _OUTSIDE_TYPE: Final = "outside of operators"
 _MOST_NAMED: Final = 4
+#: More pairs than this aren't read by anybody, and each costs a table.
+_MOST_PAIRS: Final = 300
 
 
 class Place(enum.StrEnum):
@@ -144,6 +149,17 @@ class ProfileDiff:
     rows: tuple[DiffRow, ...]
     #: The explanation in sentences, what weighs most first.
     sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffPair:
+    """Two profiled runs of one model on one device, and what explains the change from the first to the second."""
+
+    row: ResultRow
+    #: What each of them is, for example the configuration, or the campaign.
+    before: str
+    after: str
+    diff: ProfileDiff
 
 
 def profiles_of(runs: Iterable[RunRecord]) -> tuple[Profile, ...]:
@@ -312,3 +328,51 @@ def _operators(count: int) -> str:
 
 def _signed(time_us: float) -> str:
     return f"{'+' if time_us >= 0 else '-'}{format_latency(abs(time_us))}"
+
+
+def diff_pairs(rows: Sequence[ResultRow], campaign_titles: Mapping[str, str]) -> tuple[DiffPair, ...]:
+    """Return the profiles that are worth comparing, at most 300 pairs.
+
+    First one series over campaigns, as stored, also where model or program changed in between; then each delegate's
+    newest profile against that of the CPU with as many threads, or of the only CPU configuration that has one.
+    """
+    pairs = [*_over_campaigns(rows, campaign_titles), *_over_delegates(rows)]
+    return tuple(pairs[:_MOST_PAIRS])
+
+
+def _over_campaigns(rows: Sequence[ResultRow], titles: Mapping[str, str]) -> Iterable[DiffPair]:
+    order = list(titles)
+    series: dict[str, list[ResultRow]] = defaultdict(list)
+    for row in rows:
+        if row.profiles:
+            series[str(row.case.series_key)].append(row)
+    for members in series.values():
+        found = [(row, profile) for row in members for profile in row.profiles]
+        found.sort(key=lambda item: order.index(item[1].campaign_id) if item[1].campaign_id in order else -1)
+        for (_, before), (row, after) in pairwise(found):
+            if before.campaign_id != after.campaign_id:
+                yield DiffPair(
+                    row=row,
+                    before=titles.get(before.campaign_id, before.campaign_id),
+                    after=titles.get(after.campaign_id, after.campaign_id),
+                    diff=compare_profiles(before, after),
+                )
+
+
+def _over_delegates(rows: Sequence[ResultRow]) -> Iterable[DiffPair]:
+    places: dict[tuple[str, str, str], list[ResultRow]] = defaultdict(list)
+    for row in rows:
+        if row.profiles:
+            places[row.model.subject, row.device.serial, row.case.tool.value].append(row)
+    for members in places.values():
+        on_cpu = [row for row in members if row.case.delegate.is_cpu]
+        for row in members:
+            if row.case.delegate.is_cpu or not on_cpu:
+                continue
+            alike = [other for other in on_cpu if other.case.threads == row.case.threads] or on_cpu
+            yield DiffPair(
+                row=row,
+                before=alike[0].configuration,
+                after=row.configuration,
+                diff=compare_profiles(alike[0].profiles[-1], row.profiles[-1]),
+            )

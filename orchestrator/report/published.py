@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import BenchfarmError
 from orchestrator.records.tokens import FIGURE, PHASES, worded
-from orchestrator.report.data import PublishedFigure
 from orchestrator.resources import data_folder
 from orchestrator.units import US_PER_MS, US_PER_S
 
 #: Named wherever the figures are shown.
 SOURCE = "TensorFlow Lite performance guide"
 _COLUMNS = ["model", "device", "configuration", "latency_ms"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedFigure:
+    """A figure of a public table: somebody else's measurement, never mixed with ours."""
+
+    model: str
+    device: str
+    #: As in the table's file: ``cpu_4_threads``, ``gpu``, ``nnapi`` ...
+    configuration: str
+    #: None where the table has no figure.
+    latency_us: float | None
+    #: The figure with the digits that were published, in milliseconds or, of a language model, in tokens per second;
+    #: empty where there is none.
+    printed_ms: str = ""
+    #: Of a language model: where it was published; ``latency_us`` is of one token then. Empty for the guide's.
+    source: str = ""
+    #: What to know of it.
+    notes: tuple[str, ...] = ()
 
 
 def load_published(path: Path | None = None) -> tuple[PublishedFigure, ...]:
@@ -80,3 +99,23 @@ def _of_tokens(row: Mapping[str, str], phase: str) -> PublishedFigure:
         source=row["source"],
         notes=tuple(note for note in (row["date"], first, memory, row["note"]) if note),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceLine:
+    """One model on one device in the public table."""
+
+    model: str
+    device: str
+    #: Configuration -> figure; a configuration that the table doesn't have for this device is missing.
+    cells: Mapping[str, PublishedFigure]
+
+
+def reference_lines(figures: Sequence[PublishedFigure]) -> tuple[tuple[str, ...], tuple[ReferenceLine, ...]]:
+    """Return the public table's configurations, the CPU's first, and its lines in the order of the file."""
+    configurations = sorted({figure.configuration for figure in figures}, key=lambda name: (name[:3] != "cpu", name))
+    cells: dict[tuple[str, str], dict[str, PublishedFigure]] = {}
+    for figure in figures:
+        cells.setdefault((figure.model, figure.device), {})[figure.configuration] = figure
+    lines = (ReferenceLine(model=model, device=device, cells=row) for (model, device), row in cells.items())
+    return tuple(configurations), tuple(lines)

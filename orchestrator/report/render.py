@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import jinja2
-from jinja2.bccache import Bucket
 
 from orchestrator import __version__
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseStatus
@@ -25,7 +24,7 @@ from orchestrator.records.verdict import Severity
 from orchestrator.report.advice import advice_of
 from orchestrator.report.chart_rows import ChartRow, chart_rows
 from orchestrator.report.charts import CHARTS, Chart
-from orchestrator.report.data import BestMark, Certainty, FindingRow, ReportData, ResultRow
+from orchestrator.report.data import ReportData
 from orchestrator.report.escapes import visible
 from orchestrator.report.evidence import case_evidence, evidence_decimals, moment_text
 from orchestrator.report.glance import winner_blocks
@@ -46,16 +45,10 @@ from orchestrator.report.labels import (
 from orchestrator.report.matrix import MatrixTable, matrix_tables
 from orchestrator.report.page_policy import inline_script, pack, page_policy, without_collector
 from orchestrator.report.pictures import packed_runtime
-from orchestrator.report.published import SOURCE
+from orchestrator.report.published import SOURCE, reference_lines
+from orchestrator.report.rows import BestMark, FindingRow, ResultRow, origin_of
 from orchestrator.report.sections import grids_of
-from orchestrator.report.tables import (
-    delegate_text,
-    has_mean,
-    quality_text,
-    reference_lines,
-    spread_text,
-)
-from orchestrator.report.winners import is_unused_thread_count, worst_code
+from orchestrator.report.winners import Certainty
 from orchestrator.resources import data_folder
 from orchestrator.units import format_bytes, format_change, format_duration, format_latency
 
@@ -78,14 +71,6 @@ _REFERENCE_WORDS: Final = {
     "cpu_2_threads": "CPU, 2 threads",
     **{name.value: own.label for name, own in DELEGATES.items()},
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _FindingGroup:
-    """One finding over all cases in which it was made."""
-
-    first: FindingRow
-    rows: Sequence[ResultRow]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +99,11 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
     names = short_names((row.configuration, row.case) for row in data.results)
     environment = _environment()
     if cache_folder is not None and environment.bytecode_cache is None:
-        environment.bytecode_cache = _KeptTemplates(str(cache_folder / "templates"))
+        # Compiling templates takes a quarter of a second. A folder that can't be written to is ignored.
+        with suppress(OSError):
+            make_private(cache_folder / "templates")
+            if os.access(cache_folder / "templates", os.W_OK):
+                environment.bytecode_cache = jinja2.FileSystemBytecodeCache(str(cache_folder / "templates"))
     matrix = environment.get_template("matrix.html.j2")
     blocks = list(_matrix_blocks(matrix, data, folds, names, places=places, is_laid_out=is_laid_out))
     evidence = iter(case_evidence(data.results, decimals))
@@ -127,7 +116,7 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
     winners, models_left_out = winner_blocks(data.contests, names)
     reference_columns, references = reference_lines(data.published)
     # A thread count that a delegate doesn't use is no trouble: another column has its figure.
-    measured = [row for row in data.results if not is_unused_thread_count(row)]
+    measured = [row for row in data.results if not row.is_unused_thread_count]
     troubled = [row for row in measured if row.next_step and row.result.status not in _AS_MEANT]
     return environment.get_template("report.html.j2").render(
         title=_whole_title(title, data),
@@ -216,36 +205,15 @@ def _baselines(data: ReportData) -> Mapping[str, Sequence[str]]:
     }
 
 
-def _finding_groups(rows: Sequence[ResultRow]) -> Sequence[_FindingGroup]:
-    """Return the findings of all cases by code, worst first."""
-    groups: dict[tuple[str, Severity], list[ResultRow]] = defaultdict(list)
-    firsts: dict[tuple[str, Severity], FindingRow] = {}
+def _finding_groups(rows: Sequence[ResultRow]) -> Sequence[tuple[FindingRow, Sequence[ResultRow]]]:
+    """Return the findings of all cases by code, worst first: the first of each with the rows that have it."""
+    groups: dict[tuple[str, Severity], tuple[FindingRow, list[ResultRow]]] = {}
     for row in rows:
-        for finding in row.findings:
-            key = (finding.code, finding.severity)
-            firsts.setdefault(key, finding)
-            groups[key].append(row)
+        for item in row.findings:
+            groups.setdefault((item.finding.code, item.finding.severity), (item, []))[1].append(row)
     order = [Severity.ERROR, Severity.WARNING, Severity.INFO]
-    keys = sorted(groups, key=lambda key: (order.index(key[1]), -len(groups[key]), key[0]))
-    return [_FindingGroup(first=firsts[key], rows=groups[key]) for key in keys]
-
-
-class _KeptTemplates(jinja2.FileSystemBytecodeCache):
-    """Templates as Jinja compiled them, which takes a quarter of a second; made again when they or Python changed.
-
-    A folder that can't be read or written is passed over.
-    """
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        """Read a template."""
-        with suppress(OSError):
-            super().load_bytecode(bucket)
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        """Keep a template."""
-        with suppress(OSError):
-            make_private(Path(self.directory))
-            super().dump_bytecode(bucket)
+    keys = sorted(groups, key=lambda key: (order.index(key[1]), -len(groups[key][1]), key[0]))
+    return [groups[key] for key in keys]
 
 
 @cache
@@ -264,19 +232,14 @@ def _environment() -> jinja2.Environment:
         "size": format_bytes,
         "duration": format_duration,
         "moment": moment_text,
-        "quality": quality_text,
-        "delegate": delegate_text,
-        "spread": spread_text,
+        "origin": origin_of,
         "clusters": _clusters_text,
         "latency": format_latency,
         "change": format_change,
         "page_name": page_name,
         "state_class": _state_class,
-        "worst": worst_code,
     }
     environment.filters |= filters
-    environment.tests["with_mean"] = has_mean
-    environment.tests["unused"] = is_unused_thread_count
     environment.globals |= {
         "BestMark": BestMark,
         "CaseStatus": CaseStatus,

@@ -12,7 +12,7 @@ from orchestrator.analysis.compare import Ratio, best_of, speed_up
 from orchestrator.analysis.matching import SETTINGS
 from orchestrator.analysis.summary import Summary
 from orchestrator.records.workload import Case, all_but
-from orchestrator.report.data import BestMark, ResultRow
+from orchestrator.report.rows import BestMark, ResultRow
 
 _MOST_OPERATORS: Final = 6
 _BESIDE_THREADS: Final = all_but("threads", "affinity")
@@ -36,8 +36,6 @@ class DelegateStep:
     row: ResultRow
     #: None when either side isn't judged.
     speed_up: float | None
-    delegated_nodes: int | None
-    total_nodes: int | None
     #: Operators left to the CPU with the program's reasons, as one text.
     fallen_off: str
 
@@ -66,16 +64,13 @@ def delegate_steps(rows: Iterable[ResultRow]) -> tuple[DelegateStep, ...]:
     for row in rows:
         if row.case.delegate.is_cpu:
             continue
-        evidence = row.delegate
-        operators = evidence.cpu_operators if evidence is not None else ()
+        operators = row.delegate.cpu_operators if row.delegate is not None else ()
         named = [f"{name} ({reason})" if reason else name for name, reason in operators[:_MOST_OPERATORS]]
         more = [f"and {len(operators) - _MOST_OPERATORS} more"] if len(operators) > _MOST_OPERATORS else []
         steps.append(
             DelegateStep(
                 row=row,
                 speed_up=row.speed_up.value if row.speed_up is not None and row.result.truth in OWN_TRUTHS else None,
-                delegated_nodes=evidence.delegated_nodes if evidence is not None else None,
-                total_nodes=evidence.total_nodes if evidence is not None else None,
                 fallen_off="; ".join(named + more),
             )
         )
@@ -151,7 +146,7 @@ def _like(row: ResultRow) -> Hashable:
 
 def _speed_ups(group: Sequence[ResultRow]) -> Iterator[tuple[str, tuple[Ratio, str]]]:
     """Yield the keys of the judged rows with their speed-up and what it is over."""
-    rows = {row.key: row for row in group if row.result.own_summary is not None}
+    rows = {row.key: row for row in group if row.own is not None}
     summaries = _summaries({key: row.result for key, row in rows.items()})
     # The fastest of all on the CPU: where that one isn't judged, another one's figure would flatter.
     fastest = best_of({key: summary for key, summary in summaries.items() if rows[key].case.delegate.is_cpu})

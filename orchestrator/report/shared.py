@@ -16,8 +16,8 @@ from typing import Final
 
 from orchestrator.analysis.student import t_quantile
 from orchestrator.records.identity import content_key
-from orchestrator.records.verdict import Severity
-from orchestrator.report.data import FindingRow, ResultRow
+from orchestrator.records.verdict import Finding, Severity
+from orchestrator.report.rows import FindingRow, ResultRow
 from orchestrator.units import US_PER_MS, format_percent
 
 
@@ -107,21 +107,15 @@ def shared_text(shared: SharedCase) -> str:
 
 
 def _figure(rows: Sequence[ResultRow]) -> SharedFigure | None:
-    phones = {}
-    for row in rows:
-        summary = row.result.own_summary
-        if summary is not None:
-            phones[row.device.serial] = (summary.median_us, summary.count)
+    phones = {row.device.serial: (row.own.median_us, row.own.count) for row in rows if row.own is not None}
     return shared_figure(phones) if phones else None
 
 
 def _finding(shared: SharedCase) -> FindingRow:
-    return FindingRow(
+    finding = Finding(
         code=CODE,
         severity=Severity.INFO,
         message=f"this is one phone's part of a case that {len(shared.rows)} equal phones share",
         evidence=shared_text(shared),
-        count=0,
-        next_step="",
-        is_of_figure=True,
     )
+    return FindingRow(finding=finding, count=0, is_of_figure=True)

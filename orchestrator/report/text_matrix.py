@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
-from orchestrator.records.run import FigureKind
-from orchestrator.report.data import BestMark, DeviceRow, ReportData, ResultRow
+from orchestrator.report.data import ReportData
 from orchestrator.report.escapes import display_width, fit, visible
 from orchestrator.report.labels import STATUS_WORDS, figure_text
 from orchestrator.report.matrix import MatrixCell, MatrixTable, matrix_tables
-from orchestrator.report.winners import is_unused_thread_count
+from orchestrator.report.rows import BestMark, DeviceRow, ResultRow
 from orchestrator.units import format_percent
 
 _GAP: Final = "  "
@@ -27,7 +26,7 @@ _WORD_MAX: Final = 24
 _NOT_CLEAN: Final = "?"
 #: Where a configuration wasn't planned for a device, or couldn't be run there.
 NOT_PLANNED: Final = "-"
-_MARKS: Final = {BestMark.BEST: "*", BestMark.TIED: "=", BestMark.NONE: " "}
+MARKS: Final = {BestMark.BEST: "*", BestMark.TIED: "=", BestMark.NONE: " "}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +124,7 @@ def _heads(configurations: Sequence[str]) -> tuple[list[tuple[str, ...]], str]:
 
 
 def _is_left_out(cell: MatrixCell) -> bool:
-    return cell.row is not None and is_unused_thread_count(cell.row)
+    return cell.row is not None and cell.row.is_unused_thread_count
 
 
 def _cell(cell: MatrixCell, decimals: int) -> tuple[str, str]:
@@ -133,13 +132,13 @@ def _cell(cell: MatrixCell, decimals: int) -> tuple[str, str]:
     row = cell.row
     if row is None:
         return NOT_PLANNED, ""
-    if is_unused_thread_count(row):
+    if row.is_unused_thread_count:
         return "same", ""
     summary = row.result.own_summary
     if summary is None:
         return _word(row), ""
-    mark = _MARKS[row.best] if row.result.is_judged else _NOT_CLEAN
-    kind = "m" if row.result.figure is FigureKind.MEAN and not row.case.is_per_token else ""
+    mark = MARKS[row.best] if row.result.is_judged else _NOT_CLEAN
+    kind = "m" if row.has_mean else ""
     figure = f"{figure_text(row.case, summary.median_us, decimals)}{kind}{mark}"
     if summary.spread is None:
         return figure, "~"

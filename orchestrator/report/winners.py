@@ -2,33 +2,109 @@
 
 from __future__ import annotations
 
+import enum
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.compare import Ratio, best_of, speed_up
 from orchestrator.programs import is_usual
-from orchestrator.records.night import THREADS_UNUSED
-from orchestrator.records.parity import ParityVerdict
-from orchestrator.records.verdict import Severity
-from orchestrator.report.data import Contest, ResultRow, Winner
-from orchestrator.report.labels import PARITY_WORDS, short_names
+from orchestrator.report.labels import short_names
+from orchestrator.report.rows import ResultRow
 from orchestrator.units import format_figure, format_percent
 
 #: Cases that say nothing about which configuration is fastest.
 _NO_ENTRY: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.NOT_RUN, CaseStatus.SKIPPED})
 
 
-def winners(rows: Iterable[ResultRow]) -> tuple[Winner, ...]:
-    """Return the winner of each model on each device that has a contest: two cases measured, one of them clean."""
+class Certainty(enum.StrEnum):
+    """How far a winner can be relied on."""
+
+    SURE = "sure"
+    #: Another configuration can't be told from it.
+    TIED = "tied"
+    #: Its order isn't tested, its interval is wide, it is alone, or what might be faster has no clean figure.
+    UNSURE = "unsure"
+    #: No configuration has a clean figure.
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Winner:
+    """The fastest clean figure of a model on one device, and what it is compared with."""
+
+    row: ResultRow
+    #: Configurations that can't be told from it.
+    tied: tuple[ResultRow, ...]
+    #: The next fastest one that can; None where there is none.
+    second: ResultRow | None
+    #: How many times as fast as the second it is.
+    lead: Ratio | None
+    #: False where a figure has one process, so that the order rests on a margin.
+    is_tested: bool
+    #: Measured, and without a clean figure of its own.
+    without_figure: tuple[ResultRow, ...]
+
+    @property
+    def median_us(self) -> float:
+        """Its latency."""
+        assert self.row.result.summary is not None, "a clean figure has one"
+        return self.row.result.summary.median_us
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contest:
+    """The cases of one model on one device, and which of them is the fastest."""
+
+    rows: tuple[ResultRow, ...]
+    #: None where no figure is clean.
+    winner: Winner | None
+
+    @property
+    def shown(self) -> ResultRow:
+        """The winner, or any case where there is none."""
+        return self.rows[0] if self.winner is None else self.winner.row
+
+    @property
+    def doubted(self) -> tuple[ResultRow, ...]:
+        """What would be faster than the winner, and has no clean figure."""
+        if self.winner is None:
+            return ()
+        limit_us = self.winner.median_us
+        figures = [(row, row.result.own_summary) for row in self.winner.without_figure]
+        return tuple(row for row, own in figures if own is not None and own.median_us < limit_us)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nothing else has a clean figure."""
+        return self.winner is not None and len(self.rows) - len(self.winner.without_figure) == 1
+
+    @property
+    def certainty(self) -> Certainty:
+        """How far the winner can be relied on."""
+        if self.winner is None:
+            return Certainty.NONE
+        if self.doubted or self.is_alone or not self.winner.is_tested or self.winner.row.result.imprecision:
+            return Certainty.UNSURE
+        return Certainty.TIED if self.winner.tied else Certainty.SURE
+
+
+def _by_place(rows: Iterable[ResultRow]) -> Iterable[Sequence[ResultRow]]:
+    """Return rows by model and device; what runs on a virtual phone is never set against a real device."""
     groups: dict[tuple[str, str, bool], list[ResultRow]] = defaultdict(list)
     for row in rows:
-        if row.result.status not in _NO_ENTRY:
-            groups[row.model.subject, row.device.serial, row.is_virtual].append(row)
-    contests = (winner_of(group) for group in groups.values() if len(group) > 1)
-    return tuple(found for found in contests if found is not None)
+        groups[row.model.subject, row.device.serial, row.is_virtual].append(row)
+    return groups.values()
+
+
+def winners(rows: Iterable[ResultRow]) -> tuple[Winner, ...]:
+    """Return the winner of each model on each device that has a contest: two cases measured, one of them clean."""
+    groups = _by_place(row for row in rows if row.result.status not in _NO_ENTRY)
+    found = (winner_of(group) for group in groups if len(group) > 1)
+    return tuple(winner for winner in found if winner is not None)
 
 
 def winner_of(rows: Sequence[ResultRow]) -> Winner | None:
@@ -51,15 +127,15 @@ def winner_of(rows: Sequence[ResultRow]) -> Winner | None:
 
 
 def contests_of(rows: Iterable[ResultRow]) -> tuple[Contest, ...]:
-    """Return all cases by model and device, in their order, with the winner; those without a timing pass are left out.
+    """Return all cases by model and device, in their order, with the winner; without those that have no timing pass."""
+    timed = (row for row in rows if row.result.status is not CaseStatus.UNTIMED and not row.is_unused_thread_count)
+    return tuple(Contest(rows=tuple(group), winner=winner_of(group)) for group in _by_place(timed))
 
-    What runs on a virtual phone is never set against a real device.
-    """
-    groups: dict[tuple[str, str, bool], list[ResultRow]] = defaultdict(list)
-    for row in rows:
-        if row.result.status is not CaseStatus.UNTIMED and not is_unused_thread_count(row):
-            groups[row.model.subject, row.device.serial, row.is_virtual].append(row)
-    return tuple(Contest(rows=tuple(group), winner=winner_of(group)) for group in groups.values())
+
+def kind_title(row: ResultRow) -> str:
+    """Return what equal phones are called."""
+    facts = row.device.facts
+    return row.device.label if facts is None else facts.title.removesuffix(" (virtual)")
 
 
 def winner_text(winner: Winner) -> str:
@@ -139,26 +215,3 @@ def next_step(winner: Winner, path: str) -> str:
 def next_steps(found: Sequence[Winner], paths: Mapping[str, str]) -> list[str]:
     """Return the next step of the first winner whose model's file is known (sha256 -> path)."""
     return [next_step(item, paths[item.row.model.sha256]) for item in found if item.row.model.sha256 in paths][:1]
-
-
-def is_unused_thread_count(row: ResultRow) -> bool:
-    """Whether a case wasn't measured because its delegate uses no threads: another case has its figure."""
-    return row.result.status is CaseStatus.SKIPPED and row.result.reason_code == THREADS_UNUSED
-
-
-def worst_code(row: ResultRow) -> str:
-    """Return why a figure isn't clean: the code that weighs most of its own invocations, or what else there is.
-
-    What was noticed about another pass, or about an invocation that doesn't count, says nothing about the figure.
-    """
-    result = row.result
-    if result.parity is ParityVerdict.WRONG:
-        return PARITY_WORDS[ParityVerdict.WRONG]
-    weighing = [item.code for item in row.findings if item.severity is not Severity.INFO and item.is_of_figure]
-    if weighing:
-        return weighing[0]
-    if result.parity is ParityVerdict.DRIFT:
-        return PARITY_WORDS[ParityVerdict.DRIFT]
-    if 2 * len(result.used) < result.ended:
-        return f"{len(result.used)} of {result.ended} invocations usable"
-    return "invocations disagree"

@@ -137,10 +137,10 @@ def test_the_mark_of_an_import_stands_wherever_its_figures_stand(tmp_path):
             benchfarm(other, "export", "--format", form, "--rows", rows, "--out", path)
             frame = read(path)
             assert set(frame.origin) == {mark}
-    for form, more in (("json", ()), ("asv", ("--commit", "0123456789abcdef")), ("proto", ())):
+    for form in ("json", "proto"):
         path = tmp_path / f"exported-{form}"
-        benchfarm(other, "export", "--format", form, "--out", path, *more)
-        files = [path] if path.is_file() else list(path.rglob("*-benchfarm.json" if more else "*.pb"))
+        benchfarm(other, "export", "--format", form, "--out", path)
+        files = [path] if path.is_file() else list(path.rglob("*.pb"))
         assert files
         assert all(mark.encode() in item.read_bytes() for item in files)
 
@@ -440,21 +440,6 @@ def test_bencher_gets_own_figures_in_nanoseconds_under_names_that_say_virtual(la
     assert not any("Pixel 3" in name and "nnapi" in name for name in document)
 
 
-def test_asv_gets_a_machine_and_results_for_each_device(lab, tmp_path):
-    folder = tmp_path / "asv"
-    assert "--commit" in benchfarm(lab, "export", "--format", "asv", "--out", folder, code=2)
-    benchfarm(lab, "export", "--format", "asv", "--commit", "0123456789abcdef", "--out", folder)
-    benchmarks = json.loads((folder / "benchmarks.json").read_text("utf-8"))
-    machines = [path for path in folder.iterdir() if path.is_dir()]
-    assert len(machines) == 3
-    for machine in machines:
-        assert json.loads((machine / "machine.json").read_text("utf-8"))["machine"] == machine.name
-        results = json.loads((machine / "01234567-benchfarm.json").read_text("utf-8"))
-        assert results["commit_hash"] == "0123456789abcdef"
-        assert results["results"].keys() <= benchmarks.keys()
-        assert all(0 < values[0][0] < 1 for values in results["results"].values())
-
-
 def test_protos_hold_each_run_s_figures_under_a_name_that_says_virtual(lab, tmp_path):
     folder = tmp_path / "protos"
     benchfarm(lab, "export", "--format", "proto", "--out", folder)
@@ -468,11 +453,10 @@ def test_protos_hold_each_run_s_figures_under_a_name_that_says_virtual(lab, tmp_
         assert (b"virtual" in data) == run.is_virtual
 
 
-def test_protos_and_asv_files_are_written_for_names_that_are_no_utf8(tmp_path):
+def test_protos_are_written_for_names_that_are_no_utf8(tmp_path):
     home = stored(tmp_path / "hostile", hostile_lab())
     benchfarm(home, "export", "--format", "proto", "--out", tmp_path / "protos")
     assert any(b"lone \\udcff surrogate" in path.read_bytes() for path in (tmp_path / "protos").iterdir())
-    benchfarm(home, "export", "--format", "asv", "--commit", "01234567", "--out", tmp_path / "asv")
 
 
 def test_a_bundle_never_counts_as_measured_on_this_computer(tmp_path):

@@ -6,7 +6,7 @@ from orchestrator.app.progress import describe_run
 from orchestrator.cli.result import to_json
 from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.report.assembly import build_report_data
-from orchestrator.report.tables import invocation_record
+from orchestrator.report.columns import invocation_record
 from tests.samples.sample_lab import case, lab_of, run, series
 
 

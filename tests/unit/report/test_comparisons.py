@@ -197,7 +197,7 @@ def test_figure_that_is_no_result_is_none_in_the_table_of_all_and_in_json(status
     assert all(value == pytest.approx(20.1, rel=0.05) for value in candidates if value is not None)
     cases = to_data(found)["cases"]
     assert isinstance(cases, list)
-    (odd,) = [case["candidate"] for case in cases if case["candidate"]["status"] is status]
+    (odd,) = [case["candidate"] for case in cases if case["candidate"]["status"] == status]
     assert odd["median_us"] is None
     assert odd["not_a_result_us"] == pytest.approx(9_000, rel=0.05)
     assert all(case["baseline"]["not_a_result_us"] is None for case in cases)

@@ -5,14 +5,13 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from types import SimpleNamespace
 
 import pytest
 
 from orchestrator.records.workload import DelegateName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.published import load_published
-from orchestrator.report.render import _environment, _KeptTemplates, render_html
+from orchestrator.report.render import render_html
 from orchestrator.resources import data_folder
 from tests.samples.sample_lab import (
     HOSTILE_NAMES,
@@ -301,24 +300,3 @@ def contrast(first, second):
 
     lighter, darker = sorted((luminance(first), luminance(second)), reverse=True)
     return (lighter + 0.05) / (darker + 0.05)
-
-
-def test_compiled_templates_are_kept_and_one_that_is_damaged_or_cannot_be_kept_is_passed_over(tmp_path):
-    line = SimpleNamespace(model="m", device="d", rule="r", text="take <two>", source="s", evidence=[])
-    advice = SimpleNamespace(lines=[line], judged=1, cases=1, is_virtual=False)
-
-    def page(folder):
-        # As a process of its own would make it.
-        environment = _environment.__wrapped__()
-        environment.bytecode_cache = folder and _KeptTemplates(str(folder / "templates"))
-        return environment.get_template("advice.html.j2").render(advice=advice)
-
-    whole = page(None)
-    assert "take &lt;two&gt;" in whole
-    assert page(tmp_path) == whole
-    (kept,) = (tmp_path / "templates").iterdir()
-    code = kept.read_bytes()
-    kept.write_bytes(code[: len(code) // 2])
-    assert page(tmp_path) == whole
-    assert kept.read_bytes() == code
-    assert page(kept) == whole

@@ -12,9 +12,10 @@ from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import DelegateName, Pass
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.chart_rows import chart_rows
+from orchestrator.report.columns import flat_record
 from orchestrator.report.exports import to_json
 from orchestrator.report.sections import grids_of
-from orchestrator.report.tables import flat_record, render_text_table
+from orchestrator.report.tables import render_text_table
 from tests.samples.sample_lab import PIXEL_3, case, lab_of, run, series
 
 GPU = case(delegate=DelegateName.GPU)

@@ -3,8 +3,7 @@ import csv
 import pytest
 
 from orchestrator.errors import BenchfarmError
-from orchestrator.report.published import load_language_models, load_published
-from orchestrator.report.tables import reference_lines
+from orchestrator.report.published import load_language_models, load_published, reference_lines
 from orchestrator.resources import data_folder
 
 

@@ -13,11 +13,12 @@ from orchestrator.records.search import Pairing
 from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.records.workload import DelegateName, Pass, ToolName
 from orchestrator.report.assembly import build_report_data
-from orchestrator.report.data import BestMark
-from orchestrator.report.energy import load_rows
+from orchestrator.report.columns import flat_record
 from orchestrator.report.exports import to_markdown
+from orchestrator.report.passes import load_rows
 from orchestrator.report.render import render_html
-from orchestrator.report.tables import flat_record, render_text_table
+from orchestrator.report.rows import BestMark
+from orchestrator.report.tables import render_text_table
 from tests.samples.sample_lab import (
     CAMPAIGN,
     CPU_ROWS,
@@ -321,7 +322,7 @@ def test_finding_of_several_invocations_is_told_once_with_its_count():
     warning = Finding(code="throttled", severity=Severity.WARNING, message="hot")
     data = data_of(*series(case(REAL_PIXEL), 1_000, 3, findings=(warning,)), devices=(REAL_PIXEL,))
     (finding,) = data.results[0].findings
-    assert (finding.code, finding.count) == ("throttled", 3)
+    assert (finding.finding.code, finding.count) == ("throttled", 3)
     assert finding.next_step
 
 
@@ -336,7 +337,7 @@ def test_same_case_on_two_nights_is_one_result():
     data = build_report_data(**lab.inputs())
     assert len(data.results) == 1
     assert data.results[0].result.summary.count == 10
-    assert {invocation.campaign_id for invocation in data.results[0].invocations} == {CAMPAIGN, "second"}
+    assert {item.run.campaign_id for item in data.results[0].invocations} == {CAMPAIGN, "second"}
 
 
 def test_log_shown_is_that_of_the_invocation_with_most_to_tell():
@@ -366,7 +367,7 @@ def test_output_is_asked_for_where_it_may_be_shown_and_for_all_cases_at_once():
 
     first = lab.runs[0].run_id
     assert asked == [{first, silent[0].run_id}, {silent[1].run_id}, {spoke.run_id}]
-    shown = {row.run_id: row.log.text for result in data.results for row in result.invocations if row.log}
+    shown = {row.run.run_id: row.log.text for result in data.results for row in result.invocations if row.log}
     assert set(shown) == {first, spoke.run_id}
     assert shown[spoke.run_id] == "it broke\n"
 

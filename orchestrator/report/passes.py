@@ -1,0 +1,222 @@
+"""What the passes beside timing show of a case: starts, memory, sustained runs, energy and loads; never mixed."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from orchestrator.analysis.case_result import OWN_FIGURE, CaseResult
+from orchestrator.analysis.energy import Mean, mean_of, ratio_of
+from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED, truth_of
+from orchestrator.analysis.sustained import SustainedCurve, attempts, curve_of, points_of
+from orchestrator.records.contention import LOAD_DIED, NO_LOAD
+from orchestrator.records.run import Outcome, RunRecord, ToolReport
+from orchestrator.records.start import StartStage, stage_of
+from orchestrator.records.verdict import Quality
+from orchestrator.records.workload import Pass
+
+#: Campaign and round: what was measured in one round is a pair.
+_Round = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRow:
+    """One stage of a case's starts: medians over the processes that started so."""
+
+    stage: StartStage
+    #: How many processes.
+    count: int
+    init_us: float | None
+    first_us: float | None
+    #: Of the worst of them; rejected ones aren't among them.
+    quality: Quality
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SustainedRow:
+    """One attempt at a sustained run of a case: invocations directly one after the other."""
+
+    campaign_id: str
+    #: Of this case in this campaign, from 1.
+    attempt: int
+    #: Whether it lasted as long as it was to; a cut one says nothing of what came later.
+    is_whole: bool
+    #: Seconds since its start, and the latency then in microseconds; of invocations of the delegate itself.
+    points: tuple[tuple[float, float], ...]
+    curve: SustainedCurve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyRow:
+    """The energy of a case's inferences, a block being a run between two rests; microjoules."""
+
+    #: None where no block has a figure.
+    net_uj: Mean | None = None
+    gross_uj: Mean | None = None
+    #: ``rails``, ``battery``, ``unverified``; empty where no block has a figure.
+    grade: str = ""
+    rails: tuple[str, ...] = ()
+    #: Of the worst block; rejected ones aren't among them.
+    quality: Quality
+    #: Largest difference of a block's two rests, as a share of its net power.
+    drift: float | None = None
+    #: Why blocks have no figure, with their number.
+    missing: tuple[tuple[str, int], ...] = ()
+    #: Net energy by round.
+    blocks: Mapping[_Round, float]
+
+    def against(self, other: EnergyRow) -> Mean | None:
+        """Return how many times as much as another case it takes, by the rounds that both have."""
+        return ratio_of(self.blocks, other.blocks) if self.grade == other.grade else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRow:
+    """A case beside one load."""
+
+    load: str
+    #: Microseconds, over the runs.
+    median_us: float | None
+    #: Times as long as without a load, by the rounds that have both.
+    factor: Mean | None
+    count: int
+    #: Cores that the load kept busy, of those it was seen to.
+    cores: float | None
+    #: Runs whose load didn't run all the time.
+    died: int
+
+
+def known_median(values: Iterable[float | None]) -> float | None:
+    """Return the median of the values that are known; None when none is."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def _is_usable(run: RunRecord) -> bool:
+    """Whether an invocation did what its pass asked for: it ended well, where it was meant to run."""
+    return run.outcome is Outcome.COMPLETED and run.verdict.quality is not Quality.REJECTED
+
+
+def latency_reports(runs: Sequence[RunRecord], result: CaseResult) -> list[ToolReport]:
+    """Return the reports that the latency comes from; none where it isn't the requested delegate's."""
+    used = set(result.used) if result.status in OWN_FIGURE else set()
+    return [run.report for run in runs if run.report is not None and run.run_id in used]
+
+
+def memory_reports(runs: Sequence[RunRecord], result: CaseResult) -> list[ToolReport]:
+    """Return the reports that the memory comes from: of the memory pass, else those that the latency comes from."""
+    own = [run.report for run in runs if run.run_pass is Pass.MEMORY and run.report is not None and _is_usable(run)]
+    return own or latency_reports(runs, result)
+
+
+def start_rows(runs: Sequence[RunRecord]) -> tuple[StartRow, ...]:
+    """Return the medians of each stage that there are usable starts of, in the stages' order.
+
+    A start that was rejected (it wasn't cold, or ran somewhere else) isn't in them.
+    """
+    stages: dict[StartStage, list[RunRecord]] = {stage: [] for stage in StartStage}
+    for run in runs:
+        stage = stage_of(run.run_pass, run.invocation)
+        if stage is not None and _is_usable(run):
+            stages[stage].append(run)
+    return tuple(
+        StartRow(
+            stage=stage,
+            count=len(starts),
+            init_us=known_median(run.report.init_us for run in starts if run.report is not None),
+            first_us=known_median(run.report.first_inference_us for run in starts if run.report is not None),
+            quality=_worst(starts),
+        )
+        for stage, starts in stages.items()
+        if starts
+    )
+
+
+def _worst(runs: Iterable[RunRecord]) -> Quality:
+    is_suspect = any(run.verdict.quality is Quality.SUSPECT for run in runs)
+    return Quality.SUSPECT if is_suspect else Quality.TRUSTED
+
+
+def sustained_rows(runs: Iterable[RunRecord], planned_s: Mapping[str, float]) -> tuple[SustainedRow, ...]:
+    """Return the attempts at a sustained run of one case, by campaign; those with fewer than two figures are left out.
+
+    An attempt that was cut and the one restarted are two curves: the phone cooled in between. Invocations of another
+    delegate are no points. ``planned_s`` is how long each campaign's attempts were to last.
+    """
+    campaigns: dict[str, list[RunRecord]] = defaultdict(list)
+    for run in runs:
+        if run.run_pass is Pass.SUSTAINED and truth_of(run) not in NOT_WHAT_WAS_ASKED:
+            campaigns[str(run.campaign_id)].append(run)
+    return tuple(
+        SustainedRow(
+            campaign_id=campaign_id,
+            attempt=attempt.number + 1,
+            is_whole=attempt.is_over(planned_s.get(campaign_id, 0.0)) and not attempt.has_failed,
+            points=points_of(attempt),
+            curve=curve,
+        )
+        for campaign_id, members in campaigns.items()
+        for attempt in attempts(members)
+        if (curve := curve_of(attempt)) is not None
+    )
+
+
+def energy_row(runs: Sequence[RunRecord]) -> EnergyRow | None:
+    """Return a case's energy, None where no run of the pass is there. Blocks of its commonest grade count."""
+    found = [
+        (run, run.report.extra)
+        for run in runs
+        if run.run_pass is Pass.ENERGY and run.report is not None and not run.is_without_result
+    ]
+    if not found:
+        return None
+    missing = Counter(str(extra["energy_missing"]) for _, extra in found if "energy_missing" in extra)
+    grades = Counter(str(extra["energy_grade"]) for _, extra in found if "energy_grade" in extra)
+    grade = grades.most_common(1)[0][0] if grades else ""
+    blocks = [(run, extra) for run, extra in found if extra.get("energy_grade") == grade]
+    return EnergyRow(
+        net_uj=mean_of([float(extra["energy_net_uj"]) for _, extra in blocks]),
+        gross_uj=mean_of([float(extra["energy_gross_uj"]) for _, extra in blocks]),
+        grade=grade,
+        rails=tuple(sorted({rail for _, extra in blocks for rail in str(extra.get("energy_rails", "")).split()})),
+        quality=_worst(run for run, _ in found),
+        drift=max((_drift(extra) for _, extra in blocks), default=None),
+        missing=tuple(missing.most_common()),
+        blocks={(str(run.campaign_id), run.invocation): float(extra["energy_net_uj"]) for run, extra in blocks},
+    )
+
+
+def _drift(extra: Mapping[str, float | str]) -> float:
+    work, before, after = (float(extra[f"energy_{name}_w"]) for name in ("work", "rest_before", "rest_after"))
+    return abs(after - before) / (work - (before + after) / 2)
+
+
+def load_rows(runs: Sequence[RunRecord], widths: Mapping[str, int]) -> tuple[LoadRow, ...]:
+    """Return a case's figures by load, without one first; ``widths`` is how many runs a round has, by campaign."""
+    seen: dict[str, dict[_Round, float]] = {}
+    cores: dict[str, list[float]] = defaultdict(list)
+    died: Counter[str] = Counter()
+    for run in runs:
+        if run.run_pass is not Pass.CONTENTION or run.report is None or "load" not in run.report.extra:
+            continue
+        load, latency_us = str(run.report.extra["load"]), run.report.latency_us()
+        own = seen.setdefault(load, {})
+        died[load] += run.reason_code == LOAD_DIED
+        if not run.is_without_result and latency_us is not None:
+            campaign = str(run.campaign_id)
+            own[campaign, run.invocation // widths.get(campaign, 1)] = latency_us
+            if "load_cores" in run.report.extra:
+                cores[load].append(float(run.report.extra["load_cores"]))
+    return tuple(
+        LoadRow(
+            load=load,
+            median_us=known_median(own.values()),
+            factor=ratio_of(own, seen.get(NO_LOAD, {})) if load != NO_LOAD else None,
+            count=len(own),
+            cores=statistics.fmean(cores[load]) if cores[load] else None,
+            died=died[load],
+        )
+        for load, own in sorted(seen.items(), key=lambda item: (item[0] != NO_LOAD, item[0]))
+    )

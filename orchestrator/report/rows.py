@@ -1,0 +1,329 @@
+"""What a report shows of one case, device, model and invocation. Text here is as phones and users wrote it.
+
+Nothing in here is escaped: each rendering (HTML, text, CSV, JSON, Markdown) makes it harmless in its own way.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.analysis.case_result import CaseResult, CaseStatus
+from orchestrator.analysis.compare import Ratio
+from orchestrator.analysis.summary import Summary
+from orchestrator.delegates import place_of
+from orchestrator.records.campaign import Campaign
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.evaluation import Evaluation
+from orchestrator.records.night import THREADS_UNUSED
+from orchestrator.records.parity import ParityVerdict
+from orchestrator.records.run import DelegateEvidence, DelegateTruth, FigureKind, RunRecord
+from orchestrator.records.verdict import Finding, Severity
+from orchestrator.records.workload import Case, SkippedCase
+from orchestrator.report.labels import NOTHING, PARITY_WORDS, STATUS_WORDS, fallback_words, truth_words
+from orchestrator.report.looks import LogExcerpt, Trace
+from orchestrator.report.next_steps import finding_step, next_step
+from orchestrator.report.operators import Profile
+from orchestrator.report.passes import EnergyRow, LoadRow, StartRow, SustainedRow
+from orchestrator.units import format_percent, tokens_per_s
+
+
+class BestMark(enum.StrEnum):
+    """Where a judged figure stands among the configurations of its model on its device."""
+
+    #: Not the fastest, not judged, or alone: nothing to be best of.
+    NONE = ""
+    BEST = "best"
+    #: Can't be told from the fastest.
+    TIED = "tied-best"
+
+
+def origin_of(campaign: Campaign) -> str:
+    """Return where a campaign was imported from: ``imported from night.zip ...``; empty for one of this store's own."""
+    return campaign.terms.origin.text if campaign.terms.origin is not None else ""
+
+
+def title_of(campaign: Campaign) -> str:
+    """Return a campaign's name with the moment of its start, which tells two nights of one plan apart."""
+    origin = origin_of(campaign)
+    told = f"{campaign.name or campaign.campaign_id}, {campaign.created_at:%Y-%m-%d %H:%M}"
+    return f"{told}, {origin}" if origin else told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRow:
+    """A device under a label that no other device of the report has."""
+
+    serial: str
+    label: str
+    is_virtual: bool
+    #: None for a device that is named by a run and isn't in the store's list.
+    facts: DeviceFacts | None
+
+    @property
+    def title(self) -> str:
+        """The label, with the word that a virtual phone must wear wherever its name stands without a badge."""
+        return f"{self.label} (virtual)" if self.is_virtual else self.label
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRow:
+    """A model under a label that no other model of the report has."""
+
+    sha256: str
+    #: What is measured of it (Case.subject): only figures of one subject are set against each other.
+    subject: str
+    label: str
+    #: None for a model that is named by a run and isn't in the store's list.
+    size_bytes: int | None
+    #: In percent, as somebody else measured it on the model's own test data; None where nobody said.
+    accuracy: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkipRow:
+    """A combination that a plan names and that wasn't run, with the reason."""
+
+    device: DeviceRow
+    skipped: SkippedCase
+
+    @property
+    def configuration(self) -> str:
+        """The combination without device and model, as :attr:`Case.configuration` puts it."""
+        threads = "1 thread" if self.skipped.threads == 1 else f"{self.skipped.threads} threads"
+        return f"{self.skipped.delegate.value}, {threads}, {self.skipped.tool.value}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingRow:
+    """One thing that was noticed, over the invocations of a case in which it was."""
+
+    finding: Finding
+    #: In how many invocations; 0 when it is about the case as a whole.
+    count: int
+    #: Whether it is about an invocation that the case's figure comes from, or about the figure as a whole.
+    is_of_figure: bool
+
+    @property
+    def next_step(self) -> str:
+        """What to do about it; empty when nothing is known."""
+        return finding_step(self.finding.code)
+
+
+#: Stands for a run's number in a text; no command has it.
+RUN_PLACE: Final = "\0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvocationRow:
+    """One process that was started. Its run has no attachments; its texts are as a report may show them."""
+
+    run: RunRecord
+    truth: DelegateTruth
+    #: Whether the case's figure comes from this invocation among others.
+    is_used: bool
+    #: What of its inferences ``latency_us`` is.
+    figure: FigureKind
+    latency_us: float | None
+    #: Where its campaign was imported from; empty for this lab's own.
+    origin: str
+    #: Of the one invocation of a case whose log tells most, with the device's state while it ran.
+    log: LogExcerpt | None
+    traces: tuple[Trace, ...]
+
+    @property
+    def number(self) -> int:
+        """Counts from 1 within (case, pass)."""
+        return self.run.invocation + 1
+
+    @property
+    def command(self) -> str:
+        """The command as it was given."""
+        return self.run.command.replace(RUN_PLACE, self.run.run_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultRow:
+    """One case: what was asked for, what came of it, and everything that shows it."""
+
+    case: Case
+    model: ModelRow
+    device: DeviceRow
+    #: A label for delegate, threads, tool and flags that no other case of this model on this device has.
+    configuration: str
+    #: The device is virtual, an invocation says that it ran on a virtual one, or the program is a fake binary.
+    is_virtual: bool
+    result: CaseResult
+    best: BestMark = BestMark.NONE
+    #: Over the baseline configuration; None when either side isn't judged.
+    speed_up: Ratio | None = None
+    #: The configuration that the speed-up is over: the fastest on the CPU of the same device, program and settings.
+    baseline: str = ""
+    #: What stands against the other figures of this model on this device: means where one of them has no medians. None
+    #: for what isn't judged.
+    compared: Summary | None = None
+    #: Medians over the invocations that have them.
+    init_us: float | None
+    first_us: float | None
+    warmup_us: float | None
+    init_memory_mib: float | None
+    overall_memory_mib: float | None
+    peak_memory_mib: float | None
+    #: Of the invocation that says most; None when no output was read.
+    delegate: DelegateEvidence | None
+    invocations: tuple[InvocationRow, ...]
+    #: By stage, where the plan has the pass ``cold``.
+    starts: tuple[StartRow, ...]
+    #: Where the plan has the pass ``energy``.
+    energy: EnergyRow | None
+    #: By load, where the plan has the pass ``contention``.
+    loads: tuple[LoadRow, ...]
+    #: By campaign, where the plan has the pass ``profile``.
+    profiles: tuple[Profile, ...]
+    #: By campaign and attempt, where the plan has the pass ``sustained``.
+    sustained: tuple[SustainedRow, ...]
+    findings: tuple[FindingRow, ...]
+    #: Why it got as many invocations as it has, for each campaign with a stopping rule: (code, sentence).
+    stopped: tuple[tuple[str, str], ...]
+    #: Where its invocations were imported from, as their campaigns say it; empty for this lab's own.
+    origin: str
+    #: What LiteRT's evaluation programs found with this delegate on this device, the newest of each metric.
+    evaluations: tuple[Evaluation, ...]
+
+    @property
+    def key(self) -> str:
+        """The case's key, which is unique in a report."""
+        return self.case.case_key
+
+    @property
+    def who(self) -> str:
+        """Model, device and configuration in one line."""
+        return f"{self.model.label} on {self.device.title}, {self.configuration}"
+
+    @property
+    def own(self) -> Summary | None:
+        """The figure, where it is the requested delegate's and wasn't rejected; None for any other."""
+        return self.result.own_summary
+
+    @property
+    def median_us(self) -> float | None:
+        """The own figure's median in microseconds."""
+        own = self.result.own_summary
+        return None if own is None else own.median_us
+
+    @property
+    def has_mean(self) -> bool:
+        """Whether the figure is made of means, where others' are of medians; tokens per second always are."""
+        return not self.case.is_per_token and self.own is not None and self.result.figure is FigureKind.MEAN
+
+    @property
+    def speeds(self) -> tuple[float | None, float | None, float | None]:
+        """A language model's tokens per second with the ends of their interval; None for every other case."""
+        own = self.own if self.case.is_per_token else None
+        low, high = (own.interval.high, own.interval.low) if own is not None and own.interval else (None, None)
+        return tokens_per_s(own.median_us if own is not None else None), tokens_per_s(low), tokens_per_s(high)
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        """The evaluation that says how right the answers are."""
+        return next((each for each in self.evaluations if each.percent is not None), None)
+
+    @property
+    def accuracy(self) -> float | None:
+        """In percent: as found with this delegate, else what is known of the model."""
+        return self.model.accuracy if self.evaluation is None else self.evaluation.percent
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether it is known how much memory the case took."""
+        return any(part is not None for part in (self.init_memory_mib, self.overall_memory_mib, self.peak_memory_mib))
+
+    @property
+    def command(self) -> str:
+        """The command of the first invocation that came as far as one."""
+        return next((invocation.command for invocation in self.invocations if invocation.run.command), "")
+
+    @property
+    def next_step(self) -> str:
+        """What to do about a case without a figure of its own; empty when there is nothing to do."""
+        return next_step(self.result)
+
+    @property
+    def is_unused_thread_count(self) -> bool:
+        """Whether it wasn't measured because its delegate uses no threads: another case has its figure."""
+        return self.result.status is CaseStatus.SKIPPED and self.result.reason_code == THREADS_UNUSED
+
+    @property
+    def place(self) -> str:
+        """Where the operators ran, by what the program said: ``gpu``; empty when nothing was read."""
+        return place_of(self.delegate) if self.delegate is not None else ""
+
+    @property
+    def spread_text(self) -> str:
+        """Half the interval in percent of the median: ``±1.9 %``; ``---`` for a single invocation."""
+        spread = self.result.summary.spread if self.result.summary is not None else None
+        return NOTHING if spread is None else f"±{format_percent(spread)}"
+
+    @property
+    def quality_word(self) -> str:
+        """What the figure is worth, or why there is none: ``clean``, ``timed out``."""
+        return self.result.quality.word if self.result.quality is not None else STATUS_WORDS[self.result.status]
+
+    @property
+    def quality_text(self) -> str:
+        """The quality word with what the figure lacks: ``clean, one process``."""
+        lacking = self.result.imprecision.partition(":")[0]
+        return f"{self.quality_word}, {lacking}" if lacking else self.quality_word
+
+    @property
+    def delegate_text(self) -> str:
+        """Where the operators ran, in words; ``---`` when nothing ran."""
+        if self.result.status is CaseStatus.FELL_BACK:
+            return fallback_words(self.delegate, self.result.truth)
+        return NOTHING if self.result.truth is None else truth_words(self.delegate, self.result.truth)
+
+    @property
+    def why_none(self) -> str:
+        """Why there is no figure of its own: ``rejected: fell back to CPU``, ``failed: crashed``."""
+        if self.result.status is CaseStatus.FELL_BACK:
+            return f"{self.quality_word}: {self.delegate_text}"
+        return f"{self.quality_word}: {self.result.reason_code}" if self.result.reason_code else self.quality_word
+
+    @property
+    def why_not_clean(self) -> str:
+        """Why the figure isn't clean, or why there is none: ``suspect: few-runs``, ``failed: crashed``."""
+        is_measured = self.result.status is CaseStatus.MEASURED
+        return f"{self.quality_word}: {self.worst_code}" if is_measured else self.why_none
+
+    @property
+    def unclean_reason(self) -> str:
+        """Why there is no clean figure, in a few words."""
+        result = self.result
+        if result.status is CaseStatus.FELL_BACK:
+            return self.delegate_text
+        if result.status is CaseStatus.UNCONFIRMED:
+            return "not confirmed where it ran"
+        if result.status in {CaseStatus.MEASURED, CaseStatus.REJECTED}:
+            return f"{'rejected' if result.status is CaseStatus.REJECTED else 'suspect'} ({self.worst_code})"
+        return STATUS_WORDS[result.status] + (f" ({result.reason_code})" if result.reason_code else "")
+
+    @property
+    def worst_code(self) -> str:
+        """Why the figure isn't clean: the code that weighs most of its own invocations, or what else there is.
+
+        What was noticed about another pass, or about an invocation that doesn't count, says nothing about the figure.
+        """
+        result = self.result
+        weighing = [
+            item.finding.code
+            for item in self.findings
+            if item.finding.severity is not Severity.INFO and item.is_of_figure
+        ]
+        if result.parity is ParityVerdict.WRONG or (result.parity is ParityVerdict.DRIFT and not weighing):
+            return PARITY_WORDS[result.parity]
+        if weighing:
+            return weighing[0]
+        if 2 * len(result.used) < result.ended:
+            return f"{len(result.used)} of {result.ended} invocations usable"
+        return "invocations disagree"
