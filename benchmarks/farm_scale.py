@@ -27,7 +27,6 @@ from typing import Any
 import psycopg
 from private_postgresql import private_server
 
-from orchestrator.queueing.overview import read_numbers
 from orchestrator.queueing.queue import Announced, FarmQueue
 from orchestrator.queueing.submissions import PhoneJob, queue_of
 from orchestrator.records.identity import Serial
@@ -155,7 +154,7 @@ def measure(url: str, *, hosts: int, phones: int, ended: int) -> None:
                 first.jobs(), first.phones(), first.hosts()
         with spent(f"metrics with {ended} ended jobs", 5):
             for _ in range(5):
-                read_numbers(first)
+                first.job_counts(), first.lag_s(), first.phones(), first.seen(), first.hosts()
 
 
 def fill(url: str, serials: list[str], count: int) -> None:

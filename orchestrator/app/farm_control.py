@@ -16,7 +16,7 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.farm_documents import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.quantities import parse_age
-from orchestrator.queueing.newcomers import HOST_SILENT_S
+from orchestrator.queueing.overview import host_state
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.records.history import Yield
 from orchestrator.records.identity import CampaignId
@@ -51,12 +51,13 @@ def read_state(settings: Settings, submission: str) -> FarmState:
     with FarmQueue(settings.store) as queue, Farm(settings) as farm:
         hosts, phones, jobs, holds = queue.hosts(), queue.phones(), queue.jobs(submission), queue.holds()
         away = queue.away()
-        cut = _cut(farm, jobs) if submission else {}
+        serials = {CampaignId(job["campaign_id"]): job["serial"] for job in jobs} if submission else {}
+        cut = {serials[name]: items for name, items in nights.stored_left_out(farm.store, list(serials)).items()}
         lacking = shortcomings(farm.store, jobs) if submission else {}
     if submission and not jobs:
         raise unknown_submission(submission)
     for host in hosts:
-        host["state"] = "silent" if host["silent_s"] > HOST_SILENT_S else holds.get(f"host:{host['name']}", "alive")
+        host["state"] = host_state(host, holds)
     for phone in phones:
         del phone["facts"]
         phone["labels"] = read_labels(phone["labels"]).model_dump()
@@ -97,13 +98,6 @@ def wait_for(settings: Settings, submission: str, say: Callable[[str], None]) ->
             if not is_open(jobs):
                 return
             time.sleep(WATCH_S)
-
-
-def _cut(farm: Farm, jobs: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, object]]]:
-    """Return what each phone of a submission had no time for, by serial number; phones with time for all aside."""
-    serials = {CampaignId(job["campaign_id"]): job["serial"] for job in jobs}
-    left_out = nights.stored_left_out(farm.store, list(serials))
-    return {serials[campaign_id]: items for campaign_id, items in left_out.items()}
 
 
 def cancel(settings: Settings, submission: str, serials: Sequence[str]) -> DoneAnswer:
@@ -193,16 +187,14 @@ def forget(settings: Settings, scopes: Sequence[str]) -> DoneAnswer:
         phones = {
             scope: queue.forget_phone(scope.removeprefix("phone:")) for scope in named if scope.startswith("phone:")
         }
-    lines = [_forgotten(scope, what) for scope, what in gone.items()]
+    lines = []
+    for scope, what in gone.items():
+        text = f"phones {', '.join(what['phones'])}" if what["phones"] else "no phone"
+        text += f" and its {what['hold']}" if what["hold"] else ""
+        text += f"; jobs that wait for another host: {', '.join(map(str, what['jobs']))}" if what["jobs"] else ""
+        lines.append(f"{scope}: forgotten, with {text}")
     lines += [f"{scope}: forgotten" + (f", with its {held}" if held else "") for scope, held in phones.items()]
     return DoneAnswer(text="\n".join(map(one_line, lines)), data={"hosts": gone, "phones": list(phones)})
-
-
-def _forgotten(scope: str, what: Mapping[str, Any]) -> str:
-    parts = [f"phones {', '.join(what['phones'])}" if what["phones"] else "no phone"]
-    parts += [f"its {what['hold']}"] if what["hold"] else []
-    jobs = f"; jobs that wait for another host: {', '.join(map(str, what['jobs']))}" if what["jobs"] else ""
-    return f"{scope}: forgotten, with {' and '.join(parts)}{jobs}"
 
 
 def _checked(scopes: Sequence[str]) -> list[str]:

@@ -14,8 +14,8 @@ from orchestrator.app.farm_phones import away_text, of_several
 from orchestrator.bootstrap import Farm
 from orchestrator.ports import Store
 from orchestrator.queueing.newcomers import HOST_SILENT_S
-from orchestrator.queueing.overview import QueueNumbers, read_numbers
 from orchestrator.queueing.queue import FarmQueue
+from orchestrator.queueing.schedule import Schedules
 from orchestrator.units import format_duration
 
 #: What failed longer ago was seen, or nobody waits for it.
@@ -29,33 +29,33 @@ _CLOCK_MOST_S: Final = 30.0
 def of_farm(farm: Farm) -> list[Finding]:
     """Return what the checks of the farm found; raises StoreError when its queue can't be asked."""
     with FarmQueue(farm.settings.store) as queue:
-        numbers = read_numbers(queue)
+        phones, jobs = queue.phones(), queue.jobs()
         checks: Sequence[tuple[str, Callable[[], Iterable[Finding]]]] = (
-            ("queue", lambda: _queue(numbers, queue.jobs(), queue.failures(within_s=_FAILED_S))),
-            ("results", lambda: _results(farm.store, queue.jobs())),
+            ("queue", lambda: _queue(queue, jobs, {phone["serial"] for phone in phones})),
+            ("results", lambda: _results(farm.store, jobs)),
             ("clock", lambda: _clock(queue)),
-            ("hosts", lambda: _hosts(queue.hosts(), {phone["host"] for phone in numbers.phones})),
-            ("phones", lambda: _phones(numbers, of_several(queue.phones()))),
+            ("hosts", lambda: _hosts(queue.hosts(), {phone["host"] for phone in phones})),
+            ("phones", lambda: _phones(phones, of_several(phones))),
             ("away", lambda: _away(queue.away())),
             ("holds", lambda: _holds(queue.holds())),
-            ("schedules", lambda: _schedules(numbers)),
+            ("schedules", lambda: _schedules(Schedules(queue).listed())),
         )
         return run_checks(checks)
 
 
-def _queue(numbers: QueueNumbers, jobs: Sequence[dict[str, Any]], failures: Sequence[dict[str, Any]]) -> list[Finding]:
-    counts = {state: sum(row["jobs"] for row in numbers.jobs if row["state"] == state) for state in ("waits", "runs")}
-    found = [ok("queue", f"{counts['waits']} jobs wait, {counts['runs']} run")]
-    if numbers.lag_s > _LAG_S:
-        text = f"a job has waited {format_duration(numbers.lag_s)} though its phone is free"
+def _queue(queue: FarmQueue, jobs: Sequence[dict[str, Any]], announced: set[str]) -> list[Finding]:
+    waiting = [job["serial"] for job in jobs if job["status"] == "waits"]
+    running = sum(job["status"] == "runs" for job in jobs)
+    found = [ok("queue", f"{len(waiting)} jobs wait, {running} run")]
+    lag_s = queue.lag_s()
+    if lag_s > _LAG_S:
+        text = f"a job has waited {format_duration(lag_s)} though its phone is free"
         found.append(problem("queue", text, "look at its host's worker: is it alive, and what does it log?"))
     # The newest are the last.
-    for row in failures[-5:]:
+    for row in queue.failures(within_s=_FAILED_S)[-5:]:
         text = f"{row['submission']}: {row['jobs']} jobs failed; {row['serial']}: {row['note']}"
         found.append(problem("queue", text, f"benchfarm farm status {row['submission']}"))
-    announced = {phone["serial"] for phone in numbers.phones}
-    lost = sorted({job["serial"] for job in jobs if job["status"] == "waits"} - announced)
-    if lost:
+    if lost := sorted({*waiting} - announced):
         text = f"jobs wait for phones that no host has: {', '.join(lost)}"
         found.append(problem("queue", text, "plug them in, or 'benchfarm farm cancel SUBMISSION'"))
     return found
@@ -107,19 +107,19 @@ def _hosts(hosts: Sequence[dict[str, Any]], with_phones: Collection[str]) -> lis
     return [*([ok("hosts", f"{len(alive)} alive: {', '.join(alive)}")] if alive else []), *found]
 
 
-def _phones(numbers: QueueNumbers, several: Mapping[str, str]) -> list[Finding]:
-    usable = {row["serial"] for row in numbers.phones if not row["unusable"] and row["state"] != "silent"}
+def _phones(phones: Sequence[dict[str, Any]], several: Mapping[str, str]) -> list[Finding]:
+    usable = {row["serial"] for row in phones if not row["unusable"] and row["state"] != "silent"}
     usable -= several.keys()
     found = [
         problem(
             "phones", f"{phone['serial']} at {phone['host']}: {phone['unusable']}", f"look at it at {phone['host']}"
         )
-        for phone in numbers.phones
+        for phone in phones
         if phone["unusable"] and phone["serial"] not in usable
     ]
     step = "none of them is measured: unplug all but one, or give them serial numbers of their own"
     found += [problem("phones", f"{serial}: {reason}", step) for serial, reason in sorted(several.items())]
-    hosts = Counter(phone["serial"] for phone in numbers.phones)
+    hosts = Counter(phone["serial"] for phone in phones)
     twice = sorted(serial for serial, count in hosts.items() if count > 1 and serial not in several)
     if twice:
         text = f"announced by several hosts: {', '.join(twice)}"
@@ -149,9 +149,9 @@ def _holds(holds: dict[str, str]) -> list[Finding]:
     return found or [ok("holds", "nothing is paused or drained")]
 
 
-def _schedules(numbers: QueueNumbers) -> list[Finding]:
+def _schedules(schedules: Sequence[dict[str, Any]]) -> list[Finding]:
     found = []
-    for row in numbers.schedules:
+    for row in schedules:
         if row["paused"]:
             found.append(
                 warning("schedules", f"{row['name']} is paused", f"benchfarm farm schedule resume {row['name']}")
@@ -159,4 +159,4 @@ def _schedules(numbers: QueueNumbers) -> list[Finding]:
         elif row["missed"]:
             text = f"{row['name']}: {row['missed']} times since the last good one or pause were missed or failed"
             found.append(problem("schedules", text, "benchfarm farm schedule list"))
-    return found or [ok("schedules", f"{len(numbers.schedules)}, all in time" if numbers.schedules else "none")]
+    return found or [ok("schedules", f"{len(schedules)}, all in time" if schedules else "none")]

@@ -6,12 +6,12 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.analysis.series import first_moment, night_of
-from orchestrator.app.board import PhoneRow, Standing, doing_of, read_boards
+from orchestrator.app.board import Standing, doing_of, read_boards
 from orchestrator.bootstrap import Farm
 from orchestrator.config.farm_documents import read_facts
 from orchestrator.errors import BenchfarmError, PlanError
@@ -27,6 +27,7 @@ from orchestrator.serve.answers import (
     JobAnswer,
     NightAnswer,
     ScheduleAnswer,
+    answer_of,
 )
 
 if TYPE_CHECKING:
@@ -51,32 +52,8 @@ _ORDER: Final = (
     "measuring", "abandoned", "away", "quarantined", "unusable", "silent", "waiting", "held", "free", "idle",
 )  # fmt: skip
 _JOB_ORDER: Final = ("runs", "waits", "failed")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Queue:
-    """What the queue says now; empty without one."""
-
-    phones: Sequence[Mapping[str, Any]] = ()
-    away: Sequence[Mapping[str, Any]] = ()
-    hosts: Sequence[Mapping[str, Any]] = ()
-    jobs: Sequence[Mapping[str, Any]] = ()
-    failed: frozenset[str] = frozenset()
-    holds: Mapping[str, str]
-    schedules: Sequence[Mapping[str, Any]] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Working:
-    """A phone's part of a campaign that isn't over."""
-
-    campaign_id: str
-    state: str
-    doing: str
-    stored: int
-    left: int
-    done_at: datetime | None
-    heat_c: float | None = None
+#: Rows of the queue, as it gives them.
+_Rows = Sequence[Mapping[str, Any]]
 
 
 class FarmNow:
@@ -113,115 +90,114 @@ class FarmNow:
 
     def _read(self) -> FarmAnswer:
         now = self._farm.clock.now()
+        empty = FarmAnswer(
+            has_queue=self._queue is not None,
+            can_be_steered=self._can_be_steered,
+            night=NightAnswer(night=night_of(now)),
+        )
         try:
-            return self._gather(now)
+            return self._gathered(empty, now)
         except BenchfarmError as error:
-            steered = self._can_be_steered
-            empty = FarmAnswer(
-                has_queue=self._queue is not None, can_be_steered=steered, night=NightAnswer(night=night_of(now))
-            )
             return replace(self._known or empty, fault=str(error))
 
-    def _gather(self, now: datetime) -> FarmAnswer:
-        store = self._farm.store
-        queue = _queue_now(self._queue, now)
+    def _gathered(self, empty: FarmAnswer, now: datetime) -> FarmAnswer:
+        store, queue = self._farm.store, self._queue
+        jobs = queue.jobs() if queue is not None else []
         newest = {run.case.serial: run for run in store.activity(now - timedelta(hours=_HOURS)).newest}
         opened = {item.campaign_id: item for item in store.campaigns(only_open=True)}
         progress = store.progress(only_open=True)
         working = self._on_boards(now)
-        for job in queue.jobs:
+        for job in jobs:
             campaign = opened.get(CampaignId(job["campaign_id"]))
             if job["status"] == "runs" and campaign is not None and job["serial"] not in working:
                 there = progress.get(campaign.campaign_id, (0, 0))
                 working[job["serial"]] = _elsewhere(campaign, there, newest.get(job["serial"]))
-        devices = self._devices(queue, working, newest)
-        listed = sorted(
-            (job for job in queue.jobs if job["status"] in {"runs", "waits"} or job["submission"] in queue.failed),
-            key=lambda job: (_rank(_JOB_ORDER, job["status"]), -job["priority"], job["job_id"]),
-        )
-        listed = [job for job in listed if job["status"] in _JOB_ORDER]
-        return FarmAnswer(
-            has_queue=self._queue is not None,
-            can_be_steered=self._can_be_steered,
-            night=tonight(store, now, progress, [item.done_at for item in working.values()]),
-            devices=devices,
-            hosts=tuple(_host(row, queue.holds) for row in queue.hosts),
-            jobs=tuple(job_answer(job) for job in listed[:_MOST_JOBS]),
+        running = {str(job["serial"]): job for job in jobs if job["status"] == "runs"}
+        night = tonight(store, now, progress, [item["done_at"] for item in working.values()])
+        if queue is None:
+            return replace(empty, night=night, devices=self._devices([], [], {}, working, newest, running))
+        from orchestrator.queueing.overview import host_state
+        from orchestrator.queueing.schedule import Schedules
+
+        failed = {
+            row["submission"]
+            for row in queue.failures(within_s=(now - first_moment(night_of(now))) / timedelta(seconds=1))
+        }
+        listed = [
+            job
+            for job in jobs
+            if job["status"] in {"runs", "waits"} or (job["status"] == "failed" and job["submission"] in failed)
+        ]
+        listed.sort(key=lambda job: (_JOB_ORDER.index(job["status"]), -job["priority"], job["job_id"]))
+        holds = queue.holds()
+        return replace(
+            empty,
+            night=night,
+            devices=self._devices(queue.phones(), queue.away(), holds, working, newest, running),
+            hosts=tuple(answer_of(HostAnswer, row, state=host_state(row, holds)) for row in queue.hosts()),
+            jobs=tuple(map(job_answer, listed[:_MOST_JOBS])),
             more_jobs=max(0, len(listed) - _MOST_JOBS),
-            holds=dict(queue.holds),
-            schedules=tuple(map(_schedule, queue.schedules)),
+            holds=holds,
+            schedules=tuple(map(_schedule, Schedules(queue).listed())),
         )
 
-    def _on_boards(self, now: datetime) -> dict[str, _Working]:
-        """Return the phones of campaigns that this computer runs, by serial number."""
-        found: dict[str, _Working] = {}
+    def _on_boards(self, now: datetime) -> dict[str, dict[str, Any]]:
+        """Return what the phones of campaigns that this computer runs do, as fields of a DeviceAnswer, by serial."""
+        found: dict[str, dict[str, Any]] = {}
         for campaign_id, shown in read_boards(self._farm.board_folder).items():
             for row in shown.rows:
                 if row.standing is not Standing.DONE:
-                    found[row.serial] = _on_board(campaign_id, row, now)
+                    is_away = row.standing in {Standing.AWAY, Standing.ABANDONED}
+                    found[row.serial] = {
+                        "campaign_id": campaign_id,
+                        "state": _STANDINGS[row.standing],
+                        "reason" if is_away else "doing": row.doing,
+                        "stored": row.stored,
+                        "left": row.left,
+                        "done_at": _rounded(now + timedelta(seconds=row.eta_s)) if row.eta_s is not None else None,
+                        "battery_heat_c": row.battery_heat_c,
+                    }
         return found
 
     def _devices(
-        self, queue: _Queue, working: Mapping[str, _Working], newest: Mapping[Serial, RunRecord]
+        self,
+        phones: _Rows,
+        away: _Rows,
+        holds: Mapping[str, str],
+        working: Mapping[str, Mapping[str, Any]],
+        newest: Mapping[Serial, RunRecord],
+        running: Mapping[str, Mapping[str, Any]],
     ) -> tuple[DeviceAnswer, ...]:
-        facts = {**_announced_facts(queue), **self._farm.store.devices()}
+        """Return the phones, those that want somebody's attention first; ``running``: their jobs."""
         found: dict[str, DeviceAnswer] = {}
-        kept_out = {str(serial): self._farm.quarantine.reason(serial) for serial in self._farm.quarantine.serials()}
-        jobs = {job["serial"]: job for job in queue.jobs if job["status"] == "runs"}
-        for row in queue.phones:
-            state, reason = _phone_state(row, queue.holds)
+        for row in phones:
+            state, reason = _phone_state(row, holds)
             before = found.get(row["serial"])
-            if before is None or _rank(_ORDER, state) < _rank(_ORDER, before.state):
+            if before is None or _ORDER.index(state) < _ORDER.index(before.state):
                 found[row["serial"]] = DeviceAnswer(serial=row["serial"], state=state, reason=reason, host=row["host"])
-        for row in queue.away:
+        for row in away:
             reason = f"since {row['seen_at'].astimezone(UTC):%Y-%m-%d %H:%M} UTC"
             found[row["serial"]] = DeviceAnswer(serial=row["serial"], state="away", reason=reason)
         if self._queue is None:
+            quarantine = self._farm.quarantine
+            kept_out = {str(serial): quarantine.reason(serial) for serial in quarantine.serials()}
             for serial in {*map(str, newest), *working, *kept_out}:
                 reason = kept_out.get(serial, "")
                 found[serial] = DeviceAnswer(serial=serial, state="quarantined" if reason else "idle", reason=reason)
         for serial, work in working.items():
-            base = found.get(serial) or DeviceAnswer(serial=serial, state=work.state, reason="")
-            away = work.state in {"away", "abandoned"}
-            found[serial] = replace(
-                base,
-                state=work.state,
-                reason=work.doing if away else base.reason,
-                doing="" if away else work.doing,
-                campaign_id=work.campaign_id,
-                stored=work.stored,
-                left=work.left,
-                done_at=work.done_at,
-                battery_heat_c=work.heat_c,
-            )
+            found[serial] = replace(found.get(serial) or DeviceAnswer(serial=serial, state="", reason=""), **work)
+        facts = {**_announced_facts([*away, *phones]), **self._farm.store.devices()}
         answers = [
-            _completed(item, facts.get(Serial(serial)), newest.get(Serial(serial)), jobs.get(serial))
+            _completed(item, facts.get(Serial(serial)), newest.get(Serial(serial)), running.get(serial))
             for serial, item in found.items()
         ]
-        return tuple(sorted(answers, key=lambda item: (_rank(_ORDER, item.state), item.name, item.serial)))
+        return tuple(sorted(answers, key=lambda item: (_ORDER.index(item.state), item.name, item.serial)))
 
 
-def _queue_now(queue: FarmQueue | None, now: datetime) -> _Queue:
-    if queue is None:
-        return _Queue(holds={})
-    from orchestrator.queueing.schedule import Schedules
-
-    since_s = (now - first_moment(night_of(now))) / timedelta(seconds=1)
-    return _Queue(
-        phones=queue.phones(),
-        away=queue.away(),
-        hosts=queue.hosts(),
-        jobs=queue.jobs(),
-        failed=frozenset(row["submission"] for row in queue.failures(within_s=since_s)),
-        holds=queue.holds(),
-        schedules=Schedules(queue).listed(),
-    )
-
-
-def _announced_facts(queue: _Queue) -> dict[Serial, DeviceFacts]:
+def _announced_facts(rows: _Rows) -> dict[Serial, DeviceFacts]:
     """Return what hosts say of their phones, by serial number; what a newer benchfarm says may not be read."""
     found = {}
-    for row in (*queue.away, *queue.phones):
+    for row in rows:
         with suppress(PlanError):
             if row["facts"]:
                 found[Serial(row["serial"])] = read_facts(row["facts"])
@@ -255,41 +231,26 @@ def tonight(
     )
 
 
-def _on_board(campaign_id: str, row: PhoneRow, now: datetime) -> _Working:
-    return _Working(
-        campaign_id=campaign_id,
-        state=_STANDINGS[row.standing],
-        doing=row.doing,
-        stored=row.stored,
-        left=row.left,
-        done_at=_rounded(now + timedelta(seconds=row.eta_s)) if row.eta_s is not None else None,
-        heat_c=row.battery_heat_c,
-    )
-
-
-def _elsewhere(campaign: Campaign, progress: tuple[int, int], newest: RunRecord | None) -> _Working:
+def _elsewhere(campaign: Campaign, progress: tuple[int, int], newest: RunRecord | None) -> dict[str, Any]:
     """Return what is known of a phone whose campaign another computer runs: what is stored."""
     stored, left = progress[0], max(0, progress[1] - progress[0])
-    is_its = newest is not None and newest.campaign_id == campaign.campaign_id
-    done_at = None
-    if newest is not None and is_its and stored > 1:
-        done_at = newest.started_at + (newest.started_at - campaign.created_at) / (stored - 1) * left
-    return _Working(
-        campaign_id=campaign.campaign_id,
-        state="measuring",
-        doing="" if is_its else "begins",
-        stored=stored,
-        left=left,
-        done_at=_rounded(done_at) if done_at is not None else None,
-    )
+    done_at, doing = None, "begins"
+    if newest is not None and newest.campaign_id == campaign.campaign_id:
+        doing = ""
+        if stored > 1:
+            done_at = _rounded(newest.started_at + (newest.started_at - campaign.created_at) / (stored - 1) * left)
+    return {
+        "campaign_id": campaign.campaign_id,
+        "state": "measuring",
+        "doing": doing,
+        "stored": stored,
+        "left": left,
+        "done_at": done_at,
+    }
 
 
 def _rounded(moment: datetime) -> datetime:
     return datetime.fromtimestamp(round(moment.timestamp() / _ROUND_S) * _ROUND_S, tz=moment.tzinfo)
-
-
-def _rank(order: Sequence[str], word: str) -> int:
-    return order.index(word) if word in order else len(order)
 
 
 def _phone_state(row: Mapping[str, Any], holds: Mapping[str, str]) -> tuple[str, str]:
@@ -312,53 +273,37 @@ def _completed(
     answer: DeviceAnswer, facts: DeviceFacts | None, newest: RunRecord | None, job: Mapping[str, Any] | None
 ) -> DeviceAnswer:
     """Return a phone with its name, what its newest run says, and its job."""
-    state = (newest.state_after or newest.state_before) if newest is not None else None
-    last = Invocation(case=newest.case, run_pass=newest.run_pass, number=newest.invocation) if newest else None
-    return replace(
-        answer,
-        name=facts.title.removesuffix(" (virtual)") if facts is not None else "",
-        doing=answer.doing or (f"last: {doing_of(last)}" if last is not None else ""),
-        submission=str(job["submission"]) if job is not None else "",
-        campaign_id=answer.campaign_id or (str(job["campaign_id"]) if job is not None else ""),
-        battery_heat_c=state.battery_heat_c if state is not None else answer.battery_heat_c,
-        battery_percent=state.battery_percent if state is not None else None,
-        read_at=state.at if state is not None else None,
-        is_virtual=facts.is_virtual if facts is not None else newest is not None and newest.is_virtual,
-    )
-
-
-def _host(row: Mapping[str, Any], holds: Mapping[str, str]) -> HostAnswer:
-    from orchestrator.queueing.newcomers import HOST_SILENT_S
-
-    state = "silent" if row["silent_s"] > HOST_SILENT_S else holds.get(f"host:{row['name']}", "alive")
-    return HostAnswer(name=row["name"], state=state, note=row["note"])
+    if facts is not None:
+        answer = replace(answer, name=facts.title.removesuffix(" (virtual)"), is_virtual=facts.is_virtual)
+    if newest is not None:
+        last = Invocation(case=newest.case, run_pass=newest.run_pass, number=newest.invocation)
+        state = newest.state_after or newest.state_before
+        answer = replace(
+            answer,
+            doing=answer.doing or f"last: {doing_of(last)}",
+            battery_heat_c=state.battery_heat_c if state is not None else answer.battery_heat_c,
+            battery_percent=state.battery_percent if state is not None else None,
+            read_at=state.at if state is not None else None,
+            is_virtual=facts.is_virtual if facts is not None else newest.is_virtual,
+        )
+    if job is not None:
+        campaign_id = answer.campaign_id or str(job["campaign_id"])
+        answer = replace(answer, submission=str(job["submission"]), campaign_id=campaign_id)
+    return answer
 
 
 def job_answer(row: Mapping[str, Any]) -> JobAnswer:
-    """Return a job as the queue tells of it."""
-    return JobAnswer(
-        job_id=row["job_id"],
-        submission=row["submission"],
-        serial=row["serial"],
-        plan=row["plan_name"],
-        campaign_id=row["campaign_id"],
-        status=row["status"],
-        priority=row["priority"],
-        host=row["host"],
-        note=row["note"],
-    )
+    """Return a job as the queue has it."""
+    return answer_of(JobAnswer, row, plan=row["plan_name"])
 
 
 def _schedule(row: Mapping[str, Any]) -> ScheduleAnswer:
-    last = row["ticks"][0] if row["ticks"] else None
-    return ScheduleAnswer(
-        name=row["name"],
+    last = row["ticks"][0] if row["ticks"] else {"tick_at": None, "outcome": "", "note": ""}
+    return answer_of(
+        ScheduleAnswer,
+        row,
         plan=row["plan_name"],
-        cron=row["cron"],
-        timezone=row["timezone"],
-        paused=row["paused"],
-        next_at=row["next_at"],
-        last_at=last["tick_at"] if last else None,
-        last_outcome=last["outcome"] if last else "",
-        last_note=last["note"] if last else "",
+        last_at=last["tick_at"],
+        last_outcome=last["outcome"],
+        last_note=last["note"],
     )

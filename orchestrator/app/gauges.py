@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator import __version__
 from orchestrator.app.farm_now import tonight
@@ -18,120 +18,154 @@ from orchestrator.errors import BenchfarmError
 from orchestrator.records.device import DeviceState
 from orchestrator.records.history import ConfirmationStatus
 from orchestrator.records.run import Outcome
-from orchestrator.serve.metrics import Family
+from orchestrator.serve.metrics import Family, family
 
 if TYPE_CHECKING:
-    from orchestrator.queueing.database import QueueDatabase
+    from orchestrator.queueing.queue import FarmQueue
 
 #: Runs are counted of the campaigns begun in so many hours.
 HOURS: Final = 24
-#: So long a source may take. Prometheus waits 10 s by default for all, and takes an answer that comes later for none.
+#: Seconds for all that is read. Prometheus waits 10 s by default, and takes an answer that comes later for none.
 _ANSWER_S: Final = 5.0
+#: The states of a phone; of one that several hosts have, the first counts.
+_ORDER: Final = ("busy", "free", "held", "silent", "unusable")
+_LATE: Final = f"of campaigns begun in the last {HOURS} hours"
+_OF_RUN: Final = f"of a phone after the last invocation {_LATE}."
+_OF_PROCESS: Final = "of a phone when this process last looked."
+#: Name -> what it is about, and its labels.
+_FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "benchfarm_info": ("Version.", ("version",)),
+    "benchfarm_up": ("1 when a source could be read.", ("source",)),
+    "benchfarm_scrape_seconds": ("What reading all this took.", ()),
+    "benchfarm_campaigns": ("Campaigns stored.", ("status",)),
+    "benchfarm_campaign_finished_timestamp_seconds": (
+        "When the last campaign of a name was finished; time() minus it is its age.",
+        ("campaign",),
+    ),
+    "benchfarm_recent_invocations": (f"Invocations {_LATE}, by how they ended.", ("outcome", "phones")),
+    "benchfarm_recent_failures": (f"Invocations without a result {_LATE}, by reason.", ("code", "outcome", "phones")),
+    "benchfarm_night_invocations": ("Invocations of the campaigns begun since noon.", ("state",)),
+    "benchfarm_phone_heat_celsius": (f"Temperatures {_OF_RUN}", ("serial", "sensor")),
+    "benchfarm_phone_battery_percent": (f"Charge {_OF_RUN}", ("serial",)),
+    "benchfarm_changed_series": (
+        "Series with an unexpected change within the last 14 nights.",
+        ("direction", "status"),
+    ),
+    "benchfarm_host_quarantined_phones": ("Phones of this host in quarantine.", ()),
+    "benchfarm_host_unrestored_phones": ("Phones with a change to be undone by this host.", ()),
+    "benchfarm_process_invocations": (
+        "Invocations that this process stored, by how they ended.",
+        ("outcome", "code"),
+    ),
+    "benchfarm_process_phone_heat_celsius": (f"Temperatures {_OF_PROCESS}", ("serial", "sensor")),
+    "benchfarm_process_phone_battery_percent": (f"Charge {_OF_PROCESS}", ("serial",)),
+    "benchfarm_queue_jobs": ("Jobs of the farm.", ("state", "priority")),
+    "benchfarm_queue_lag_seconds": ("Longest wait of a job whose phone is free.", ()),
+    "benchfarm_phones": ("Announced phones.", ("state",)),
+    "benchfarm_phone_seen_timestamp_seconds": (
+        "When a phone was among those of a live host last; time() minus it is how long it is away.",
+        ("serial",),
+    ),
+    "benchfarm_host_silent_seconds": ("Since a host was last heard.", ("host",)),
+    "benchfarm_schedule_next_timestamp_seconds": ("When a schedule is due next; none while paused.", ("schedule",)),
+    "benchfarm_schedule_submitted_timestamp_seconds": (
+        "The last time of a schedule that was submitted.",
+        ("schedule",),
+    ),
+    "benchfarm_schedule_missed": ("Times since then that were missed or failed.", ("schedule",)),
+}
+_COUNTERS: Final = {"benchfarm_process_invocations"}
+#: A family's name, and by its labels' values (one of one label by itself) its numbers.
+_Known = tuple[str, Mapping[Any, float | None]]
 
 
 class Numbers:
-    """Reads everything again each time that it is asked; what can't be read is told as such, and the rest stays.
+    """Reads everything again each time that it is asked; what can't be read is reported as such, and the rest stays.
 
     May be used by several threads.
     """
 
     def __init__(
-        self, farm: Farm, queue: QueueDatabase | None, *, is_of_host: bool = False, answer_s: float = _ANSWER_S
+        self, farm: Farm, queue: FarmQueue | None, *, is_of_host: bool = False, answer_s: float = _ANSWER_S
     ) -> None:
         """``is_of_host``: of this host and process alone; what hosts share is counted in one place, not by each.
 
         ``answer_s`` is how long all that may hang is waited for.
         """
         self._farm = farm
-        self._queue = queue
         self._answer_s = answer_s
         #: What the last reading of the history was of, and what it came to.
-        self._changed: tuple[object, list[Family]] = (None, [])
-        self._far = {}
+        self._changed: tuple[object, Counter[tuple[str, ...]]] = (None, Counter())
+        self._far: dict[str, Callable[[], Iterator[_Known]]] = {}
         if not is_of_host:
-            self._far = {"store": _Source("store", self._of_store), "history": _Source("history", self._of_history)}
+            self._far = {"store": self._of_store, "history": self._of_history}
         if queue is not None:
-            self._far["queue"] = _Source("queue", self._of_queue)
+            self._far["queue"] = lambda: _of_queue(queue)
+        self._reading: dict[str, Future[list[_Known]]] = {}
+        self._lock = threading.Lock()
 
     def families(self) -> list[Family]:
         """Return all numbers."""
         begin_s = time.monotonic()
-        found = [Family(name="benchfarm_info", about="Version.", labels=("version",), samples=[((__version__,), 1.0)])]
-        up: list[tuple[tuple[str, ...], float]] = []
-        awaited = {name: source.begin() for name, source in self._far.items()}
-
-        def of(name: str) -> list[Family]:
-            left_s = begin_s + self._answer_s - time.monotonic()
-            return awaited[name].result(timeout=max(0.0, left_s)) if name in awaited else self._of_host()
-
+        found: list[_Known] = [("benchfarm_info", {__version__: 1})]
+        awaited = {name: self._begun(name) for name in self._far}
+        up = {}
         for name in ("host", *awaited):
             try:
-                found += of(name)
-                up.append(((name,), 1.0))
+                left_s = max(0.0, begin_s + self._answer_s - time.monotonic())
+                found += list(self._of_host()) if name == "host" else awaited[name].result(timeout=left_s)
+                up[name] = 1
             except (BenchfarmError, TimeoutError):
-                up.append(((name,), 0.0))
-        found.append(
-            Family(name="benchfarm_up", about="1 when a source could be read.", labels=("source",), samples=up)
-        )
-        took_s = time.monotonic() - begin_s
-        return [*found, _single("benchfarm_scrape_seconds", "What reading all this took.", took_s)]
+                up[name] = 0
+        found += [("benchfarm_up", up), ("benchfarm_scrape_seconds", {(): time.monotonic() - begin_s})]
+        made = []
+        for name, values in found:
+            about, labels = _FAMILIES[name]
+            samples = [
+                ((key,) if isinstance(key, str) else key, float(value))
+                for key, value in values.items()
+                if value is not None
+            ]
+            made.append(family(name, about, labels, samples, is_counter=name in _COUNTERS))
+        return made
 
-    def _of_store(self) -> list[Family]:
+    def _begun(self, name: str) -> Future[list[_Known]]:
+        """Begin to read a source in a thread, as it may hang; as long as it does, it isn't asked again."""
+        with self._lock:
+            known = self._reading.get(name)
+            if known is None or known.done():
+                known = self._reading[name] = Future()
+                work = (self._far[name], known)
+                threading.Thread(target=_fulfil, args=work, name=f"numbers of the {name}", daemon=True).start()
+            return known
+
+    def _of_store(self) -> Iterator[_Known]:
         farm = self._farm
         now = farm.clock.now()
         activity = farm.store.activity(now - timedelta(hours=HOURS))
-        finished = [((name,), moment.timestamp()) for name, moment in sorted(activity.finished_at.items())]
-        runs = [((str(item.outcome), "virtual" if item.is_virtual else "real"), item.count) for item in activity.runs]
-        failures = [
-            ((item.reason_code, str(item.outcome), "virtual" if item.is_virtual else "real"), item.count)
-            for item in activity.runs
-            if item.outcome is not Outcome.COMPLETED
-        ]
+        runs: Counter[tuple[str, ...]] = Counter()
+        failures: Counter[tuple[str, ...]] = Counter()
+        for item in activity.runs:
+            phones = "virtual" if item.is_virtual else "real"
+            runs[str(item.outcome), phones] += item.count
+            if item.outcome is not Outcome.COMPLETED:
+                failures[item.reason_code, str(item.outcome), phones] += item.count
+        yield "benchfarm_campaigns", {str(status): count for status, count in activity.campaigns.items()}
+        finished = {name: moment.timestamp() for name, moment in sorted(activity.finished_at.items())}
+        yield "benchfarm_campaign_finished_timestamp_seconds", finished
+        yield "benchfarm_recent_invocations", dict(sorted(runs.items()))
+        yield "benchfarm_recent_failures", dict(sorted(failures.items()))
         night = tonight(farm.store, now, farm.store.progress(only_open=True))
-        late = f"of campaigns begun in the last {HOURS} hours"
-        newest = {
-            str(run.case.serial): state for run in activity.newest if (state := run.state_after or run.state_before)
-        }
-        return [
-            Family(
-                name="benchfarm_campaigns",
-                about="Campaigns stored.",
-                labels=("status",),
-                samples=[((str(status),), count) for status, count in activity.campaigns.items()],
-            ),
-            Family(
-                name="benchfarm_campaign_finished_timestamp_seconds",
-                about="When the last campaign of a name was finished; time() minus it is its age.",
-                labels=("campaign",),
-                samples=finished,
-            ),
-            Family(
-                name="benchfarm_recent_invocations",
-                about=f"Invocations {late}, by how they ended.",
-                labels=("outcome", "phones"),
-                samples=_summed(runs),
-            ),
-            Family(
-                name="benchfarm_recent_failures",
-                about=f"Invocations without a result {late}, by reason.",
-                labels=("code", "outcome", "phones"),
-                samples=_summed(failures),
-            ),
-            Family(
-                name="benchfarm_night_invocations",
-                about="Invocations of the campaigns begun since noon.",
-                labels=("state",),
-                samples=[
-                    (("with_result",), night.stored - night.without_result),
-                    (("without_result",), night.without_result),
-                    (("left",), night.left),
-                ],
-            ),
-            *_of_states("benchfarm_phone", f"after the last invocation {late}", newest),
-        ]
+        with_result = night.stored - night.without_result
+        of_night = {"with_result": with_result, "without_result": night.without_result, "left": night.left}
+        yield "benchfarm_night_invocations", of_night
+        newest = {str(run.case.serial): run.state_after or run.state_before for run in activity.newest}
+        states = {serial: state for serial, state in newest.items() if state is not None}
+        yield "benchfarm_phone_heat_celsius", _heat(states)
+        yield "benchfarm_phone_battery_percent", {serial: it.battery_percent for serial, it in states.items()}
 
-    def _of_history(self) -> list[Family]:
-        """Return how many series changed, read again only after a campaign, a rerun or an annotation."""
+    def _of_history(self) -> Iterator[_Known]:
+        """Give how many series changed, read again only after a campaign, a rerun or an annotation."""
         store = self._farm.store
         newest = [(item.campaign_id, item.status) for item in store.campaigns(limit=1)]
         read_of = newest, store.campaign_count(), store.hidden_campaigns(), store.annotations(), store.confirmations()
@@ -139,160 +173,57 @@ class Numbers:
             from orchestrator.engine.history import Question, find_regressions
 
             news = [change for change in find_regressions(store, Question()).changes if not change.expected]
-            counts = Counter(("slower" if change.ratio > 1 else "faster", str(change.status)) for change in news)
-            samples = [
-                ((direction, str(status)), float(counts[direction, str(status)]))
+            counts = [("slower" if change.ratio > 1 else "faster", str(change.status)) for change in news]
+            self._changed = (read_of, Counter(counts))
+        yield (
+            "benchfarm_changed_series",
+            {
+                (direction, str(status)): self._changed[1][direction, str(status)]
                 for direction in ("slower", "faster")
                 for status in ConfirmationStatus
-            ]
-            family = Family(
-                name="benchfarm_changed_series",
-                about="Series with an unexpected change within the last 14 nights.",
-                labels=("direction", "status"),
-                samples=samples,
-            )
-            self._changed = (read_of, [family])
-        return self._changed[1]
+            },
+        )
 
-    def _of_host(self) -> list[Family]:
-        kept_out = self._farm.quarantine.serials()
-        changed = self._farm.conditioner.unrestored()
-        runs = [(key, float(count)) for key, count in sorted(COUNTS.runs.items())]
-        return [
-            _single("benchfarm_host_quarantined_phones", "Phones of this host in quarantine.", len(list(kept_out))),
-            _single(
-                "benchfarm_host_unrestored_phones", "Phones with a change to be undone by this host.", len(changed)
-            ),
-            Family(
-                name="benchfarm_process_invocations",
-                about="Invocations that this process stored, by how they ended.",
-                kind="counter",
-                labels=("outcome", "code"),
-                samples=runs,
-            ),
-            *_of_states("benchfarm_process_phone", "when this process last looked", COUNTS.states),
-        ]
-
-    def _of_queue(self) -> list[Family]:
-        from orchestrator.queueing.overview import read_numbers
-
-        assert self._queue is not None, "asked for only when there is one"
-        numbers = read_numbers(self._queue)
-        states: dict[str, str] = {}
-        for phone in numbers.phones:
-            states[phone["serial"]] = min(phone["state"], states.get(phone["serial"], "unusable"), key=_ORDER.index)
-        counted = Counter(states.values())
-        return [
-            Family(
-                name="benchfarm_queue_jobs",
-                about="Jobs of the farm.",
-                labels=("state", "priority"),
-                samples=[((row["state"], str(row["priority"])), row["jobs"]) for row in numbers.jobs],
-            ),
-            _single("benchfarm_queue_lag_seconds", "Longest wait of a job whose phone is free.", numbers.lag_s),
-            Family(
-                name="benchfarm_phones",
-                about="Announced phones.",
-                labels=("state",),
-                samples=[((state,), counted.get(state, 0)) for state in _ORDER],
-            ),
-            Family(
-                name="benchfarm_phone_seen_timestamp_seconds",
-                about="When a phone was among those of a live host last; time() minus it is how long it is away.",
-                labels=("serial",),
-                samples=[((row["serial"],), row["seen_at"].timestamp()) for row in numbers.seen],
-            ),
-            Family(
-                name="benchfarm_host_silent_seconds",
-                about="Since a host was last heard.",
-                labels=("host",),
-                samples=[((row["name"],), row["silent_s"]) for row in numbers.hosts],
-            ),
-            Family(
-                name="benchfarm_schedule_next_timestamp_seconds",
-                about="When a schedule is due next; none while it is paused.",
-                labels=("schedule",),
-                samples=[
-                    ((row["name"],), row["next_at"].timestamp()) for row in numbers.schedules if not row["paused"]
-                ],
-            ),
-            Family(
-                name="benchfarm_schedule_submitted_timestamp_seconds",
-                about="The last time of a schedule that was submitted.",
-                labels=("schedule",),
-                samples=[
-                    ((row["name"],), row["submitted_at"].timestamp())
-                    for row in numbers.schedules
-                    if row["submitted_at"]
-                ],
-            ),
-            Family(
-                name="benchfarm_schedule_missed",
-                about="Times since then that were missed or failed.",
-                labels=("schedule",),
-                samples=[((row["name"],), row["missed"]) for row in numbers.schedules],
-            ),
-        ]
+    def _of_host(self) -> Iterator[_Known]:
+        yield "benchfarm_host_quarantined_phones", {(): len(list(self._farm.quarantine.serials()))}
+        yield "benchfarm_host_unrestored_phones", {(): len(self._farm.conditioner.unrestored())}
+        yield "benchfarm_process_invocations", dict(sorted(COUNTS.runs.items()))
+        states = COUNTS.states
+        yield "benchfarm_process_phone_heat_celsius", _heat(states)
+        yield "benchfarm_process_phone_battery_percent", {serial: it.battery_percent for serial, it in states.items()}
 
 
-class _Source:
-    """What is read in a thread of its own, because it may hang; as long as it does, it isn't asked again."""
+def _of_queue(queue: FarmQueue) -> Iterator[_Known]:
+    from orchestrator.queueing.schedule import Schedules
 
-    def __init__(self, name: str, read: Callable[[], list[Family]]) -> None:
-        self._name = name
-        self._read = read
-        self._lock = threading.Lock()
-        self._reading: Future[list[Family]] | None = None
-
-    def begin(self) -> Future[list[Family]]:
-        """Begin to read it, unless that goes on."""
-        with self._lock:
-            if self._reading is None or self._reading.done():
-                self._reading = Future()
-                name = f"numbers of the {self._name}"
-                threading.Thread(target=self._work, args=(self._reading,), name=name, daemon=True).start()
-            return self._reading
-
-    def _work(self, reading: Future[list[Family]]) -> None:
-        try:
-            reading.set_result(self._read())
-        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
-            reading.set_exception(error)
+    states: dict[str, str] = {}
+    for phone in queue.phones():
+        states[phone["serial"]] = min(phone["state"], states.get(phone["serial"], "unusable"), key=_ORDER.index)
+    counted = Counter(states.values())
+    yield "benchfarm_queue_jobs", {(row["state"], str(row["priority"])): row["jobs"] for row in queue.job_counts()}
+    yield "benchfarm_queue_lag_seconds", {(): queue.lag_s()}
+    yield "benchfarm_phones", {state: counted[state] for state in _ORDER}
+    yield "benchfarm_phone_seen_timestamp_seconds", {row["serial"]: row["seen_at"].timestamp() for row in queue.seen()}
+    yield "benchfarm_host_silent_seconds", {row["name"]: row["silent_s"] for row in queue.hosts()}
+    schedules = Schedules(queue).listed()
+    times = {row["name"]: row["next_at"].timestamp() for row in schedules if not row["paused"]}
+    yield "benchfarm_schedule_next_timestamp_seconds", times
+    times = {row["name"]: row["submitted_at"].timestamp() for row in schedules if row["submitted_at"]}
+    yield "benchfarm_schedule_submitted_timestamp_seconds", times
+    yield "benchfarm_schedule_missed", {row["name"]: row["missed"] for row in schedules}
 
 
-#: The states of a phone; of one that several hosts have, the first counts.
-_ORDER: Final = ("busy", "free", "held", "silent", "unusable")
+def _fulfil(read: Callable[[], Iterator[_Known]], reading: Future[list[_Known]]) -> None:
+    try:
+        reading.set_result(list(read()))
+    except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+        reading.set_exception(error)
 
 
-def _single(name: str, about: str, value: float) -> Family:
-    return Family(name=name, about=about, samples=[((), value)])
-
-
-def _summed(samples: Sequence[tuple[tuple[str, ...], int]]) -> list[tuple[tuple[str, ...], float]]:
-    totals: Counter[tuple[str, ...]] = Counter()
-    for labels, count in samples:
-        totals[labels] += count
-    return [(labels, float(count)) for labels, count in sorted(totals.items())]
-
-
-def _of_states(prefix: str, when: str, states: Mapping[str, DeviceState]) -> list[Family]:
-    heat: dict[tuple[str, ...], float | None] = {}
+def _heat(states: Mapping[str, DeviceState]) -> dict[tuple[str, str], float | None]:
+    found: dict[tuple[str, str], float | None] = {}
     for serial, state in states.items():
-        heat |= {(serial, zone): value for zone, value in state.heat_c.items()}
+        found |= {(serial, zone): value for zone, value in state.heat_c.items()}
         # A phone may have a zone of that name too.
-        heat[serial, "battery"] = state.battery_heat_c
-    charge = [((serial,), state.battery_percent) for serial, state in states.items()]
-    return [
-        Family(
-            name=f"{prefix}_heat_celsius",
-            about=f"Temperatures of a phone {when}.",
-            labels=("serial", "sensor"),
-            samples=[(labels, float(value)) for labels, value in heat.items() if value is not None],
-        ),
-        Family(
-            name=f"{prefix}_battery_percent",
-            about=f"Charge of a phone {when}.",
-            labels=("serial",),
-            samples=[(labels, float(value)) for labels, value in charge if value is not None],
-        ),
-    ]
+        found[serial, "battery"] = state.battery_heat_c
+    return found

@@ -20,23 +20,26 @@ from orchestrator.app.site import campaign_html, gather, report_marks
 from orchestrator.app.stored import find_campaigns
 from orchestrator.bootstrap import Farm
 from orchestrator.errors import UsageError
-from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.identity import CampaignId, Serial
-from orchestrator.records.run import RunRecord
 from orchestrator.report import site_pages
 from orchestrator.report.site import Site, SiteCampaign, SiteChange, SiteSeries
 from orchestrator.serve.answers import (
     CampaignAnswer,
     ChangeAnswer,
+    DeviceAnswer,
     DoneAnswer,
     FarmAnswer,
+    HoldRequest,
     JobAnswer,
     NightFigure,
     OneSeriesAnswer,
     RunAnswer,
     SeriesAnswer,
+    SubmissionRequest,
+    answer_of,
 )
+from orchestrator.serve.api import Limit, MissingError, Offset, Phones, Route
 
 if TYPE_CHECKING:
     from orchestrator.queueing.queue import FarmQueue
@@ -139,7 +142,7 @@ class LivePages:
 
 
 class LiveAnswers:
-    """What the API answers with: the farm and the store as they are now. An ApiSource."""
+    """What the API answers with: the farm and the store as they are now."""
 
     def __init__(self, farm: Farm, queue: FarmQueue | None, pages: LivePages, *, can_be_steered: bool) -> None:
         self._settings = farm.settings
@@ -148,54 +151,124 @@ class LiveAnswers:
         self._pages = pages
         self._now = FarmNow(farm, queue, can_be_steered=can_be_steered)
 
+    @property
+    def routes(self) -> list[Route]:
+        """The requests of the API."""
+        return [
+            Route("GET", "/farm", "The farm as it is now", self.farm),
+            Route("GET", "/devices", "All phones", self.devices),
+            Route("GET", "/jobs", "Jobs of a submission, or all open and the newest others", self.jobs),
+            Route("GET", "/campaigns", "Stored campaigns, newest first", self.campaigns),
+            Route(
+                "GET", "/runs", "Runs of a campaign or submission, in the order in which they were stored", self.runs
+            ),
+            Route("GET", "/series", "Series over the nights, worst first", self.series),
+            Route("GET", "/series/{series_key}", "One series with its nights", self.one_series),
+            Route("GET", "/changes", "Changes of series, newest first", self.changes),
+            Route("GET", "/access", "Whether the token that was sent may steer the farm", self.access),
+            Route("POST", "/holds", "Pause or drain the farm, a host or a phone", self.hold),
+            Route("DELETE", "/holds", "End a pause or drain", self.resume),
+            Route("POST", "/submissions", "Submit a stored plan: a schedule's", self.submit),
+            Route("DELETE", "/submissions/{submission}", "Cancel a submission", self.cancel),
+            Route("DELETE", "/quarantine/{serial}", "Release a phone from quarantine", self.release),
+        ]
+
     def farm(self) -> FarmAnswer:
-        """See ApiSource."""
+        """Return the farm as it is now."""
         return self._now.read()
 
-    def jobs(self, submission: str) -> Sequence[JobAnswer]:
-        """See ApiSource."""
+    def devices(self) -> Sequence[DeviceAnswer]:
+        """Return all phones."""
+        return self.farm().devices
+
+    def jobs(self, submission: str = "") -> Sequence[JobAnswer]:
+        """Return the jobs of a submission, or all open and the newest others."""
         return [job_answer(row) for row in self._queue.jobs(submission)] if self._queue is not None else []
 
-    def campaigns(self) -> Sequence[CampaignAnswer]:
-        """See ApiSource."""
-        return campaigns(self._pages.site())
+    def campaigns(self, offset: Offset = 0, limit: Limit = 100) -> Sequence[CampaignAnswer]:
+        """Return the campaigns, newest first."""
+        return [
+            answer_of(
+                CampaignAnswer,
+                item,
+                planned=max(item.planned, item.stored),
+                page=f"campaigns/{item.page}" if item.has_page else "",
+            )
+            for item in self._pages.site().campaigns[offset : offset + limit]
+        ]
 
-    def runs(self, campaign: str, *, offset: int, limit: int) -> Sequence[RunAnswer]:
-        """See ApiSource."""
-        return runs(self._farm.store, campaign, offset=offset, limit=limit)
+    def runs(self, campaign: str, offset: Offset = 0, limit: Limit = 100) -> Sequence[RunAnswer]:
+        """Return some runs of a campaign or submission, in their order; raises UsageError for one that isn't there."""
+        store = self._farm.store
+        chosen = [item.campaign_id for item in find_campaigns(store, campaign)]
+        return [
+            answer_of(
+                RunAnswer,
+                run,
+                serial=run.case.serial,
+                model=run.case.model_name,
+                configuration=run.case.configuration,
+                invocation=run.invocation + 1,
+                quality=run.verdict.quality.word,
+            )
+            for run in islice(store.runs(campaign_ids=chosen), offset, offset + limit)
+        ]
 
-    def series(self) -> Sequence[SeriesAnswer]:
-        """See ApiSource."""
-        return series(self._pages.site())
+    def series(self, offset: Offset = 0, limit: Limit = 100) -> Sequence[SeriesAnswer]:
+        """Return the series, worst first."""
+        site = self._pages.site()
+        return [_series(site, row) for row in site.series[offset : offset + limit]]
 
-    def one_series(self, series_key: str) -> OneSeriesAnswer | None:
-        """See ApiSource."""
-        return one_series(self._pages.site(), series_key)
+    def one_series(self, series_key: str) -> OneSeriesAnswer:
+        """Return a series with its nights; raises MissingError when there is none."""
+        site = self._pages.site()
+        row = next((row for row in site.series if row.key == series_key), None)
+        if row is None:
+            raise MissingError("there is no series of this key")
+        nights = [
+            answer_of(
+                NightFigure,
+                item,
+                low_us=item.low_us if math.isfinite(item.low_us) else None,
+                high_us=item.high_us if math.isfinite(item.high_us) else None,
+                is_clean=item.is_trusted,
+            )
+            for item in site.nights_of(row)
+        ]
+        changed = tuple(_change(site, row, change) for change in row.changes)
+        return OneSeriesAnswer(series=_series(site, row), nights=tuple(nights), changes=changed)
 
-    def changes(self) -> Sequence[ChangeAnswer]:
-        """See ApiSource."""
-        return changes(self._pages.site())
+    def changes(self, offset: Offset = 0, limit: Limit = 100) -> Sequence[ChangeAnswer]:
+        """Return the changes, the newest first and of a night the largest first."""
+        site = self._pages.site()
+        found = [_change(site, row, change) for row in site.series for change in row.changes]
+        found.sort(key=lambda item: (item.night, abs(math.log(item.ratio))), reverse=True)
+        return found[offset : offset + limit]
 
-    def hold(self, scope: str, kind: str) -> DoneAnswer:
-        """See ApiSource."""
-        if kind not in {"pause", "drain"}:
-            raise UsageError(f"{kind!r} isn't known", hint="pause or drain")
-        return self._done(lambda: farm_control.hold(self._settings, [scope], kind))
+    def access(self) -> DoneAnswer:
+        """Return that the token is right: without it the request doesn't come so far."""
+        return DoneAnswer(text="the token is right")
+
+    def hold(self, wanted: HoldRequest) -> DoneAnswer:
+        """Pause or drain a part of the farm."""
+        if wanted.kind not in {"pause", "drain"}:
+            raise UsageError(f"{wanted.kind!r} isn't known", hint="pause or drain")
+        return self._done(lambda: farm_control.hold(self._settings, [wanted.scope], wanted.kind))
 
     def resume(self, scope: str) -> DoneAnswer:
-        """See ApiSource."""
+        """End a pause or drain."""
         return self._done(lambda: farm_control.release(self._settings, [scope]))
 
-    def submit(self, schedule: str) -> DoneAnswer:
-        """See ApiSource."""
-        return self._done(lambda: farm_schedules.submit_now(self._settings, schedule))
+    def submit(self, wanted: SubmissionRequest) -> DoneAnswer:
+        """Queue a schedule's plan now."""
+        return self._done(lambda: farm_schedules.submit_now(self._settings, wanted.schedule))
 
-    def cancel(self, submission: str, serials: Sequence[str]) -> DoneAnswer:
-        """See ApiSource."""
-        return self._done(lambda: farm_control.cancel(self._settings, submission, serials))
+    def cancel(self, submission: str, phone: Phones = None) -> DoneAnswer:
+        """Cancel a submission, or some phones' part of it."""
+        return self._done(lambda: farm_control.cancel(self._settings, submission, phone or []))
 
     def release(self, serial: str) -> DoneAnswer:
-        """See ApiSource."""
+        """End a phone's quarantine."""
         if self._farm.quarantine.reason(Serial(serial)):
             done = release_phone(self._settings, serial)
         elif self._queue is not None and (host := self._queue.ask_release(serial)):
@@ -213,105 +286,25 @@ class LiveAnswers:
         return done
 
 
-def campaigns(site: Site) -> list[CampaignAnswer]:
-    """Return the campaigns, newest first."""
-    return [
-        CampaignAnswer(
-            campaign_id=item.campaign_id,
-            name=item.name,
-            status=item.status,
-            created_at=item.created_at,
-            finished_at=item.finished_at,
-            host=item.host,
-            stored=item.stored,
-            planned=max(item.planned, item.stored),
-            page=f"campaigns/{item.page}" if item.has_page else "",
-        )
-        for item in site.campaigns
-    ]
-
-
-def runs(store: Store, campaign: str, *, offset: int, limit: int) -> list[RunAnswer]:
-    """Return some runs of a campaign or of a farm's submission, in their order; raises UsageError for none such."""
-    chosen = [item.campaign_id for item in find_campaigns(store, campaign)]
-    return [_run(run) for run in islice(store.runs(campaign_ids=chosen), offset, offset + limit)]
-
-
-def _run(run: RunRecord) -> RunAnswer:
-    return RunAnswer(
-        run_id=run.run_id,
-        campaign_id=run.campaign_id,
-        serial=run.case.serial,
-        model=run.case.model_name,
-        configuration=run.case.configuration,
-        run_pass=run.run_pass,
-        invocation=run.invocation + 1,
-        started_at=run.started_at,
-        outcome=run.outcome,
-        reason_code=run.reason_code,
-        latency_us=run.latency_us,
-        quality=run.verdict.quality.word,
-        is_virtual=run.is_virtual,
-    )
-
-
-def series(site: Site) -> list[SeriesAnswer]:
-    """Return all series, worst first."""
-    return [_series(site, row) for row in site.series]
-
-
-def one_series(site: Site, key: str) -> OneSeriesAnswer | None:
-    """Return a series with its nights, None when there is none."""
-    row = next((row for row in site.series if row.key == key), None)
-    if row is None:
-        return None
-    nights = [
-        NightFigure(
-            night=item.night,
-            median_us=item.median_us,
-            low_us=item.low_us if math.isfinite(item.low_us) else None,
-            high_us=item.high_us if math.isfinite(item.high_us) else None,
-            invocations=item.invocations,
-            is_clean=item.is_trusted,
-        )
-        for item in site.nights_of(row)
-    ]
-    changed = tuple(_change(site, row, change) for change in row.changes)
-    return OneSeriesAnswer(series=_series(site, row), nights=tuple(nights), changes=changed)
-
-
-def changes(site: Site) -> list[ChangeAnswer]:
-    """Return all changes, the newest first and of a night the largest first."""
-    found: Sequence[ChangeAnswer] = [_change(site, row, change) for row in site.series for change in row.changes]
-    return sorted(found, key=lambda item: (item.night, abs(math.log(item.ratio))), reverse=True)
-
-
 def _series(site: Site, row: SiteSeries) -> SeriesAnswer:
-    return SeriesAnswer(
+    return answer_of(
+        SeriesAnswer,
+        row,
         series_key=row.key,
-        model=row.model,
         device=row.phone,
         serial=row.case.serial,
         configuration=row.case.configuration,
         last_night=site.nights[row.last_place],
-        last_us=row.last_us,
-        against_window=row.against_window,
         newest_change=_change(site, row, row.newest) if row.newest is not None else None,
         page=f"series/{row.page}",
-        is_virtual=row.is_virtual,
     )
 
 
 def _change(site: Site, row: SiteSeries, change: SiteChange) -> ChangeAnswer:
-    return ChangeAnswer(
+    return answer_of(
+        ChangeAnswer,
+        change,
         series_key=row.key,
-        night=change.night,
-        ratio=change.ratio,
-        low=change.low,
-        high=change.high,
-        before_us=change.before_us,
-        after_us=change.after_us,
-        state=change.state,
         label=row.label,
         page=f"series/{row.page}",
         is_recent=change.night >= site.nights[-RECENT_NIGHTS:][0],

@@ -251,7 +251,8 @@ def serve(settings: Settings, options: ServeOptions) -> CommandResult:
         tell(settings.log_format, "serving", "Ctrl-C ends it")
         with suppress(KeyboardInterrupt):
             more = {"metrics": lambda: page(numbers.families())}
-            web.serve(web.make_app(pages, access=access, more=more, source=answers), listening)
+            app = web.make_app(pages, access=access, more=more, routes=answers.routes, farm=answers.farm)
+            web.serve(app, listening)
     return CommandResult(text="", data={"url": url})
 
 

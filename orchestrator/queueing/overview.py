@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -162,6 +162,37 @@ class Overview(QueueDatabase):
         return {row.pop("campaign_id"): Owner(**row) for row in rows}
 
     @told
+    def job_counts(self) -> list[dict[str, Any]]:
+        """Return how many jobs there are of each state and priority: state, priority, jobs."""
+        return self.rows(
+            f"SELECT {JOB_STATE} AS state,"  # noqa: S608 - ours
+            " j.priority, count(*) AS jobs FROM procrastinate_jobs j JOIN farm_jobs f ON f.job_id = j.id"
+            " GROUP BY 1, 2 ORDER BY 1, 2"
+        )
+
+    @told
+    def lag_s(self) -> float:
+        """Return for how long the job waits that waits longest for a phone which is free; 0 for none."""
+        (row,) = self.rows(
+            f"WITH free AS (SELECT p.serial{PHONES} WHERE {PHONE_STATE} = 'free')"  # noqa: S608 - ours
+            " SELECT coalesce(max(extract(epoch FROM now() - greatest(e.at, coalesce(j.scheduled_at, e.at)))), 0)"
+            "::float AS lag_s FROM procrastinate_jobs j JOIN farm_jobs f ON f.job_id = j.id"
+            " CROSS JOIN LATERAL (SELECT max(at) AS at FROM procrastinate_events WHERE job_id = j.id) e"
+            " WHERE j.status = 'todo' AND coalesce(j.scheduled_at, now()) <= now()"
+            " AND f.serial IN (SELECT serial FROM free)"
+        )
+        return float(row["lag_s"])
+
+    @told
+    def seen(self) -> list[dict[str, Any]]:
+        """Return when a host that announces a phone was heard last, or until when one announced it: serial, seen_at."""
+        return self.rows(
+            "SELECT serial, max(seen_at) AS seen_at FROM (SELECT serial, seen_at FROM farm_sightings UNION ALL"
+            " SELECT p.serial, h.seen_at FROM farm_phones p JOIN farm_hosts h ON h.name = p.host) s"
+            " GROUP BY serial ORDER BY serial"
+        )
+
+    @told
     def failures(self, *, within_s: float) -> list[dict[str, Any]]:
         """Return what failed so lately of each plan's newest submission.
 
@@ -260,6 +291,11 @@ class Overview(QueueDatabase):
         return dict([*jobs, *abandoned])
 
 
+def host_state(host: Mapping[str, Any], holds: Mapping[str, str]) -> str:
+    """Return how a host is: alive, silent, or held by a pause or drain; a row of ``Overview.hosts``."""
+    return "silent" if host["silent_s"] > HOST_SILENT_S else holds.get(f"host:{host['name']}", "alive")
+
+
 def forget_worker(connection: psycopg.Connection[Any], worker_id: int) -> list[int]:
     """Take a worker away; return its jobs, which others requeue.
 
@@ -270,60 +306,3 @@ def forget_worker(connection: psycopg.Connection[Any], worker_id: int) -> list[i
     ).fetchall()
     connection.execute("DELETE FROM procrastinate_workers WHERE id = %s", (worker_id,))
     return [job_id for job_id, status in jobs if status == "doing"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueNumbers:
-    """The queue at one moment."""
-
-    #: state, priority, jobs.
-    jobs: list[dict[str, Any]]
-    #: How long the job has been waiting, in seconds, that waits longest for a phone which is free; 0 for none.
-    lag_s: float
-    #: serial, host, unusable (a reason), state (queueing.overview).
-    phones: list[dict[str, Any]]
-    #: serial, seen_at: when a host that announces a phone was heard last, or until when one announced it.
-    seen: list[dict[str, Any]]
-    #: name, silent_s.
-    hosts: list[dict[str, Any]]
-    #: name, paused, next_at, missed (times since the last one that was submitted and the last pause; 0 while it is
-    #: paused), submitted_at.
-    schedules: list[dict[str, Any]]
-
-
-@told
-def read_numbers(database: QueueDatabase) -> QueueNumbers:
-    """Return the numbers. Raises StoreError."""
-    rows = database.rows
-    lag = rows(
-        f"WITH free AS (SELECT p.serial{PHONES} WHERE {PHONE_STATE} = 'free')"  # noqa: S608 - ours
-        " SELECT coalesce(max(extract(epoch FROM now() - greatest(e.at, coalesce(j.scheduled_at, e.at)))), 0)"
-        "::float AS lag_s FROM procrastinate_jobs j JOIN farm_jobs f ON f.job_id = j.id"
-        " CROSS JOIN LATERAL (SELECT max(at) AS at FROM procrastinate_events WHERE job_id = j.id) e"
-        " WHERE j.status = 'todo' AND coalesce(j.scheduled_at, now()) <= now()"
-        " AND f.serial IN (SELECT serial FROM free)"
-    )
-    return QueueNumbers(
-        jobs=rows(
-            f"SELECT {JOB_STATE} AS state,"  # noqa: S608 - ours
-            " j.priority, count(*) AS jobs FROM procrastinate_jobs j JOIN farm_jobs f ON f.job_id = j.id"
-            " GROUP BY 1, 2 ORDER BY 1, 2"
-        ),
-        lag_s=lag[0]["lag_s"],
-        phones=rows(f"SELECT p.serial, p.host, p.unusable, {PHONE_STATE} AS state{PHONES} ORDER BY p.serial, p.host"),
-        seen=rows(
-            "SELECT serial, max(seen_at) AS seen_at FROM (SELECT serial, seen_at FROM farm_sightings UNION ALL"
-            " SELECT p.serial, h.seen_at FROM farm_phones p JOIN farm_hosts h ON h.name = p.host) s"
-            " GROUP BY serial ORDER BY serial"
-        ),
-        hosts=rows("SELECT name, extract(epoch FROM now() - seen_at)::float AS silent_s FROM farm_hosts ORDER BY name"),
-        schedules=rows(
-            "SELECT s.name, s.paused, s.next_at, t.submitted_at, (SELECT count(*) FROM farm_ticks m"
-            " WHERE NOT s.paused AND m.schedule = s.name AND m.outcome <> 'submitted'"
-            " AND m.tick_at > greatest(t.submitted_at, s.went_on_at, '-infinity')"
-            " AND m.tick_at < s.next_at) AS missed"
-            " FROM farm_schedules s"
-            " CROSS JOIN LATERAL (SELECT max(tick_at) AS submitted_at FROM farm_ticks"
-            "  WHERE schedule = s.name AND outcome = 'submitted') t ORDER BY s.name"
-        ),
-    )

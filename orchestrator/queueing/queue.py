@@ -63,14 +63,6 @@ class Beat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Namesake:
-    """Another worker that has the name which one wants."""
-
-    since: datetime
-    heard_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Announced:
     """A phone as its host tells of it."""
 
@@ -139,17 +131,19 @@ class FarmQueue(Overview):
     # Working
 
     @told
-    def namesake(self, host: str, worker_id: int, *, host_id: str | None, fresh_s: float) -> Namesake | None:
-        """Return the worker of this name that was heard within so long, if it is neither this one nor of this host.
+    def namesake(
+        self, host: str, *, besides: str | None = None, heard_within_s: float | None = None
+    ) -> datetime | None:
+        """Return since when a worker has this name, None when none has.
 
-        ``host_id`` None: one of this host is told of too.
+        ``besides``: one of this computer (its ``host_id``) doesn't count. ``heard_within_s``: nor does a silent one.
         """
         rows = self.rows(
-            "SELECT started_at AS since, seen_at AS heard_at FROM farm_hosts WHERE name = %s AND worker_id <> %s"
-            " AND (%s::text IS NULL OR host_id <> %s) AND seen_at > now() - make_interval(secs => %s)",
-            host, worker_id, host_id, host_id, fresh_s,
+            "SELECT started_at FROM farm_hosts WHERE name = %s AND (%s::text IS NULL OR host_id <> %s)"
+            " AND (%s::float IS NULL OR seen_at > now() - make_interval(secs => %s))",
+            host, besides, besides, heard_within_s, heard_within_s,
         )  # fmt: skip
-        return Namesake(**rows[0]) if rows else None
+        return rows[0]["started_at"] if rows else None
 
     @told
     def register(self, host: str, *, benchfarm_version: str, host_id: str = "") -> int:

@@ -1,13 +1,13 @@
 """Schedules: plans that are submitted again and again. Each time is made by one of the workers, once or never.
 
 Which times are due follows from the database's clock and the schedule alone, so neither a host's clock nor how many
-workers there are matters. A time that no worker was there for is told as missed and not made up for: a night begun at
-noon would take the phones from the day.
+workers there are matters. A time without a worker is reported as missed and not made up for: a night begun at noon
+would take the phones from the day.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -20,12 +20,12 @@ from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.queueing.database import QueueDatabase, database_time, told
 from orchestrator.records.night import parse_timezone
 
-#: Further times that were missed are counted, not listed.
+#: Missed times that are listed, at most: the newest.
 _LISTED: Final = 100
 #: A schedule whose next time is further away has none.
 _AHEAD: Final = timedelta(days=5 * 366)
 _FIELDS: Final = 5
-#: So long it is known what became of a time.
+#: How long it is known what became of a time.
 _KEPT: Final = timedelta(days=400)
 
 
@@ -175,12 +175,18 @@ class Schedules:
     def listed(self) -> list[dict[str, Any]]:
         """Return the schedules with their next and their last times (``ticks``, newest first), and plan (a document).
 
-        A time that failed and is tried again isn't over, so it isn't among these. ``went_wrong``: the last of them did,
-        and the schedule neither rests nor rested since.
+        A time that failed and is tried again isn't over, so it isn't among these. Of each also ``submitted_at`` (its
+        last good time, or None), ``missed`` (times since then and since the last pause; 0 while it is paused), and
+        ``went_wrong``: the last time did, and the schedule neither rests nor rested since.
         """
         rows = self._database.rows(
-            "SELECT name, cron, timezone, plan, plan_name, priority, grace_s, paused, created_by, created_at, next_at,"
-            " went_on_at FROM farm_schedules ORDER BY name"
+            "SELECT s.name, s.cron, s.timezone, s.plan, s.plan_name, s.priority, s.grace_s, s.paused, s.created_by,"
+            " s.created_at, s.next_at, s.went_on_at, t.submitted_at, (SELECT count(*) FROM farm_ticks m"
+            " WHERE NOT s.paused AND m.schedule = s.name AND m.outcome <> 'submitted'"
+            " AND m.tick_at > greatest(t.submitted_at, s.went_on_at, '-infinity')"
+            " AND m.tick_at < s.next_at) AS missed FROM farm_schedules s"
+            " CROSS JOIN LATERAL (SELECT max(tick_at) AS submitted_at FROM farm_ticks"
+            " WHERE schedule = s.name AND outcome = 'submitted') t ORDER BY s.name"
         )
         for row in rows:
             row["ticks"] = self._database.rows(
@@ -189,15 +195,13 @@ class Schedules:
                 row["name"],
                 row["next_at"],
             )
-            row["went_wrong"] = not row["paused"] and any(
-                tick["outcome"] != "submitted" and (row["went_on_at"] is None or tick["tick_at"] > row["went_on_at"])
-                for tick in row["ticks"][:1]
-            )
+            last = row["ticks"][0] if row["ticks"] else None
+            row["went_wrong"] = bool(row["missed"]) and last is not None and last["outcome"] != "submitted"
         return rows
 
     @told
     def make_due(self, submit: Submit, *, host: str) -> list[Line]:
-        """Submit what is due, and tell of what was missed; return a line about each for people.
+        """Submit what is due, and report what was missed; return a line about each for people.
 
         Every worker may ask at any time: a schedule is looked at by one of them, under a lock on its row. What
         ``submit`` does must be done once by its name, because a worker may die after it and before the end of this.
@@ -215,105 +219,75 @@ class Schedules:
                     lines.append(Line(f"schedule {name} can't be read here: {error}", level="error", schedule=name))
                     continue
                 # It comes in the connection's own time zone, and submissions are named by it.
-                lines += self._make(connection, schedule, row["next_at"].astimezone(UTC), submit, host)
+                lines += _make(connection, schedule, row["next_at"].astimezone(UTC), submit, host)
         return lines
 
-    def _make(
-        self, connection: psycopg.Connection[Any], schedule: Schedule, next_at: datetime, submit: Submit, host: str
-    ) -> list[Line]:
-        now = database_time(connection)
-        due = _due(schedule.cron, next_at, now)
-        if not due:
-            return []
-        tried = self._tried(connection, schedule.name, due[0])
-        lines = self._miss(connection, schedule, due[:-1], tried, host)
-        newest = due[-1]
-        late_s = (now - newest).total_seconds()
-        submission = f"{schedule.name}-{newest:%Y%m%dT%H%MZ}"
-        outcome, note = "missed", f"no worker looked until {late_s:.0f} s after it"
-        if late_s <= schedule.grace_s:
-            try:
-                outcome, note = "submitted", submit(schedule, submission, newest)
-            except BenchfarmError as error:
-                if late_s < schedule.grace_s / 2:
-                    # Phones may be announced yet; should nobody come to try it again, this is the reason.
-                    self._tell(connection, schedule.name, newest, "failed", "", host, str(error))
-                    text = f"schedule {schedule.name}: {error}; tried again"
-                    return [*lines, Line(text, level="warning", schedule=schedule.name)]
-                outcome, note = "failed", str(error)
-        elif newest in tried:
-            outcome, note = "failed", tried[newest]
-        self._tell(connection, schedule.name, newest, outcome, submission if outcome == "submitted" else "", host, note)
-        following = schedule.cron.after(max(now, newest))
+
+def _make(
+    connection: psycopg.Connection[Any], schedule: Schedule, next_at: datetime, submit: Submit, host: str
+) -> list[Line]:
+    """Submit the newest time that is due, note those that are over, and set the next one; return lines."""
+    now = database_time(connection)
+    due: list[datetime] = []
+    moment: datetime | None = next_at
+    while moment is not None and moment <= now:
+        due.append(moment)
+        moment = schedule.cron.after(moment)
+    if not due:
+        return []
+    # Times that were tried and couldn't be submitted, with the reason.
+    tried: dict[datetime, str] = dict(
         connection.execute(
-            "DELETE FROM farm_ticks WHERE schedule = %s AND tick_at < %s", (schedule.name, newest - _KEPT)
-        )
-        connection.execute(
-            "UPDATE farm_schedules SET next_at = %s, paused = %s WHERE name = %s",
-            (following or now + _AHEAD, not following, schedule.name),
-        )
-        text = f"schedule {schedule.name}, {newest:%Y-%m-%d %H:%M} UTC: {outcome}: {note}"
-        level = "info" if outcome == "submitted" else "error"
-        return [*lines, Line(text, level=level, schedule=schedule.name)]
+            "SELECT tick_at, note FROM farm_ticks WHERE schedule = %s AND tick_at >= %s AND outcome = 'failed'",
+            (schedule.name, due[0]),
+        ).fetchall()
+    )
 
-    def _miss(
-        self,
-        connection: psycopg.Connection[Any],
-        schedule: Schedule,
-        times: Sequence[datetime],
-        tried: Mapping[datetime, str],
-        host: str,
-    ) -> list[Line]:
-        missed = [moment for moment in times if moment not in tried]
-        further = f"; so were {len(missed) - _LISTED} before it" if len(missed) > _LISTED else ""
-        for number, moment in enumerate(reversed(missed[-_LISTED:])):
-            note = "no worker looked until after the next one" + (further if number == _LISTED - 1 else "")
-            self._tell(connection, schedule.name, moment, "missed", "", host, note)
-        lines = [
-            f"schedule {schedule.name}, {moment:%Y-%m-%d %H:%M} UTC: failed: {tried[moment]}"
-            for moment in times
-            if moment in tried
-        ]
-        lines += [f"schedule {schedule.name}: {len(missed)} times were missed"] if missed else []
-        return [Line(text, level="error", schedule=schedule.name) for text in lines]
-
-    def _tried(self, connection: psycopg.Connection[Any], name: str, since: datetime) -> dict[datetime, str]:
-        """Return the times that were tried and couldn't be submitted, with the reason."""
-        return dict(
-            connection.execute(
-                "SELECT tick_at, note FROM farm_ticks WHERE schedule = %s AND tick_at >= %s AND outcome = 'failed'",
-                (name, since),
-            ).fetchall()
-        )
-
-    def _tell(
-        self,
-        connection: psycopg.Connection[Any],
-        name: str,
-        moment: datetime,
-        outcome: str,
-        submission: str,
-        host: str,
-        note: str,
-    ) -> None:
-        # What was submitted stays told so, whatever a clock that is set back makes of it later.
+    def note(moment: datetime, outcome: str, text: str, submission: str = "") -> None:
+        # What was submitted stays noted so, whatever a clock that is set back makes of it later.
         connection.execute(
             "INSERT INTO farm_ticks (schedule, tick_at, outcome, submission, host, note)"
             " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (schedule, tick_at) DO UPDATE SET"
             " outcome = excluded.outcome, submission = excluded.submission, host = excluded.host,"
             " note = excluded.note, told_at = now() WHERE farm_ticks.outcome <> 'submitted'",
-            (name, moment, outcome, submission, host, note),
+            (schedule.name, moment, outcome, submission, host, text),
         )
 
+    def line(text: str, level: str = "error") -> Line:
+        return Line(text, level=level, schedule=schedule.name)
 
-def _due(cron: Cron, next_at: datetime, now: datetime) -> list[datetime]:
-    """Return the times from ``next_at`` to now, oldest first."""
-    due: list[datetime] = []
-    moment: datetime | None = next_at
-    while moment is not None and moment <= now:
-        due.append(moment)
-        moment = cron.after(moment)
-    return due
+    def at(moment: datetime) -> str:
+        return f"schedule {schedule.name}, {moment:%Y-%m-%d %H:%M} UTC"
+
+    newest = due.pop()
+    lines = [line(f"{at(moment)}: failed: {tried[moment]}") for moment in due if moment in tried]
+    missed = [moment for moment in due if moment not in tried]
+    if missed:
+        lines.append(line(f"schedule {schedule.name}: {len(missed)} times were missed"))
+    for moment in missed[-_LISTED:]:
+        note(moment, "missed", "no worker looked until after the next one")
+    late_s = (now - newest).total_seconds()
+    submission = f"{schedule.name}-{newest:%Y%m%dT%H%MZ}"
+    outcome, text = "missed", f"no worker looked until {late_s:.0f} s after it"
+    if late_s <= schedule.grace_s:
+        try:
+            outcome, text = "submitted", submit(schedule, submission, newest)
+        except BenchfarmError as error:
+            outcome, text = "failed", str(error)
+            if late_s < schedule.grace_s / 2:
+                # Phones may be announced yet; should nobody come to try it again, this is the reason.
+                note(newest, outcome, text)
+                return [*lines, line(f"schedule {schedule.name}: {text}; tried again", "warning")]
+    elif newest in tried:
+        outcome, text = "failed", tried[newest]
+    note(newest, outcome, text, submission if outcome == "submitted" else "")
+    connection.execute("DELETE FROM farm_ticks WHERE schedule = %s AND tick_at < %s", (schedule.name, newest - _KEPT))
+    following = schedule.cron.after(max(now, newest))
+    connection.execute(
+        "UPDATE farm_schedules SET next_at = %s, paused = %s WHERE name = %s",
+        (following or now + _AHEAD, not following, schedule.name),
+    )
+    return [*lines, line(f"{at(newest)}: {outcome}: {text}", "info" if outcome == "submitted" else "error")]
 
 
 def _locked(connection: psycopg.Connection[Any], name: str, *, skip: bool = False) -> dict[str, Any] | None:

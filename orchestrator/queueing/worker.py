@@ -6,12 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from orchestrator.errors import BenchfarmError, StoreError, UsageError
 from orchestrator.queueing.newcomers import Newcomers
-from orchestrator.queueing.queue import Announced, Claimed, FarmQueue, Namesake
+from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
 from orchestrator.records.identity import Serial
 
 #: So often a job is requeued because it failed on its phone before it is abandoned.
@@ -130,49 +130,40 @@ class Worker:
 
         Raises UsageError when another worker has the name, StoreError.
         """
-        self._register(host_id=self._host_id)
-        # Of its own: a phone or adb server that hangs mustn't make the whole host look dead.
+        self._register()
+        # In a thread: a phone or adb server that hangs mustn't make the whole host look dead.
         threading.Thread(target=self._watch_phones, name="phones", daemon=True).start()
         try:
             while not self._step(until_empty):
-                self._woken.wait(self._look_s)
-                self._woken.clear()
+                self._wait()
         finally:
             self._end()
         return self._done
 
-    def _register(self, *, host_id: str | None) -> None:
-        """Take the name, unless somebody has it who lives, which shows by being heard again; raises UsageError.
+    def _wait(self) -> None:
+        self._woken.wait(self._look_s)
+        self._woken.clear()
 
-        ``host_id`` None: also from another worker of this host nothing is taken.
-        """
-        first: Namesake | None = None
-        while other := self._queue.namesake(self._host, self._worker_id, host_id=host_id, fresh_s=self._dead_after_s):
-            if first is not None and other.heard_at > first.heard_at:
-                since = f"{other.since.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-                raise UsageError(
-                    f"another worker has been working as {self._host!r} since {since}",
-                    hint="give each host a name of its own (--name)",
-                )
-            if first is None:
-                first = other
-                self._say(
-                    f"another worker has the name {self._host}; waiting whether it is heard again", level="warning"
-                )
-            self._woken.wait(self._look_s)
-            self._woken.clear()
+    def _register(self) -> None:
+        """Take the name; raises UsageError while a worker of another computer has it who was heard lately."""
+        if since := self._queue.namesake(self._host, besides=self._host_id, heard_within_s=self._dead_after_s):
+            raise self._named_alike(since)
         self._worker_id = self._queue.register(self._host, benchfarm_version=self._version, host_id=self._host_id)
         self._heard = self._in_touch = time.monotonic()
         self._say(f"works as {self._host}, number {self._worker_id}")
 
+    def _named_alike(self, since: datetime) -> UsageError:
+        text = f"another worker has been working as {self._host!r} since {since.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        hint = f"give each host a name of its own (--name), or wait until it was silent for {self._dead_after_s:g} s"
+        return UsageError(text, hint=hint)
+
     def _step(self, until_empty: bool) -> bool:
         """Look once at everything; whether the worker's work is over."""
         try:
-            if not self._beat():
-                return False
+            self._beat()
             for job_id in self._queue.reap(dead_after_s=self._silence_s()):
                 self._say(f"job {job_id}: its host died; it waits for another one", level="warning", job=job_id)
-            self._tell_ended()
+            self._report_ended()
             if self._has_looked:
                 # Not before: a worker that is started again would take its phones out of the list for a moment.
                 self._queue.announce(self._host, self._phones)
@@ -197,17 +188,14 @@ class Worker:
         has_listened = time.monotonic() - self._in_touch >= self._dead_after_s
         return self._dead_after_s if has_listened else None
 
-    def _beat(self) -> bool:
+    def _beat(self) -> None:
+        """Report that this host lives, and learn what others want; raises UsageError when another one has the name."""
         beat = self._queue.beat(self._host, self._worker_id, ails=self._ails)
         if not beat.is_ours:
-            # Another worker has taken the name (this host slept, say): what ran here may run elsewhere by now.
-            self._disown(set(self._running))
-            if self._running:
-                self._collect()
-                return False
-            # The one that has it now is of this host too, or its copy: taking turns would stop every job again.
-            self._register(host_id=None)
-            return False
+            # Another worker has taken the name (this host slept, say): what runs here may run elsewhere by now.
+            if since := self._queue.namesake(self._host):
+                raise self._named_alike(since)
+            raise UsageError(f"somebody took {self._host!r} out of the farm", hint="start its worker again")
         now = time.monotonic()
         if now - self._heard > self._dead_after_s / 2:
             self._in_touch = now
@@ -222,7 +210,6 @@ class Worker:
             note = "the claim's answer was lost"
             if self._queue.requeue(self._worker_id, job_id, delay_s=0.0, note=note, is_try=False):
                 self._say(f"job {job_id}: {note}; it waits again", level="warning", job=job_id)
-        return True
 
     def _disown(self, serials: set[Serial]) -> None:
         for serial in serials:
@@ -238,40 +225,35 @@ class Worker:
         if time.monotonic() - self._heard > self._dead_after_s * 0.8:
             self._disown(set(self._running))
 
-    def _tell_ended(self) -> None:
-        for serial, job in [(serial, job) for serial, job in self._running.items() if job.ended is not None]:
-            if not job.disowned:
-                self._tell(job)
-            del self._running[serial]
+    def _report_ended(self) -> None:
+        for serial, job in list(self._running.items()):
+            if job.ended is not None:
+                if not job.disowned:
+                    self._report(job.claimed, job.ended)
+                del self._running[serial]
 
-    def _collect(self) -> None:
-        for serial in [serial for serial, job in self._running.items() if job.ended is not None]:
-            del self._running[serial]
-
-    def _tell(self, job: _Running) -> None:
-        ended, claimed = job.ended, job.claimed
-        assert ended is not None, "only jobs that ended are told of"
+    def _report(self, claimed: Claimed, ended: Ended) -> None:
+        """End a job in the queue, or requeue it."""
+        held, note = (self._worker_id, claimed.job_id), ended.note
         if ended.status == "later":
             delay_s = min(_LATER_MOST_S, ended.wait_s)
-            is_kept = self._queue.requeue(
-                self._worker_id, claimed.job_id, delay_s=delay_s, note=ended.note, is_try=False
-            )
+            is_kept = self._queue.requeue(*held, delay_s=delay_s, note=note, is_try=False)
             text = f"waits {delay_s:.0f} s"
         elif ended.status == "again" and claimed.tries < TRIES_MAX:
             delay_s = min(_AGAIN_MOST_S, _AGAIN_S * 2**claimed.tries)
-            is_kept = self._queue.requeue(self._worker_id, claimed.job_id, delay_s=delay_s, note=ended.note)
+            is_kept = self._queue.requeue(*held, delay_s=delay_s, note=note)
             text = f"is tried again in {delay_s:.0f} s"
         elif ended.status == "again" and ended.is_phone and self._newcomers is not None:
-            is_kept, line = self._newcomers.give_up(self._worker_id, claimed.job_id, ended.note)
+            is_kept, line = self._newcomers.give_up(*held, note)
             text, self._done = "failed", self._done + is_kept
             if line:
                 self._say(line)
         else:
-            status = "failed" if ended.status == "again" else ended.status
-            is_kept = self._queue.finish(self._worker_id, claimed.job_id, status, ended.note)
-            text, self._done = status, self._done + is_kept
+            text = "failed" if ended.status == "again" else ended.status
+            is_kept = self._queue.finish(*held, text, note)
+            self._done += is_kept
         level = _LEVELS.get(ended.status, "info") if text != "failed" else "error"
-        said = f"job {claimed.job_id}: {text if is_kept else 'told already'}: {ended.note}"
+        said = f"job {claimed.job_id}: {text if is_kept else 'told already'}: {note}"
         self._say(said, level=level, **_about(claimed))
 
     def _watch_phones(self) -> None:
@@ -358,29 +340,20 @@ class Worker:
         for job in self._running.values():
             job.cancelled.set()
         while any(job.ended is None for job in self._running.values()):
-            self._woken.wait(self._look_s)
-            self._woken.clear()
+            self._wait()
             self._live_on()
         try:
-            for serial, job in list(self._running.items()):
-                is_stopped = job.ended is not None and job.ended.status == "aborted" and not job.called_off
-                if is_stopped and not job.disowned:
-                    self._queue.requeue(
-                        self._worker_id,
-                        job.claimed.job_id,
-                        delay_s=0.0,
-                        note=f"{self._host} was stopped",
-                        is_try=False,
-                    )
-                elif not job.disowned:
-                    self._tell(job)
-                del self._running[serial]
+            for job in self._running.values():
+                if job.ended is not None and job.ended.status == "aborted" and not job.called_off:
+                    # Others may go on with it at once.
+                    job.ended = replace(job.ended, status="later", note=f"{self._host} was stopped", wait_s=0.0)
+            self._report_ended()
             self._queue.unregister(self._host, self._worker_id)
         except BenchfarmError as error:
             self._say(str(error), level="error")
 
     def _live_on(self) -> None:
-        """Say that this host lives yet: putting phones back may take longer than the others wait."""
+        """Report that this host lives yet: restoring phones may take longer than the others wait."""
         try:
             beat = self._queue.beat(self._host, self._worker_id, ails=self._ails)
         except StoreError as error:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from datetime import date, datetime
-from typing import Any
+from typing import Any, TypeVar
+
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,3 +255,11 @@ class ErrorAnswer:
     error: str
     #: What to do; may be empty.
     hint: str = ""
+
+
+def answer_of(kind: type[_Answer], source: object, **more: object) -> _Answer:
+    """Return an answer whose fields are a row's or a record's of the same names; ``more`` are the others."""
+    names = [item.name for item in fields(kind) if item.name not in more]  # type: ignore[arg-type]
+    if isinstance(source, Mapping):
+        return kind(**{name: source[name] for name in names}, **more)
+    return kind(**{name: getattr(source, name) for name in names}, **more)

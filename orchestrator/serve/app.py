@@ -17,7 +17,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -31,6 +31,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.serve import api
+from orchestrator.serve.answers import FarmAnswer
 
 _COOKIE: Final = "benchfarm-token"
 #: At once, and never more than a quarter of the descriptors that the process may have: the rest is for what is
@@ -170,7 +171,8 @@ def make_app(
     *,
     access: Access,
     more: Mapping[str, Callable[[], ServedPage]] | None = None,
-    source: api.ApiSource | None = None,
+    routes: Sequence[api.Route] = (),
+    farm: Callable[[], FarmAnswer] | None = None,
 ) -> FastAPI:
     """Return the application.
 
@@ -178,13 +180,15 @@ def make_app(
         pages: what is served under ``/``.
         access: who may ask.
         more: further paths (``metrics``) with what makes their answer.
-        source: what the API answers with; None: there is no API.
+        routes: the requests of the API.
+        farm: returns the farm as it is now, for the API's events; None: there is no API.
     """
     app = FastAPI(title="benchfarm", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.is_ending = False
-    if source is not None:
+    if farm is not None:
         most = min(api.MOST_STREAMS, most_connections() // 2)
-        app.mount(api.PATH, api.make_api(source, is_ending=lambda: bool(app.state.is_ending), most_streams=most))
+        made = api.make_api(routes, farm, is_ending=lambda: bool(app.state.is_ending), most_streams=most)
+        app.mount(api.PATH, made)
 
     @app.middleware("http")
     async def _guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, TypeAlias
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -14,29 +13,33 @@ from orchestrator.serve.app import ServedPage
 
 #: What the answer of ``/metrics`` is called.
 MEDIA_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
+#: One number by some labels.
+Family: TypeAlias = Metric
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
-    """One number by some labels."""
+def family(
+    name: str,
+    about: str,
+    labels: Sequence[str] = (),
+    samples: Iterable[tuple[Sequence[str], float]] = (),
+    *,
+    is_counter: bool = False,
+) -> Family:
+    """Return one number by some labels; ``name`` with its unit, ``samples`` as the labels' values and the number."""
+    made = (CounterMetricFamily if is_counter else GaugeMetricFamily)(name, about, labels=labels)
+    for values, number in samples:
+        made.add_metric(values, number)
+    return made
 
-    #: With its unit, without ``_total``.
-    name: str
-    about: str
-    kind: Literal["gauge", "counter"] = "gauge"
-    labels: tuple[str, ...] = ()
-    #: The labels' values, and the number.
-    samples: Sequence[tuple[tuple[str, ...], float]] = ()
 
-
-def render(families: Iterable[Family]) -> bytes:
+def render(families: Sequence[Family]) -> bytes:
     """Return the text of some numbers; label values are escaped as the format wants."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Known(list(families)))
+    registry.register(_Known(families))
     return generate_latest(registry)
 
 
-def page(families: Iterable[Family]) -> ServedPage:
+def page(families: Sequence[Family]) -> ServedPage:
     """Return the numbers as what is sent for ``/metrics``."""
     return ServedPage(content=render(families), media_type=MEDIA_TYPE)
 
@@ -46,9 +49,4 @@ class _Known(Collector):
         self._families = families
 
     def collect(self) -> Iterable[Metric]:
-        for family in self._families:
-            kinds = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily}
-            metric = kinds[family.kind](family.name, family.about, labels=family.labels)
-            for values, number in family.samples:
-                metric.add_metric(values, number)
-            yield metric
+        return self._families

@@ -134,26 +134,6 @@ def test_a_phone_is_abandoned_at_a_later_look_when_its_submission_is_held_for_lo
     assert newcomers.give_up(worker, claimed.job_id, "gone") == (True, "night: B takes the place of A: job 2")
 
 
-@pytest.mark.parametrize("is_abandoned", [True, False])
-def test_a_choice_is_made_again_when_its_phone_has_gone_meanwhile(queue: FarmQueue, is_abandoned: bool) -> None:
-    worker = queue.register("one", benchfarm_version="1")
-    submit(queue, "A", joins=not is_abandoned)
-    claimed = queue.claim("one", worker, ["A"])
-    assert claimed is not None
-    announce(queue, "one", "B")
-
-    def choose(*asked: Any) -> list[Added]:
-        chosen = everyone(*asked)
-        announce(queue, "one", "C")
-        return chosen
-
-    newcomers = Newcomers(queue, choose)
-    if is_abandoned:
-        assert newcomers.give_up(worker, claimed.job_id, "gone") == (True, "night: C takes the place of A: job 2")
-    else:
-        assert newcomers.look() == ["night: C came and is measured too: job 2"]
-
-
 def test_a_phone_that_is_back_may_have_its_job_while_others_are_chosen(
     queue: FarmQueue, connect: Callable[[], FarmQueue], meanwhile: Callable[..., Future[Any]]
 ) -> None:

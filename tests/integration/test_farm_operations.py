@@ -23,7 +23,6 @@ from orchestrator.cli import devices, farm
 from orchestrator.config.farm_documents import dump
 from orchestrator.devices.journal import Change
 from orchestrator.errors import NoDeviceError, PlanError, UsageError
-from orchestrator.queueing.overview import read_numbers
 from orchestrator.queueing.queue import Announced, FarmQueue
 from orchestrator.queueing.schedule import Cron, Schedule, Schedules
 from orchestrator.queueing.submissions import PhoneJob
@@ -92,7 +91,7 @@ def test_numbers_tell_of_jobs_phones_and_how_long_a_free_phones_job_waits(queue:
     assert 590 < float(numbers["benchfarm_queue_lag_seconds"]) < 700
     # Without the free phone nothing waits that could run.
     queue.hold("phone:B", "pause")
-    assert read_numbers(queue).lag_s == 0
+    assert queue.lag_s() == 0
 
 
 def test_a_workers_numbers_are_of_its_host_alone(queue: FarmQueue, settings: Settings) -> None:
@@ -132,12 +131,11 @@ def test_a_source_that_hangs_is_told_as_not_read_and_is_not_asked_again_before_i
 
 
 def states(settings: Settings, *, silent: str = "") -> dict[tuple[str, str], str]:
-    """Return what ``farm status`` tells of each phone, and check it against the numbers."""
+    """Return what ``farm status`` tells of each phone."""
     with FarmQueue(settings.store) as queue:
         heard(queue, but=silent)
         result = farm.status(settings, "")
         rows = result.data["phones"]  # type: ignore[index]
-        assert [row["state"] for row in rows] == [row["state"] for row in read_numbers(queue).phones]
     told = {}
     for row in rows:
         line = next(line for line in result.text.splitlines() if line.startswith(f"{row['serial']} "))
@@ -301,7 +299,7 @@ def test_a_schedule_that_rests_or_was_removed_is_no_problem(queue: FarmQueue, se
     assert "1 times since" in told("problem")[0]
     schedules.pause("n", paused=True)
     assert (told("problem"), told("warning")) == ([], ["n is paused"])
-    assert [row["missed"] for row in read_numbers(queue).schedules] == [0]
+    assert [row["missed"] for row in schedules.listed()] == [0]
     schedules.remove("n")
     schedules.put(nightly, [], replace=False)
     assert (told("problem"), told("ok")) == ([], ["1, all in time"])

@@ -16,7 +16,6 @@ from orchestrator.cli.farm import add_schedule, list_schedules
 from orchestrator.config.farm_documents import read_plan
 from orchestrator.errors import NoDeviceError, UsageError
 from orchestrator.queueing.contents import Contents
-from orchestrator.queueing.overview import read_numbers
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.schedule import Cron, Line, Schedule, Schedules
 from tests.samples.distant_times import half_a_day_away, half_an_hour_ago
@@ -161,7 +160,7 @@ def test_a_time_that_was_tried_and_then_overtaken_keeps_its_reason(schedules: Sc
     assert schedules.make_due(nobody, host="one")[0].text.endswith("tried again")
     # It isn't over, so it is neither listed nor counted.
     assert outcomes(schedules) == []
-    assert [row["missed"] for row in read_numbers(schedules._database).schedules] == [0]
+    assert [row["missed"] for row in schedules.listed()] == [0]
     (tried,) = [row["next_at"] for row in schedules.listed()]
     with psycopg.connect(url) as connection:
         connection.execute("UPDATE benchfarm_queue.farm_schedules SET cron = '*/5 * * * *'")
@@ -249,10 +248,11 @@ def test_the_list_is_bad_news_while_a_last_time_went_wrong_and_the_schedule_does
 
 
 def test_what_went_wrong_before_a_pause_does_not_count_after_it_and_what_does_later_counts(
-    schedules: Schedules, url: str, connect: Callable[[], FarmQueue]
+    schedules: Schedules, url: str
 ) -> None:
     def counted() -> tuple[bool, int]:
-        return schedules.listed()[0]["went_wrong"], read_numbers(connect()).schedules[0]["missed"]
+        (row,) = schedules.listed()
+        return row["went_wrong"], row["missed"]
 
     schedules.put(schedule(cron="0 0 29 2 *"), [], replace=False)
     let_be_due(url, "2 hours")

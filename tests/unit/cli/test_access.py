@@ -22,7 +22,7 @@ from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import UsageError
 from orchestrator.records.identity import Serial
 from orchestrator.serve import app as web
-from orchestrator.serve.metrics import Family, page, render
+from orchestrator.serve.metrics import family, page, render
 from tests.samples.places import REPO
 
 TOKEN = "a-token-long-enough"
@@ -99,8 +99,7 @@ def test_a_source_that_can_t_be_read_is_told_and_the_others_stay(tmp_path: Path)
 
 
 def test_what_a_phone_says_can_t_break_the_format() -> None:
-    family = Family(name="n", about="a\nb", labels=("serial",), samples=[(('x"}\ny 1\\',), 2.0)])
-    text = render([family]).decode()
+    text = render([family("n", "a\nb", ("serial",), [(('x"}\ny 1\\',), 2.0)])]).decode()
     assert text.splitlines() == ["# HELP n a\\nb", "# TYPE n gauge", 'n{serial="x\\"}\\ny 1\\\\"} 2.0']
 
 
