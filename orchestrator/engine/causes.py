@@ -200,21 +200,19 @@ def _covariates(store: Store, table: NightTable, change: Change, nights: Mapping
             share, before, after = found
             unit = _COVARIATES[name]
             causes.append(Cause(name=name, before=f"{before:.4g} {unit}", after=f"{after:.4g} {unit}", share=share))
-    causes += _other_words("grade", grades, start, change.night)
-    causes += _other_words("battery health", healths, start, change.night)
+    for name, words in (("grade", grades), ("battery health", healths)):
+        old, new = (
+            "/".join(sorted(set().union(*part))) for part in (words[start : change.night], words[change.night :])
+        )
+        if old and new and old != new:
+            causes.append(Cause(name=name, before=old, after=new, share=None))
     sides = capacities[start : change.night], capacities[change.night :]
     swapped = other_battery(*([float(np.median(night)) for night in side if night] for side in sides))
     if swapped is not None:
-        old, new = swapped
-        # Whatever it does to the figures, it isn't told by a slope: there are two batteries, not many.
-        causes.append(Cause(name="another battery", before=f"{old:.0f} mAh", after=f"{new:.0f} mAh", share=None))
+        full = [f"{charge:.0f} mAh" for charge in swapped]
+        # Whatever it does to the figures, no slope shows it: there are two batteries, not many.
+        causes.append(Cause(name="another battery", before=full[0], after=full[1], share=None))
     return causes
-
-
-def _other_words(name: str, nights: Sequence[set[str]], start: int, cut: int) -> list[Cause]:
-    """Return that something was called otherwise on the nights since a change, if it was."""
-    old, new = ("/".join(sorted(set().union(*part))) for part in (nights[start:cut], nights[cut:]))
-    return [Cause(name=name, before=old, after=new, share=None)] if old and new and old != new else []
 
 
 def _full_charge_mah(run: RunRecord) -> list[float]:
@@ -343,53 +341,41 @@ def nights_of_one_kind(
     Beside it, of each series that lost nights so, the first one whose figures are of the newest kind. Which kind a
     program prints is looked up only of those that measured around a change, and of each in a few runs.
     """
-    kinds = _Kinds(store, table)
+    campaigns: dict[int, list[CampaignId]] = defaultdict(list)
+    for campaign_id, place in _nights_of_campaigns(store, table).items():
+        campaigns[place].append(campaign_id)
+    known: dict[BuildSha, FigureKind | None] = {}
+
+    def kinds_of(series: int, nights: Iterable[int]) -> dict[int, FigureKind]:
+        """Return the kinds of those nights of which it is known."""
+        kinds = {}
+        for night in nights:
+            place = int(table.contents_at[series, night])
+            if place < 0:
+                continue
+            build = table.contents[place].build_sha256
+            if build not in known:
+                runs = store.runs(campaign_ids=campaigns[night], series_keys=[table.series[series]])
+                own = [run for run in runs if run.case.build_sha256 == build and figure_us(run) is not None]
+                known[build] = of_one_kind(own)[0] if own else None
+            kind = known[build]
+            if kind is not None:
+                kinds[night] = kind
+        return kinds
+
+    def differ_around(change: Change) -> bool:
+        """Whether the nights on which a change may have begun, and the last one before, have both kinds of figures."""
+        there = np.flatnonzero(table.contents_at[change.series] >= 0)
+        before = there[there < change.earliest][-1:].tolist()
+        nights = [*before, *there[(there >= change.earliest) & (there <= change.latest)].tolist()]
+        return len(set(kinds_of(change.series, nights).values())) > 1
+
     latency_us, contents_at = table.latency_us.copy(), table.contents_at.copy()
     begun: dict[SeriesKey, date] = {}
-    for series in sorted({change.series for change in found if kinds.differ_around(change)}):
-        of_night = kinds.of_nights(series, range(len(table.nights)))
+    for series in sorted({change.series for change in found if differ_around(change)}):
+        of_night = kinds_of(series, range(len(table.nights)))
         newest = of_night[max(of_night)]
         other = [night for night, kind in of_night.items() if kind is not newest]
         latency_us[series, other], contents_at[series, other] = np.nan, -1
         begun[table.series[series]] = table.nights[min(night for night, kind in of_night.items() if kind is newest)]
     return replace(table, latency_us=latency_us, contents_at=contents_at), begun
-
-
-class _Kinds:
-    """Which kind of figure each program prints."""
-
-    def __init__(self, store: Store, table: NightTable) -> None:
-        self._store = store
-        self._table = table
-        self._known: dict[BuildSha, FigureKind | None] = {}
-        self._campaigns: dict[date, list[CampaignId]] = defaultdict(list)
-        for campaign in store.campaigns():
-            if campaign.terms.pairing is None:
-                self._campaigns[night_of(campaign.created_at)].append(campaign.campaign_id)
-
-    def differ_around(self, change: Change) -> bool:
-        """Whether the nights on which a change may have begun, and the last one before, have both kinds of figures."""
-        there = np.flatnonzero(self._table.contents_at[change.series] >= 0)
-        before = there[there < change.earliest][-1:]
-        nights = [*before.tolist(), *there[(there >= change.earliest) & (there <= change.latest)].tolist()]
-        return len(set(self.of_nights(change.series, nights).values())) > 1
-
-    def of_nights(self, series: int, nights: Sequence[int]) -> dict[int, FigureKind]:
-        """Return the kinds of those nights of which it is known."""
-        kinds = {night: self._of(series, night) for night in nights}
-        return {night: kind for night, kind in kinds.items() if kind is not None}
-
-    def _of(self, series: int, night: int) -> FigureKind | None:
-        place = int(self._table.contents_at[series, night])
-        if place < 0:
-            return None
-        build = self._table.contents[place].build_sha256
-        if build not in self._known:
-            campaigns = self._campaigns[self._table.nights[night]]
-            runs = [
-                run
-                for run in self._store.runs(campaign_ids=campaigns, series_keys=[self._table.series[series]])
-                if run.case.build_sha256 == build and figure_us(run) is not None
-            ]
-            self._known[build] = of_one_kind(runs)[0] if runs else None
-        return self._known[build]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Final
@@ -27,7 +27,7 @@ from orchestrator.engine.causes import causes_of, explained, nights_of_one_kind,
 from orchestrator.errors import UsageError
 from orchestrator.ports import Store
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus, Contents, RunMark
+from orchestrator.records.history import Annotation, ConfirmationStatus, Contents, RunMark
 from orchestrator.records.identity import SeriesKey
 from orchestrator.records.workload import Case, DelegateName
 from orchestrator.units import format_slowdown
@@ -36,6 +36,13 @@ from orchestrator.units import format_slowdown
 _LEAD_NIGHTS: Final = 60
 #: Values of a word that are named to somebody who named another.
 _NAMED: Final = 8
+#: Groups with a change that is sure go first, refuted ones last.
+_RANKS: Final = {
+    ConfirmationStatus.CONFIRMED: 0,
+    ConfirmationStatus.EXPLAINED: 0,
+    ConfirmationStatus.UNCONFIRMED: 1,
+    ConfirmationStatus.CANNOT: 1,
+}
 #: Words that a selection may use, beside a series' key.
 SELECTION_WORDS: Final = ("delegate", "model", "serial", "phone", "soc", "GPU", "tool", "threads")
 
@@ -135,7 +142,7 @@ def find_regressions(store: Store, question: Question) -> Regressions:
     if question.selections:
         attributes = describe_series(store)
         _check_selections(question.selections, attributes)
-        wanted = [key for key, words in attributes.items() if fits_any(question.selections, key, words)]
+        wanted = [key for key, words in attributes.items() if any(fits(it, key, words) for it in question.selections)]
         if not wanted:
             return Regressions(since=question.since, nights=0, series=0, groups=())
     table = read_nights(store, since=question.since, series_keys=wanted)
@@ -149,20 +156,50 @@ def find_regressions(store: Store, question: Question) -> Regressions:
         cuts = changes(table.latency_us, penalty=question.preset.penalty)
     found = [change for change in cuts if _is_asked_for(change, table, question)]
     cases = store.series([table.series[change.series] for change in found]) if found else {}
-    causes = causes_of(store, table, found)
     confirmations = {(item.series_key, item.night): item for item in store.confirmations()}
     annotations = store.annotations()
+
+    def told(change: Change, causes: tuple[Cause, ...], update: str) -> FoundChange:
+        key = table.series[change.series]
+        night, earliest, latest = (table.nights[place] for place in (change.night, change.earliest, change.latest))
+        row = table.latency_us[change.series]
+        before, after = sides_of(change, table)
+        confirmation = confirmations.get((key, night))
+        status = confirmation.status if confirmation else ConfirmationStatus.UNCONFIRMED
+        # Unless a rerun has said what it is.
+        is_explained = update and status in (ConfirmationStatus.UNCONFIRMED, ConfirmationStatus.CANNOT)
+        return FoundChange(
+            series_key=key,
+            case=cases[key],
+            phone=attributes[key].get("phone", str(cases[key].serial)),
+            is_virtual=table.sketches[change.series].is_virtual,
+            night=night,
+            earliest=earliest,
+            latest=latest,
+            ratio=change.ratio,
+            low=change.low,
+            high=change.high,
+            confidence=change.confidence,
+            noise=change.noise,
+            before_us=_median_of(row[: change.night], -change.nights_before),
+            after_us=_median_of(row[change.night :], change.nights_after),
+            nights_after=change.nights_after,
+            causes=causes,
+            status=ConfirmationStatus.EXPLAINED if is_explained else status,
+            status_detail=update if is_explained else confirmation.detail if confirmation else "",
+            expected=_expected(annotations, key, attributes[key], earliest, latest),
+            before=before,
+            after=after,
+        )
+
     delegates = {key: words["delegate"] for key, words in attributes.items()}
     updates = explained(table, found, cuts, store.sightings() if found else {}, delegates)
-    told = [
-        _explained(_told(change, table, cases, attributes, item, confirmations, annotations), update)
-        for change, item, update in zip(found, causes, updates, strict=True)
-    ]
+    members = [told(*item) for item in zip(found, causes_of(store, table, found), updates, strict=True)]
     return Regressions(
         since=question.since,
         nights=len(table.nights),
         series=len(table.series),
-        groups=_grouped(told, found, table, attributes),
+        groups=_grouped(members, found, table, attributes),
         outputs=_outputs(store, question, marks, attributes, annotations),
         other_figures=other_figures,
     )
@@ -193,22 +230,22 @@ def _outputs(
     ]
     cases = store.series([change.series_key for change in asked]) if asked else {}
     devices = store.devices()
-    found = []
-    for change in asked:
-        case = cases[change.series_key]
-        words = attributes[change.series_key]
+
+    def told(change: OutputsChange) -> FoundOutputs:
+        case, words = cases[change.series_key], attributes[change.series_key]
         facts = devices.get(case.serial)
-        expected = _expected(annotations, change.series_key, words, change.last_before or change.night, change.night)
-        found.append(
-            FoundOutputs(
-                change=change,
-                case=case,
-                phone=words.get("phone", str(case.serial)),
-                is_virtual=facts is not None and facts.is_virtual,
-                expected=expected,
-            )
+        earliest = change.last_before or change.night
+        return FoundOutputs(
+            change=change,
+            case=case,
+            phone=words.get("phone", str(case.serial)),
+            is_virtual=facts is not None and facts.is_virtual,
+            expected=_expected(annotations, change.series_key, words, earliest, change.night),
         )
-    return tuple(sorted(found, key=lambda item: (not item.change.is_worse, item.change.night, item.case.model_name)))
+
+    return tuple(
+        sorted(map(told, asked), key=lambda item: (not item.change.is_worse, item.change.night, item.case.model_name))
+    )
 
 
 def _expected(
@@ -276,11 +313,6 @@ def _check_selections(selections: Sequence[str], attributes: Mapping[SeriesKey, 
         raise UsageError(f"no series fits {selection!r}", hint=told)
 
 
-def fits_any(selections: Sequence[str], series_key: SeriesKey, words: Mapping[str, str]) -> bool:
-    """Whether a series fits one of some selections, each a key's beginning or ``name=pattern`` words that all fit."""
-    return any(fits(selection, series_key, words) for selection in selections)
-
-
 def fits(selection: str, series_key: SeriesKey, words: Mapping[str, str]) -> bool:
     """Whether a series fits a selection; ``*`` stands for any text, capitals don't matter."""
     known = {name.lower(): value.lower() for name, value in words.items()}
@@ -299,53 +331,6 @@ def _is_asked_for(change: Change, table: NightTable, question: Question) -> bool
         return is_alarm(change, nights=len(table.nights), threshold=question.threshold)
     is_large = abs(change.ratio - 1) >= max(LEAST_CHANGE, question.threshold)
     return is_large and table.nights[change.night] >= question.since
-
-
-def _told(
-    change: Change,
-    table: NightTable,
-    cases: Mapping[SeriesKey, Case],
-    attributes: Mapping[SeriesKey, Mapping[str, str]],
-    causes: tuple[Cause, ...],
-    confirmations: Mapping[tuple[SeriesKey, date], Confirmation],
-    annotations: Sequence[Annotation],
-) -> FoundChange:
-    key = table.series[change.series]
-    night, earliest, latest = (table.nights[place] for place in (change.night, change.earliest, change.latest))
-    row = table.latency_us[change.series]
-    before, after = sides_of(change, table)
-    confirmation = confirmations.get((key, night))
-    expected = _expected(annotations, key, attributes[key], earliest, latest)
-    return FoundChange(
-        series_key=key,
-        case=cases[key],
-        phone=attributes[key].get("phone", str(cases[key].serial)),
-        is_virtual=table.sketches[change.series].is_virtual,
-        night=night,
-        earliest=earliest,
-        latest=latest,
-        ratio=change.ratio,
-        low=change.low,
-        high=change.high,
-        confidence=change.confidence,
-        noise=change.noise,
-        before_us=_median_of(row[: change.night], -change.nights_before),
-        after_us=_median_of(row[change.night :], change.nights_after),
-        nights_after=change.nights_after,
-        causes=causes,
-        status=confirmation.status if confirmation else ConfirmationStatus.UNCONFIRMED,
-        status_detail=confirmation.detail if confirmation else "",
-        expected=expected,
-        before=before,
-        after=after,
-    )
-
-
-def _explained(change: FoundChange, update: str) -> FoundChange:
-    """Return a change with the update that explains it, unless a rerun has said what it is."""
-    if not update or change.status not in (ConfirmationStatus.UNCONFIRMED, ConfirmationStatus.CANNOT):
-        return change
-    return replace(change, status=ConfirmationStatus.EXPLAINED, status_detail=update)
 
 
 def _median_of(row: np.ndarray[tuple[int, ...], np.dtype[np.float64]], nights: int) -> float:
@@ -370,27 +355,18 @@ def _grouped(
     made = []
     for group in groups:
         members = tuple(sorted((told[item] for item in group.members), key=lambda item: -abs(item.ratio - 1)))
-        made.append(
-            ChangeGroup(sentence=_sentence(group.words, members, group.series), members=members, series=group.series)
+        sentence = _sentence(group.words, members, group.series)
+        made.append(ChangeGroup(sentence=sentence, members=members, series=group.series))
+
+    def rank(group: ChangeGroup) -> tuple[bool, int, int, float]:
+        return (
+            all(item.expected for item in group.members),
+            min(_RANKS.get(item.status, 2) for item in group.members),
+            -len(group.members),
+            -max(abs(item.ratio - 1) for item in group.members),
         )
-    order = list(ConfirmationStatus)
-    rank = {
-        ConfirmationStatus.CONFIRMED: 0,
-        ConfirmationStatus.EXPLAINED: 0,
-        ConfirmationStatus.UNCONFIRMED: 1,
-        ConfirmationStatus.CANNOT: 1,
-    }
-    return tuple(
-        sorted(
-            made,
-            key=lambda group: (
-                all(item.expected for item in group.members),
-                min(rank.get(item.status, len(order)) for item in group.members),
-                -len(group.members),
-                -max(abs(item.ratio - 1) for item in group.members),
-            ),
-        )
-    )
+
+    return tuple(sorted(made, key=rank))
 
 
 def _sentence(words: Mapping[str, str], members: Sequence[FoundChange], series: int) -> str:

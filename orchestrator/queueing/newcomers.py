@@ -20,43 +20,34 @@ from orchestrator.queueing.submissions import PhoneJob, Submission, enqueue, ope
 GONE_S: Final = 900.0
 #: A host that wasn't heard for so long isn't given as alive.
 HOST_SILENT_S: Final = 15.0
-#: A host that wasn't heard for so long can't use its phones now: those whose jobs wait count as away.
-_AWAY_S: Final = 60.0
-#: Where nobody looked for so long, phones may have been there meanwhile: their absence is counted from zero.
-_UNSEEN_S: Final = 60.0
+#: Where nobody looked for so long, phones may have been there meanwhile: absence is counted from the next look on.
+_UNWATCHED_S: Final = 60.0
 #: A look is noted again after so long, not each time: every worker looks every few seconds.
-NOTED_S: Final = 15.0
-#: The phones of hosts (p, h) that can be used now.
-_USABLE: Final = (
-    "SELECT 1 FROM farm_phones p JOIN farm_hosts h ON h.name = p.host"  # noqa: S608 - ours
-    f" WHERE p.serial = f.serial AND p.unusable = '' AND h.seen_at > now() - make_interval(secs => {_AWAY_S})"
+_NOTED_S: Final = 15.0
+#: When a host could use the phone of a job (f) last, NULL for never; whether somebody has looked on for long enough.
+_USABLE_AT: Final = (
+    "greatest((SELECT max(CASE WHEN p.unusable = '' THEN h.seen_at ELSE p.changed_at END) FROM farm_phones p"
+    " JOIN farm_hosts h ON h.name = p.host WHERE p.serial = f.serial),"
+    " (SELECT seen_at FROM farm_sightings WHERE serial = f.serial))"
+)
+_LONG_AGO: Final = f"now() - make_interval(secs => {GONE_S})"
+_IS_WATCHED: Final = f"(SELECT watched_since FROM farm_protocol) < {_LONG_AGO}"  # noqa: S608 - ours
+#: The jobs of a submission for whose phones others are wanted.
+_LOST: Final = (
+    "SELECT j.id, f.serial, j.status = 'todo' FROM farm_jobs f JOIN procrastinate_jobs j ON j.id = f.job_id"  # noqa: S608 - ours
+    " JOIN farm_submissions s ON s.submission = f.submission WHERE f.submission = %s AND f.replaced_by = ''"
+    " AND ((j.status = 'failed' AND f.is_lost) OR (j.status = 'todo'"
+    f" AND {_IS_WATCHED} AND greatest(s.opens_at, {_USABLE_AT}) < {_LONG_AGO})) ORDER BY j.id"
 )
 #: Jobs that wait although their window is over, for phones that nobody can use: else they would be taken at once. From
 #: those that wait on: they are few among all that ended.
 _OVERDUE: Final = (
     "WITH waiting AS MATERIALIZED (SELECT id, lock FROM procrastinate_jobs WHERE status = 'todo')"  # noqa: S608 - ours
-    " SELECT f.job_id, f.submission, f.serial, coalesce(f.away_since < now() - make_interval(secs => %s), false)"
-    " FROM waiting w JOIN farm_jobs f ON f.job_id = w.id JOIN farm_submissions s ON s.submission = f.submission"
-    f" WHERE s.until < now() AND NOT EXISTS ({_USABLE})"
+    " SELECT f.job_id, f.submission, f.serial FROM waiting w JOIN farm_jobs f ON f.job_id = w.id"
+    " JOIN farm_submissions s ON s.submission = f.submission"
+    f" WHERE {_IS_WATCHED} AND greatest(s.until, {_USABLE_AT}) < {_LONG_AGO} AND s.until IS NOT NULL"
     " AND NOT EXISTS (SELECT 1 FROM procrastinate_jobs o WHERE o.lock = w.lock AND o.status = 'doing')"
-    " AND (f.away_since IS NULL OR f.away_since < now() - make_interval(secs => %s)) ORDER BY f.job_id"
-)
-_LOST: Final = (
-    "SELECT j.id, f.serial, j.status = 'todo' FROM farm_jobs f JOIN procrastinate_jobs j ON j.id = f.job_id"
-    " WHERE f.submission = %s AND f.replaced_by = ''"
-    " AND ((j.status = 'todo' AND f.away_since < now() - make_interval(secs => %s))"
-    " OR (j.status = 'failed' AND f.is_lost)) ORDER BY j.id"
-)
-#: Notes since when no host can use a phone whose job waits; only rows that change are locked.
-_NOTE_AWAY: Final = (
-    "WITH seen AS (SELECT f.job_id, j.status = 'doing' OR EXISTS"  # noqa: S608 - ours
-    f" ({_USABLE}) AS is_there FROM farm_jobs f JOIN procrastinate_jobs j ON j.id = f.job_id"
-    " WHERE f.submission = %s AND j.status IN ('todo', 'doing')),"
-    " changed AS (SELECT f.job_id, seen.is_there FROM farm_jobs f JOIN seen ON seen.job_id = f.job_id"
-    " WHERE seen.is_there = (f.away_since IS NOT NULL) OR (%s AND NOT seen.is_there)"
-    " ORDER BY f.job_id FOR UPDATE OF f)"
-    " UPDATE farm_jobs f SET away_since = CASE WHEN changed.is_there THEN NULL ELSE now() END FROM changed"
-    " WHERE changed.job_id = f.job_id"
+    " ORDER BY f.job_id"
 )
 _PHONES: Final = (
     " FROM farm_phones p JOIN farm_hosts h ON h.name = p.host"
@@ -106,8 +97,25 @@ class Newcomers:
     @told
     def look(self) -> list[str]:
         """Add what is to be added now; return a line about each for people. Every worker may ask at any time."""
+        self._database.rows(
+            "UPDATE farm_protocol SET watched_at = now(), watched_since = CASE WHEN"
+            " watched_at BETWEEN now() - make_interval(secs => %s) AND now() THEN watched_since ELSE now() END"
+            " WHERE watched_at NOT BETWEEN now() - make_interval(secs => %s) AND now()",
+            _UNWATCHED_S,
+            _NOTED_S,
+        )
         lines = self._end_overdue()
-        submissions = self._open()
+        # Whether lost phones of them are replaced now.
+        submissions: dict[str, bool] = {
+            row["submission"]: row["is_watched"]
+            for row in self._database.rows(
+                "SELECT s.submission, s.replaces_lost AND s.opens_at <= now() AS is_watched"
+                " FROM farm_submissions s WHERE s.submission IN (SELECT f.submission FROM procrastinate_jobs j"
+                " JOIN farm_jobs f ON f.job_id = j.id WHERE j.status IN ('todo', 'doing'))"
+                " AND NOT s.cancelled AND (s.joins OR s.replaces_lost)"
+                " AND (s.until IS NULL OR s.until > now()) ORDER BY s.submission"
+            )
+        }
         self._considered = {name: seen for name, seen in self._considered.items() if name in submissions}
         if not submissions:
             return lines
@@ -115,12 +123,13 @@ class Newcomers:
         sight = self._database.rows(
             "SELECT p.serial, p.host, p.facts_md5, p.labels, p.unusable, s.silent_s > %s AS is_silent" + _PHONES, GONE_S
         )
-        for name, row in submissions.items():
+        for name, is_watched in submissions.items():
             try:
-                lost = self._lost(name, is_noted=row["is_noted"]) if row["is_watched"] else []
-                if lost is None or self._considered.get(name) == (sight, lost):
+                with self._database.connection() as connection:
+                    lost = _lost_phones(connection, name) if is_watched else []
+                if self._considered.get(name) == (sight, lost):
                     continue
-                added = self._add_to(name, is_watched=row["is_watched"])
+                added = self._add_to(name, is_watched=is_watched)
             except (psycopg.errors.LockNotAvailable, psycopg.errors.IdleInTransactionSessionTimeout):
                 # Others are at work on it, or were while this host slept; the next look comes soon.
                 continue
@@ -133,30 +142,10 @@ class Newcomers:
                 self._considered[name] = (sight, lost)
         return lines
 
-    def _open(self) -> dict[str, dict[str, Any]]:
-        """Return the submissions that phones may be added to, by name.
-
-        Of each: is_watched (whether lost phones of it are replaced now), is_noted (just now, who is away).
-        """
-        rows = self._database.rows(
-            "SELECT s.submission, s.replaces_lost AND s.opens_at <= now() AS is_watched,"
-            " coalesce(s.looked_at BETWEEN now() - make_interval(secs => %s) AND now(), false) AS is_noted"
-            " FROM farm_submissions s WHERE s.submission IN (SELECT f.submission FROM procrastinate_jobs j"
-            " JOIN farm_jobs f ON f.job_id = j.id WHERE j.status IN ('todo', 'doing'))"
-            " AND NOT s.cancelled AND (s.joins OR s.replaces_lost)"
-            " AND (s.until IS NULL OR s.until > now()) ORDER BY s.submission",
-            NOTED_S,
-        )
-        return {row["submission"]: row for row in rows}
-
     def _end_overdue(self) -> list[str]:
-        """End the jobs whose window is over and whose phones have been away for long; return a line about each.
-
-        Once a window is over nobody notes who is away, so that is noted here: a farm that was down has time to come
-        back.
-        """
+        """End the jobs whose window is over and whose phones have been away for long; return a line about each."""
         with self._database.connection() as connection:
-            found = connection.execute(_OVERDUE.encode(), (GONE_S, GONE_S)).fetchall()
+            found = {job_id: rest for job_id, *rest in connection.execute(_OVERDUE.encode()).fetchall()}
         if not found:
             return []
         lines = []
@@ -165,42 +154,13 @@ class Newcomers:
             locked = connection.execute(
                 "SELECT id FROM procrastinate_jobs WHERE id = ANY(%s) AND status = 'todo'"
                 " ORDER BY id FOR UPDATE SKIP LOCKED",
-                ([job_id for job_id, *_ in found],),
+                (list(found),),
             ).fetchall()
-            for job_id, submission, serial, is_long in found:
-                if (job_id,) not in locked:
-                    continue
-                if not is_long:
-                    connection.execute("UPDATE farm_jobs SET away_since = now() WHERE job_id = %s", (job_id,))
-                    continue
+            for (job_id,) in locked:
+                submission, serial = found[job_id]
                 _end(connection, job_id, note)
                 lines.append(f"{submission}: job {job_id} of {serial} failed: {note}")
         return lines
-
-    def _lost(self, name: str, *, is_noted: bool) -> list[Lost] | None:
-        """Return whose places are to be filled; None while another process is at work on it.
-
-        ``is_noted``: somebody noted just now who is away. Only that some of them are back isn't known then.
-        """
-        if is_noted:
-            with self._database.connection() as connection:
-                if not _lost_phones(connection, name):
-                    return []
-        with self._database.brief() as connection:
-            if take(connection, name, skip=True) is None:
-                return None
-            look = connection.execute(
-                "SELECT looked_at IS NULL OR age > %s OR age < 0, age BETWEEN 0 AND %s"
-                " FROM (SELECT looked_at, extract(epoch FROM now() - looked_at) AS age FROM farm_submissions"
-                " WHERE submission = %s) s",
-                (_UNSEEN_S, NOTED_S, name),
-            ).fetchone()
-            assert look is not None, "its row is locked"
-            is_first, is_fresh = look
-            connection.execute(_NOTE_AWAY.encode(), (name, is_first))
-            if not is_fresh:
-                connection.execute("UPDATE farm_submissions SET looked_at = now() WHERE submission = %s", (name,))
-            return _lost_phones(connection, name)
 
     def _add_to(self, name: str, *, is_watched: bool) -> list[str] | None:
         """Add all that a submission means now; None when another process is at work on it, or it is over."""
@@ -295,7 +255,7 @@ class Newcomers:
 def _lost_phones(connection: psycopg.Connection[Any], submission: str, *, lock: bool = False) -> list[Lost]:
     """Return the lost ones by job number. ``lock``: those whose jobs no other process has locked, locked now."""
     query = f"{_LOST} FOR UPDATE OF j SKIP LOCKED" if lock else _LOST
-    return [Lost(*row) for row in connection.execute(query.encode(), (submission, GONE_S)).fetchall()]
+    return [Lost(*row) for row in connection.execute(query.encode(), (submission,)).fetchall()]
 
 
 def _add(connection: psycopg.Connection[Any], submission: Submission, added: Added, lost: Lost | None) -> str:

@@ -211,7 +211,7 @@ class FarmQueue(Overview):
                     connection.execute(
                         "INSERT INTO farm_phones (serial, host, facts, unusable, labels) VALUES (%s, %s, %s, %s, %s)"
                         " ON CONFLICT (serial, host) DO UPDATE SET facts = excluded.facts,"
-                        " unusable = excluded.unusable, labels = excluded.labels",
+                        " unusable = excluded.unusable, labels = excluded.labels, changed_at = now()",
                         (serial, host, phone.facts, phone.unusable, phone.labels),
                     )
 

@@ -15,7 +15,12 @@ VERSION: Final = 1
 #: Any number that no other program of this database locks.
 _MIGRATING: Final = 7_220_311
 _TABLES: Final = """
-CREATE TABLE farm_protocol (version integer NOT NULL);
+CREATE TABLE farm_protocol (
+    version integer NOT NULL,
+    -- Until when, and from when on without a pause, somebody has looked for phones that come and go.
+    watched_at timestamptz NOT NULL DEFAULT now(),
+    watched_since timestamptz NOT NULL DEFAULT now()
+);
 CREATE TABLE farm_hosts (
     name text PRIMARY KEY,
     host_id text NOT NULL, -- which computer has the name
@@ -33,7 +38,7 @@ CREATE TABLE farm_phones (
     labels text NOT NULL DEFAULT '',
     unusable text NOT NULL,
     release_asked boolean NOT NULL DEFAULT false, -- from quarantine, which each host keeps for itself
-    seen_at timestamptz NOT NULL DEFAULT now(),
+    changed_at timestamptz NOT NULL DEFAULT now(), -- anything of it
     PRIMARY KEY (serial, host)
 );
 CREATE TABLE farm_jobs (
@@ -51,7 +56,6 @@ CREATE TABLE farm_jobs (
     replaces text NOT NULL DEFAULT '',
     replaced_by text NOT NULL DEFAULT '',
     is_lost boolean NOT NULL DEFAULT false,
-    away_since timestamptz,
     UNIQUE (submission, serial)
 );
 CREATE TABLE farm_holds (
@@ -90,7 +94,6 @@ CREATE TABLE farm_submissions (
     replaces_lost boolean NOT NULL,
     opens_at timestamptz NOT NULL,
     until timestamptz,
-    looked_at timestamptz,
     cancelled boolean NOT NULL DEFAULT false
 );
 CREATE TABLE farm_submission_files (

@@ -351,13 +351,13 @@ def test_a_phone_that_was_not_needed_stands_in_for_one_whose_host_is_gone(
     farm.until(lambda: [row["status"] for row in farm.jobs(name)] == ["waits"])
     measured = stored(farm.one.url, job["campaign_id"])
     with psycopg.connect(farm.database.url) as connection:
-        # As a long silence leaves it, in which somebody looked: else the absence would be counted from the next look.
-        connection.execute("UPDATE benchfarm_queue.farm_submissions SET looked_at = now()"
-                           " WHERE submission = %s", (name,))  # fmt: skip
-        connection.execute("UPDATE benchfarm_queue.farm_hosts SET seen_at = now() - interval '1 hour'"
-                           " WHERE name = %s", (lost.name,))  # fmt: skip
-        connection.execute("UPDATE benchfarm_queue.farm_jobs SET away_since = now() - interval '1 hour'"
-                           " WHERE job_id = %s", (job["job_id"],))  # fmt: skip
+        # As a long silence leaves it, in which somebody looked on.
+        for change in (
+            "farm_protocol SET watched_since = now() - interval '1 hour'",
+            f"farm_submissions SET opens_at = now() - interval '1 hour' WHERE submission = '{name}'",
+            f"farm_hosts SET seen_at = now() - interval '1 hour' WHERE name = '{lost.name}'",
+        ):
+            connection.execute(f"UPDATE benchfarm_queue.{change}".encode())
     jobs = farm.until_ended(name)
     assert [(row["serial"], row["status"], row["replaces"], row["replaced_by"]) for row in jobs] == [
         (lost.serial, "replaced", "", other.serial),

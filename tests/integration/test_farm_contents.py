@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
 
 from orchestrator.app.farm_payload import unpack
@@ -234,8 +233,3 @@ def test_a_content_that_is_wanted_by_many_at_once_is_kept_whole(host: Callable[[
     for thread in threads:
         thread.join(60)
     assert failed == []
-
-
-def test_no_connection_stays_open_after_a_damaged_file(queue: FarmQueue) -> None:
-    with queue.connection() as connection:
-        assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE

@@ -141,7 +141,7 @@ def test_a_phone_that_is_back_may_have_its_job_while_others_are_chosen(
     submit(queue, "A", "L")
     announce(queue, "one")
     assert Newcomers(queue, everyone).look() == []
-    queue.rows("UPDATE farm_jobs SET away_since = now() - interval '1 hour' WHERE serial = 'L'")
+    queue.rows("UPDATE farm_protocol SET watched_since = now() - interval '1 hour'")
     announce(queue, "one", "A", "S")
     halted = Halted()
     with halted.during(lambda: meanwhile(Newcomers(connect(), halted).look)) as look:

@@ -221,6 +221,7 @@ def test_a_job_whose_phone_is_away_when_its_window_is_over_ends_and_says_so(queu
     submit(queue, "A", opens_at=hours_from_now(-8), until=until, joins=False)
     if state in {"unusable", "usable"}:
         queue.announce("one", {"A": Announced(facts="A", unusable="unauthorized" if state == "unusable" else "")})
+        age(queue, "farm_phones.changed_at")
     if state == "works":
         submit(queue, "A", name="urgent")
         queue.rows("UPDATE procrastinate_jobs SET priority = 9 WHERE id = 2")
@@ -228,7 +229,7 @@ def test_a_job_whose_phone_is_away_when_its_window_is_over_ends_and_says_so(queu
     newcomers = Newcomers(queue, Most())
     # A host that has just come back may be the first one.
     assert newcomers.look() == newcomers.look() == []
-    queue.rows("UPDATE farm_jobs SET away_since = away_since - interval '1 hour'")
+    age(queue, "farm_protocol.watched_since")
     lines = newcomers.look()
     (job,) = queue.jobs("night")
     if state in {"away", "unusable"}:
@@ -250,7 +251,7 @@ def test_a_phone_that_no_host_can_use_for_long_is_stood_in_for(queue: FarmQueue)
     newcomers = Newcomers(queue, Most(1))
     announce(queue, "B")
     assert newcomers.look() == []
-    age(queue, "farm_jobs.away_since")
+    age(queue, "farm_protocol.watched_since")
     assert newcomers.look() == ["night: B takes the place of A: job 2"]
     assert rows(queue) == {"A": ("replaced", "B"), "B": ("waits", "A")}
     assert queue.jobs("night")[0]["note"] == "no host could use it for too long"
@@ -269,7 +270,7 @@ def test_a_phone_that_is_there_again_or_not_wanted_yet_is_not_lost(queue: FarmQu
         worker = queue.register("one", benchfarm_version="1")
         assert queue.claim("one", worker, ["A"]) is not None
         announce(queue, "B")
-    age(queue, "farm_jobs.away_since")
+    age(queue, "farm_protocol.watched_since")
     assert newcomers.look() == []
     assert [status for status, _ in rows(queue).values()] == ["runs" if why == "works" else "waits"]
 
@@ -296,7 +297,7 @@ def test_a_time_in_which_nobody_looked_makes_no_phone_lost(queue: FarmQueue) -> 
     newcomers = Newcomers(queue, Most(1))
     assert newcomers.look() == []
     assert newcomers.look() == []
-    age(queue, "farm_jobs.away_since")
+    age(queue, "farm_protocol.watched_since")
     assert newcomers.look() == ["night: B takes the place of A: job 2"]
 
 

@@ -26,28 +26,6 @@ def known_of(*serials: str) -> KnownPhones:
     return known
 
 
-def is_known(known: KnownPhones, serial: str) -> bool:
-    return known.get(SERVER, Seen(address=f"at-{serial}", state="device", transport_id=1)) is not None
-
-
-def test_only_phones_without_work_are_asked() -> None:
-    known = known_of("busy", "idle")
-    idle = IdlePhones(known, every_s=AT_ONCE_S, say=lambda text: None)
-    for _ in range(3):
-        idle.have_asked(["busy", "idle"], in_use=lambda serial: serial == "busy")
-    assert is_known(known, "busy")
-    assert not is_known(known, "idle")
-
-
-def test_none_is_asked_before_its_time_or_when_that_is_off() -> None:
-    for every_s in (3600.0, 0.0):
-        known = known_of("idle")
-        idle = IdlePhones(known, every_s=every_s, say=lambda text: None)
-        for _ in range(3):
-            idle.have_asked(["idle"], in_use=lambda serial: False)
-        assert is_known(known, "idle")
-
-
 def test_a_phone_that_cannot_be_asked_keeps_its_name() -> None:
     known = known_of("S1")
     hung = seen("S1", usable=False, boot_id="")
