@@ -135,19 +135,19 @@ class Patterns:
                 attachments.append((name.removeprefix(_ATTACHMENT), content))
         return Body(documents, attachments)
 
-    def pack_new(self, connection: Connection, sections: Sections, **kind: Any) -> tuple[int, bytes]:  # noqa: ANN401
-        """Return the number of the pattern and the body of a run; ``kind`` is its series_no, run_pass and outcome."""
-        same = [PATTERNS.c[name] == value for name, value in kind.items()]
-        newest = select(PATTERNS.c.pattern_no).where(*same).order_by(PATTERNS.c.pattern_no.desc()).limit(1)
-        number, content = connection.scalar(newest), _joined(sections)
+    def pack_new(
+        self, connection: Connection, sections: Sections, newest: int | None, kind: Mapping[str, object]
+    ) -> tuple[int, bytes]:
+        """Return the number of the pattern and the body of a run; ``newest`` is the newest pattern of its ``kind``."""
+        content = _joined(sections)
         alone = None
-        if number is not None:
-            body = _compressed(content, self._pattern(connection, number))
+        if newest is not None:
+            body = _compressed(content, self._pattern(connection, newest))
             if len(body) <= max(64, len(content) * _PLAINLY_WORTH):
-                return number, body
+                return newest, body
             alone = _compressed(content, None)
             if len(body) <= _WORTH * len(alone):
-                return number, body
+                return newest, body
         key = connection.execute(insert(PATTERNS), {**kind, "body": alone or _compressed(content, None)})
         assert key.inserted_primary_key is not None, "a single INSERT always has one"
         number = int(key.inserted_primary_key[0])

@@ -6,9 +6,10 @@ import json
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Final, TypeVar
 
-from sqlalchemy import Connection, RowMapping, Table, insert, select, update
+from sqlalchemy import Connection, Insert, RowMapping, Table, insert, select, update
 
 from orchestrator.errors import StoreCorruptError, StoreError
 from orchestrator.records.device import DeviceFacts
@@ -40,9 +41,15 @@ def campaign_no(connection: Connection, campaign_id: CampaignId) -> int:
     return number
 
 
+@cache
+def insertion(table: Table) -> Insert:
+    """Return the statement that inserts rows; made once, SQLAlchemy finds what it compiled of it without looking."""
+    return insert(table)
+
+
 def insert_numbered(connection: Connection, table: Table, row: rows.Row) -> int:
     """Insert a row and return the number that the database gave it."""
-    key = connection.execute(insert(table), row).inserted_primary_key
+    key = connection.execute(insertion(table), row).inserted_primary_key
     assert key is not None, "a single INSERT always has one"
     return int(key[0])
 

@@ -127,8 +127,13 @@ def sqlite_engine(
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
         lock_s = connection.get_execution_options().get(_LOCK_S)
-        connection.exec_driver_sql(f"PRAGMA busy_timeout = {_ms(busy_timeout_s if lock_s is None else lock_s)}")
-        connection.exec_driver_sql("BEGIN" if lock_s is None else "BEGIN IMMEDIATE")
+        if lock_s is not None:
+            connection.exec_driver_sql(f"PRAGMA busy_timeout = {_ms(lock_s)}")
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            return
+        driver = cast("sqlite3.Connection", connection.connection.dbapi_connection)
+        driver.execute(f"PRAGMA busy_timeout = {_ms(busy_timeout_s)}")
+        driver.execute("BEGIN")
 
     return engine
 

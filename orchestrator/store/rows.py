@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import json
 import math
 from collections.abc import Mapping
@@ -38,10 +39,16 @@ _WORDS: Final[Mapping[str, type[enum.StrEnum]]] = {
 }  # fmt: skip
 
 
-def row_of(record: object, table: Table, **more: object) -> Row:
+def row_of(record: DataclassInstance, table: Table, **more: object) -> Row:
     """Return the columns of a table that a record has attributes of the same names for, and ``more``."""
-    found = {item.name: getattr(record, item.name) for item in table.c if hasattr(record, item.name)}
+    found = {name: getattr(record, name) for name in _shared(type(record), table)}
     return {name: value.value if isinstance(value, enum.Enum) else value for name, value in found.items()} | more
+
+
+@functools.cache
+def _shared(kind: type[DataclassInstance], table: Table) -> tuple[str, ...]:
+    known = {item.name for item in dataclasses.fields(kind)} | vars(kind).keys()
+    return tuple(item.name for item in table.c if item.name in known)
 
 
 def record_of(kind: type[Record], row: RowMapping, where: str, **given: Any) -> Record:  # noqa: ANN401

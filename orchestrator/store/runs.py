@@ -12,7 +12,7 @@ from itertools import product
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, Engine, RowMapping, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, RowMapping, bindparam, delete, func, select, update
 
 from orchestrator.clock import Deadline
 from orchestrator.errors import StoreCorruptError, StoreError
@@ -24,16 +24,48 @@ from orchestrator.records.workload import Case
 from orchestrator.store import rows
 from orchestrator.store.bodies import Body, Patterns, large_of, pack_blob, sections_of, unpack_blob
 from orchestrator.store.campaigns import check_moment, device_kind
-from orchestrator.store.cases import insert_numbered, keep_cases, pages, read_cases
+from orchestrator.store.cases import insert_numbered, insertion, keep_cases, pages, read_cases
 from orchestrator.store.database import Database
 from orchestrator.store.failures import readable
 from orchestrator.store.figures import forget_sheet
-from orchestrator.store.tables import ATTACHMENTS, BLOBS, CAMPAIGNS, CASES, DEVICES, FINDINGS, RUNS, SERIES
+from orchestrator.store.tables import ATTACHMENTS, BLOBS, CAMPAIGNS, CASES, DEVICES, FINDINGS, PATTERNS, RUNS, SERIES
 
 #: Runs that are read in one transaction: of each some hundred kilobytes are at hand, with its pattern and attachments.
 _RUN_PAGE: Final = 100
 _RUN_ROWS: Final = select(RUNS, CAMPAIGNS.c.campaign_id).join_from(
     RUNS, CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no
+)
+_TWIN: Final = RUNS.alias()
+_IS_KEPT_BY: Final = (
+    (PATTERNS.c.series_no == CASES.c.series_no)
+    & (PATTERNS.c.run_pass == bindparam("run_pass"))
+    & (PATTERNS.c.outcome == bindparam("outcome"))
+)
+_IS_SAME: Final = (
+    (RUNS.c.case_no == CASES.c.case_no)
+    & (RUNS.c.run_pass == bindparam("run_pass"))
+    & (RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no)
+    & (RUNS.c.invocation == bindparam("invocation"))
+)
+#: All that decides whether a run may be stored and how, in one round trip; no row where there is no campaign.
+_STANDING: Final = (
+    select(
+        CAMPAIGNS.c.campaign_no,
+        CAMPAIGNS.c.status,
+        CASES.c.case_no,
+        CASES.c.series_no,
+        CASES.c.is_virtual,
+        RUNS.c.run_no,
+        RUNS.c.outcome.label("stored_outcome"),
+        select(_TWIN.c.run_no).where(_TWIN.c.run_id == bindparam("run_id")).scalar_subquery().label("run_of_this_id"),
+        select(func.max(PATTERNS.c.pattern_no))
+        .where(_IS_KEPT_BY)
+        .correlate(CASES)
+        .scalar_subquery()
+        .label("pattern_no"),
+    )
+    .select_from(CAMPAIGNS.outerjoin(CASES, CASES.c.case_key == bindparam("case_key")).outerjoin(RUNS, _IS_SAME))
+    .where(CAMPAIGNS.c.campaign_id == bindparam("campaign_id"))
 )
 
 
@@ -249,37 +281,32 @@ class Runs(Database):
 def _append(connection: Connection, patterns: Patterns, item: _Waiting) -> bool:
     """Insert a run with its findings and raw output; False when it is there already. Raises StoreError."""
     run, where = item.run, f"run {item.run.run_id}"
-    of_campaign = CAMPAIGNS.c.campaign_id == run.campaign_id
-    campaign = connection.execute(select(CAMPAIGNS.c.campaign_no, CAMPAIGNS.c.status).where(of_campaign)).one_or_none()
-    if campaign is None:
+    asked = {name: getattr(run, name) for name in ("campaign_id", "run_id", "invocation")}
+    asked |= {"case_key": run.case.case_key, "run_pass": run.run_pass.value, "outcome": run.outcome.value}
+    standing = connection.execute(_STANDING, asked).one_or_none()
+    if standing is None:
         raise StoreError(f"campaign {run.campaign_id}: the store holds no such campaign")
-    of_case = select(CASES).where(CASES.c.case_key == run.case.case_key)
-    case = connection.execute(of_case).one_or_none()
-    if case is None:
+    if standing.run_no is not None and standing.stored_outcome != Outcome.UNFIT.value:
+        return False
+    if standing.run_of_this_id is not None:
+        raise StoreError(f"{where}: the store holds another run of this id")
+    if standing.case_no is None:
         # One that no plan named, such as one that a program found.
         keep_cases(connection, [run.case], where)
-        case = connection.execute(of_case).one()
-    number, run_pass = campaign.campaign_no, run.run_pass.value
-    same = (RUNS.c.case_no == case.case_no) & (RUNS.c.run_pass == run_pass) & (RUNS.c.campaign_no == number)
-    same &= RUNS.c.invocation == run.invocation
-    stored = select(RUNS.c.run_no, RUNS.c.outcome, same.label("is_same")).where(or_(same, RUNS.c.run_id == run.run_id))
-    for row in connection.execute(stored).all():
-        if row.is_same and row.outcome != Outcome.UNFIT.value:
-            return False
-        if not row.is_same:
-            raise StoreError(f"{where}: the store holds another run of this id")
+        standing = connection.execute(_STANDING, asked).one()
+    _check(run, where, standing.is_virtual)
+    kind = {"series_no": standing.series_no, "run_pass": asked["run_pass"], "outcome": asked["outcome"]}
+    pattern_no, body = patterns.pack_new(connection, item.sections, standing.pattern_no, kind)
+    if standing.run_no is not None:
         # One that was unfit has no raw output.
         for table in (FINDINGS, ATTACHMENTS, RUNS):
-            connection.execute(delete(table).where(table.c.run_no == row.run_no))
-    _check(run, where, case.is_virtual)
-    kind = {"series_no": case.series_no, "run_pass": run_pass, "outcome": run.outcome.value}
-    pattern_no, body = patterns.pack_new(connection, item.sections, **kind)
-    numbers = {"campaign_no": number, "case_no": case.case_no, "pattern_no": pattern_no}
+            connection.execute(delete(table).where(table.c.run_no == standing.run_no))
+    numbers = {"campaign_no": standing.campaign_no, "case_no": standing.case_no, "pattern_no": pattern_no}
     run_no = insert_numbered(connection, RUNS, {**item.row, **numbers, "body": body})
     _insert_findings(connection, run_no, run.verdict)
     _insert_large(connection, run_no, item.large)
-    if campaign.status != CampaignStatus.RUNNING.value:
-        forget_sheet(connection, number)
+    if standing.status != CampaignStatus.RUNNING.value:
+        forget_sheet(connection, standing.campaign_no)
     return True
 
 
@@ -303,7 +330,7 @@ def _insert_findings(connection: Connection, run_no: int, verdict: QualityVerdic
         for position, finding in enumerate(verdict.findings)
     ]
     if made:
-        connection.execute(insert(FINDINGS), made)
+        connection.execute(insertion(FINDINGS), made)
 
 
 def _insert_large(connection: Connection, run_no: int, large: Sequence[tuple[int, str, rows.Row]]) -> None:
@@ -314,12 +341,12 @@ def _insert_large(connection: Connection, run_no: int, large: Sequence[tuple[int
     stored = set(connection.scalars(select(BLOBS.c.sha256).where(BLOBS.c.sha256.in_(blobs))))
     new = [blob for sha256, blob in blobs.items() if sha256 not in stored]
     if new:
-        connection.execute(insert(BLOBS), new)
+        connection.execute(insertion(BLOBS), new)
     made = [
         {"run_no": run_no, "position": place, "name": name, "blob_sha256": blob["sha256"]}
         for place, name, blob in large
     ]
-    connection.execute(insert(ATTACHMENTS), made)
+    connection.execute(insertion(ATTACHMENTS), made)
 
 
 def _small(attachments: Sequence[tuple[str, bytes | None]]) -> tuple[Attachment, ...]:
