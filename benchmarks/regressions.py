@@ -19,7 +19,7 @@ from collections.abc import Callable
 import numpy as np
 
 from orchestrator.analysis.changepoint import Preset, changes, is_alarm, partition
-from orchestrator.analysis.pairs import compare_pairs, threshold_for
+from orchestrator.analysis.compare import compare_pairs, threshold_for
 from orchestrator.records.verdict import ComparisonOutcome
 
 STEP, NIGHTS, FIRST, SPAN, WINDOW = 100, 150, 90, 14, 90

@@ -20,8 +20,8 @@ import tempfile
 import uuid
 from pathlib import Path
 
+from orchestrator.analysis.middle import t_quantile
 from orchestrator.analysis.samples import parse_samples
-from orchestrator.analysis.student import t_quantile
 from orchestrator.clock import SystemClock
 from orchestrator.devices.host_runs import HostRuns
 from orchestrator.records.identity import RunId

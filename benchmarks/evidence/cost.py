@@ -15,9 +15,8 @@ from trials import RULE, stopped_at, us
 
 from orchestrator.analysis.findings import RUNS_MIN
 from orchestrator.analysis.memory import Pace, likelihoods, pooled
-from orchestrator.analysis.student import t_quantile
+from orchestrator.analysis.middle import degrees_of, middle, t_quantile
 from orchestrator.analysis.summary import summarize
-from orchestrator.analysis.trimming import degrees_of, middle
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "tflite_published.csv"
 FIXED_INVOCATIONS, FIXED_RUNS = 10, 50

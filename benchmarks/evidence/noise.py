@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.analysis.middle import middle
 from orchestrator.analysis.summary import MEDIAN_TO_P95
-from orchestrator.analysis.trimming import middle
 
 Floats = NDArray[np.float64]
 HERE = Path(__file__).parent

@@ -11,12 +11,11 @@ import numpy as np
 from noise import PHONE_INVOCATION_STD, Floats
 from trials import CHANGED, PAIRING, RULE, stopped_at, us
 
+from orchestrator.analysis.compare import compare_pairs, compare_samples, threshold_for
 from orchestrator.analysis.memory import EVEN, Pace, likelihoods, pooled
+from orchestrator.analysis.middle import middle, t_quantile
 from orchestrator.analysis.pairing import planned_pairs
-from orchestrator.analysis.pairs import compare_pairs, compare_samples, threshold_for
-from orchestrator.analysis.student import t_quantile
 from orchestrator.analysis.summary import summarize
-from orchestrator.analysis.trimming import middle
 from orchestrator.records.verdict import ComparisonOutcome
 
 #: Two clock states: how far apart, how often the fast one, and the noise of each.

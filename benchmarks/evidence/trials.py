@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from noise import Floats, Noise, drift, gaussian
 
+from orchestrator.analysis.compare import CLAIM_LEVEL, compare_pairs, compare_samples, threshold_for
 from orchestrator.analysis.memory import EVEN, Pace
+from orchestrator.analysis.middle import t_cdf, t_quantile
 from orchestrator.analysis.pairing import planned_pairs
-from orchestrator.analysis.pairs import CLAIM_LEVEL, compare_pairs, compare_samples, threshold_for
-from orchestrator.analysis.stopping import decide
-from orchestrator.analysis.student import t_cdf, t_quantile
+from orchestrator.analysis.rounds import decide
 from orchestrator.analysis.summary import summarize
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.search import Pairing

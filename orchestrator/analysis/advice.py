@@ -23,10 +23,9 @@ from orchestrator.analysis.advice_case import (
     times_as_long,
 )
 from orchestrator.analysis.case_result import comparable
-from orchestrator.analysis.compare import best_of, speed_up
+from orchestrator.analysis.compare import best_of, speed_up, welch_error
 from orchestrator.analysis.energy import ratio_of
-from orchestrator.analysis.pairs import welch_error
-from orchestrator.analysis.student import t_quantile
+from orchestrator.analysis.middle import t_quantile
 from orchestrator.analysis.summary import LEVEL, Summary
 from orchestrator.records.advice import Advice, AdviceReport
 from orchestrator.records.evaluation import Evaluated

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from orchestrator.analysis.student import t_quantile
+from orchestrator.analysis.middle import t_quantile
 from orchestrator.analysis.summary import logs_of
 from orchestrator.analysis.sustained import measured_us
 from orchestrator.records.identity import CampaignId, RunId

@@ -12,9 +12,9 @@ from statistics import NormalDist
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.analysis.compare import CLAIM_LEVEL, THRESHOLD, compare_pairs, compare_samples, factor_of
 from orchestrator.analysis.matching import SETTINGS, Axis, Fact, Measured, Rule, match, title_of
 from orchestrator.analysis.outcome import figure_error, figure_us
-from orchestrator.analysis.pairs import CLAIM_LEVEL, THRESHOLD, compare_pairs, compare_samples, factor_of
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import FigureKind, RunRecord
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict, Grade, Quality

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from orchestrator.analysis.student import t_quantile
+from orchestrator.analysis.middle import t_quantile
 
 LEVEL: Final = 0.95
 _Key = TypeVar("_Key")

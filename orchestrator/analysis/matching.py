@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseResult, judge_case, remembered
-from orchestrator.analysis.pairs import CLAIM_LEVEL, THRESHOLD
+from orchestrator.analysis.compare import CLAIM_LEVEL, THRESHOLD
 from orchestrator.delegates import place_of
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.analysis.memory import GRID, fits, weights
+from orchestrator.analysis.middle import degrees_of, middles, t_quantile
 from orchestrator.analysis.series import NightTable, night_of
-from orchestrator.analysis.student import t_quantile
 from orchestrator.analysis.summary import LEVEL
-from orchestrator.analysis.trimming import degrees_of, middles
 from orchestrator.records.history import Points
 from orchestrator.records.identity import CampaignId
 

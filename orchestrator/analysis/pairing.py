@@ -16,10 +16,9 @@ from statistics import median
 from typing import Final
 
 from orchestrator.analysis.case_result import judge_case
+from orchestrator.analysis.compare import PAIRS_MOST, compare_pairs, pairs_for
+from orchestrator.analysis.middle import degrees_of, middle, t_quantile
 from orchestrator.analysis.outcome import figure_us, of_one_kind
-from orchestrator.analysis.pairs import PAIRS_MOST, compare_pairs, pairs_for
-from orchestrator.analysis.student import t_quantile
-from orchestrator.analysis.trimming import degrees_of, middle
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.run import Outcome, RunRecord

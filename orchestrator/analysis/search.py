@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseResult, CaseStatus, judge_case, parity_verdict
+from orchestrator.analysis.middle import degrees_of, middle, t_quantile
 from orchestrator.analysis.outcome import figure_us
-from orchestrator.analysis.student import t_quantile
-from orchestrator.analysis.trimming import degrees_of, middle
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.parity import ParityVerdict

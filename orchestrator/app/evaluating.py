@@ -20,7 +20,7 @@ from orchestrator.delegates import DELEGATES, flags_of
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.documents import dump_document, load_document
 from orchestrator.engine.events import Notice
-from orchestrator.engine.placing import safe_name
+from orchestrator.engine.invocation import safe_name
 from orchestrator.errors import ArtifactError, StoreError, UsageError
 from orchestrator.files import write_file
 from orchestrator.ports import Device, ProcessResult

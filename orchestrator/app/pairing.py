@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator import __version__
+from orchestrator.analysis.compare import CLAIM_LEVEL, threshold_for
 from orchestrator.analysis.comparison import ComparedCase, Comparison, compare_measured
 from orchestrator.analysis.matching import Axis, Fact, Rule
 from orchestrator.analysis.pairing import PairCount, first_invocations, pair_counts
-from orchestrator.analysis.pairs import CLAIM_LEVEL, threshold_for
 from orchestrator.app.beginning import expansion_of, files_of, host_files, identify, new_campaign_id, terms_of
 from orchestrator.app.board import resumable
 from orchestrator.app.measuring import equipment, reopen, turns_of

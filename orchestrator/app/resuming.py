@@ -14,8 +14,8 @@ from orchestrator.app.stored import find_campaign
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.engine.campaign import CampaignResult
 from orchestrator.engine.events import Notice
+from orchestrator.engine.invocation import close_campaign
 from orchestrator.engine.rounds import open_works, slim
-from orchestrator.engine.run_records import close_campaign
 from orchestrator.errors import DeviceBusyError, UsageError
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.identity import CampaignId, Serial

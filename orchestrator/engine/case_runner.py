@@ -10,10 +10,9 @@ from typing import Final
 
 from orchestrator.analysis.rounds import is_hopeless
 from orchestrator.engine.events import DeviceNote, InvocationStarted, Measuring, RunStored
+from orchestrator.engine.invocation import Placer, RunRecords, basis_of, covered, request_of
 from orchestrator.engine.night import TimeLeft
-from orchestrator.engine.placing import Placer, request_of
 from orchestrator.engine.rounds import slim
-from orchestrator.engine.run_records import RunRecords, basis_of, covered
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import (
     AdbUnavailableError,
@@ -29,7 +28,7 @@ from orchestrator.errors import (
     StoreError,
 )
 from orchestrator.planning.assignment import RunKey, key_of
-from orchestrator.planning.order import UnusedThreads
+from orchestrator.planning.expansion import UnusedThreads
 from orchestrator.ports import Device, Fitness
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.engine.placing import safe_name
+from orchestrator.engine.invocation import safe_name
 from orchestrator.errors import DeviceError, PlanError
 from orchestrator.planning import Expansion, NoBuild, Skip, without
 from orchestrator.ports import Device, FlagBook, Lease

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from orchestrator.clock import Clock
-from orchestrator.engine.run_records import RunRecords
+from orchestrator.engine.invocation import RunRecords
 from orchestrator.ports import Store, Tool
 from orchestrator.programs.device_lab import BESIDE
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.analysis.quality import Surroundings, judge
+from orchestrator.engine.invocation import read
 from orchestrator.engine.reference_check import carried_over, keep_doubts, with_doubt
-from orchestrator.engine.run_records import read
 from orchestrator.ports import Store, Tool
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import is_pruned

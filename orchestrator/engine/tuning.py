@@ -10,7 +10,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from orchestrator.analysis.outcome import ending_of
-from orchestrator.engine.placing import Placer, request_of
+from orchestrator.engine.invocation import Placer, request_of
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import BenchfarmError, DeviceUnusableError, InterruptedByUserError
 from orchestrator.ports import Device

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from orchestrator.planning.expansion import Expansion, HostFiles, expand, reference_case, without
-from orchestrator.planning.order import cold_rounds, least_duration_s, order_invocations
+from orchestrator.planning.expansion import (
+    Expansion,
+    HostFiles,
+    cold_rounds,
+    expand,
+    least_duration_s,
+    order_invocations,
+    reference_case,
+    without,
+)
 from orchestrator.planning.skips import (
     NO_BUILD,
     USUAL_THREADS,

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from orchestrator.analysis.student import t_quantile
+from orchestrator.analysis.middle import t_quantile
 from orchestrator.records.identity import content_key
 from orchestrator.records.verdict import Finding, Severity
 from orchestrator.report.rows import FindingRow, ResultRow

@@ -16,8 +16,8 @@ from orchestrator.app.board import PublishedBoard
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import devices, measuring, stored
 from orchestrator.engine.events import CampaignStarted
+from orchestrator.engine.invocation import close_campaign
 from orchestrator.engine.rounds import open_works
-from orchestrator.engine.run_records import close_campaign
 from orchestrator.errors import UsageError
 from orchestrator.ports import Store
 from orchestrator.queueing.queue import FarmQueue

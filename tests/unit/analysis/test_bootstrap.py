@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.analysis.bootstrap import bootstrap_difference, bootstrap_middle
+from orchestrator.analysis.middle import bootstrap_difference, bootstrap_middle, middle
 from orchestrator.analysis.summary import own_error, summarize
-from orchestrator.analysis.trimming import middle
 from orchestrator.records.run import LatencySummary
 
 logs = st.lists(st.floats(-2, 2), min_size=20, max_size=45)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from orchestrator.analysis.case_result import judge_case, remembered
+from orchestrator.analysis.compare import compare_samples
 from orchestrator.analysis.memory import EVEN, GRID, Pace, gaps_of, growth, weights_of
-from orchestrator.analysis.pairs import compare_samples
-from orchestrator.analysis.stopping import decide
+from orchestrator.analysis.rounds import decide
 from orchestrator.analysis.summary import IntervalMethod, summarize
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import ComparisonOutcome

@@ -10,8 +10,8 @@ from datetime import timedelta
 
 import pytest
 
+from orchestrator.analysis.compare import compare_pairs
 from orchestrator.analysis.pairing import count_pairs, pair_round, pair_seconds, planned_pairs, usable_pairs
-from orchestrator.analysis.pairs import compare_pairs
 from orchestrator.records.identity import BuildSha, content_key
 from orchestrator.records.search import Pairing
 from orchestrator.records.verdict import ComparisonOutcome, Quality

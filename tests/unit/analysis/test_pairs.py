@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.analysis.pairs import compare_pairs, compare_samples, detectable, pairs_for, threshold_for
+from orchestrator.analysis.compare import compare_pairs, compare_samples, detectable, pairs_for, threshold_for
 from orchestrator.records.verdict import ComparisonOutcome
 
 FASTER, SLOWER = ComparisonOutcome.FASTER, ComparisonOutcome.SLOWER

@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.analysis.memory import EVEN, GRID, Pace, expected_growth, weights_of
-from orchestrator.analysis.stopping import decide, saved
-from orchestrator.analysis.student import t_quantile
-from orchestrator.analysis.trimming import degrees_of, middle
+from orchestrator.analysis.middle import degrees_of, middle, t_quantile
+from orchestrator.analysis.rounds import decide
 from orchestrator.records.plan import StoppingRule
 
 RULE = StoppingRule()
@@ -110,11 +109,3 @@ def test_noise_decides_the_number():
     assert 8 <= counts[0] < 9
     assert 20 < counts[1] < 36
     assert counts[2] == 40
-
-
-def test_saved_is_against_as_many_for_all_as_the_noisiest_got():
-    result = saved([8, 8, 8, 40])
-    assert (result.given, result.fixed, result.invocations) == (64, 160, 96)
-    assert result.share == pytest.approx(0.6)
-    assert saved([8, 8], fixed=5).invocations == -6
-    assert saved([]).share == 0.0

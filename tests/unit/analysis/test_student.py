@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.analysis.student import t_cdf, t_quantile
+from orchestrator.analysis.middle import t_cdf, t_quantile
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from orchestrator.analysis.trimming import middle, trimmed_each_side
+from orchestrator.analysis.middle import middle, trimmed_each_side
 
 
 def test_few_figures_have_their_mean_and_its_usual_error():

@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.devices.host import HostDevice
 from orchestrator.errors import DeviceCommandError
-from orchestrator.planning.order import cold_numbers
+from orchestrator.planning.expansion import cold_numbers
 from orchestrator.programs.flags.arguments import benchmark_flags
 from orchestrator.programs.native import NativeTool
 from orchestrator.programs.running.environment import START_NOTE, prepare_start, with_start
