@@ -149,20 +149,18 @@ def expansion_of(
     plan: Plan,
     devices: Sequence[tuple[Device, DeviceFacts]],
     models: Sequence[Model],
-    named: Mapping[str, NamedFile],
+    named: Mapping[str, HostFiles],
     assumed: Mapping[tuple[Serial, ToolName], Build] | None = None,
 ) -> tuple[Expansion, list[Build]]:
     """Return what a plan means on these devices, and the builds for it; raises PlanError for flags that are wrong.
 
     ``assumed`` stand for programs that aren't on this computer.
     """
-    from orchestrator.records.build_spec import OWNED_FLAGS
-
     facts = [known for _, known in devices]
     if assumed is None and (wanted := [item.spec for item in missing_programs(farm, plan, facts) if item.spec]):
         farm.on_missing(wanted)
     found = {**farm.builds.of(plan, facts), **(assumed or {})}
-    expansion = expand(plan, facts, models, found, farm.profiles, {value: item.placed for value, item in named.items()})
+    expansion = expand(plan, facts, models, found, farm.profiles, named)
     builds = {build.sha256: build for build in found.values() if isinstance(build, Build)}
     learn_flags(farm.flag_book, farm.lease, devices, found)
     checked = check_flags(
@@ -170,7 +168,6 @@ def expansion_of(
         delegates=plan.matrix.delegates or tuple(DelegateName),
         builds=builds.values(),
         book=farm.flag_book,
-        owners=OWNED_FLAGS,
     )
     return checked, list(builds.values())
 
@@ -188,7 +185,7 @@ def prepare(
     plan: Plan,
     devices: Sequence[tuple[Device, DeviceFacts]],
     models: Sequence[Model],
-    named: Mapping[str, NamedFile],
+    named: Mapping[str, HostFiles],
     *,
     reference: Model | None = None,
 ) -> Beginning:
@@ -254,7 +251,7 @@ def begin(
     plan: Plan,
     devices: Sequence[tuple[Device, DeviceFacts]],
     beginning: Beginning,
-    named: Mapping[str, NamedFile],
+    named: Mapping[str, HostFiles],
     *,
     campaign_id: CampaignId,
     host: str,
@@ -281,7 +278,7 @@ def begin(
     return campaign
 
 
-def named_paths(named: Mapping[str, NamedFile]) -> dict[str, str]:
+def named_paths(named: Mapping[str, HostFiles]) -> dict[str, str]:
     """Return where the files lie that flags name, by sha256."""
     return {sha256: str(path) for item in named.values() for sha256, path in item.paths.items()}
 
@@ -291,22 +288,13 @@ _SETTINGS_FLAG: Final = "stable_delegate_settings_file"
 _LARGEST_SETTINGS_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedFile:
-    """A file that a flag names, with what it needs beside it."""
-
-    placed: HostFiles
-    #: sha256 -> where it lies on this computer.
-    paths: Mapping[str, Path]
-
-
-def host_files(plan: Plan) -> dict[str, NamedFile]:
+def host_files(plan: Plan) -> dict[str, HostFiles]:
     """Return what each flag value ``@path`` of a plan means.
 
     Raises:
         PlanError: a file can't be read, or a stable delegate's settings don't say which library they are for.
     """
-    found: dict[str, NamedFile] = {}
+    found: dict[str, HostFiles] = {}
     for flags in plan.matrix.flags:
         for flag, value in flags:
             if value.startswith("@") and len(value) > 1 and value not in found:
@@ -314,14 +302,15 @@ def host_files(plan: Plan) -> dict[str, NamedFile]:
     return found
 
 
-def _named(flag: str, path: Path) -> NamedFile:
+def _named(flag: str, path: Path) -> HostFiles:
     paths = [path, *(_library_of(path) if flag == _SETTINGS_FLAG else [])]
     try:
         contents = {item: hashlib.sha256(item.read_bytes()).hexdigest() for item in paths}
     except OSError as error:
         raise PlanError(f"flag {flag}: {error.filename} can't be read: {error.strerror}") from error
-    return NamedFile(
-        placed=HostFiles(name=path.name, files=tuple((item.name, sha256) for item, sha256 in contents.items())),
+    return HostFiles(
+        name=path.name,
+        files=tuple((item.name, sha256) for item, sha256 in contents.items()),
         paths={sha256: item for item, sha256 in contents.items()},
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import __version__
-from orchestrator.app.beginning import NamedFile, host_files, reference_model
+from orchestrator.app.beginning import host_files, reference_model
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.declared_programs import file_of
 from orchestrator.config.farm_documents import dump
@@ -48,7 +48,7 @@ class Unpacked:
     """A plan and what it names as files of this host."""
 
     plan: Plan
-    named: Mapping[str, NamedFile]
+    named: Mapping[str, HostFiles]
     reference: Model | None
 
 
@@ -90,7 +90,7 @@ def pack(farm: Farm, plan: Plan, phones: Sequence[DeviceFacts], models: Sequence
     declaring = dict.fromkeys(file_of(tool) for tool in tools_for(plan, DeviceKind.ANDROID) if tool.is_declared)
     bare = Payload(
         flag_files=tuple(
-            FlagFile(value=value, files=tuple(Content(name=name, sha256=sha256) for name, sha256 in item.placed.files))
+            FlagFile(value=value, files=tuple(Content(name=name, sha256=sha256) for name, sha256 in item.files))
             for value, item in named.items()
         ),
         parity_inputs=inputs,
@@ -187,8 +187,9 @@ def unpack(farm: Farm, contents: Contents, plan: Plan, payload: Payload, folder:
         for model in plan.models
     ]
     named = {
-        item.value: NamedFile(
-            placed=HostFiles(name=item.files[0].name, files=tuple((file.name, file.sha256) for file in item.files)),
+        item.value: HostFiles(
+            name=item.files[0].name,
+            files=tuple((file.name, file.sha256) for file in item.files),
             paths={file.sha256: fetch(file.name, file.sha256) for file in item.files},
         )
         for item in payload.flag_files

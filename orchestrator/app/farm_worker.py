@@ -19,14 +19,13 @@ from orchestrator.app.farm_host import HostPhones, IdlePhones, host_id
 from orchestrator.app.farm_payload import Unpacked, contents_of, unpack
 from orchestrator.app.farm_schedules import make_due
 from orchestrator.app.farm_submitting import meant
-from orchestrator.app.measuring import equipment, reopen, turns_of
+from orchestrator.app.measuring import reopen, run_campaign
 from orchestrator.app.resuming import close_cancelled
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.declared_programs import lent
 from orchestrator.config.farm_documents import read_facts, read_payload, read_plan
 from orchestrator.config.profiles import KeptInventory
 from orchestrator.devices.discovery import KnownPhones
-from orchestrator.engine.campaign import CampaignRunner
 from orchestrator.engine.night import bounded
 from orchestrator.engine.rounds import open_works, slim
 from orchestrator.errors import (
@@ -335,8 +334,7 @@ def _run(farm: Farm, campaign: Campaign) -> Ended:
         return _done(farm.store, campaign, "everything was stored already")
     cases += [item.case for item in campaign.invocations if item.run_pass is Pass.REFERENCE]
     models, builds, opened = reopen(farm, campaign, cases)
-    services, workload = equipment(farm, campaign, models, builds, opened)
-    result = CampaignRunner(services, turns_of(farm, services)).run(workload, opened.devices)
+    result = run_campaign(farm, campaign, models, builds, opened)
     if result.fault is not None:
         raise result.fault
     if result.left:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from orchestrator.app.beginning import Beginning, NamedFile, host_files, identify, named_paths, prepare
+from orchestrator.app.beginning import Beginning, host_files, identify, named_paths, prepare
 from orchestrator.bootstrap import Attached, Farm, OpenedDevices
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.discovery import look_at, parse_devices
@@ -19,6 +19,7 @@ from orchestrator.devices.usbmux import Usbmux
 from orchestrator.engine.events import DeviceNote
 from orchestrator.engine.workload import Arrival
 from orchestrator.errors import AdbUnavailableError, BenchfarmError, DeviceError
+from orchestrator.planning import HostFiles
 from orchestrator.planning.selection import choose
 from orchestrator.ports import Device, Observer
 from orchestrator.records.campaign import Campaign
@@ -66,7 +67,7 @@ class PluggedIn:
         *,
         plan: Plan | None,
         models: Sequence[Model] = (),
-        named: Mapping[str, NamedFile] | None = None,
+        named: Mapping[str, HostFiles] | None = None,
     ) -> None:
         """``opened`` is what the campaign begins with; without a plan only phones that have work may join."""
         self._farm = farm

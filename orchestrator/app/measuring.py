@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -144,12 +145,10 @@ def measure(
     arrivals: PluggedIn,
 ) -> MeasuredCampaign:
     """Run what is open of a campaign on opened devices, and return what came of it."""
-    services, workload = equipment(farm, campaign, models, builds, opened)
     if not any(device.kind is DeviceKind.HOST for device, _ in opened.devices):
         # This computer has time for it while phones measure; when it is measured itself, it hasn't.
         load_ahead(len(campaign.invocations))
-    with arrivals.listening(services.observer), resumable(campaign):
-        result = CampaignRunner(services, turns_of(farm, services)).run(workload, opened.devices, arrivals=arrivals)
+    result = run_campaign(farm, campaign, models, builds, opened, arrivals)
     counted = _CountedRuns()
     runs = counted.of(farm.store.runs(campaign_ids=[campaign.campaign_id]))
     return MeasuredCampaign(
@@ -179,16 +178,22 @@ class _CountedRuns:
             yield run
 
 
-def equipment(
-    farm: Farm, campaign: Campaign, models: Sequence[Model], builds: Sequence[Build], opened: OpenedDevices
-) -> tuple[Services, Workload]:
-    """Return what a campaign is run with; the farm's observer hears of it, and other processes see how it stands."""
+def run_campaign(
+    farm: Farm,
+    campaign: Campaign,
+    models: Sequence[Model],
+    builds: Sequence[Build],
+    opened: OpenedDevices,
+    arrivals: PluggedIn | None = None,
+) -> CampaignResult:
+    """Run what is open of a campaign; the farm's observer hears of it, and other processes see how it stands."""
     observer = PublishedBoard(farm.observer, farm.board_folder)
     farm.at_exit.callback(observer.close)
     farm.on_push = lambda serial, name, sent_bytes, size_bytes: observer.on_event(
         FileMoving(serial=Serial(serial), name=name, sent_bytes=sent_bytes, size_bytes=size_bytes)
     )
     farm.on_wait = lambda serial, text: observer.on_event(DeviceNote(serial=Serial(serial), text=text, is_problem=True))
+    farm.pushes = campaign.terms.pushes
     services = Services(
         store=farm.store,
         tools=farm.tools,
@@ -198,27 +203,20 @@ def equipment(
         cancelled=farm.cancelled,
         reference=farm.reference,
     )
+    twins = farm.builds.with_flex(builds)
     workload = Workload(
         campaign=campaign,
         models={model.sha256: model for model in models},
         builds={build.sha256: build for build in builds},
         # Only what the campaign was begun with: another build's runs would be another night's.
-        flex_builds={
-            sha256: twin
-            for sha256, twin in farm.builds.with_flex(builds).items()
-            if twin.sha256 in campaign.terms.files
-        },
+        flex_builds={sha256: twin for sha256, twin in twins.items() if twin.sha256 in campaign.terms.files},
         known_flags={build.sha256: farm.flag_book.names(build) for build in builds},
     )
-    farm.pushes = campaign.terms.pushes
     for serial, reason in opened.left_out.items():
         observer.on_event(DeviceNote(serial=Serial(serial), text=f"not used: {reason}", is_problem=True))
-    return services, workload
-
-
-def turns_of(farm: Farm, services: Services) -> Turns:
-    """Return what gives a campaign's devices their turns on this computer."""
-    return Turns(services, farm.lease, rescuer=farm.rescuer, quarantine=farm.quarantine)
+    turns = Turns(services, farm.lease, rescuer=farm.rescuer, quarantine=farm.quarantine)
+    with arrivals.listening(observer) if arrivals is not None else nullcontext(), resumable(campaign):
+        return CampaignRunner(services, turns).run(workload, opened.devices, arrivals=arrivals)
 
 
 _Known = TypeVar("_Known", Model, Build)

@@ -13,12 +13,11 @@ from orchestrator.analysis.comparison import ComparedCase, Comparison, compare_m
 from orchestrator.analysis.matching import Axis, Fact, Rule
 from orchestrator.analysis.pairing import PairCount, first_invocations, pair_counts
 from orchestrator.app.beginning import expansion_of, files_of, host_files, identify, new_campaign_id, terms_of
-from orchestrator.app.board import resumable
-from orchestrator.app.measuring import equipment, reopen, turns_of
+from orchestrator.app.measuring import reopen, run_campaign
 from orchestrator.app.stored import load_measured
 from orchestrator.bootstrap import Farm, OpenedDevices, this_computer
 from orchestrator.config.plan_keys import PlanOptions, each, split
-from orchestrator.engine.campaign import CampaignResult, CampaignRunner
+from orchestrator.engine.campaign import CampaignResult
 from orchestrator.engine.rounds import slim
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.planning import tools_for
@@ -200,9 +199,7 @@ def _run(
     builds: Sequence[Build],
     opened: OpenedDevices,
 ) -> CampaignResult:
-    services, workload = equipment(farm, campaign, models, builds, opened)
-    with resumable(campaign):
-        result = CampaignRunner(services, turns_of(farm, services)).run(workload, opened.devices)
+    result = run_campaign(farm, campaign, models, builds, opened)
     if result.fault is not None:
         raise result.fault
     return result

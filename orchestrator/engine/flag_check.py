@@ -10,7 +10,7 @@ from orchestrator.engine.invocation import safe_name
 from orchestrator.errors import DeviceError, PlanError
 from orchestrator.planning import Expansion, NoBuild, Skip, without
 from orchestrator.ports import Device, FlagBook, Lease
-from orchestrator.records.build_spec import FlagFault
+from orchestrator.records.build_spec import OWNED_FLAGS, FlagFault
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
@@ -63,7 +63,6 @@ def check_flags(
     delegates: Sequence[DelegateName],
     builds: Iterable[Build],
     book: FlagBook,
-    owners: Mapping[str, str],
 ) -> Expansion:
     """Return the expansion without the cases that their flags make pointless, which are listed as skipped.
 
@@ -75,7 +74,6 @@ def check_flags(
         delegates: that the plan names.
         builds: that the cases name.
         book: what is known of their flags.
-        owners: by flag, who sets it where it isn't the user; told where such a flag is the nearest right one.
 
     Raises:
         PlanError: with one line for each fault.
@@ -89,15 +87,17 @@ def check_flags(
             known[key] = book.faults(by_sha[case.build_sha256], case, run_pass)
         return known[key]
 
-    passes = _passes_by_case(expansion)
+    passes: dict[CaseKey, dict[Pass, None]] = {}
+    for item in (item for queue in expansion.invocations.values() for item in queue):
+        passes.setdefault(item.case.case_key, {})[item.run_pass] = None
     skips: dict[CaseKey, Skip] = {}
     lines: dict[str, None] = {}
     for case in expansion.cases:
-        skip, faults = _judge(case, passes[case.case_key], delegates, faults_of)
+        skip, faults = _judge(case, list(passes[case.case_key]), delegates, faults_of)
         if skip is not None:
             skips[case.case_key] = skip
         for fault in faults:
-            lines[f"{by_sha[case.build_sha256].name}: {_sentence(fault, owners)}"] = None
+            lines[f"{by_sha[case.build_sha256].name}: {_sentence(fault)}"] = None
     if lines:
         count = "a fault" if len(lines) == 1 else f"{len(lines)} faults"
         raise PlanError(
@@ -139,16 +139,7 @@ def _has_effect(case: Case, flag: str, passes: Sequence[Pass], faults_of: Faults
     return any(not any(fault.flag == flag for fault in faults_of(case, run_pass)) for run_pass in passes)
 
 
-def _sentence(fault: FlagFault, owners: Mapping[str, str]) -> str:
-    owner = owners.get(fault.nearest, "")
+def _sentence(fault: FlagFault) -> str:
+    # Who sets the nearest right flag, where it isn't the user.
+    owner = OWNED_FLAGS.get(fault.nearest, "")
     return f"{fault.message} ({owner})" if owner else fault.message
-
-
-def _passes_by_case(expansion: Expansion) -> dict[CaseKey, list[Pass]]:
-    passes: dict[CaseKey, list[Pass]] = {}
-    for queue in expansion.invocations.values():
-        for item in queue:
-            of_case = passes.setdefault(item.case.case_key, [])
-            if item.run_pass not in of_case:
-                of_case.append(item.run_pass)
-    return passes

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final
 
 from orchestrator.delegates import DELEGATES, needed_companions
@@ -208,6 +209,8 @@ class HostFiles:
     name: str
     #: The file and what it needs beside it: (name, sha256).
     files: tuple[tuple[str, str], ...]
+    #: sha256 -> where it lies on this computer.
+    paths: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

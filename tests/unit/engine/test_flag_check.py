@@ -9,7 +9,6 @@ from orchestrator.engine.flag_check import check_flags
 from orchestrator.errors import PlanError
 from orchestrator.planning import Expansion, expand
 from orchestrator.programs.flags.book import HelpFlagBook
-from orchestrator.records.build_spec import OWNED_FLAGS
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.plan import Matrix, Plan, PlanModel
@@ -38,7 +37,7 @@ def checked(
         name="p", models=(PlanModel(name="m", path=Path("m")),), matrix=matrix, passes=tuple(passes), invocations=1
     )  # fmt: skip
     expansion = expand(plan, [PHONE], [MODEL], {(PHONE.serial, ToolName.NATIVE): BUILD})
-    return check_flags(expansion, delegates=names, builds=[BUILD], book=book, owners=OWNED_FLAGS)
+    return check_flags(expansion, delegates=names, builds=[BUILD], book=book)
 
 
 def refused(book: HelpFlagBook, delegates: str, *flags: Flags, passes: Sequence[Pass] = (Pass.TIMING,)) -> PlanError:
