@@ -16,7 +16,8 @@ from orchestrator.app import nights
 from orchestrator.bootstrap import Farm
 from orchestrator.engine.flag_check import check_flags, learn_flags
 from orchestrator.errors import PlanError, UsageError
-from orchestrator.planning import NO_BUILD, Expansion, HostFiles, NoBuild, expand, is_not_there, reference_case
+from orchestrator.planning.expansion import Expansion, HostFiles, expand, reference_case
+from orchestrator.planning.skips import NO_BUILD, NoBuild, is_not_there
 from orchestrator.ports import Device
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms

@@ -14,7 +14,8 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.declared_programs import file_of
 from orchestrator.config.farm_documents import dump
 from orchestrator.errors import PlanError
-from orchestrator.planning import HostFiles, NoBuild, tools_for
+from orchestrator.planning.expansion import HostFiles
+from orchestrator.planning.skips import NoBuild, tools_for
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.submissions import PhoneJob

@@ -9,7 +9,7 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.declared_programs import declared, declared_names, tool_named
 from orchestrator.engine.flag_check import ask_for_flags, learn_flags
 from orchestrator.errors import ArtifactError, OutputParseError, UsageError
-from orchestrator.planning import NoBuild
+from orchestrator.planning.skips import NoBuild
 from orchestrator.programs import program
 from orchestrator.records.build_spec import OWNED_FLAGS, FlagSchema, FlagSpec
 from orchestrator.records.device import DeviceKind

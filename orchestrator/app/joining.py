@@ -19,7 +19,7 @@ from orchestrator.devices.usbmux import Usbmux
 from orchestrator.engine.events import DeviceNote
 from orchestrator.engine.workload import Arrival
 from orchestrator.errors import AdbUnavailableError, BenchfarmError, DeviceError
-from orchestrator.planning import HostFiles
+from orchestrator.planning.expansion import HostFiles
 from orchestrator.planning.selection import choose
 from orchestrator.ports import Device, Observer
 from orchestrator.records.campaign import Campaign

@@ -10,7 +10,7 @@ from orchestrator.bootstrap import Farm
 from orchestrator.engine.events import Notice
 from orchestrator.engine.night import bounded, cut_to_time, left_s
 from orchestrator.errors import UsageError
-from orchestrator.planning import Expansion
+from orchestrator.planning.expansion import Expansion
 from orchestrator.ports import Store
 from orchestrator.quantities import parse_seconds
 from orchestrator.records.identity import CampaignId

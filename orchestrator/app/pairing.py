@@ -20,7 +20,7 @@ from orchestrator.config.plan_keys import PlanOptions, each, split
 from orchestrator.engine.campaign import CampaignResult
 from orchestrator.engine.rounds import slim
 from orchestrator.errors import PlanError, UsageError
-from orchestrator.planning import tools_for
+from orchestrator.planning.skips import tools_for
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import content_key

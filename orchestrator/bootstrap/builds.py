@@ -12,7 +12,7 @@ from orchestrator.bootstrap import virtual_lab
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import ArtifactError
 from orchestrator.files import write_whole
-from orchestrator.planning import NO_BUILD, NoBuild, tools_for
+from orchestrator.planning.skips import NO_BUILD, NoBuild, tools_for
 from orchestrator.programs import program
 from orchestrator.programs.declared import with_libraries
 from orchestrator.records.device import DeviceFacts, DeviceKind

@@ -276,23 +276,18 @@ def run_sustained(runner: CaseRunner, marker: Invocation, runs: Sequence[RunReco
 
     ``runs`` are the device's of this campaign and grow as they are stored. Raises what CaseRunner.run_all raises.
     """
-    found = attempts(_own(marker, runs))
-    if found and found[-1].is_over(sustained_s):
+
+    def last() -> Attempt | None:
+        found = attempts([run for run in runs if run.case.case_key == marker.case.case_key])
+        return found[-1] if found else None
+
+    before = last()
+    if before is not None and before.is_over(sustained_s):
         return
-    number = found[-1].number + 1 if found else 0
-    invocation = replace(marker, number=number * ATTEMPT_NUMBERS)
-    # The first begins at rest; a wait in vain leaves it open, and too many of them give the device up.
+    invocation = replace(marker, number=0 if before is None else (before.number + 1) * ATTEMPT_NUMBERS)
+    # The first begins at rest; a wait in vain leaves it open, and too many of them abandon the device.
     while runner.run_one(invocation).outcome is Outcome.UNFIT:
         pass
-    while not _attempt(marker, runs, number).is_over(sustained_s):
+    while (now := last()) is None or not now.is_over(sustained_s):
         invocation = replace(invocation, number=invocation.number + 1)
         runner.run_one(invocation, at_rest=False)
-
-
-def _attempt(marker: Invocation, runs: Sequence[RunRecord], number: int) -> Attempt:
-    return next(attempt for attempt in attempts(_own(marker, runs)) if attempt.number == number)
-
-
-def _own(marker: Invocation, runs: Sequence[RunRecord]) -> list[RunRecord]:
-    key = marker.case.case_key
-    return [run for run in runs if run.run_pass is Pass.SUSTAINED and run.case.case_key == key]

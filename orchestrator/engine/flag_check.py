@@ -8,12 +8,13 @@ from typing import Final
 
 from orchestrator.engine.invocation import safe_name
 from orchestrator.errors import DeviceError, PlanError
-from orchestrator.planning import Expansion, NoBuild, Skip, without
+from orchestrator.planning.expansion import Expansion, without
+from orchestrator.planning.skips import NoBuild
 from orchestrator.ports import Device, FlagBook, Lease
 from orchestrator.records.build_spec import OWNED_FLAGS, FlagFault
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CaseKey, Serial
-from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
+from orchestrator.records.workload import Build, Case, DelegateName, Pass, Skip, ToolName
 
 #: Longer than any program needs to print its flags, also on a phone that is busy.
 HELP_TIMEOUT_S: Final = 30.0

@@ -14,14 +14,14 @@ from typing import Final
 
 from orchestrator.clock import Clock, Deadline
 from orchestrator.engine.rounds import session_of
-from orchestrator.planning import Expansion, Skip, least_duration_s, without
+from orchestrator.planning.expansion import Expansion, least_duration_s, without
 from orchestrator.ports import Store, Tool
 from orchestrator.records.campaign import Campaign, Invocation, Terms
 from orchestrator.records.identity import CaseKey, Serial, SeriesKey
 from orchestrator.records.night import OUT_OF_TIME, ImportanceRule, RecentRun
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.workload import Case, Pass, ToolName
+from orchestrator.records.workload import Case, Pass, Skip, ToolName
 from orchestrator.units import format_duration
 
 #: Three times the reference workload, with its start and the probes around it; and how often it is run.

@@ -11,7 +11,6 @@ from typing import Final
 
 from orchestrator.analysis.brackets import (
     CHECK_INVOCATIONS,
-    Check,
     ReferenceVerdict,
     baseline_of,
     checks,
@@ -28,7 +27,7 @@ from orchestrator.ports import Device, Store
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import CampaignId, CaseKey, Serial
-from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict
 from orchestrator.records.workload import Pass
 from orchestrator.units import format_percent, format_slowdown
@@ -175,23 +174,16 @@ class ReferenceCheck:
         """Run the reference workload, or what is left of a check that was cut off, and judge it."""
         number = max((check.number for check in checks(self._runs) if check.is_whole), default=-1) + 1
         for invocation in range(number * CHECK_INVOCATIONS, (number + 1) * CHECK_INVOCATIONS):
-            while not self._has(invocation):
-                self._runner.run_one(Invocation(case=self._case, run_pass=Pass.REFERENCE, number=invocation))
+            item = Invocation(case=self._case, run_pass=Pass.REFERENCE, number=invocation)
+            while not self._runner.has_stored(item):
+                self._runner.run_one(item)
         self._checked_at_s = self._services.clock.monotonic_s()
-        verdict = verdict_of(self._runs, self._check(number), self._history_us)
+        check = next(check for check in checks(self._runs) if check.number == number)
+        verdict = verdict_of(self._runs, check, self._history_us)
         if verdict.moved:
             campaign_id = self._workload.campaign.campaign_id
             keep_doubts(self._services.store, campaign_id, serials=[self._device.serial])
         return verdict
-
-    def _has(self, number: int) -> bool:
-        return any(
-            run.run_pass is Pass.REFERENCE and run.invocation == number and run.outcome is not Outcome.UNFIT
-            for run in self._runs
-        )
-
-    def _check(self, number: int) -> Check:
-        return next(check for check in checks(self._runs) if check.number == number)
 
     def _cool(self) -> None:
         """Wait until the battery is as cool as at the beginning, and nothing limits the clocks."""

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.planning import Expansion, HostFiles, NoBuild, expand, reference_case, tools_for
+from orchestrator.planning.expansion import Expansion, HostFiles, expand, reference_case
+from orchestrator.planning.skips import NoBuild, tools_for
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.plan import DelegateChoice, Matrix, Order, Plan, PlanModel, RunSettings, StoppingRule
@@ -90,25 +91,40 @@ def test_other_passes_run_once_after_the_timing_pass() -> None:
     assert [item.run_pass for item in queue] == [Pass.TIMING] * 6 + [Pass.MEMORY] * 2 + [Pass.PROFILE] * 2
 
 
+ONE = Matrix(threads=(1,))
+MISSING = NoBuild(reason_code="no-build", reason="get one with 'benchfarm build add'")
+
+
 @pytest.mark.parametrize(
-    ("facts", "delegate", "code"),
+    ("facts", "matrix", "build", "code"),
     [
-        (replace(PHONE, sdk=35), DelegateName.NNAPI, "nnapi-deprecated"),
-        (replace(PHONE, sdk=26), DelegateName.NNAPI, "nnapi-missing"),
-        (replace(PHONE, soc="Tensor G3", platform="zuma"), DelegateName.HEXAGON, "delegate-not-on-soc"),
-        (PHONE, DelegateName.COREML, "delegate-not-in-tool"),
-        (PHONE, DelegateName.NPU, "delegate-not-in-tool"),
-        (COMPUTER, DelegateName.NNAPI, "delegate-not-in-tool"),
-        (COMPUTER, DelegateName.GPU, "no-gpu"),
+        (replace(PHONE, sdk=35), replace(ONE, delegates=(DelegateName.NNAPI,)), NATIVE, "nnapi-deprecated"),
+        (replace(PHONE, sdk=26), replace(ONE, delegates=(DelegateName.NNAPI,)), NATIVE, "nnapi-missing"),
+        (
+            replace(PHONE, soc="Tensor G3", platform="zuma"),
+            replace(ONE, delegates=(DelegateName.HEXAGON,)),
+            NATIVE,
+            "delegate-not-on-soc",
+        ),
+        (PHONE, replace(ONE, delegates=(DelegateName.COREML,)), NATIVE, "delegate-not-in-tool"),
+        (PHONE, replace(ONE, delegates=(DelegateName.NPU,)), NATIVE, "delegate-not-in-tool"),
+        (COMPUTER, replace(ONE, delegates=(DelegateName.NNAPI,)), NATIVE, "delegate-not-in-tool"),
+        (COMPUTER, replace(ONE, delegates=(DelegateName.GPU,)), NATIVE, "no-gpu"),
+        (PHONE, replace(ONE, delegates=(DelegateName.HEXAGON,)), NATIVE, "hexagon-libraries-missing"),
+        (PHONE, replace(ONE, delegates=(DelegateName.EXTERNAL,)), NATIVE, "external-delegate-unnamed"),
+        (PHONE, replace(ONE, modes=(ProcessMode.FOREGROUND,)), NATIVE, "mode-not-in-tool"),
+        (COMPUTER, replace(ONE, tools=(ToolName.APK,)), NATIVE, "tool-not-on-device"),
+        (PHONE, ONE, MISSING, "no-build"),
     ],
 )
-def test_a_delegate_that_cannot_be_there_is_skipped_with_its_reason(
-    facts: DeviceFacts, delegate: DelegateName, code: str
+def test_what_cannot_be_measured_is_skipped_with_its_reason(
+    facts: DeviceFacts, matrix: Matrix, build: Build | NoBuild, code: str
 ) -> None:
-    expansion = expanded(plan(matrix=Matrix(delegates=(delegate,), threads=(1,))), facts)
+    expansion = expanded(plan(matrix=matrix), facts, build)
     assert not expansion.cases
     assert {skip.reason_code for skip in expansion.skipped} == {code}
     assert all(skip.reason for skip in expansion.skipped)
+    assert build is not MISSING or {skip.reason for skip in expansion.skipped} == {MISSING.reason}
 
 
 @pytest.mark.parametrize("soc", ["SM8250", "SDM845", "sm8150", "Snapdragon 855"])
@@ -135,22 +151,11 @@ def test_a_stand_in_never_reaches_a_real_phone() -> None:
     assert expanded(plan(), replace(PHONE, is_virtual=True), build=fake).cases
 
 
-def test_a_missing_build_skips_with_what_to_do() -> None:
-    missing = NoBuild(reason_code="no-build", reason="get one with 'benchfarm build add'")
-    skips = expanded(plan(), build=missing).skipped
-    assert {(skip.reason_code, skip.reason) for skip in skips} == {("no-build", missing.reason)}
-
-
 def test_more_threads_than_cores_are_skipped() -> None:
     matrix = Matrix(threads=(1, 2, 4), tools=(ToolName.LITERT,))
     expansion = expanded(plan(matrix=matrix), COMPUTER, LITERT)
     assert {case.threads for case in expansion.cases} == {1, 2}
     assert {skip.reason_code for skip in expansion.skipped} == {"more-threads-than-cores"}
-
-
-def test_apps_do_not_run_on_this_computer() -> None:
-    expansion = expanded(plan(matrix=Matrix(tools=(ToolName.APK,), threads=(1,))), COMPUTER)
-    assert {skip.reason_code for skip in expansion.skipped} == {"tool-not-on-device"}
 
 
 def test_the_case_key_depends_on_everything_that_may_change_the_number() -> None:
@@ -223,12 +228,6 @@ def test_flags_of_another_program_are_skipped_and_the_set_without_flags_runs() -
     assert {skip.reason_code for skip in expansion.skipped} == {"flags-not-in-tool"}
 
 
-def test_hexagon_without_its_libraries_is_skipped_with_the_reason() -> None:
-    expansion = expanded(plan(matrix=Matrix(delegates=(DelegateName.HEXAGON,))))
-    assert not expansion.cases
-    assert {skip.reason_code for skip in expansion.skipped} == {"hexagon-libraries-missing"}
-
-
 @pytest.mark.parametrize(
     ("soc", "maker", "wanted"),
     [
@@ -290,11 +289,6 @@ def test_a_file_of_this_computer_is_known_by_content_in_a_case() -> None:
     assert case.files == (("libmine.so", "a" * 64),)
 
 
-def test_an_external_delegate_that_no_flag_names_is_skipped() -> None:
-    expansion = expanded(plan(matrix=Matrix(delegates=(DelegateName.EXTERNAL,))))
-    assert {skip.reason_code for skip in expansion.skipped} == {"external-delegate-unnamed"}
-
-
 @pytest.mark.parametrize(
     ("flag", "value", "refused"),
     [
@@ -330,12 +324,6 @@ def test_modes_are_an_axis_and_the_usual_one_changes_no_case() -> None:
     found = expanded(plan(matrix=Matrix(threads=(1,), modes=(ProcessMode.SHELL, ProcessMode.TOP_APP)))).cases
     assert {case.mode for case in found} == {None, ProcessMode.TOP_APP}
     assert {case.case_key for case in usual} < {case.case_key for case in found}
-
-
-def test_a_mode_that_a_program_does_not_have_is_skipped() -> None:
-    expansion = expanded(plan(matrix=Matrix(threads=(1,), modes=(ProcessMode.FOREGROUND,))))
-    assert expansion.cases == ()
-    assert {skip.reason_code for skip in expansion.skipped} == {"mode-not-in-tool"}
 
 
 def test_auto_tries_what_a_phone_has_and_says_nothing_of_what_it_lacks() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.engine.flag_check import check_flags
 from orchestrator.errors import PlanError
-from orchestrator.planning import Expansion, expand
+from orchestrator.planning.expansion import Expansion, expand
 from orchestrator.programs.flags.book import HelpFlagBook
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, ModelSha, Serial

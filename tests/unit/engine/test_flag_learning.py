@@ -11,7 +11,7 @@ import pytest
 from orchestrator.devices.host import HostDevice
 from orchestrator.devices.lease import FileLease
 from orchestrator.engine.flag_check import ask_for_flags, learn_flags
-from orchestrator.planning import NoBuild
+from orchestrator.planning.skips import NoBuild
 from orchestrator.programs.flags.book import HelpFlagBook
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, Serial

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from orchestrator.engine.night import TimeLeft, bounded, busy_s, cut_to_time, left_s
 from orchestrator.engine.rounds import open_work
-from orchestrator.planning import Expansion
+from orchestrator.planning.expansion import Expansion
 from orchestrator.programs.native import NativeTool
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.device import DeviceFacts, DeviceKind

@@ -143,23 +143,6 @@ def test_a_spare_that_is_in_use_stands_in_as_soon_as_it_is_free_while_others_wor
     assert (sorted(done), list(lost), len(refused)) == ([OTHER, second], [LOST], 1)
 
 
-def test_nobody_is_asked_for_any_more_once_all_others_are_done(tmp_path: Path) -> None:
-    asked: list[Serial] = []
-    is_asked = threading.Event()
-
-    def replace_lost(serial: Serial, is_free: object) -> None:
-        asked.append(serial)
-        is_asked.set()
-
-    lost: dict[Serial, str] = {}
-    steps = {LOST: gone, OTHER: lambda: is_asked.wait(60)}
-    turns_with(FileLease(tmp_path)).run(
-        [phone(LOST), phone(OTHER)], work_of(steps), lost, newcomers=list, replace_lost=replace_lost
-    )
-    assert set(asked) == {LOST}
-    assert list(lost) == [LOST]
-
-
 def test_a_stand_in_that_is_lost_before_its_turn_makes_room_for_the_next_in_the_place_of_the_first_one() -> None:
     asked: list[Serial] = []
     spares = iter((SPARE, Serial("SECOND")))
