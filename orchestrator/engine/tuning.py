@@ -9,8 +9,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from orchestrator.analysis.outcome import ending_of
-from orchestrator.engine.invocation import Placer, request_of
+from orchestrator.engine.invocation import Placer, read, request_of
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import BenchfarmError, DeviceUnusableError, InterruptedByUserError
 from orchestrator.ports import Device
@@ -156,7 +155,8 @@ class Laboratory:
                 notes: list[str] = []
                 latency_us, reason = self._measure(case, quiet if is_on else _ALL_OFF, notes)
                 if is_on and notes:
-                    reason = f"not available: {_first(notes)}"
+                    more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
+                    reason = f"not available: {notes[0]}{more}"
                     return OptionTrial(
                         options=options, is_kept=False, reason=reason, is_confirmation=is_confirmation
                     )  # fmt: skip
@@ -165,20 +165,19 @@ class Laboratory:
                 (on_us if is_on else off_us).append(latency_us)
         return replace(judged(options, off_us, on_us), is_confirmation=is_confirmation)
 
-    def _measure(self, case: Case, quiet: Quiet, notes: list[str] | None = None) -> tuple[float | None, str]:
+    def _measure(self, case: Case, quiet: Quiet, notes: list[str]) -> tuple[float | None, str]:
         """Run one invocation; return its latency in microseconds, or why there is none.
 
-        With ``notes`` nothing is run when a wish couldn't be had, and they say why.
+        Nothing is run when an option couldn't be set; ``notes`` get the reasons.
         """
         if self._services.cancelled.is_set():
             raise InterruptedByUserError
-        limits = self._workload.campaign.terms.limits
         placed = self._placer.place(case)
         fitness = self._services.conditioner.prepare(
             self._device,
-            limits,
+            self._workload.campaign.terms.limits,
             quiet=quiet,
-            on_note=self._tell if notes is None else notes.append,
+            on_note=notes.append,
             cancelled=self._services.cancelled,
         )
         if notes:
@@ -196,16 +195,11 @@ class Laboratory:
             if error.transient:
                 raise
             return None, str(error)
-        report = tool.parse(raw, case)
-        ending = ending_of(report, exit_code=raw.exit_code, timed_out=raw.timed_out)
-        if ending.outcome is not Outcome.COMPLETED:
-            return None, f"{ending.reason_code}: {ending.reason}"
-        latency_us = report.latency_us()
+        reading = read(tool, raw, case)
+        if reading.ending.outcome is not Outcome.COMPLETED:
+            return None, f"{reading.ending.reason_code}: {reading.ending.reason}"
+        latency_us = reading.report.latency_us()
         return latency_us, "no latency in the output" if latency_us is None else ""
-
-
-def _first(notes: Sequence[str]) -> str:
-    return notes[0] + (f" (and {len(notes) - 1} more)" if len(notes) > 1 else "")
 
 
 def chosen(options: Sequence[str], tried: _Tried) -> Tuned:
