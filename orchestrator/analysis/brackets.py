@@ -77,7 +77,7 @@ def _robust_std(logs: Sequence[float]) -> float:
 
 #: Invocations of the reference workload in one check; the number of its first one is a multiple of it.
 CHECK_INVOCATIONS: Final = 3
-#: Of earlier campaigns, so many of the last checks say how the device usually is.
+#: How many of the last checks of earlier campaigns show how the device usually is.
 USUAL_COUNT: Final = 9
 
 

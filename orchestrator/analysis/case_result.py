@@ -377,7 +377,7 @@ def _clock_shares(siblings: Sequence[RunRecord]) -> list[tuple[RunRecord, float]
 
 
 def _without_low_clocks(used: Sequence[RunRecord]) -> tuple[Sequence[RunRecord], tuple[Finding, ...]]:
-    """Return the invocations that the figure is to come from, and what is told of those at lower clocks.
+    """Return the invocations that the figure is to come from, and the finding about those at lower clocks.
 
     A few odd ones are left out. When they are many, nobody can say which clock is the phone's, and all stay.
     """
@@ -385,13 +385,13 @@ def _without_low_clocks(used: Sequence[RunRecord]) -> tuple[Sequence[RunRecord],
     if not low:
         return used, ()
     are_few = len(low) <= LEFT_OUT_MAX * len(used)
-    told = ", ".join(f"invocation {one.run.invocation + 1} at {one.share:.0%}, not {one.usual:.0%}" for one in low)
+    listed = ", ".join(f"invocation {one.run.invocation + 1} at {one.share:.0%}, not {one.usual:.0%}" for one in low)
     finding = Finding(
         code="clocks-low",
         severity=Severity.INFO if are_few else Severity.WARNING,
         message=f"{len(low)} of {len(used)} invocations ran slower, at lower clocks than the others"
         + (": left out" if are_few else ""),
-        evidence=told,
+        evidence=listed,
     )
     odd = {one.run.run_id for one in low}
     return [run for run in used if run.run_id not in odd] if are_few else used, (finding,)
@@ -408,8 +408,8 @@ def _mixed_grades(runs: Sequence[RunRecord]) -> tuple[Finding, ...]:
     counts = Counter("no grade" if run.verdict.grade is None else run.verdict.grade.value for run in runs)
     if len(counts) < 2:
         return ()
-    told = ", ".join(f"{count} of {grade}" for grade, count in sorted(counts.items()))
-    message = f"The invocations were made under differently controlled conditions: {told}."
+    listed = ", ".join(f"{count} of {grade}" for grade, count in sorted(counts.items()))
+    message = f"The invocations were made under differently controlled conditions: {listed}."
     return (Finding(code="mixed-grades", severity=Severity.INFO, message=message),)
 
 

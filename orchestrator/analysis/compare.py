@@ -123,8 +123,8 @@ def compare_samples(
                 after, before, candidate_errors, baseline_errors, level=level, growths=(growths[1], growths[0])
             )
             method = "hierarchical-bootstrap"
-    told = [(name, side) for name, side in zip(("baseline", "candidate"), states, strict=True) if side]
-    reasons = [f"The {name} has {side.text}." for name, side in told]
+    found = [(name, side) for name, side in zip(("baseline", "candidate"), states, strict=True) if side]
+    reasons = [f"The {name} has {side.text}." for name, side in found]
     margin = math.log1p(threshold)
     explained = None if method == "state-by-state" else _explained(before, after, states)
     if explained is not None:
@@ -318,7 +318,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestOfSet(Generic[Key]):
-    """The fastest member of a set, and those that can't be told from it."""
+    """The fastest member of a set, and those that don't differ from it by more than noise."""
 
     fastest: Key
     #: Members, the fastest not among them, whose difference from the fastest may be noise.

@@ -208,7 +208,7 @@ def differences_of(before: Measured, after: Measured, free: frozenset[Fact]) -> 
 def are_grades_apart(before: Measured, after: Measured) -> bool:
     """Whether the sides were under control so differently that their figures say nothing of each other.
 
-    Neighbouring grades are told beside the figure: one invocation of several that was a little less controlled makes
+    Neighbouring grades are noted beside the figure: one invocation of several that was a little less controlled makes
     the difference, by chance. So are those of two sides in turns on one device, which met the same conditions. Of grade
     E nothing is known, so nothing is next to it.
     """
@@ -317,11 +317,11 @@ def _left_out(before: Measured, after: Measured, paired: int) -> list[str]:
     """Say what is no part of the pairs: one of two runs can't be used, or its side stopped earlier."""
     sides = [{run.invocation for run in item.runs} for item in (before, after)]
     both, alone = len(sides[0] & sides[1]), len(sides[0] ^ sides[1])
-    told = [f"{both - paired} of {both} pairs left out: one of the two runs can't be used."] if both > paired else []
+    notes = [f"{both - paired} of {both} pairs left out: one of the two runs can't be used."] if both > paired else []
     if alone:
         invocations = "1 invocation has" if alone == 1 else f"{alone} invocations have"
-        told.append(f"{invocations} no partner: not run on the other side.")
-    return told
+        notes.append(f"{invocations} no partner: not run on the other side.")
+    return notes
 
 
 def are_interleaved(before: Measured, after: Measured) -> bool:

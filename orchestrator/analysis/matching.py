@@ -1,7 +1,7 @@
 """Which cases of two sides belong together. Pure.
 
 Two figures are compared when everything but the compared thing agrees. Cases are matched in steps from "all alike" to
-"the same model by name, delegate, threads and tool", so that a case whose settings or phone changed is told as
+"the same model by name, delegate, threads and tool", so that a case whose settings or phone changed is reported as
 incomparable, with what differs, instead of being left out without a word.
 """
 
@@ -118,7 +118,7 @@ class Rule:
     axis: Axis = Axis.CAMPAIGN
     threshold: float = THRESHOLD
     level: float = CLAIM_LEVEL
-    #: Differences that the user lets pass; they are told beside the figure.
+    #: Differences that the user lets pass; they are noted beside the figure.
     allowed: frozenset[Fact] = frozenset()
     #: For the axis CONFIG: what its selectors name.
     varied: frozenset[Fact] = field(default_factory=frozenset)

@@ -55,7 +55,7 @@ _ODD_SHARE: Final = 0.1
 REMEMBERS_FROM_COUNT: Final = 3
 #: Logarithms that differ by less than these digits show are equal.
 _DIGITS: Final = 9
-#: After so many gaps nothing is left of any correlation of the grid.
+#: The number of gaps after which nothing is left of any correlation of the grid.
 _GAPS_MOST: Final = 100
 #: Samples that are worked on at once, for the sake of memory.
 _ROWS: Final = 4096

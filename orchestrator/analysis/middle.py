@@ -172,7 +172,7 @@ def degrees_of(count: int) -> int:
     return max(1, count - 2 * trimmed_each_side(count) - 1)
 
 
-#: From so many invocations on, intervals are bootstrapped; below, Student's t does better (evidence: docs/evidence.md).
+#: Intervals are bootstrapped from this many invocations on; below, Student's t does better (docs/evidence.md).
 BOOTSTRAP_FROM_COUNT: Final = 20
 #: Draws; half of them, the other half is their mirror image.
 HALF_DRAWS: Final = 4000

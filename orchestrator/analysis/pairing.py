@@ -32,14 +32,14 @@ from orchestrator.units import format_duration, format_percent
 _LEADERS: Final = (0, 1, 1, 0)
 #: With which probability two equal sides are to be called the same.
 _EQUAL_POWER: Final = 0.8
-#: Pairs that can't be used are made up for by at most so many more, against those that were planned.
+#: At most this share of the planned pairs, or this many, is added for pairs that can't be used.
 _SPARE_SHARE: Final = 0.5
 _SPARE_LEAST: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairCount:
-    """How many pairs of one thing on one device are to be counted, and why so many."""
+    """How many pairs of one thing on one device are to be counted, and why."""
 
     pairs: int
     #: The deviation of the pilot's log ratios; None when the pilot has too few usable pairs to say.
@@ -51,7 +51,7 @@ class PairCount:
 
     @property
     def most_tried(self) -> int:
-        """Pairs that are run at the most, those that can't be used included."""
+        """At most this many pairs are run, those that can't be used included."""
         return self.pairs + max(_SPARE_LEAST, math.ceil(_SPARE_SHARE * self.pairs)) if self.limit != "pilot" else 0
 
 

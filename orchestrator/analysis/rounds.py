@@ -32,7 +32,7 @@ CONFIRM_COUNT: Final = 3
 CONFIRM_ALONE_COUNT: Final = 8
 #: An interval below this share of what is asked for needs no confirmation.
 SURE_SHARE: Final = 0.25
-#: Of two clock states it takes so many more until their shares look different.
+#: How many more invocations of two clock states are made before their shares are looked at again.
 _STATES_STEP: Final = 8
 
 
@@ -103,9 +103,9 @@ def _wanted(latencies_us: Sequence[float], summary: Summary, rule: StoppingRule)
 
 #: What an invocation costs beside its process: probes before and after.
 _OVERHEAD_S: Final = 1.0
-#: A case that failed so often in a row the same way gets no more, if that isn't chance.
+#: A case that failed this often in a row the same way gets no more, if that isn't chance.
 FAILURES_MAX: Final = 2
-#: It is chance while less than half of so many of its last invocations gave no result.
+#: It is chance while less than half of this many last invocations gave no result.
 FAILURES_WINDOW: Final = 10
 #: Endings that say something of a case; the others say something of the device or of the user.
 _TRIED: Final = frozenset({Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT})
@@ -123,11 +123,11 @@ class StopReason(enum.StrEnum):
     OPEN = "open"
     #: The interval is narrow enough.
     REACHED = "reached"
-    #: It has as many as the rule gives at the most, and its interval is still too wide.
+    #: It has the maximum of the rule, and its interval is still too wide.
     MOST = "most"
     #: It would have got more if there had been time.
     BUDGET = "budget"
-    #: Somebody gave up what was left of its campaign.
+    #: What was left of its campaign was abandoned.
     ABANDONED = "abandoned"
     #: It has no figure of its own that more invocations could make more certain.
     FAILED = "failed"

@@ -30,7 +30,7 @@ from orchestrator.records.workload import Case, Pass
 
 #: From this many on, a configuration's own spread counts where it is larger than all of them together.
 _OWN_SPREAD_FROM: Final = 4
-#: A configuration without a figure after so many invocations gets no more.
+#: A configuration without a figure after this many invocations gets no more.
 _TRIES: Final = 2
 #: A search of fewer configurations isn't cut short by its budget.
 _BUDGET_FROM: Final = 8
@@ -146,7 +146,7 @@ def _replay(campaign: Campaign, cases: Sequence[Case], runs: Sequence[RunRecord]
 def _afforded(
     going: Mapping[CaseKey, _Seen], mine: Mapping[CaseKey, Sequence[RunRecord]], rung: int, rule: SearchRule
 ) -> frozenset[CaseKey]:
-    """Return which configurations the budget has another rung for: all, or as many of the fastest; one at the least.
+    """Return which configurations the budget has another rung for: all, or the fastest that it pays for, at least one.
 
     With few configurations there is little to save, and each deserves its processes. Only invocations up to this rung
     are looked at, so that a search comes to the same however much of it is stored.

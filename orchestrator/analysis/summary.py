@@ -29,13 +29,13 @@ from orchestrator.records.run import LatencySummary
 STATES_FROM_COUNT: Final = 8
 #: Both groups have at least two members, and at least this share.
 _GROUP_SHARE: Final = 0.125
-#: The groups' means are at least so many deviations within the groups apart (of few figures more, divided by their
+#: The groups' means are at least this many deviations within the groups apart (of few figures more, divided by their
 #: count: so that normal figures look like two groups in fewer than 3 samples of 100), and the empty space between the
 #: groups is at least so large.
 _APART: Final = 4.5
 _APART_OF_FEW: Final = 12.0
 _GAP_MIN: Final = 0.01
-#: States of two samples are as far apart as each other when the distances differ by less than so many errors.
+#: States of two samples are as far apart as each other when the distances differ by less than this many errors.
 _ALIKE: Final = 3.0
 #: Logarithms of latencies never have a smaller variance.
 _LEAST: Final = 1e-12

@@ -30,13 +30,13 @@ BURST_POINTS: Final = 5
 STEADY_SHARE: Final = 0.25
 #: A phone that gets slower by less than this isn't called throttled.
 SLOWER_BY: Final = 0.05
-#: The running median must be above the burst level by so many of its own standard errors.
+#: The running median must be above the burst level by this many of its own standard errors.
 SIGMAS: Final = 5.0
 #: Points are put together into at most this many steps of time.
 STEPS_MOST: Final = 600
 #: Steps that a running median is taken over.
 WINDOW: Final = 5
-#: Of the steps after onset, so many must be above the limit.
+#: Of the steps after onset, this share must be above the limit.
 STAYS: Final = 0.9
 #: Fewer points say nothing of onset.
 POINTS_MIN: Final = 12
@@ -165,7 +165,7 @@ def _around(steps: Sequence[_Step], index: int) -> list[float]:
 
 #: Invocations of one attempt at most; the number of its first one is a multiple of it.
 ATTEMPT_NUMBERS: Final = 100_000
-#: An attempt ends when so many invocations in a row gave no figure.
+#: An attempt ends when this many invocations in a row gave no figure.
 _FAILURES_MAX: Final = 3
 
 

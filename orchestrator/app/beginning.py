@@ -1,4 +1,4 @@
-"""How a campaign begins, whoever asks for it: models looked at, cases and skips, the reference workload, its record."""
+"""How a campaign begins: models inspected, cases and skips, the reference workload, its record."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def terms_of(plan: Plan, devices: Iterable[DeviceFacts], files: Mapping[str, str
     )
 
 
-#: A plan that keeps its busiest device busy for so long is bracketed by the reference workload, unless it says else.
+#: A plan that keeps its busiest device busy for this long is bracketed by the reference workload by default.
 REFERENCE_FROM_S = 600.0
 
 

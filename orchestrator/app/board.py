@@ -44,9 +44,9 @@ from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import Pass
 from orchestrator.units import format_bytes
 
-#: A board is written so often at the most.
+#: A board is written at most this often.
 _EVERY_S: Final = 1.0
-#: The pace is that of so many last runs.
+#: The number of last runs that the pace is computed from.
 _PACE_RUNS: Final = 20
 
 
@@ -74,7 +74,7 @@ class PhoneRow:
     #: What it measures, waits for, or why it was abandoned.
     doing: str
     stored: int
-    #: At least so many invocations.
+    #: At least this many invocations.
     left: int
     battery_heat_c: float | None
     #: None when too little is known.
@@ -192,7 +192,7 @@ def _between(phone: _Phone) -> str:
 class PublishedBoard:
     """Hands events on, and keeps a file in ``folder`` as a campaign of this process stands.
 
-    The file is for people who look on from another process: one that can't be written is done without.
+    The file is for commands of other processes; a campaign runs on when it can't be written.
     """
 
     def __init__(self, observer: Observer, folder: Path) -> None:
@@ -299,7 +299,7 @@ def doing_of(invocation: Invocation) -> str:
 
 @contextmanager
 def resumable(campaign: Campaign) -> Iterator[None]:
-    """Let who stops a campaign know how it is resumed: what is inside raises InterruptedByUserError with a hint."""
+    """Say how a campaign that is stopped is resumed: what is inside raises InterruptedByUserError with a hint."""
     try:
         yield
     except InterruptedByUserError as error:
@@ -308,7 +308,7 @@ def resumable(campaign: Campaign) -> Iterator[None]:
 
 
 def runner_here(shown: Shown) -> str:
-    """Return who writes a board, in words."""
+    """Return the process that writes a board, in words."""
     return f"process {shown.pid} on {socket.gethostname()}"
 
 

@@ -53,7 +53,7 @@ class _Visitor:
     due_s: float = 0.0
     wait_s: float = _AGAIN_S
     #: What was said of it last.
-    told: str = ""
+    said: str = ""
 
 
 class PluggedIn:
@@ -80,10 +80,10 @@ class PluggedIn:
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._present = {facts.serial: facts for facts in opened.facts}
-        #: Where phones are that were looked at: one that measures isn't asked again who it is.
+        #: Where the phones are that were opened: one that measures isn't asked for its serial number again.
         self._addresses = {device.transport for device, _ in opened.devices if isinstance(device, AdbDevice)}
         self._planned = {item.case.serial for item in campaign.invocations}
-        #: Who is where, as far as it was told on the connection of now.
+        #: The serial number at each place, as far as it was read on the current connection.
         self._serials: dict[_Key, str] = {
             (str(item.server.address), item.seen.address): item.seen.serial
             for item in opened.listed
@@ -188,7 +188,7 @@ class PluggedIn:
         key = (str(server.address), address)
         if self._is_known(address):
             return True
-        # One that was there from the beginning has told who it is.
+        # The serial number of one that was there from the beginning is known.
         serial = self._serials.get(key, "")
         if serial and not self._may_join(serial, address):
             return True
@@ -248,8 +248,8 @@ class PluggedIn:
 
     def _tell(self, visitor: _Visitor, text: str, *, name: str = "") -> None:
         """Tell of a phone that doesn't join, once as long as it is for the same reason."""
-        if text != visitor.told:
-            visitor.told = text
+        if text != visitor.said:
+            visitor.said = text
             self._note(name or visitor.address, text)
 
     def _note(self, name: str, text: str) -> None:

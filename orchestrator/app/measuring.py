@@ -100,7 +100,7 @@ def with_question(options: PlanOptions) -> PlanOptions:
 
 
 def bench(farm: Farm, plan: Plan) -> MeasuredCampaign:
-    """Measure a plan on the phones that are there: whoever waits for an answer means these. Raises as :func:`run`."""
+    """Measure a plan on the phones that are there; none joins later. Raises as :func:`run`."""
     return run(farm, replace(plan, devices=replace(plan.devices, joins=False)))
 
 
@@ -116,7 +116,7 @@ def run(farm: Farm, plan: Plan) -> MeasuredCampaign:
     models, named = identify(plan), host_files(plan)
     plan = nights.when_open(farm, plan)
     farm.open_store_ahead()
-    # A night is for the phones that there are; whoever names phones on the command line means these.
+    # A campaign that phones may join is for those that are there; named phones must be.
     opened = farm.open_devices(plan.devices, despite_losses=plan.devices.joins)
     for hint in filter(None, (unchecked_hint(farm.settings, facts) for facts in opened.facts)):
         farm.observer.on_event(Notice(event="hint", text=hint))

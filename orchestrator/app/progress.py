@@ -32,7 +32,7 @@ from orchestrator.records.workload import Case, Pass
 from orchestrator.report.escapes import one_line
 from orchestrator.units import format_bytes, format_change, format_duration, format_figure, format_latency
 
-#: Passes whose latency is told as a run is stored.
+#: Passes whose latency is shown when a run is stored.
 _FIGURES = frozenset({Pass.TIMING, Pass.SUSTAINED, Pass.REFERENCE})
 
 
@@ -71,7 +71,7 @@ def describe(event: object) -> str:
             more = f"invocation {number + 1} is" if number == last else f"invocations {number + 1} to {last + 1} are"
             text = f"{serial}: {some} certain enough yet; {more} added"
         case RunStored(run=run) if run.outcome is Outcome.SKIPPED and not _is_parity_word(run):
-            # The failure that it follows from has been told.
+            # The failure that it follows from was reported.
             text = ""
         case RunStored(run=run, position=position, total=total, side=side, so_far=so_far):
             of_side = f"[{side}] " if side else ""
@@ -113,7 +113,7 @@ def _start(run: RunRecord) -> str:
 
 
 def _is_parity_word(run: RunRecord) -> bool:
-    """Whether a skipped run says why outputs can't be compared, which nothing else has told."""
+    """Whether a skipped run says why outputs can't be compared, which nothing else reports."""
     return run.run_pass is Pass.PARITY and run.reason_code.startswith("parity-")
 
 
@@ -149,7 +149,7 @@ def describe_run(run: RunRecord) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRecord:
-    """An event for programs: the keys are the same whoever writes it (docs/reference/monitoring.md)."""
+    """An event for programs: the keys are the same in every format (docs/reference/monitoring.md)."""
 
     name: str
     level: str
@@ -158,7 +158,7 @@ class EventRecord:
 
 
 def record_of(event: object) -> EventRecord | None:
-    """Return an event's record; None for one that isn't written: a file on its way is told a hundred times a second."""
+    """Return an event's record; None for one that isn't written: a file on its way has a hundred events a second."""
     if not isinstance(event, _EVENTS):
         return None
     text = describe_run(event.run) if isinstance(event, RunStored) else describe(event)
@@ -273,12 +273,12 @@ COUNTS: Final = Counts()
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """Counts what another observer is told."""
+    """Counts the events that it passes on."""
 
-    told: Observer
+    observer: Observer
     counts: Counts = field(default_factory=lambda: COUNTS)
 
     def on_event(self, event: object) -> None:
         """Take an event."""
         self.counts.on_event(event)
-        self.told.on_event(event)
+        self.observer.on_event(event)

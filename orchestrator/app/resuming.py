@@ -55,7 +55,7 @@ def resume(farm: Farm, prefix: str = "") -> MeasuredCampaign | CampaignResult | 
 def restore_left(farm: Farm, serials: Collection[Serial]) -> None:
     """Restore those phones that a killed process left changed; nothing is open on them, so nobody else would."""
     for item in restore_phones(farm, sorted(set(serials) & set(farm.conditioner.unrestored()))):
-        # Whoever uses a busy one now restores it.
+        # The process that uses a busy one restores it.
         if item.error is not None and not isinstance(item.error, DeviceBusyError):
             text = f"{item.error}; it isn't restored yet: 'benchfarm device restore {item.name}' tries again"
             keys = {"device": item.name}

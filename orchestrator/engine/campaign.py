@@ -33,11 +33,11 @@ class CampaignResult:
     stored: int
     #: Devices that were abandoned or aren't there, with the reason; their open invocations wait for a resume.
     lost: Mapping[Serial, str] = field(default_factory=dict)
-    #: At least so many invocations aren't stored; of what a stopping rule adds only the next round is known.
+    #: At least this many invocations aren't stored; of what a stopping rule adds only the next round is known.
     left: int = 0
     #: What the stopping rule came to; None without one.
     savings: Savings | None = None
-    #: What ended a device's part and isn't the device's; to be raised by whoever has told the rest.
+    #: An error that ended a device's part and isn't the device's; to be raised once the result is reported.
     fault: Exception | None = None
 
 
@@ -55,7 +55,7 @@ class _Stored:
 
     @property
     def left(self) -> int:
-        """How many aren't, at the least."""
+        """At least this many aren't."""
         return sum(len(work.invocations) for work in self.works.values())
 
 

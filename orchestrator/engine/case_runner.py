@@ -43,7 +43,7 @@ _Key = tuple[CaseKey, Pass]
 
 
 class CaseFailures:
-    """How one device's cases ended, as long as this process runs: whoever resumes has them tried again."""
+    """How one device's cases ended, as long as this process runs: a resume tries them again."""
 
     def __init__(self) -> None:
         self._endings: dict[_Key, list[tuple[Outcome, str]]] = {}
@@ -70,9 +70,9 @@ RECENT_S: Final = 1.0
 READY_S: Final = 120.0
 #: The code of a model with operators of TensorFlow's in a program without them.
 _NEEDS_FLEX: Final = "flex-ops-missing"
-#: After so many waits in a row in vain, a device is left alone for a while.
+#: After this many waits in vain in a row, a device is left alone for a while.
 UNFIT_MAX: Final = 2
-#: Seconds that an invocation of the pass ``sustained`` measures at the least.
+#: Seconds that an invocation of the pass ``sustained`` measures at least.
 SUSTAINED_MIN_SECS: Final = 5.0
 #: Not the case's fault: nothing is known of what was to be measured.
 _WAY_LOST: Final = (DeviceChangedError, AdbUnavailableError, NoDeviceError)
@@ -102,7 +102,7 @@ class CaseRunner:
         terms = workload.campaign.terms
         #: What is left of the campaign's time.
         self.time = TimeLeft(workload.campaign, runs, services.clock, services.store, facts.serial)
-        # Who compares or searches thread counts wants each of them.
+        # A comparison or search of thread counts needs each of them.
         is_each = terms.every_thread_count or terms.pairing is not None or terms.search is not None
         self._unused = None if is_each else UnusedThreads(runs)
         self._was_told_of_time = False
@@ -156,7 +156,7 @@ class CaseRunner:
         """Send the files of all invocations to a device that shares its hub, before any of them is run.
 
         In the midst of the measurements each file would wait for the hub's other devices, and they for it. What fails
-        here fails again, and is told, when it is needed. Raises InterruptedByUserError.
+        here fails again, and is reported, when it is needed. Raises InterruptedByUserError.
         """
         if not self._device.hub:
             return

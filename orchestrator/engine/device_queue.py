@@ -1,4 +1,4 @@
-"""One device's part of a campaign, and what equal phones share of it: who measures what is stored before it is run."""
+"""One device's part of a campaign, and what equal phones share of it: assignments are stored before they hold."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class DeviceQueue:
         campaign = workload.campaign
         #: The device's runs of this campaign, as they are stored: all decisions are made from them.
         self._runs = runs_of(services, workload, serials=[facts.serial])
-        #: Of an A/B comparison, and what was last told of its plan.
+        #: Of an A/B comparison, and the plan that was last reported.
         self._pairs = PairProgress(campaign, facts.serial, self._runs) if campaign.terms.pairing is not None else None
         self._told = ""
         if self._pairs is not None:
@@ -212,7 +212,7 @@ class DeviceQueue:
         return open_work(self._assigner.campaign, self._runs, self._serial, self._services.tools)
 
     def left(self) -> int:
-        """Return how many invocations aren't stored at the least."""
+        """Return how many invocations aren't stored, at least."""
         return len(self.open_work().invocations)
 
     def done(self) -> int:

@@ -35,7 +35,7 @@ class CampaignStarted:
     total: int
     #: How many invocations are stored already.
     done: int
-    #: Device -> runs that are stored, and invocations that aren't at the least; of those that have some.
+    #: Device -> runs that are stored, and the least number of invocations that aren't; of those that have some.
     stored: Mapping[Serial, int] = field(default_factory=dict)
     left: Mapping[Serial, int] = field(default_factory=dict)
 
@@ -45,7 +45,7 @@ class DeviceJoined:
     """A device has come and is measured, too; what it is to measure is stored."""
 
     serial: Serial
-    #: At least so many invocations aren't stored yet; of what it shares with others none are counted.
+    #: At least this many invocations aren't stored yet; of what it shares with others none are counted.
     left: int
     #: The lost device that it stands in for, empty for none.
     instead_of: str = ""
@@ -117,7 +117,7 @@ class Measuring:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairsSoFar:
-    """How the sides of an A/B comparison compare after so many pairs; nothing is decided by it."""
+    """How the sides of an A/B comparison compare so far; nothing is decided by it."""
 
     pairs: int
     #: Candidate time / baseline time, and the ends of its interval at the comparison's level; None with one pair.
@@ -154,7 +154,7 @@ class CampaignEnded:
     campaign: Campaign
     status: CampaignStatus
     stored: int
-    #: At least so many aren't stored; of what a stopping rule adds only the next round is known.
+    #: At least this many aren't stored; of what a stopping rule adds only the next round is known.
     left: int
     #: What the stopping rule came to; None without one.
     savings: Savings | None = None

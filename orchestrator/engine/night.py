@@ -31,7 +31,7 @@ _CHECK_EVERY_S: Final = 900.0
 _LAST: Final = 8
 #: What was never run counts as that old.
 NEVER_DAYS: Final = 10_000.0
-#: A run takes about so many times the least that its settings require, where nothing is known of the device.
+#: How many times the least that its settings require a run takes, where nothing is known of the device.
 _USUAL_FACTOR: Final = 1.5
 #: Between two runs a phone is probed, cooled, given files; a longer pause is time in which nobody ran it.
 _PAUSE_MOST_S: Final = 360.0

@@ -34,7 +34,7 @@ from orchestrator.units import format_percent, format_slowdown
 
 #: The finding of a run after which the reference workload had moved.
 CODE = "reference-moved"
-#: So many earlier checks tell a device's noise well enough; months of them would only take time and memory to read.
+#: This many earlier checks show a device's noise well enough; months of them would only take time and memory.
 _CHECKS_MOST: Final = 100
 
 
@@ -77,7 +77,7 @@ def keep_doubts(store: Store, campaign_id: CampaignId, *, serials: Sequence[Seri
 
 
 def with_doubt(verdict: QualityVerdict, finding: Finding) -> QualityVerdict:
-    """Return a verdict with the finding: suspect at the most."""
+    """Return a verdict with the finding: at best suspect."""
     quality = Quality.SUSPECT if verdict.quality is Quality.TRUSTED else verdict.quality
     return replace(verdict, quality=quality, findings=(*verdict.findings, finding))
 
@@ -90,7 +90,7 @@ def carried_over(verdict: QualityVerdict, stored: QualityVerdict) -> QualityVerd
     return verdict
 
 
-#: A device that measures is asked so often how it is.
+#: How often a device that measures is checked.
 EVERY_S: Final = 900.0
 #: Cooled again is a phone whose battery is no more than this above what it was at the beginning.
 _WARMER_C: Final = 1.0
@@ -147,7 +147,7 @@ class ReferenceCheck:
             self._act(verdict)
 
     def end(self) -> None:
-        """Ask after the last run; what was moved is told, and nothing is left that could be kept from the device."""
+        """Ask after the last run; a move is reported, and nothing is left to keep from the device."""
         verdict = self._ask()
         if verdict.moved:
             self._note(f"the reference workload is {_change(verdict)} than before the campaign", is_problem=True)

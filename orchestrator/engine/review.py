@@ -60,7 +60,7 @@ def read_again(run: RunRecord, raw: RawOutput, tool: Tool, facts: DeviceFacts, s
 def read_imported(run: RunRecord, facts: DeviceFacts, tools: Mapping[ToolName, Tool], screen: Screen) -> RunRecord:
     """Return a run of another lab with what its raw output says; without raw output nothing can be said of it.
 
-    What didn't come to a reading there (skipped, unfit, aborted) has no figure, and stays as it is told.
+    What didn't come to a reading there (skipped, unfit, aborted) has no figure, and stays as it is.
     """
     if run.outcome not in _READ_FROM_OUTPUT:
         return replace(run, report=None)

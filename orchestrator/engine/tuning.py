@@ -72,7 +72,7 @@ def typical_ratio(without: Sequence[float], with_it: Sequence[float]) -> float:
 
 #: An option passes a trial when chance alone would show such a reduction in fewer than one of twenty.
 _SURE: Final = 0.05
-#: The second test of what passed has so many times the invocations: what helps is to pass both.
+#: The second test of what passed has this many times the invocations; what is kept passes both.
 CONFIRMATION: Final = 2
 _ALL_OFF: Final = Quiet(
     airplane=False, no_doze=False, animations_off=False, sync_off=False, fixed_performance=False, pin_clocks=False,

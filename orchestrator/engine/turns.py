@@ -356,7 +356,7 @@ class Turns:
                     text = f"could not be restored ({error}); 'benchfarm device restore {device.serial}' tries again"
                     self._note(device, text, is_problem=True)
                 elif not isinstance(error, DeviceBusyError):
-                    # Nothing of ours is changed there; what still runs is ended by whoever uses the phone next.
+                    # Nothing of ours is changed there; the next command that uses the phone ends what still runs.
                     text = f"could not be released ({error}); its note there expires by itself"
                     self._note(device, text, is_problem=True)
             return

@@ -101,6 +101,6 @@ class Arrivals(Protocol):
     def spare_for(self, serial: Serial, is_free: Callable[[Serial], bool]) -> Arrival | None:
         """Return a spare device for one that is lost, None when there is none now; each only once.
 
-        One that isn't free now may be later. One that was returned and is lost before it begins is told as lost itself.
+        One that isn't free now may be later. One that was returned and is lost before it begins counts as lost itself.
         """
         ...

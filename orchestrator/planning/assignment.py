@@ -62,7 +62,7 @@ def assign(
     *,
     idle: Sequence[Serial] = (),
 ) -> Assignment:
-    """Return who measures what, as it follows from who did before and which devices are there.
+    """Return which device measures what, from the assignment before and the devices that are there.
 
     - A device that comes measures what the plan means on it. Where it equals phones that share, it shares with them.
     - Equal phones get a part of every case each, as evenly as their number allows: a difference between phones then
@@ -72,7 +72,7 @@ def assign(
     - A device that is replaced keeps nothing open but what it shared, for its equals; not that either without one.
 
     Args:
-        before: As it was; empty, with who shares, for a campaign that is planned.
+        before: As it was; for a campaign that is planned, empty but for the groups that share.
         devices: Those that come, and those that they may equal, lost ones too.
         settled: What is stored, or is run right now: it stays where it is.
         idle: Devices that have nothing left.

@@ -103,7 +103,7 @@ _OVERHEAD_S: Final = 3.0
 
 
 def bounds_s(plan: Plan, queue: Sequence[Invocation]) -> tuple[float, float]:
-    """Return the seconds that a device's queue takes at the least: when nothing is added, and when all is.
+    """Return the seconds that a device's queue takes at least: when nothing is added, and when all is.
 
     Thread counts that a delegate may leave unused count once when nothing is added: one of them shows the figure.
     """
@@ -123,7 +123,7 @@ def bounds_s(plan: Plan, queue: Sequence[Invocation]) -> tuple[float, float]:
 
 
 def least_duration_s(invocation: Invocation, *, sustained_s: float = 0.0) -> float:
-    """Seconds that an invocation takes at the least; that of the pass ``sustained`` stands for all of them."""
+    """Seconds that an invocation takes at least; that of the pass ``sustained`` stands for all of them."""
     case = invocation.case
     if invocation.run_pass is Pass.SUSTAINED:
         return sustained_s

@@ -55,7 +55,7 @@ def choose(
 ) -> Choice:
     """Return which devices a selection means; the same devices always give the same choice.
 
-    ``one_of_each`` takes the first device of each group and ``any`` the first so many, by serial number. ``kept`` are
+    ``one_of_each`` takes the first device of each group and ``any`` the first N, by serial number. ``kept`` are
     those that were chosen before and stay so as long as they fit: a device that comes later takes nobody's place.
     """
     known = sorted(devices, key=lambda facts: (facts.serial not in kept, facts.serial))
