@@ -75,7 +75,7 @@ OWNERS = {
     "procrastinate": {"queueing"},
     "pandas": {"report/frames.py", "app/results.py"},
     "jinja2": {"report/render.py"},
-    "vl_convert": {"report/pictures.py"},
+    "vl_convert": {"report/vega.py"},
     "typer": {"cli"},
     "click": {"cli"},
     "rich": {"cli"},

@@ -13,17 +13,17 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.changepoint import RECENT_NIGHTS
-from orchestrator.app import farm_control, farm_schedules
+from orchestrator.app import farm_control, farm_schedules, site_pages
 from orchestrator.app.farm_now import FarmNow, job_answer
 from orchestrator.app.phones import release_phone
 from orchestrator.app.site import campaign_html, gather, report_marks
+from orchestrator.app.site_series import Site, SiteCampaign, SiteSeries
 from orchestrator.app.stored import find_campaigns
 from orchestrator.bootstrap import Farm
+from orchestrator.engine.history import FoundChange
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.identity import CampaignId, Serial
-from orchestrator.report import site_pages
-from orchestrator.report.site import Site, SiteCampaign, SiteChange, SiteSeries
 from orchestrator.serve.answers import (
     CampaignAnswer,
     ChangeAnswer,
@@ -102,12 +102,12 @@ class LivePages:
         if name in ("", "index.html"):
             return site_pages.campaigns_page(site).encode()
         campaign = next((item for item in site.campaigns if item.page == name), None)
-        return None if campaign is None else self._report(campaign, marks[campaign.campaign_id])
+        return None if campaign is None else self._report(campaign, marks[campaign.campaign.campaign_id])
 
     def _report(self, campaign: SiteCampaign, mark: str) -> bytes:
-        key = f"{campaign.campaign_id} {mark}"
+        key = f"{campaign.campaign.campaign_id} {mark}"
         if key not in self._reports:
-            self._reports[key] = campaign_html(self._farm, campaign.campaign_id).encode()
+            self._reports[key] = campaign_html(self._farm, campaign.campaign.campaign_id).encode()
             while len(self._reports) > _KEPT_REPORTS:
                 self._reports.popitem(last=False)
         self._reports.move_to_end(key)
@@ -190,7 +190,8 @@ class LiveAnswers:
         return [
             answer_of(
                 CampaignAnswer,
-                item,
+                item.campaign,
+                stored=item.stored,
                 planned=max(item.planned, item.stored),
                 page=f"campaigns/{item.page}" if item.has_page else "",
             )
@@ -300,7 +301,7 @@ def _series(site: Site, row: SiteSeries) -> SeriesAnswer:
     )
 
 
-def _change(site: Site, row: SiteSeries, change: SiteChange) -> ChangeAnswer:
+def _change(site: Site, row: SiteSeries, change: FoundChange) -> ChangeAnswer:
     return answer_of(
         ChangeAnswer,
         change,

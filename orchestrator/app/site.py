@@ -16,28 +16,15 @@ from orchestrator.analysis.nights import night_details
 from orchestrator.analysis.series import night_of, night_table
 from orchestrator.app.history import night_meant
 from orchestrator.app.reporting import report_data
-from orchestrator.app.site_series import outputs_from, site_series
+from orchestrator.app.site_series import Site, SiteCampaign, site_series
 from orchestrator.bootstrap import Farm
-from orchestrator.engine.history import (
-    FoundChange,
-    Question,
-    Regressions,
-    find_regressions,
-)
+from orchestrator.engine.history import FoundOutputs, Question, Regressions, find_regressions
 from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import Points
 from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.parity import ParityVerdict
-from orchestrator.report.site import (
-    STATUS_WORDS,
-    FaultyOutputs,
-    Site,
-    SiteCampaign,
-    SiteGroup,
-)
-from orchestrator.units import format_change
 
 _NO_POINTS: Final = Points(
     series=(),
@@ -83,7 +70,7 @@ class WrittenSite:
 
 def build(farm: Farm, request: SiteRequest) -> WrittenSite:
     """Write or renew the pages; raises UsageError, HostStorageError."""
-    from orchestrator.report import site_pages
+    from orchestrator.app import site_pages
     from orchestrator.report.site_folder import SiteFolder
 
     site, marks = gather(
@@ -102,11 +89,11 @@ def build(farm: Farm, request: SiteRequest) -> WrittenSite:
     for path, html in site_pages.series_pages(site):
         folder.write(path, html.encode())
     for campaign, path in zip(shown, reports, strict=True):
-        mark = marks[campaign.campaign_id]
+        mark = marks[campaign.campaign.campaign_id]
         if not request.fresh and folder.note(path) == mark:
             folder.keep(path, mark)
             continue
-        folder.write(path, campaign_html(farm, campaign.campaign_id).encode(), note=mark)
+        folder.write(path, campaign_html(farm, campaign.campaign.campaign_id).encode(), note=mark)
     # The pages that lead to all others come last: what they name is there.
     folder.write("campaigns/index.html", site_pages.campaigns_page(site).encode())
     folder.write("index.html", site_pages.overview_page(site).encode())
@@ -126,7 +113,7 @@ def first_night(since: str, farm: Farm) -> date | None:
 
 def campaign_html(farm: Farm, campaign_id: CampaignId) -> str:
     """Return a campaign's report as a page of the site."""
-    from orchestrator.report import site_pages
+    from orchestrator.app import site_pages
     from orchestrator.report.render import render_html
 
     campaign = farm.store.campaign(campaign_id)
@@ -165,21 +152,15 @@ def gather(
         series=tuple(
             sorted(site_series(store, table, details.is_trusted, found, only), key=lambda row: (-row.badness, row.key))
         ),
-        groups=_groups(found),
+        groups=found.groups if found is not None else (),
         faulty_outputs=_faulty_outputs(found),
         campaigns=tuple(
             SiteCampaign(
-                campaign_id=item.campaign_id,
-                name=item.name,
-                created_at=item.created_at,
-                finished_at=item.finished_at,
-                status=item.status.value,
-                host=item.host,
+                campaign=item,
                 stored=progress[item.campaign_id][0],
                 planned=progress[item.campaign_id][1],
                 is_virtual=item.campaign_id in virtual,
                 has_page=number < pages,
-                origin=item.terms.origin.text if item.terms.origin is not None else "",
             )
             for number, item in enumerate(chosen)
         ),
@@ -187,56 +168,19 @@ def gather(
     return site, marks
 
 
-def _groups(found: Regressions | None) -> tuple[SiteGroup, ...]:
-    if found is None:
-        return ()
-    return tuple(
-        SiteGroup(
-            night=max(item.night for item in group.members),
-            sentence=group.sentence,
-            members=tuple((item.series_key, _label(item)) for item in group.members),
-            status=_status(group.members),
-            is_virtual=any(item.is_virtual for item in group.members),
-        )
-        for group in found.groups
-    )
-
-
-def _faulty_outputs(found: Regressions | None) -> tuple[FaultyOutputs, ...]:
+def _faulty_outputs(found: Regressions | None) -> tuple[FoundOutputs, ...]:
     """Return the series whose outputs are wrong or drift now, the unexpected and the wrong ones first."""
-    told = sorted(found.outputs if found is not None else (), key=lambda item: item.change.night)
-    newest = {item.change.series_key: item for item in told}
-    faulty = [
-        FaultyOutputs(
-            key=key,
-            label=f"{item.case.model_name} on {item.phone} ({item.case.serial}), {item.case.configuration}",
-            outputs=outputs_from(item),
-            is_virtual=item.is_virtual,
-        )
-        for key, item in newest.items()
-        if item.change.after is not ParityVerdict.SAME
-    ]
-    return tuple(sorted(faulty, key=lambda item: (bool(item.outputs.expected), not item.outputs.is_wrong, item.label)))
-
-
-def _label(change: FoundChange) -> str:
-    return (
-        f"{change.case.model_name} on {change.phone} ({change.case.serial}), {change.case.configuration}: "
-        f"{format_change(change.ratio)}"
+    turns = sorted(found.outputs if found is not None else (), key=lambda item: item.change.night)
+    newest = {item.change.series_key: item for item in turns}
+    faulty = [item for item in newest.values() if item.change.after is not ParityVerdict.SAME]
+    return tuple(
+        sorted(faulty, key=lambda item: (bool(item.expected), item.change.after is not ParityVerdict.WRONG, item.label))
     )
-
-
-def _status(members: Sequence[FoundChange]) -> str:
-    if all(item.expected for item in members):
-        return f"expected: {members[0].expected}"
-    states = dict.fromkeys(STATUS_WORDS[item.status] for item in members)
-    counts = {state: sum(STATUS_WORDS[item.status] == state for item in members) for state in states}
-    return ", ".join(state if len(states) == 1 else f"{count} {state}" for state, count in counts.items())
 
 
 def report_marks(store: Store, campaigns: Sequence[Campaign]) -> Mapping[CampaignId, str]:
     """Return of each campaign what its report depends on, as a hash: how far it is, and what was read from its runs."""
-    from orchestrator.report.site_pages import templates_key
+    from orchestrator.app.site_pages import templates_key
 
     progress = store.progress()
     readings = store.readings([item.campaign_id for item in campaigns])

@@ -2,31 +2,268 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass
 from datetime import date, datetime, time
+from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from orchestrator.analysis.nights import NightDetails
 from orchestrator.analysis.series import NightTable, night_of
-from orchestrator.engine.history import FoundChange, FoundOutputs, Regressions, describe_series, fits
+from orchestrator.engine.history import ChangeGroup, FoundChange, FoundOutputs, Regressions, describe_series, fits
 from orchestrator.ports import Store
+from orchestrator.records.campaign import Campaign
+from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import Annotation, Contents, DeviceSighting, RunMark
 from orchestrator.records.identity import CampaignId, SeriesKey
 from orchestrator.records.night import THREADS_UNUSED
+from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Grade, Quality
 from orchestrator.records.workload import Case, Pass
-from orchestrator.report.site import SILENT_NIGHTS, SiteChange, SiteEvent, SiteOutputs, SiteSeries
+from orchestrator.report.labels import page_name
+
+#: A figure that is at least this many nights old is shown as missing.
+SILENT_NIGHTS: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteEvent:
+    """Something that happened beside a series: a note of a person, an update of its phone, another program."""
+
+    night: date
+    #: ``note``, ``system``, ``build`` or ``model``.
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteNight:
+    """One night of one series."""
+
+    night: date
+    median_us: float
+    low_us: float
+    high_us: float
+    invocations: int
+    is_trusted: bool
+    campaigns: tuple[CampaignId, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteSeries:
+    """One series over the site's nights."""
+
+    key: SeriesKey
+    case: Case
+    facts: DeviceFacts | None
+    is_virtual: bool
+    #: Of the runs that the newest figure is of, the worst; empty when none was given.
+    grade: str
+    changes: tuple[FoundChange, ...]
+    events: tuple[SiteEvent, ...]
+    #: Of each of the site's nights, NaN where there is none.
+    latency_us: NDArray[np.float64]
+    last_place: int
+    is_trusted: bool
+    #: Where the outputs became worth something else, oldest first.
+    outputs: tuple[FoundOutputs, ...] = ()
+
+    @property
+    def page(self) -> str:
+        """The file name of its page."""
+        return f"{page_name(self.key)}.html"
+
+    @property
+    def phone(self) -> str:
+        """The device as people know it."""
+        return self.facts.title.removesuffix(" (virtual)") if self.facts is not None else str(self.case.serial)
+
+    @property
+    def model(self) -> str:
+        """The model's name without its ending."""
+        return self.case.model_name.removesuffix(".tflite")
+
+    @property
+    def last_us(self) -> float:
+        """The newest figure."""
+        return float(self.latency_us[self.last_place])
+
+    @cached_property
+    def window_us(self) -> float | None:
+        """The median of all nights before the newest figure; None when it is the only one."""
+        before = self.latency_us[: self.last_place]
+        there = before[np.isfinite(before)]
+        return float(np.median(there)) if there.size else None
+
+    @property
+    def against_window(self) -> float | None:
+        """The newest figure against the median of the nights before it, as a relative difference."""
+        return None if self.window_us is None else self.last_us / self.window_us - 1
+
+    @property
+    def newest(self) -> FoundChange | None:
+        """The newest change."""
+        return max(self.changes, key=lambda change: change.night, default=None)
+
+    def outputs_on(self, night: date) -> FoundOutputs | None:
+        """Return what the outputs are worth on a night when they are wrong or drift; None else."""
+        known = [item for item in self.outputs if item.change.night <= night]
+        return known[-1] if known and known[-1].change.after is not ParityVerdict.SAME else None
+
+    @property
+    def faulty_outputs(self) -> FoundOutputs | None:
+        """What the outputs are worth now when they are wrong or drift; None else."""
+        return self.outputs_on(date.max)
+
+    @property
+    def silent_nights(self) -> int:
+        """Nights of the farm since the newest figure."""
+        return len(self.latency_us) - 1 - self.last_place
+
+    @property
+    def badness(self) -> float:
+        """The order of the overview: the logarithm of the slow-down, by its newest change or against the window.
+
+        The larger counts; outputs that are wrong and weren't expected to be are worse than any. After a change that is
+        expected or refuted, the nights since then are the window.
+        """
+        faulty = self.faulty_outputs
+        if faulty is not None and faulty.change.after is ParityVerdict.WRONG and not faulty.expected:
+            return math.inf
+        newest = self.newest
+        if newest is not None and not newest.counts:
+            return math.log(self.last_us / newest.after_us)
+        worst = math.log1p(self.against_window or 0.0)
+        return worst if newest is None else max(worst, math.log(newest.ratio))
+
+    @property
+    def label(self) -> str:
+        """One line that names it."""
+        return f"{self.model} on {self.phone} ({self.case.serial}), {self.case.configuration}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteCampaign:
+    """A campaign as the index lists it."""
+
+    campaign: Campaign
+    stored: int
+    planned: int
+    is_virtual: bool
+    #: Whether the site has a page of it.
+    has_page: bool
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.campaign.name or self.campaign.campaign_id
+
+    @property
+    def page(self) -> str:
+        """The file name of its page."""
+        return f"{page_name(self.campaign.campaign_id)}.html"
+
+    @property
+    def night(self) -> date:
+        """The night in which it began."""
+        return night_of(self.campaign.created_at)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """Everything that the pages show."""
+
+    title: str
+    since: date | None
+    table: NightTable
+    details: NightDetails
+    #: Worst first.
+    series: tuple[SiteSeries, ...]
+    groups: tuple[ChangeGroup, ...]
+    #: Those that nobody expected and those that are wrong first.
+    faulty_outputs: tuple[FoundOutputs, ...]
+    #: Newest first.
+    campaigns: tuple[SiteCampaign, ...]
+    #: Whether a server shows it, with the live page of the farm beside it.
+    is_live: bool = False
+
+    @property
+    def nights(self) -> Sequence[date]:
+        """Every night on which anything was measured, in order."""
+        return self.table.nights
+
+    @cached_property
+    def by_name(self) -> Mapping[str, SiteSeries]:
+        """The series by the file name of their page."""
+        return {item.page: item for item in self.series}
+
+    @cached_property
+    def by_id(self) -> Mapping[CampaignId, SiteCampaign]:
+        """The campaigns by their ids."""
+        return {item.campaign.campaign_id: item for item in self.campaigns}
+
+    @cached_property
+    def _places(self) -> Mapping[SeriesKey, int]:
+        return {key: place for place, key in enumerate(self.table.series)}
+
+    @cached_property
+    def _campaign_bounds(self) -> NDArray[np.int64]:
+        return np.searchsorted(self.details.campaigns[0], np.arange(len(self.table.series) + 1))
+
+    def nights_of(self, series: SiteSeries) -> list[SiteNight]:
+        """Return the nights of a series that have a figure, oldest first."""
+        place = self._places[series.key]
+        details = self.details
+        campaigns: dict[int, list[CampaignId]] = {}
+        begin, end = self._campaign_bounds[place : place + 2].tolist()
+        _, nights, ids = details.campaigns
+        for number in range(begin, end):
+            campaigns.setdefault(int(nights[number]), []).append(ids[number])
+        columns = zip(
+            self.nights,
+            self.table.latency_us[place].tolist(),
+            details.low_us[place].tolist(),
+            details.high_us[place].tolist(),
+            details.invocations[place].tolist(),
+            details.is_trusted[place].tolist(),
+            strict=True,
+        )
+        return [
+            SiteNight(
+                night=night,
+                median_us=median,
+                low_us=low,
+                high_us=high,
+                invocations=count,
+                is_trusted=is_trusted,
+                campaigns=tuple(campaigns.get(number, ())),
+            )
+            for number, (night, median, low, high, count, is_trusted) in enumerate(columns)
+            if math.isfinite(median)
+        ]
+
+    @property
+    def has_virtual(self) -> bool:
+        """Whether any figure is a virtual phone's."""
+        return any(item.is_virtual for item in self.series) or any(item.is_virtual for item in self.campaigns)
+
+    @property
+    def has_real(self) -> bool:
+        """Whether any figure is a real device's."""
+        return any(not item.is_virtual for item in self.series)
 
 
 def site_series(
     store: Store,
     table: NightTable,
-    trusted: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
+    trusted: NDArray[np.bool_],
     found: Regressions | None,
     only: Collection[CampaignId],
 ) -> Iterator[SiteSeries]:
@@ -37,14 +274,14 @@ def site_series(
     builds = {sha256: build.name for sha256, build in store.builds().items()}
     annotations = [item for item in store.annotations() if table.nights and item.night >= table.nights[0]]
     updates = {serial: _updates(seen, table) for serial, seen in store.sightings().items()}
-    changes: dict[SeriesKey, list[SiteChange]] = defaultdict(list)
+    changes: dict[SeriesKey, list[FoundChange]] = defaultdict(list)
     for change in found.changes if found is not None else ():
-        changes[change.series_key].append(_change(change))
+        changes[change.series_key].append(change)
     last = [int(np.flatnonzero(np.isfinite(row))[-1]) for row in table.latency_us]
     mishaps = _mishaps(store, table, only)
-    outputs: dict[SeriesKey, list[SiteOutputs]] = defaultdict(list)
+    outputs: dict[SeriesKey, list[FoundOutputs]] = defaultdict(list)
     for item in sorted(found.outputs if found is not None else (), key=lambda item: item.change.night):
-        outputs[item.change.series_key].append(outputs_from(item))
+        outputs[item.change.series_key].append(item)
     other_figures = found.other_figures if found is not None else {}
     grades = _grades(store, table, last, only)
     for place, key in enumerate(table.series):
@@ -54,7 +291,7 @@ def site_series(
             *updates.get(sketch.serial, ()),
             *_contents(table, place, builds),
             *mishaps.get(key, ()),
-            *(SiteEvent(night=item.night, kind="outputs", text=item.text) for item in outputs[key]),
+            *(SiteEvent(night=item.change.night, kind="outputs", text=_turn(item)) for item in outputs[key]),
         ]
         if key in other_figures:
             text = "the program's figures are of another kind (median, mean): earlier nights aren't compared"
@@ -74,20 +311,12 @@ def site_series(
         )
 
 
-def outputs_from(found: FoundOutputs) -> SiteOutputs:
-    """Return what outputs are worth from a night on."""
+def _turn(found: FoundOutputs) -> str:
+    """Return what outputs turned from and to."""
     change = found.change
-    return SiteOutputs(
-        night=change.night,
-        before=change.before.value if change.before is not None else "",
-        verdict=change.after.value,
-        expected=found.expected,
+    return (
+        f"outputs {change.before.value if change.before is not None else 'not compared before'} → {change.after.value}"
     )
-
-
-def _change(found: FoundChange) -> SiteChange:
-    shown: dict[str, Any] = {field.name: getattr(found, field.name) for field in fields(SiteChange)}
-    return SiteChange(**shown)
 
 
 def _notes(annotations: Sequence[Annotation], key: SeriesKey, words: Mapping[str, str]) -> Iterator[SiteEvent]:

@@ -32,7 +32,6 @@ def report(
     form: Annotated[str, opt("--format -f", "html, text, markdown, csv or json (default: by --out, else html).")] = "",
     *,
     published: Annotated[bool, opt("--published", "Include public reference figures.")] = False,
-    pictures: Annotated[Path | None, opt("--pictures", "Also write each chart to this folder, as SVG and PNG.")] = None,
     accuracy: Accuracy = None,
 ) -> CommandResult:
     """Render a report of one or more campaigns.
@@ -42,26 +41,19 @@ def report(
     # HTML always goes to a file: the data folder's reports when none is named.
     form = format_of(form, out, REPORT_FORMATS, default="html")
     chosen, data = _data(settings, campaigns, accuracy, published=published)
-    named: dict[str, object] = {"campaigns": [item.campaign_id for item in chosen]}
-    note = ""
-    if pictures is not None:
-        from orchestrator.report.pictures import write_pictures
-
-        named["pictures"] = drawn = list(write_pictures(data, pictures))
-        note = f"\n{len(drawn)} pictures in {pictures}"
+    named = {"campaigns": [item.campaign_id for item in chosen]}
     if form == "html":
         # One report of a submission, called as it is.
         name = campaigns[0] if len(chosen) > 1 and len(campaigns) == 1 else ""
         name = chosen[0].campaign_id if name in {"", "newest", "previous"} else name
         path = out or settings.data_folder / "reports" / f"{name}.html"
         write_html(data, path, title=report_title(chosen), cache_folder=settings.cache_folder)
-        return CommandResult(text=f"{path}{note}", data={"path": path, **named})
+        return CommandResult(text=str(path), data={"path": path, **named})
     text = _report_text(data, form)
     if out is not None:
         write_file(out, text)
-        return CommandResult(text=f"{out}{note}", data={"path": out, **named})
-    del named["campaigns"]
-    return CommandResult(text=text.rstrip("\n") + note, data={"format": form, "content": text, **named})
+        return CommandResult(text=str(out), data={"path": out, **named})
+    return CommandResult(text=text.rstrip("\n"), data={"format": form, "content": text})
 
 
 def _data(

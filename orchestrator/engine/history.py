@@ -47,6 +47,15 @@ _RANKS: Final = {
 SELECTION_WORDS: Final = ("delegate", "model", "serial", "phone", "soc", "GPU", "tool", "threads")
 
 
+_STATES: Final[Mapping[ConfirmationStatus, str]] = {
+    ConfirmationStatus.UNCONFIRMED: "not confirmed yet",
+    ConfirmationStatus.CONFIRMED: "confirmed",
+    ConfirmationStatus.REFUTED: "refuted",
+    ConfirmationStatus.CANNOT: "can't be confirmed",
+    ConfirmationStatus.EXPLAINED: "explained by an update",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundChange:
     """A change of one series, with what is known about it."""
@@ -78,6 +87,21 @@ class FoundChange:
     before: Contents
     after: Contents
 
+    @property
+    def label(self) -> str:
+        """Model, phone and configuration in one line."""
+        return f"{self.case.model_name} on {self.phone} ({self.case.serial}), {self.case.configuration}"
+
+    @property
+    def state(self) -> str:
+        """What became of it, in words."""
+        return "expected" if self.expected else _STATES[self.status]
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is still to be looked at: nobody expected it, and nothing refuted it."""
+        return not self.expected and self.status is not ConfirmationStatus.REFUTED
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeGroup:
@@ -100,6 +124,11 @@ class FoundOutputs:
     is_virtual: bool
     #: What somebody wrote who expected it; empty for an unexpected one.
     expected: str = ""
+
+    @property
+    def label(self) -> str:
+        """Model, phone and configuration in one line."""
+        return f"{self.case.model_name} on {self.phone} ({self.case.serial}), {self.case.configuration}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

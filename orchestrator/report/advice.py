@@ -11,11 +11,12 @@ from orchestrator.analysis.advice import advise, alike, fleet_choice
 from orchestrator.analysis.advice_case import AdviceCase
 from orchestrator.analysis.case_result import comparable
 from orchestrator.analysis.compare import best_of
-from orchestrator.records.advice import AdviceReport
+from orchestrator.records.advice import Advice, AdviceReport
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.verdict import Quality
+from orchestrator.report.columns import picked
 from orchestrator.report.data import ReportData
-from orchestrator.report.escapes import markdown_text, visible
+from orchestrator.report.escapes import markdown_table, markdown_text, visible
 from orchestrator.report.passes import EnergyRow
 from orchestrator.report.rows import ResultRow
 
@@ -71,21 +72,26 @@ def format_text(advice: AdviceReport) -> str:
         if about != head:
             lines += ["", about] if lines else [about]
             head = about
-        runs = ", ".join(run[:12] for run in item.evidence[:3]) + (" ..." if len(item.evidence) > 3 else "")
         lines.append(f"  {item.rule}: {visible(item.text)}")
-        lines.append(f"      {len(item.evidence)} runs: {runs}; rule: {item.source}")
+        lines.append(f"      {len(item.evidence)} runs: {_runs(item, ', ')}; rule: {item.source}")
     lines += ["", _basis(advice)] if lines else [_basis(advice)]
     return "\n".join(lines)
 
 
 def format_markdown(advice: AdviceReport) -> str:
     """Return advice as a Markdown table."""
-    lines = ["| model | device | rule | advice | runs | source |", "|---|---|---|---|---|---|"]
-    for item in advice.lines:
-        runs = " ".join(run[:12] for run in item.evidence[:3]) + (" ..." if len(item.evidence) > 3 else "")
-        cells = (item.model, item.device, item.rule, item.text, f"{len(item.evidence)}: {runs}", item.source)
-        lines.append("| " + " | ".join(markdown_text(cell) for cell in cells) + " |")
+    rows = [
+        (item.model, item.device, item.rule, item.text, f"{len(item.evidence)}: {_runs(item, ' ')}", item.source)
+        for item in advice.lines
+    ]
+    heads = ("model", "device", "rule", "advice", "runs", "source")
+    lines = markdown_table(heads, ([markdown_text(cell) for cell in row] for row in rows))
     return "\n".join([*lines, "", _basis(advice)])
+
+
+def _runs(item: Advice, between: str) -> str:
+    """Return the first of the runs that a line comes from."""
+    return between.join(run[:12] for run in item.evidence[:3]) + (" ..." if len(item.evidence) > 3 else "")
 
 
 def _basis(advice: AdviceReport) -> str:
@@ -167,14 +173,5 @@ def _configuration(row: ResultRow) -> dict[str, object]:
 
 
 def _match(facts: DeviceFacts | None) -> Mapping[str, object]:
-    if facts is None:
-        return {}
-    known = {
-        "manufacturer": facts.manufacturer,
-        "model": facts.model,
-        "device": facts.codename,
-        "soc": facts.soc,
-        "sdk": facts.sdk,
-        "fingerprint": facts.fingerprint,
-    }
+    known = picked(facts, "manufacturer model device=codename soc sdk fingerprint")
     return {name: value for name, value in known.items() if value}

@@ -1,4 +1,4 @@
-"""The charts of a report as Vega-Lite specifications, without their data; the page and the pictures draw the same ones.
+"""The charts of a report as Vega-Lite specifications, without their data.
 
 Every chart reads the data set ``rows`` (report/chart_rows.py). What the page may change is named in the specification's
 ``usermeta``: ``measure`` is the channel with the figure that can be relative and logarithmic, ``lines`` are the fields
@@ -8,7 +8,6 @@ legend may be, ``label_lines`` how many lines the longest label has.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -17,10 +16,7 @@ from typing import Any, Final, TypeVar
 #: here, so that it is seen on dark ground too.
 _PALETTE: Final = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B3A125", "#8A8F98"]
 _SHAPES: Final = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"]
-#: Pixels of one line, and the least height of a chart; the page's script has the same.
-_STEP: Final = 14
-_LEAST_HEIGHT: Final = 70
-_TEXT_LINE: Final = 15
+#: Half a line of a label, in pixels.
 _LINE_HALF: Final = 7
 #: Characters of one line of a label; the page, which may be narrow, has its own number.
 _LABEL_CHARS: Final = 56
@@ -58,22 +54,6 @@ class Chart:
     def drawable(self, rows: Sequence[Row]) -> list[Row]:
         """Return the rows that can be drawn: the accuracy charts need accuracies, for example."""
         return [row for row in rows if all(row[field] is not None for field in self.needs)]
-
-    def height(self, rows: Sequence[Mapping[str, Any]]) -> int | None:
-        """Return the height in pixels of a chart whose height follows its rows; None for any other."""
-        lines = self.spec["usermeta"]["lines"]
-        if not lines:
-            return None
-        labels, *others = (len({row[field] for row in rows}) for field in lines)
-        step = _STEP
-        for count in others:
-            step *= max(1, count)
-        return max(_LEAST_HEIGHT, max(1, labels) * max(step, _TEXT_LINE * self.label_lines(rows)))
-
-    def label_lines(self, rows: Sequence[Mapping[str, Any]]) -> int:
-        """Return how many lines the longest label has, of a chart whose height follows its rows."""
-        labels = {str(row[field]) for field in self.spec["usermeta"]["lines"][:1] for row in rows}
-        return max((len(re.findall(_LINE.format(_LABEL_CHARS, "\n"), label)) for label in labels), default=1)
 
 
 def _number(field: str, title: str = "", **other: object) -> Spec:

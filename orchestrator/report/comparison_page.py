@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -19,7 +20,7 @@ from orchestrator.report.comparisons import (
 )
 from orchestrator.report.escapes import visible
 from orchestrator.report.evidence import Part, case_evidence, evidence_decimals
-from orchestrator.report.grids import Column, Grid, column_of
+from orchestrator.report.grids import Column, Grid, badge_of, column_of, ms_of, number_of
 from orchestrator.report.labels import column_decimals, figure_text
 from orchestrator.report.operators import compare_profiles
 from orchestrator.report.page_policy import pack
@@ -120,11 +121,10 @@ def _sentences(comparison: Comparison) -> tuple[str, ...]:
         spread = "" if least == most else f" in the middle case ({least} to {most} over all)"
         sentences.append(f"A change of {middle} would have been found 8 times of 10{spread}.")
     if counts[ComparisonOutcome.INCOMPARABLE]:
-        facts: dict[str, int] = {}
-        for row in comparison.rows:
-            for fact in dict.fromkeys(item.fact.value for item in row.differences):
-                facts[fact] = facts.get(fact, 0) + 1
-        told = ", ".join(f"{fact} ({count})" for fact, count in sorted(facts.items(), key=lambda item: -item[1]))
+        facts = Counter(
+            fact for row in comparison.rows for fact in dict.fromkeys(item.fact.value for item in row.differences)
+        )
+        told = ", ".join(f"{fact} ({count})" for fact, count in facts.most_common())
         sentences.append(f"Incomparable because of: {told}.")
     return tuple(sentences)
 
@@ -244,24 +244,16 @@ def _evidence(
 def _grid(rows: Sequence[ComparedCase]) -> Grid:
     def percent(label: str, of: Callable[[ComparisonVerdict], float | None], less: float = 1.0) -> Column:
         found = [of(row.verdict) for row in rows]
-        values = [None if value is None else (value - less) * 100 for value in found]
-        return Column(label=label, kind="number", unit="%", digits=1, values=values)
+        return number_of(found, label, "%", lambda value: None if value is None else (value - less) * 100, 1)
 
     def median(label: str, side: Callable[[ComparedCase], Measured]) -> Column:
         own = [side(row).result.own_summary for row in rows]
-        values = [None if summary is None else summary.median_us / US_PER_MS for summary in own]
-        return Column(label=label, kind="number", unit="ms", values=values)
+        return ms_of(own, label, lambda summary: None if summary is None else summary.median_us)
 
     outcomes = [row.verdict.outcome.value for row in rows]
-    columns = [
+    columns = (
         column_of(rows, "case", lambda row: row.title),
-        Column(
-            label="verdict",
-            kind="badge",
-            values=[outcome.upper() for outcome in outcomes],
-            classes=[f"c-{outcome}" for outcome in outcomes],
-            is_choice=True,
-        ),
+        badge_of(outcomes, "verdict", lambda outcome: (outcome.upper(), f"c-{outcome}")),
         percent("change", lambda verdict: verdict.ratio),
         percent("from", lambda verdict: verdict.low),
         percent("to", lambda verdict: verdict.high),
@@ -269,7 +261,7 @@ def _grid(rows: Sequence[ComparedCase]) -> Grid:
         median("baseline", lambda row: row.baseline),
         median("candidate", lambda row: row.candidate),
         column_of(rows, "why not", lambda row: ", ".join(item.fact.value for item in row.differences)),
-    ]
+    )
     return Grid(
         name="compared",
         caption="One row for each compared case",

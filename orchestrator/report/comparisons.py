@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from orchestrator.analysis.comparison import ComparedCase, Comparison, FailOn, Overall
 from orchestrator.analysis.matching import Measured
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
-from orchestrator.report.escapes import markdown_text, visible
+from orchestrator.report.escapes import markdown_table, markdown_text, visible
 from orchestrator.units import format_change, format_figure, format_percent
 
 _FORBIDDEN_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -127,13 +127,12 @@ def to_markdown(comparison: Comparison) -> str:
     lines = [f"### {head[0]}", "", *(f"{line}  " for line in head[1:]), ""]
     rows = worst_first(comparison)
     if rows:
-        lines += [f"| {' | '.join(HEADERS)} |", "|---|---|--:|--:|--:|---|--:|--:|"]
+        table = []
         for row in rows:
             cells = [markdown_text(cell) for cell in cells_of(row)]
             is_change = row.verdict.outcome in {ComparisonOutcome.SLOWER, ComparisonOutcome.FASTER}
-            cells[0] = f"**{cells[0]}**" if is_change else cells[0]
-            lines.append(f"| {' | '.join(cells)} |")
-        lines.append("")
+            table.append([f"**{cells[0]}**" if is_change else cells[0], *cells[1:]])
+        lines += [*markdown_table(HEADERS, table, right=(2, 3, 4, 6, 7)), ""]
     notes = [f"{row.title}: {reason}" for row in rows for reason in row.verdict.reasons] + _rest(comparison)
     if notes:
         lines += ["<details><summary>What to know beside it</summary>", ""]
@@ -200,32 +199,16 @@ def to_junit(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
 
 def to_data(comparison: Comparison) -> dict[str, object]:
     """Return the comparison as plain values: latencies in microseconds, ratios as candidate time / baseline time."""
-    from orchestrator.report.columns import side_record
+    from orchestrator.report.columns import picked, side_record
 
-    return {
-        "axis": comparison.axis,
-        "baseline": comparison.baseline,
-        "candidate": comparison.candidate,
-        "is_virtual": comparison.is_virtual,
-        "threshold": comparison.threshold,
-        "level": comparison.level,
+    whole = "axis baseline candidate is_virtual threshold level overall only_baseline only_candidate notes"
+    return picked(comparison, whole) | {
         "counts": {outcome.value: count for outcome, count in comparison.counts.items()},
-        "overall": comparison.overall,
         "cases": [
-            {
-                "title": row.title,
-                "is_virtual": row.is_virtual,
-                "is_broken": row.is_broken,
-                "verdict": row.verdict,
-                "differences": row.differences,
-                "baseline": side_record(row.baseline),
-                "candidate": side_record(row.candidate),
-            }
+            picked(row, "title is_virtual is_broken verdict differences")
+            | {"baseline": side_record(row.baseline), "candidate": side_record(row.candidate)}
             for row in worst_first(comparison)
         ],
-        "only_baseline": comparison.only_baseline,
-        "only_candidate": comparison.only_candidate,
-        "notes": comparison.notes,
     }
 
 

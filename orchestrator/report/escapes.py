@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
 #: Joiners that are part of how words and emoji are written, although Unicode calls them format characters.
@@ -51,6 +52,12 @@ def markdown_text(text: str) -> str:
     """Return text for a Markdown table cell: visible, no markup, no HTML."""
     escaped = "".join(f"\\{char}" if char in _MARKDOWN_SPECIAL else char for char in visible(text))
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Container[int] = ()) -> list[str]:
+    """Return the lines of a Markdown table of escaped cells; the columns at the places in ``right`` hold figures."""
+    rule = ["---:" if place in right else "---" for place in range(len(heads))]
+    return [f"| {' | '.join(cells)} |" for cells in (heads, rule, *rows)]
 
 
 def display_width(text: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Literal
 
 from orchestrator import __version__
@@ -14,7 +14,7 @@ from orchestrator.records.campaign import Campaign
 from orchestrator.records.evaluation import Evaluation
 from orchestrator.report.columns import campaign_of, flat_record, invocation_record, picked
 from orchestrator.report.data import ReportData
-from orchestrator.report.escapes import csv_text, markdown_text, visible
+from orchestrator.report.escapes import csv_text, markdown_table, markdown_text, visible
 from orchestrator.report.labels import NOTHING, figure_text
 from orchestrator.report.matrix import figures_decimals
 from orchestrator.report.passes import EnergyRow
@@ -222,22 +222,18 @@ def to_markdown(data: ReportData) -> str:
     lines += [f"- {markdown_text(answer)}" for answer in (*data.headline.answers, data.headline.trust)]
     if data.results:
         decimals = figures_decimals(data.results)
-        lines += [
-            "",
-            f"| {' | '.join(HEADERS)} |",
-            "| --- | --- | --- | ---: | ---: | ---: | --- | --- |",
-            *(_markdown_line(row, decimals) for row in data.results),
-        ]
+        rows = (_markdown_cells(row, decimals) for row in data.results)
+        lines += ["", *markdown_table(HEADERS, rows, right=(3, 4, 5))]
     if data.headline.warnings:
         lines += ["", "Not to be trusted:", "", *(f"- {markdown_text(text)}" for text in data.headline.warnings)]
     return "\n".join(lines) + "\n"
 
 
-def _markdown_line(row: ResultRow, decimals: int) -> str:
+def _markdown_cells(row: ResultRow, decimals: int) -> Sequence[str]:
     model, device, configuration, figure, spread, ratio, delegate, quality = result_cells(row, decimals)
     figure = (f"**{figure}**" if row.best is BestMark.BEST else figure) + _BEST_WORDS[row.best]
     named = map(markdown_text, (model, device, configuration))
-    return f"| {' | '.join([*named, figure, spread, ratio, markdown_text(delegate), quality])} |"
+    return [*named, figure, spread, ratio, markdown_text(delegate), quality]
 
 
 def result_cells(row: ResultRow, decimals: int) -> tuple[str, ...]:

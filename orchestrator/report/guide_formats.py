@@ -7,9 +7,10 @@ import io
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from orchestrator.report.escapes import csv_text, display_width, markdown_text, visible
+from orchestrator.report.columns import picked
+from orchestrator.report.escapes import csv_text, display_width, markdown_table, markdown_text, visible
 from orchestrator.report.guide_table import Cell, GuideTable
-from orchestrator.units import US_PER_MS, tokens_per_s
+from orchestrator.units import US_PER_MS
 
 _EMPTY: Final = "There is no figure for these devices and configurations.\n"
 _LATEX_SPECIAL: Final = {
@@ -26,16 +27,14 @@ def format_text(table: GuideTable) -> str:
     """Return the table for a terminal; notes stand below by their numbers."""
     if not table.lines:
         return _EMPTY
-    rows = [_heads(table), *([visible(text) for text in row] for row in _rows(table, _numbered))]
-    widths = [max(display_width(row[place]) for row in rows) for place in range(len(rows[0]))]
-    figures = range(2, 2 + len(table.columns))
+    rows = [[visible(text) for text in row] for row in _rows(table)]
+    widths = [max(map(display_width, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
+        gaps = [" " * (width - display_width(text)) for text, width in zip(row, widths, strict=True)]
         padded = [
-            " " * (width - display_width(text)) + text
-            if place in figures
-            else text + " " * (width - display_width(text))
-            for place, (text, width) in enumerate(zip(row, widths, strict=True))
+            gap + text if place in table.figures else text + gap
+            for place, (text, gap) in enumerate(zip(row, gaps, strict=True))
         ]
         lines.append("  ".join(padded).rstrip())
     return "\n".join([*lines, "", *_legend(table, visible)]) + "\n"
@@ -45,12 +44,9 @@ def format_markdown(table: GuideTable) -> str:
     """Return the table as a Markdown table."""
     if not table.lines:
         return _EMPTY
-    heads = _heads(table)
-    rule = ["---:" if 2 <= place < 2 + len(table.columns) else "---" for place in range(len(heads))]
     # The marks are ours: digits in parentheses, which Markdown leaves as they are.
-    rows = [[markdown_text(text) for text in row] for row in [heads, *_rows(table, _numbered)]]
-    rows.insert(1, rule)
-    lines = [f"| {' | '.join(row)} |" for row in rows]
+    heads, *rows = ([markdown_text(text) for text in row] for row in _rows(table))
+    lines = markdown_table(heads, rows, right=table.figures)
     return "\n".join([*lines, "", *_legend(table, markdown_text, between="  \n")]) + "\n"
 
 
@@ -75,12 +71,9 @@ def format_csv(table: GuideTable) -> str:
         for column, cell in zip(table.columns, line.cells, strict=True):
             figure = "" if cell.latency_us is None else f"{cell.latency_us / US_PER_MS:.6g}"
             facts = [line.model, line.device, str(line.is_virtual).lower(), column.label]
-            writer.writerow(
-                [
-                    *map(csv_text, [*facts, figure, line.source, cell.campaign_id, "; ".join(cell.notes)]),
-                    "" if (speed := _speed(cell)) is None else f"{speed:.6g}",
-                ]
-            )
+            facts += [figure, line.source, cell.campaign_id, "; ".join(cell.notes)]
+            words = map(csv_text, facts)
+            writer.writerow([*words, "" if cell.speed is None else f"{cell.speed:.6g}"])
     return out.getvalue()
 
 
@@ -88,61 +81,32 @@ def format_latex(table: GuideTable) -> str:
     """Return a ``tabular`` that needs no package."""
     if not table.lines:
         return f"% {_EMPTY}"
-    heads = _heads(table)
-    sides = "".join("r" if 2 <= place < 2 + len(table.columns) else "l" for place in range(len(heads)))
-    rows = [" & ".join(map(_latex, row)) + r" \\" for row in _rows(table, _numbered)]
-    body = [rf"\begin{{tabular}}{{{sides}}}", r"\hline", " & ".join(map(_latex, heads)) + r" \\", r"\hline", *rows]
+    heads, *rows = (" & ".join(map(_latex, row)) + r" \\" for row in _rows(table))
+    sides = "".join("r" if place in table.figures else "l" for place in range(len(_rows(table)[0])))
+    body = [rf"\begin{{tabular}}{{{sides}}}", r"\hline", heads, r"\hline", *rows]
     return "\n".join([*body, r"\hline", r"\end{tabular}", "", *_legend(table, _latex, between="\n\n")]) + "\n"
 
 
 def to_document(table: GuideTable) -> dict[str, object]:
     """Return the table as plain JSON values; latencies in microseconds."""
     return {
-        "columns": [
-            {"label": column.label, "delegate": column.delegate.value, "threads": column.threads}
-            for column in table.columns
-        ],
+        "columns": [picked(column, "label delegate threads") for column in table.columns],
         "rows": [
-            {
-                "model": line.model,
-                "device": line.device,
-                "is_virtual": line.is_virtual,
-                "source": line.source,
-                "cells": [
-                    {
-                        "text": cell.text,
-                        "latency_us": cell.latency_us,
-                        "tokens_per_s": _speed(cell),
-                        "notes": list(cell.notes),
-                        "campaign_id": cell.campaign_id,
-                    }
-                    for cell in line.cells
-                ],
-            }
+            picked(line, "model device is_virtual source")
+            | {"cells": [picked(cell, "text latency_us tokens_per_s=speed notes campaign_id") for cell in line.cells]}
             for line in table.lines
         ],
     }
 
 
-def _speed(cell: Cell) -> float | None:
-    return tokens_per_s(cell.latency_us) if cell.is_per_token else None
-
-
-def _heads(table: GuideTable) -> list[str]:
-    sources = ["Source"] if len(table.sources) > 1 else []
-    return ["Model", "Device", *(column.label for column in table.columns), *sources]
-
-
-def _rows(table: GuideTable, cell_text: Callable[[GuideTable, Cell], str]) -> list[list[str]]:
-    return [
-        [
-            line.model,
-            line.device,
-            *(cell_text(table, cell) for cell in line.cells),
-            *([line.source] if len(table.sources) > 1 else []),
-        ]
-        for line in table.lines
-    ]
+def _rows(table: GuideTable) -> list[list[str]]:
+    """Return the heads and a row for each line, each with its source where there are several."""
+    has_sources = len(table.sources) > 1
+    rows = [["Model", "Device", *(column.label for column in table.columns), *(["Source"] if has_sources else [])]]
+    for line in table.lines:
+        cells = [_numbered(table, cell) for cell in line.cells]
+        rows.append([line.model, line.device, *cells, *([line.source] if has_sources else [])])
+    return rows
 
 
 def _numbered(table: GuideTable, cell: Cell) -> str:

@@ -25,7 +25,7 @@ from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Case, DelegateName, ProcessMode
 from orchestrator.report.labels import MODEL_HASH, unique_labels
 from orchestrator.report.published import SOURCE, PublishedFigure
-from orchestrator.units import US_PER_MS, format_figure
+from orchestrator.units import US_PER_MS, format_figure, tokens_per_s
 
 #: Where there is no figure.
 NOTHING: Final = "---"
@@ -92,8 +92,13 @@ class Cell:
     notes: tuple[str, ...] = ()
     #: The campaign that it comes from; empty for a published figure.
     campaign_id: str = ""
-    #: Whether ``latency_us`` is the time of one token, told as tokens per second.
+    #: Whether ``latency_us`` is the time of one token, shown as tokens per second.
     is_per_token: bool = False
+
+    @property
+    def speed(self) -> float | None:
+        """A language model's tokens per second."""
+        return tokens_per_s(self.latency_us) if self.is_per_token else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +123,11 @@ class GuideTable:
 
     columns: tuple[Column, ...]
     lines: tuple[Line, ...]
+
+    @property
+    def figures(self) -> range:
+        """Which places of a row hold figures."""
+        return range(2, 2 + len(self.columns))
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -155,25 +165,20 @@ def parse_column(text: str) -> Column:
             f"{text!r} is no configuration",
             hint="name a delegate and, if it matters, threads: 'CPU, 4 threads', 'GPU', 'NNAPI', 'Core ML'",
         )
-    threads = int(match.group(2)) if match.group(2) else None
-    label = DELEGATES[DelegateName(name)].label + (f", {_thread_words(threads)}" if threads else "")
-    return Column(label=label, delegate=DelegateName(name), threads=threads)
+    return _column(DelegateName(name), int(match.group(2)) if match.group(2) else None)
+
+
+def _column(delegate: DelegateName, threads: int | None) -> Column:
+    label = DELEGATES[delegate].label + (f", {_thread_words(threads)}" if threads else "")
+    return Column(label=label, delegate=delegate, threads=threads)
 
 
 def usual_columns(published: Sequence[PublishedFigure], measured: Sequence[MeasuredCase]) -> tuple[Column, ...]:
     """Return the configurations that there are figures for, the CPU's first."""
-    found = {(_published_column(figure)) for figure in published if figure.latency_us is not None}
+    found = {_published_column(figure) for figure in published if figure.latency_us is not None}
     found |= {(item.case.delegate, _threads_that_count(item.case)) for item in measured}
     order = list(DelegateName)
-    ordered = sorted(found, key=lambda key: (order.index(key[0]), key[1] or 0))
-    return tuple(
-        Column(
-            label=DELEGATES[delegate].label + (f", {_thread_words(threads)}" if threads else ""),
-            delegate=delegate,
-            threads=threads,
-        )
-        for delegate, threads in ordered
-    )
+    return tuple(_column(*key) for key in sorted(found, key=lambda key: (order.index(key[0]), key[1] or 0)))
 
 
 def published_lines(

@@ -18,9 +18,15 @@ from orchestrator.records.run import DelegateTruth, RunRecord
 from orchestrator.records.tokens import FIGURE, PHASES, REPETITIONS
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import BUILTIN, IMPORTED_TOOLS, Build, Model
+from orchestrator.report.columns import picked
 from orchestrator.units import US_PER_MS, US_PER_S, tokens_per_s
 
 _ACCELERATORS: Final = {BUILTIN: "cpu"} | {delegate: name for name, delegate in ACCELERATORS.items()}
+_TIMES: Final = (
+    "median=inference.median_us avg=inference.mean_us p5=inference.p5_us p95=inference.p95_us min=inference.min_us "
+    "max=inference.max_us stddev=inference.std_us init=init_us first_inference=first_inference_us "
+    "warm_up_avg=warmup_mean_us"
+)
 _PLATFORMS: Final = {DeviceKind.ANDROID: "android", DeviceKind.IOS: "ios"}
 _SHOWN: Final = frozenset({DelegateTruth.FULL, DelegateTruth.PARTIAL})
 
@@ -124,24 +130,14 @@ def _ms(value_us: float | None) -> float | None:
 def _inferences(run: RunRecord) -> dict[str, object]:
     report = run.report
     assert report is not None, "it has a figure"
-    summary = report.inference
-    times = {
-        "median": summary.median_us if summary is not None else None,
-        "avg": report.inference_mean_us or (summary.mean_us if summary is not None else None),
-        "p5": summary.p5_us if summary is not None else None,
-        "p95": summary.p95_us if summary is not None else None,
-        "min": summary.min_us if summary is not None else None,
-        "max": summary.max_us if summary is not None else None,
-        "stddev": summary.std_us if summary is not None else None,
-        "init": report.init_us,
-        "first_inference": report.first_inference_us,
-        "warm_up_avg": report.warmup_mean_us,
-    }
+    times = picked(report, _TIMES)
+    times["avg"] = report.inference_mean_us or times["avg"]
+    counts = picked(report, "runs=inference.count warmup_runs=warmup.count")
+    memory = picked(report, "init_footprint=init_memory_mib overall_footprint=overall_memory_mib")
     return {
         "latency_ms": {key: _ms(value) for key, value in times.items()},
-        "memory_mb": {"init_footprint": report.init_memory_mib, "overall_footprint": report.overall_memory_mib},
-        "runs": summary.count if summary is not None else None,
-        "warmup_runs": report.warmup.count if report.warmup is not None else None,
+        "memory_mb": memory,
+        **counts,
         "throughput_mb_s": None,
     }
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -35,26 +35,24 @@ from orchestrator.report.labels import (
     PARITY_WORDS,
     STATE_CLASSES,
     STATUS_WORDS,
-    ShortNames,
     fallback_words,
     figure_ms,
     figure_text,
     page_name,
     short_names,
 )
-from orchestrator.report.matrix import MatrixTable, matrix_tables
+from orchestrator.report.matrix import matrix_tables
 from orchestrator.report.page_policy import inline_script, pack, page_policy, without_collector
-from orchestrator.report.pictures import packed_runtime
 from orchestrator.report.published import SOURCE, reference_lines
 from orchestrator.report.rows import BestMark, FindingRow, ResultRow, origin_of
 from orchestrator.report.sections import grids_of
+from orchestrator.report.vega import packed_runtime
 from orchestrator.report.winners import Certainty
 from orchestrator.resources import data_folder
 from orchestrator.units import format_bytes, format_change, format_duration, format_latency
 
 if TYPE_CHECKING:
     from orchestrator.report.guide_table import GuideTable
-    from orchestrator.report.site import SiteChange
 
 #: Cases whose matrix and evidence stand on the page itself, to be read without scripts and to be printed. Beyond,
 #: they are folded into the page and unfolded when they are looked at.
@@ -71,15 +69,6 @@ _REFERENCE_WORDS: Final = {
     "cpu_2_threads": "CPU, 2 threads",
     **{name.value: own.label for name, own in DELEGATES.items()},
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _MatrixBlock:
-    """One model's matrix, and the fold that holds it as HTML; empty where it stands on the page itself."""
-
-    model: str
-    table: MatrixTable
-    fold: str
 
 
 @without_collector
@@ -104,8 +93,10 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
             make_private(cache_folder / "templates")
             if os.access(cache_folder / "templates", os.W_OK):
                 environment.bytecode_cache = jinja2.FileSystemBytecodeCache(str(cache_folder / "templates"))
+    blocks = [(table, "" if is_laid_out else f"matrix-{number}") for number, table in enumerate(matrix_tables(data))]
     matrix = environment.get_template("matrix.html.j2")
-    blocks = list(_matrix_blocks(matrix, data, folds, names, places=places, is_laid_out=is_laid_out))
+    # Those of a large report are put among the folds.
+    folds |= {name: pack(matrix.render(table=table, places=places, names=names)) for table, name in blocks if name}
     evidence = iter(case_evidence(data.results, decimals))
     if not is_laid_out:
         # Never all of it at once: unfolded it is many times as large.
@@ -128,7 +119,7 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
         names=names,
         advice=advice_of(data),
         blocks=blocks,
-        is_open=sum(len(block.table.lines) for block in blocks) <= _OPEN_LINES,
+        is_open=sum(len(table.lines) for table, _ in blocks) <= _OPEN_LINES,
         places=places,
         baselines=_baselines(data),
         grids=grids,
@@ -176,23 +167,6 @@ def _data_folds(
             rows = sets[name]
             folds[f"rows-{name}"] = pack({field: [row[field] for row in rows] for field in rows[0]})
     return folds
-
-
-def _matrix_blocks(
-    template: jinja2.Template,
-    data: ReportData,
-    folds: dict[str, str],
-    names: ShortNames,
-    *,
-    places: Mapping[str, int],
-    is_laid_out: bool,
-) -> Iterable[_MatrixBlock]:
-    """Yield each model's matrix; those of a large report are put among the folds."""
-    for number, table in enumerate(matrix_tables(data)):
-        fold = "" if is_laid_out else f"matrix-{number}"
-        if fold:
-            folds[fold] = pack(template.render(table=table, places=places, names=names))
-        yield _MatrixBlock(model=table.model.label, table=table, fold=fold)
 
 
 def _baselines(data: ReportData) -> Mapping[str, Sequence[str]]:
@@ -266,8 +240,8 @@ def _finalize(value: object) -> object:
     return "" if value is None else value
 
 
-def _state_class(change: SiteChange) -> str:
-    return STATE_CLASSES.get(change.state, "v-warning")
+def _state_class(state: str) -> str:
+    return STATE_CLASSES.get(state, "v-warning")
 
 
 def _clusters_text(clusters: Sequence[CpuCluster]) -> str:

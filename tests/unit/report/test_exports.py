@@ -9,7 +9,6 @@ import pytest
 
 from orchestrator.records.identity import Serial
 from orchestrator.report.assembly import build_report_data
-from orchestrator.report.columns import FLAT_COLUMNS, flat_record
 from orchestrator.report.escapes import display_width, visible
 from orchestrator.report.exports import SCHEMA, SCHEMA_VERSION, to_bencher, to_csv, to_json, to_markdown, to_parquet
 from orchestrator.report.frames import frame_of, typed
@@ -117,10 +116,6 @@ def test_every_key_of_the_json_is_documented():
     assert set(keys(json.loads(to_json(DATA)))) - documented == set()
 
 
-def test_flat_record_has_the_same_keys_for_every_case():
-    assert len({tuple(flat_record(row)) for row in (*DATA.results, *HOSTILE.results)}) == 1
-
-
 def test_markdown_of_hostile_names_keeps_its_columns():
     text = to_markdown(HOSTILE)
     text.encode()
@@ -207,10 +202,6 @@ def test_two_phones_of_one_kind_are_two_benchmarks():
 def test_csv_without_results_has_the_header_of_one_with_results(rows):
     assert to_csv(EMPTY, rows=rows) == to_csv(DATA, rows=rows).splitlines(keepends=True)[0]
     assert to_csv(EMPTY, DATA, rows=rows) == to_csv(DATA, rows=rows)
-
-
-def test_columns_are_those_of_the_records():
-    assert tuple(flat_record(DATA.results[0])) == FLAT_COLUMNS
 
 
 def test_names_that_are_no_utf8_are_exported_for_trackers_and_as_parquet():

@@ -20,7 +20,6 @@ from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import DelegateName, ToolName
 from orchestrator.report.guide_table import parse_column
 from orchestrator.report.published import load_published
-from tests.samples.beside import GUIDE, needs_guide
 from tests.samples.command import Cli
 from tests.samples.sample_lab import (
     CAMPAIGN,
@@ -29,9 +28,9 @@ from tests.samples.sample_lab import (
     PIXEL_3,
     PIXEL_4,
     REAL_PIXEL,
-    Lab,
     campaign_of,
     case,
+    lab_of,
     parity,
     series,
     small_lab,
@@ -102,14 +101,6 @@ def test_the_published_table_is_reproduced_cell_for_cell(tmp_path, devices, conf
     assert drawn == wanted
 
 
-@needs_guide
-def test_the_guide_itself_says_the_same(tmp_path):
-    guide = {(row[0], row[1]): row[2:] for row in cells_of(GUIDE.read_text("utf-8"))}
-    android = cells_of(table(tmp_path, "--devices", "pixel-*", *AS_THE_GUIDE, "--format", "html"))[1:]
-    assert len(android) == 12
-    assert {tuple(row[:2]): row[2:] for row in android}.items() <= guide.items()
-
-
 def test_own_figures_stand_in_rows_of_their_own_and_virtual_ones_say_so(tmp_path):
     home = stored(tmp_path / "home", small_lab())
     shown = json.loads(table(home, "--devices", "pixel-3,Pixel 4", *AS_THE_GUIDE, "--json"))
@@ -145,12 +136,7 @@ def test_the_newest_campaign_wins_and_a_title_that_two_phones_share_gets_their_s
     new += series(case(other, MOBILENET, DelegateName.GPU, 1), 7_500, campaign_id="newer")
     first = campaign_of(old)
     second = campaign_of(new, campaign_id="newer", created_at=first.created_at.replace(year=2027))
-    lab = Lab(
-        campaigns=[first, second],
-        runs=old + new,
-        devices={phone.serial: phone for phone in (REAL_PIXEL, other)},
-        models={MOBILENET.sha256: MOBILENET},
-    )
+    lab = replace(lab_of(old + new, REAL_PIXEL, other), campaigns=[first, second])
     home = stored(tmp_path / "home", lab)
     rows = json.loads(table(home, "--source", "store", "--config", "GPU", "--json"))["rows"]
     assert [(row["device"], row["cells"][0]["text"]) for row in rows] == [
@@ -166,8 +152,7 @@ def test_hostile_names_stay_text_in_every_format(tmp_path):
     phone = replace(PIXEL_4, model="=<img src=x>|Pixel")
     model = replace(MOBILENET, name=name)
     runs = series(case(phone, model, DelegateName.GPU, 1), 7_000)
-    lab = Lab(campaigns=[campaign_of(runs)], runs=runs, devices={phone.serial: phone}, models={model.sha256: model})
-    home = stored(tmp_path / "home", lab)
+    home = stored(tmp_path / "home", lab_of(runs, phone, models=[model]))
     page = table(home, "--source", "store", "--format", "html")
     assert "<script>" not in page
     assert "<img" not in page
@@ -210,13 +195,8 @@ def test_configurations_are_read_as_people_write_them():
 def test_virtual_and_real_phones_of_one_kind_are_different_rows(tmp_path):
     runs = series(case(PIXEL_3, MOBILENET, DelegateName.GPU, 1), 6_450)
     runs += series(case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1), 6_800)
-    lab = Lab(
-        campaigns=[campaign_of(runs)],
-        runs=runs,
-        devices={phone.serial: phone for phone in (PIXEL_3, REAL_PIXEL)},
-        models={MOBILENET.sha256: MOBILENET},
-    )
-    rows = json.loads(table(stored(tmp_path / "home", lab), "--source", "store", "--json"))["rows"]
+    home = stored(tmp_path / "home", lab_of(runs, PIXEL_3, REAL_PIXEL))
+    rows = json.loads(table(home, "--source", "store", "--json"))["rows"]
     assert sorted((row["device"], row["is_virtual"]) for row in rows) == [
         ("Google Pixel 3", False),
         ("Google Pixel 3 (virtual)", True),
@@ -239,44 +219,17 @@ def test_replayed_old_builds_are_in_the_table_only_when_asked_for_and_the_fastes
         created_at=begun.created_at + timedelta(days=1),
         terms=Terms(pairing=pairing),
     )
-    lab = Lab(
-        campaigns=[begun, later],
-        runs=[*night, *replay, *faster],
-        devices={REAL_PIXEL.serial: REAL_PIXEL},
-        models={MOBILENET.sha256: MOBILENET},
-        builds={NATIVE.sha256: NATIVE, old.sha256: old},
-    )
-    home = stored(tmp_path / "home", lab)
+    lab = lab_of([*night, *replay, *faster], REAL_PIXEL)
+    builds = {NATIVE.sha256: NATIVE, old.sha256: old}
+    home = stored(tmp_path / "home", replace(lab, campaigns=[begun, later], builds=builds))
     assert "30.0 ms" in table(home, "--source", "store")
     named = table(home, "--source", "store", "--campaign", "replay")
     assert "20.0 ms" in named
     assert "fastest of 2 builds" in named
 
 
-def test_a_cell_keeps_the_figure_of_an_older_night_when_the_newest_has_none(tmp_path):
-    first = series(case(REAL_PIXEL), 30_000) + series(case(REAL_PIXEL, threads=1), 90_000)
-    name = CampaignId("night-2")
-    second = series(case(REAL_PIXEL, threads=1), 80_000, campaign_id=name)
-    begun = campaign_of(first)
-    later = replace(campaign_of(second), campaign_id=name, created_at=begun.created_at + timedelta(days=1))
-    lab = Lab(
-        campaigns=[begun, later],
-        runs=[*first, *second],
-        devices={REAL_PIXEL.serial: REAL_PIXEL},
-        models={MOBILENET.sha256: MOBILENET},
-    )
-    (row,) = json.loads(table(stored(tmp_path / "home", lab), "--source", "store", "--json"))["rows"]
-    assert [cell["text"] for cell in row["cells"]] == ["80.0 ms", "30.0 ms"]
-
-
 def rows_of(tmp_path, runs, *options, models=(MOBILENET,)):
-    lab = Lab(
-        campaigns=[campaign_of(runs)],
-        runs=runs,
-        devices={REAL_PIXEL.serial: REAL_PIXEL},
-        models={model.sha256: model for model in models},
-    )
-    home = stored(tmp_path / "home", lab)
+    home = stored(tmp_path / "home", lab_of(runs, REAL_PIXEL, models=models))
     return json.loads(table(home, "--source", "store", *options, "--json"))["rows"]
 
 
@@ -324,13 +277,9 @@ def nights_of(tmp_path, earlier, night, *, models=(MOBILENET,), terms=None):
     later = campaign_of(
         newer, campaign_id=NIGHT, created_at=begun.created_at + timedelta(days=1), terms=terms or Terms()
     )
-    lab = Lab(
-        campaigns=[begun, later],
-        runs=[*older, *newer],
-        devices={REAL_PIXEL.serial: REAL_PIXEL},
-        models={model.sha256: model for model in models},
-        builds={build.sha256: build for build in (NATIVE, REBUILT)},
-    )
+    builds = {build.sha256: build for build in (NATIVE, REBUILT)}
+    whole = lab_of([*older, *newer], REAL_PIXEL, models=models)
+    lab = replace(whole, campaigns=[begun, later], builds=builds)
     return json.loads(table(stored(tmp_path / "home", lab), "--source", "store", "--json"))["rows"]
 
 
@@ -409,15 +358,3 @@ def test_an_arm_of_a_search_stands_in_only_where_nothing_else_was_measured(tmp_p
         ("30.1 ms", ["from a search, 2 invocations"]),
         ("9.00 ms", []),
     ]
-
-
-def test_a_figure_of_one_invocation_says_so(tmp_path):
-    (row,) = rows_of(tmp_path, series(GPU, 9_000, count=1))
-    assert row["cells"][0]["notes"] == ["one invocation"]
-
-
-def test_two_contents_of_one_name_measured_alike_are_two_rows(tmp_path):
-    other = replace(MOBILENET, sha256=ModelSha("f" * 64))
-    newer = series(replace(GPU, model_sha256=other.sha256), 7_000)
-    rows = nights_of(tmp_path, series(GPU, 9_000), newer, models=(MOBILENET, other))
-    assert sorted(row["cells"][0]["text"] for row in rows) == ["7.00 ms", "9.00 ms"]

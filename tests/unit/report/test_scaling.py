@@ -1,4 +1,4 @@
-"""Threads, delegates, trade-offs and sustained runs of a report; charts as pictures."""
+"""Threads, delegates, trade-offs and sustained runs of a report."""
 
 from __future__ import annotations
 
@@ -15,17 +15,15 @@ from orchestrator.records.campaign import Terms
 from orchestrator.records.workload import DelegateName, Pass, ToolName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.chart_rows import chart_rows
-from orchestrator.report.pictures import packed_runtime, pictures_of, write_pictures
 from orchestrator.report.scaling import delegate_steps, on_front, thread_steps
+from orchestrator.report.vega import packed_runtime
 from tests.samples.sample_lab import (
     MOBILENET_INT8,
     PIXEL_3,
     PIXEL_4,
     START,
     case,
-    hostile_lab,
     lab_of,
-    rich_lab,
     run,
     series,
     small_lab,
@@ -87,46 +85,11 @@ def test_attempt_that_was_cut_is_no_part_of_the_one_begun_again() -> None:
     assert len({str(row["group"]) for row in chart_rows(data)["sustained"]}) == 2
 
 
-def test_sustained_run_is_a_curve_of_its_own() -> None:
-    data = build_report_data(**rich_lab().inputs())
-    (found,) = [run for row in data.results for run in row.sustained]
-    assert len(found.points) == 30
-    assert found.curve.slowdown == pytest.approx(1.25)
-
-
 def test_charts_never_show_a_figure_that_isnt_the_delegates() -> None:
     sets = chart_rows(build_report_data(**small_lab().inputs()))
     assert 24.3 not in [row["value"] for row in sets["cases"]]
     assert all("(virtual)" in str(row["device"]) for row in sets["cases"] if row["is_virtual"])
     assert "operators" not in sets
-
-
-def test_pictures_have_room_for_labels_of_several_lines() -> None:
-    flags = tuple((f"a_flag_with_a_long_name_{number}", "true") for number in range(6))
-    runs = [record for number in (1, 2) for record in series(case(threads=number, flags=flags), 9_000)]
-    pictures = {
-        picture.stem.split("-")[0]: picture.spec for picture in pictures_of(build_report_data(**lab_of(runs).inputs()))
-    }
-    lines = {param["name"]: param["value"] for param in pictures["starts"]["params"]}["label_lines"]
-    # The device, and the configuration of more than 200 characters in lines of 56 at the most.
-    assert lines >= 5
-    assert pictures["starts"]["height"] >= 2 * lines * 14
-
-
-@pytest.mark.slow
-def test_pictures_have_safe_names_and_say_virtual(tmp_path: Path) -> None:
-    data = build_report_data(**hostile_lab().inputs())
-    stems = [picture.stem for picture in pictures_of(data)]
-    assert len(stems) == len(set(stems)) > 0
-    assert all("/" not in stem and not stem.startswith(".") and len(stem) < 120 for stem in stems)
-    runs = [*series(case(threads=1), 40_000), *series(case(delegate=DelegateName.GPU, threads=1), 9_000)]
-    small = build_report_data(**lab_of(runs).inputs())
-    files = write_pictures(small, tmp_path / "slides")
-    svg = next(path for path in files if path.name.startswith("latency") and path.suffix == ".svg")
-    assert "Virtual phones: no measurement" in svg.read_text()
-    (delegates,) = (path for path in files if path.name.startswith("delegates") and path.suffix == ".svg")
-    assert "stroke-dasharray" in delegates.read_text()
-    assert svg.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_library_is_put_together_once_and_a_broken_copy_is_passed_over(tmp_path: Path) -> None:

@@ -9,16 +9,16 @@ from urllib.parse import urljoin
 
 import pytest
 
+from orchestrator.app import site_pages
 from orchestrator.app.site import gather
 from orchestrator.errors import UsageError
 from orchestrator.records.run import Outcome
 from orchestrator.records.search import Pairing
 from orchestrator.records.verdict import Finding, Grade, Quality, QualityVerdict, Severity
 from orchestrator.records.workload import Pass
-from orchestrator.report import site_pages
 from orchestrator.report.labels import page_name
 from orchestrator.report.site_folder import MANIFEST, SiteFolder
-from orchestrator.report.sparklines import night_chart, spark_path
+from orchestrator.report.sparklines import spark_path
 from orchestrator.store.opening import MemoryStore
 from tests.samples.history_lab import NIGHTS, fill
 
@@ -244,19 +244,6 @@ def test_names_are_never_paths_and_never_markup():
     assert page_name("Ab") != page_name("ab")
 
 
-def test_only_pages_that_changed_are_written(site, tmp_path):
-    first = write_all(site, tmp_path / "out")
-    assert (first.written, first.unchanged) == (14, 0)
-    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.html")}
-    second = write_all(site, tmp_path / "out")
-    assert (second.written, second.unchanged, second.removed) == (0, 14, 0)
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.html")} == times
-    victim = tmp_path / "out" / "series" / site.series[3].page
-    victim.write_text("changed")
-    assert write_all(site, tmp_path / "out").written == 1
-    assert "changed" not in victim.read_text()
-
-
 def test_pages_that_are_gone_are_removed_and_other_files_stay(site, tmp_path):
     folder = tmp_path / "out"
     write_all(site, folder)
@@ -351,21 +338,3 @@ def test_a_sparkline_breaks_where_nights_are_missing_and_marks_changes():
     assert tenth[1] == "M0 19h0l1 0l1 -6"
     assert half[1] == "M0 29h0l1 0l1 -26"
     assert spark_path([1.0, 1.1], [], [1]).split("|")[2:] == ["", "M0.5 0v32"]
-
-
-def test_a_chart_of_one_night_has_ticks():
-    from datetime import date
-
-    nan = float("nan")
-    chart = night_chart([date(2026, 3, 1)], [5.0], [nan], [nan], [True])
-    assert chart.trusted.startswith("M")
-    assert chart.intervals == ""
-    assert chart.low < 5.0 < chart.high
-    assert len(chart.y_ticks) > 1
-    assert [tick.label for tick in chart.x_ticks] == ["2026-03-01"]
-
-
-def test_an_empty_store_has_pages_too():
-    site = gather(MemoryStore(), since=None)[0]
-    assert "Nothing was measured in this time." in site_pages.overview_page(site)
-    assert "There is none." in site_pages.campaigns_page(site)

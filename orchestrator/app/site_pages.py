@@ -6,6 +6,7 @@ import base64
 import gzip
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -13,25 +14,20 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from orchestrator.app.site_series import SILENT_NIGHTS, Site, SiteCampaign, SiteNight, SiteSeries
+from orchestrator.engine.history import ChangeGroup, FoundChange, FoundOutputs
+from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import Quality
 from orchestrator.report.grids import Column, Grid, badge_of, choice_of, column_of, number_of
 from orchestrator.report.labels import STATE_CLASSES, column_decimals, page_name, short_names
 from orchestrator.report.page_policy import pack
-from orchestrator.report.pictures import packed_runtime
 from orchestrator.report.render import render_template
-from orchestrator.report.site import (
-    SILENT_NIGHTS,
-    Site,
-    SiteCampaign,
-    SiteChange,
-    SiteNight,
-    SiteOutputs,
-    SiteSeries,
-)
+from orchestrator.report.rows import origin_of
 from orchestrator.report.sparklines import CHART_SIZE, NightChart, night_chart, spark_box, spark_path
+from orchestrator.report.vega import packed_runtime
 from orchestrator.resources import data_folder
-from orchestrator.units import US_PER_MS
+from orchestrator.units import US_PER_MS, format_change
 
 #: Rows of the overview for browsers without scripts.
 _PLAIN_ROWS: Final = 200
@@ -98,9 +94,12 @@ def overview_page(site: Site) -> str:
         here="overview",
         root="",
         counts=_counts(site),
-        faulty=[(item, f"{page_name(item.key)}.html" in site.by_name) for item in site.faulty_outputs[:_MOST_GROUPS]],
+        faulty=[
+            (item, f"{page_name(item.change.series_key)}.html" in site.by_name)
+            for item in site.faulty_outputs[:_MOST_GROUPS]
+        ],
         more_faulty=max(0, len(site.faulty_outputs) - _MOST_GROUPS),
-        groups=site.groups[:_MOST_GROUPS],
+        groups=[_group(item) for item in site.groups[:_MOST_GROUPS]],
         more_groups=max(0, len(site.groups) - _MOST_GROUPS),
         most_members=_MOST_MEMBERS,
         plain_rows=list(zip(site.series[:_PLAIN_ROWS], paths, strict=False)),
@@ -109,6 +108,22 @@ def overview_page(site: Site) -> str:
         is_virtual=site.has_virtual,
         is_mixed=site.has_real,
     )
+
+
+def _group(group: ChangeGroup) -> dict[str, object]:
+    """Return what the overview shows of changes that happened together, those that changed most first."""
+    members = group.members
+    states = Counter(item.state for item in members)
+    status = ", ".join(state if len(states) == 1 else f"{count} {state}" for state, count in states.items())
+    if all(item.expected for item in members):
+        status = f"expected: {members[0].expected}"
+    return {
+        "night": max(item.night for item in members),
+        "sentence": group.sentence,
+        "members": [(item.series_key, f"{item.label}: {format_change(item.ratio)}") for item in members],
+        "status": status,
+        "is_virtual": any(item.is_virtual for item in members),
+    }
 
 
 def campaigns_page(site: Site) -> str:
@@ -159,7 +174,9 @@ def series_page(site: Site, row: SiteSeries) -> str:
         changes=[(change, places[change.night]) for change in row.changes if change.night in places],
         events=[(event, at) for event in row.events if (at := _place(event.night, nights, chart)) is not None],
         night_rows=_night_rows(site, row, nights, chart),
-        origins=sorted({site.by_id[item].origin for night in nights for item in night.campaigns if item in site.by_id}),
+        origins=sorted(
+            {origin_of(site.by_id[item].campaign) for night in nights for item in night.campaigns if item in site.by_id}
+        ),
         quality=_quality(row, nights[-1]),
         is_virtual=row.is_virtual,
         is_mixed=False,
@@ -192,8 +209,8 @@ def _place(night: date, nights: Sequence[SiteNight], chart: NightChart) -> float
 def _quality(row: SiteSeries, night: SiteNight) -> str:
     """Return what a night's figure is worth; however well it was measured, with wrong outputs it is nothing."""
     faulty = row.outputs_on(night.night)
-    if faulty is not None and (faulty.is_wrong or night.is_trusted):
-        return "outputs wrong" if faulty.is_wrong else "outputs drift"
+    if faulty is not None and (faulty.change.after is ParityVerdict.WRONG or night.is_trusted):
+        return f"outputs {faulty.change.after.value}"
     quality = Quality.TRUSTED if night.is_trusted else Quality.SUSPECT
     if not math.isfinite(night.low_us):
         return f"{quality.word}, one process"
@@ -247,11 +264,13 @@ def _grid(site: Site, paths: Sequence[str]) -> Grid:
         shown = [None if value is None else 100 * value for value in values]
         return Column(label=label, kind="number", unit="%", values=shown, digits=1, is_signed=True)
 
-    def state(change: SiteChange | None) -> tuple[str, str]:
+    def state(change: FoundChange | None) -> tuple[str, str]:
         return ("", "") if change is None else (change.state, STATE_CLASSES.get(change.state, "v-warning"))
 
-    def outputs(item: SiteOutputs | None) -> tuple[str, str]:
-        return ("", "") if item is None else (item.verdict, "v-error" if item.is_wrong else "v-warning")
+    def outputs(item: FoundOutputs | None) -> tuple[str, str]:
+        if item is None:
+            return "", ""
+        return item.change.after.value, "v-error" if item.change.after is ParityVerdict.WRONG else "v-warning"
 
     columns = (
         column_of(rows, "model", lambda row: row.model, kind="case"),
