@@ -20,8 +20,9 @@ from orchestrator.records.identity import RunId
 from orchestrator.records.run import RunRecord
 
 if TYPE_CHECKING:
-    from orchestrator.store.bundle import BundleContents, TakenIn
+    from orchestrator.store.bundle import BundleContents
     from orchestrator.store.signatures import SigningKey
+    from orchestrator.store.taking_in import TakenIn
 
 #: Form -> the file or, without a suffix, the folder that it is written to by default.
 FORMATS = {
@@ -116,8 +117,8 @@ def take_in(settings: Settings, path: Path, trust: Sequence[str] = ()) -> TakenI
     """
     from orchestrator.engine.review import read_imported
     from orchestrator.store.bundle import Bundle
-    from orchestrator.store.bundle import take_in as take_in_bundle
     from orchestrator.store.signatures import trusted_key
+    from orchestrator.store.taking_in import take_in as take_in_bundle
 
     trusted = [trusted_key(given) for given in trust]
     with Farm(settings) as farm, Bundle(path) as bundle:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from types import UnionType
-from typing import Annotated, Any, Protocol, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from orchestrator.config.yaml_file import Location, Value, YamlFile
+from orchestrator.config.yaml_file import Location, Value, YamlFile, format_location
 from orchestrator.errors import PlanError, nearest
 
 
@@ -20,19 +21,26 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
 
-class Source(Protocol):
-    """Where values come from, and how a location in it is told to people."""
+@dataclass(slots=True, kw_only=True)
+class OptionSource:
+    """Values given as options; a location is shown as the option that it came from."""
 
-    @property
-    def label(self) -> str:
-        """What the whole is called."""
-
-    @property
-    def value(self) -> dict[str, Value]:
-        """The values."""
+    label: str
+    #: Where a value of the plan comes from; others are called as in a file.
+    names: Mapping[Location, str]
+    value: dict[str, Value] = field(default_factory=dict)
 
     def describe(self, location: Location, *, at_key: bool = False) -> str:
-        """Return how people find a location, or the nearest one around it."""
+        """Return the option that a location came from."""
+        for length in range(len(location), 0, -1):
+            if location[:length] in self.names:
+                return self.names[location[:length]]
+        last = next((part for part in reversed(location) if isinstance(part, str)), "")
+        return f"--{last.replace('_', '-')}" if last else format_location(location)
+
+
+#: Where values come from, and how a location in it is shown to people.
+Source = YamlFile | OptionSource
 
 
 class Faults:

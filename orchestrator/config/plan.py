@@ -12,7 +12,7 @@ from orchestrator.config.model_manifest import named_models
 from orchestrator.config.plan_sections import FOLDER, NAMED, ModelSection, PlanSection
 from orchestrator.config.yaml_file import parse_yaml, read_yaml
 from orchestrator.records.model import ManifestEntry
-from orchestrator.records.night import Window, parse_window
+from orchestrator.records.night import parse_window
 from orchestrator.records.plan import (
     DelegateChoice,
     DeviceSelection,
@@ -99,7 +99,7 @@ def to_plan(source: Source, *, text: str, folder: Path, default_name: str, home:
         ),
         invocations=section.invocations.first,
         stopping=_stopping(section),
-        window=_window_of(section),
+        window=None if section.window is None else parse_window(section.window, section.timezone or ""),
         importance=tuple(rule.to_rule() for rule in section.importance),
         quiet=_filled(Quiet, section.quiet),
         may_reboot=section.reboot,
@@ -120,10 +120,6 @@ def _filled(kind: type[_RecordT], section: Section, **given: object) -> _RecordT
         if name in names:
             given.setdefault(name, value)
     return kind(**given)
-
-
-def _window_of(section: PlanSection) -> Window | None:
-    return None if section.window is None else parse_window(section.window, section.timezone or "")
 
 
 def _input_folder(value: str | None, folder: Path, faults: Faults) -> Path | None:

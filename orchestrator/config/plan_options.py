@@ -4,39 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Unpack
 
 import yaml
 
-from orchestrator.config.faults import Faults
+from orchestrator.config.faults import Faults, OptionSource
 from orchestrator.config.plan import to_plan
 from orchestrator.config.plan_keys import PlanOptions, builds_of, each, plan_keys, split
-from orchestrator.config.yaml_file import Location, Value, format_location
+from orchestrator.config.yaml_file import Location, Value
 from orchestrator.errors import UsageError
 from orchestrator.records.plan import Plan
 
 #: Characters of a model's name that a campaign is called after.
 _NAME_SHOWN: Final = 80
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptionSource:
-    """Values given as options; a location is told as the option that it came from."""
-
-    value: dict[str, Value]
-    label: str
-    #: Where a value of the plan comes from; others are called as in a file.
-    names: Mapping[Location, str]
-
-    def describe(self, location: Location, *, at_key: bool = False) -> str:
-        """Return the option that a location came from."""
-        for length in range(len(location), 0, -1):
-            if location[:length] in self.names:
-                return self.names[location[:length]]
-        last = next((part for part in reversed(location) if isinstance(part, str)), "")
-        return f"--{last.replace('_', '-')}" if last else format_location(location)
 
 
 def plan_from_options(**options: Unpack[PlanOptions]) -> Plan:
@@ -64,7 +45,7 @@ def plan_from_keywords(**options: Unpack[PlanOptions]) -> Plan:
 
 
 def _plan(options: PlanOptions, names: Mapping[Location, str], label: str) -> Plan:
-    source = OptionSource(value={}, label=label, names=names)
+    source = OptionSource(label=label, names=names)
     faults = Faults(source)
     given: dict[str, Any] = {"models": [], **options}
     if given.get("name") is None:
@@ -74,7 +55,7 @@ def _plan(options: PlanOptions, names: Mapping[Location, str], label: str) -> Pl
     builds = given.get("builds") or {}
     if not isinstance(builds, Mapping):
         given["builds"] = builds_of([builds] if isinstance(builds, str) else builds, split(given.get("tools")))
-    value: dict[str, Value] = {}
+    value = source.value
     for name, key in plan_keys().items():
         if name not in given:
             continue
@@ -91,7 +72,7 @@ def _plan(options: PlanOptions, names: Mapping[Location, str], label: str) -> Pl
             section[key.at[-1]] = written
     faults.raise_if_any()
     text = yaml.dump(_plain(value), Dumper=_PlanDumper, sort_keys=False, allow_unicode=True, width=10_000)
-    return to_plan(replace(source, value=value), text=text, folder=Path.cwd(), default_name=str(given["name"]))
+    return to_plan(source, text=text, folder=Path.cwd(), default_name=str(given["name"]))
 
 
 def _name_of(models: Sequence[str]) -> str:

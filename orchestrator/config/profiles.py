@@ -93,16 +93,8 @@ def load_profile(path: Path) -> DeviceProfile:
     if section.name != path.stem:
         faults.add(("name",), f"{section.name!r} must be the file's name, {path.stem!r}")
     faults.raise_if_any()
-    return DeviceProfile(
-        name=section.name,
-        title=section.title,
-        kind=section.kind,
-        match=section.match,
-        soc=section.soc,
-        cluster_cores=section.cluster_cores,
-        delegates=section.delegates,
-        thermal_limits_c=section.thermal_limits,
-    )
+    values = section.model_dump(exclude={"quirks", "thermal_limits"})
+    return DeviceProfile(**values, thermal_limits_c=section.thermal_limits)
 
 
 def match_profile(profiles: Sequence[DeviceProfile], properties: Mapping[str, str]) -> DeviceProfile | None:

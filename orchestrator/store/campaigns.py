@@ -216,9 +216,9 @@ def _keep_referred(
             )
         keep_device(connection, facts, seen_at=campaign.created_at)
     for model in models:
-        keep_named(connection, MODELS, rows.model_to_row(model))
+        keep_named(connection, MODELS, model)
     for build in builds:
-        keep_named(connection, BUILDS, rows.build_to_row(build))
+        keep_named(connection, BUILDS, build)
 
 
 def _insert_plan(connection: Connection, number: int, campaign: Campaign) -> None:

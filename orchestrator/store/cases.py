@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from typing import Final, TypeVar
 
 from sqlalchemy import Connection, Insert, RowMapping, Table, insert, select, update
 
+from orchestrator.documents import dump_document
 from orchestrator.errors import StoreCorruptError, StoreError
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId, CaseKey
-from orchestrator.records.workload import Case
+from orchestrator.records.workload import Build, Case, Model
 from orchestrator.store import rows
 from orchestrator.store.failures import readable
 from orchestrator.store.tables import BUILDS, CAMPAIGNS, CASES, CONTENTS, DEVICE_HISTORY, DEVICES, MODELS, PLANS, SERIES
@@ -81,7 +83,7 @@ def read_plan(connection: Connection, number: int) -> list[tuple[int, str, int]]
 
 def keep_device(connection: Connection, facts: DeviceFacts, *, seen_at: datetime) -> None:
     """Insert a device, or bring it up to date unless it was seen later than this; note when it comes back changed."""
-    row = {**rows.device_to_row(facts), "last_seen_at": seen_at}
+    row = rows.row_of(facts, DEVICES, facts=dump_document(facts), last_seen_at=seen_at)
     is_known = DEVICES.c.serial == facts.serial
     known = connection.execute(select(DEVICES).where(is_known)).mappings().one_or_none()
     if known is None:
@@ -107,9 +109,11 @@ def _versions_of(row: RowMapping) -> dict[str, str]:
         return {}
 
 
-def keep_named(connection: Connection, table: Table, row: rows.Row) -> None:
-    """Insert a model or a build, or bring up to date what it is called."""
-    if connection.execute(update(table).where(table.c.sha256 == row["sha256"]).values(row)).rowcount == 0:
+def keep_named(connection: Connection, table: Table, record: Model | Build) -> None:
+    """Insert a model or a build, or bring up to date what it is called; where its files lie on this host isn't kept."""
+    bare = rows.without_paths(record) if isinstance(record, Build) else replace(record, path=None)
+    row = rows.row_of(record, table, document=dump_document(bare))
+    if connection.execute(update(table).where(table.c.sha256 == record.sha256).values(row)).rowcount == 0:
         connection.execute(insert(table), row)
 
 

@@ -21,7 +21,7 @@ from orchestrator.records.run import LatencySummary, Outcome, RunRecord, ToolRep
 from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
 from orchestrator.store.failures import warn
-from orchestrator.store.tables import BUILDS, CAMPAIGNS, DEVICES, MODELS, OF_INFERENCES, OF_REPORT, RUNS, SERIES
+from orchestrator.store.tables import CAMPAIGNS, OF_INFERENCES, OF_REPORT, RUNS, SERIES
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -92,11 +92,6 @@ def campaign_from_row(row: RowMapping, **read: Any) -> Campaign:  # noqa: ANN401
     return record_of(Campaign, row, where, seed=seed, status=status, terms=terms, **read)
 
 
-def device_to_row(facts: DeviceFacts) -> Row:
-    """Return a device's row, without when it was seen."""
-    return row_of(facts, DEVICES, facts=dump_document(facts))
-
-
 def device_from_row(row: RowMapping) -> DeviceFacts:
     """Return what a device was when it was seen."""
     return load_document(DeviceFacts, row["facts"], where=f"device {row['serial']}")
@@ -109,11 +104,6 @@ def known_device_from_row(row: RowMapping) -> DeviceFacts:
     except StoreError as error:
         warn(error)
         return DeviceFacts(serial=Serial(row["serial"]), kind=DeviceKind.ANDROID, is_virtual=row["is_virtual"])
-
-
-def model_to_row(model: Model) -> Row:
-    """Return a model's row; where its file lies on this host isn't kept."""
-    return row_of(model, MODELS, document=dump_document(dataclasses.replace(model, path=None)))
 
 
 def model_from_row(row: RowMapping) -> Model:
@@ -130,11 +120,6 @@ def without_paths(build: Build) -> Build:
     """Return a build without where its files lie on this host."""
     companions = tuple(dataclasses.replace(companion, path=None) for companion in build.companions)
     return dataclasses.replace(build, path=None, companions=companions)
-
-
-def build_to_row(build: Build) -> Row:
-    """Return a build's row; where its files lie on this host isn't kept."""
-    return row_of(build, BUILDS, document=dump_document(without_paths(build)))
 
 
 def build_from_row(row: RowMapping) -> Build:

@@ -24,6 +24,11 @@ _MAGIC: Final = b"SQLite format 3\x00"
 _HEADER_BYTES: Final = 100
 _PAGE_BYTES: Final = 16_384
 _RETRY_S: Final = 0.01
+#: Errors of the system that have a kind of their own.
+_KINDS: Final[dict[int, type[BenchfarmError]]] = {
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), StoreReadOnlyError),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), HostStorageError),
+}
 
 
 def check_file(path: Path) -> None:
@@ -81,11 +86,7 @@ def create_folder(path: Path) -> None:
     try:
         make_private(path.parent)
     except OSError as error:
-        kind: type[BenchfarmError] = StoreError
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            kind = StoreReadOnlyError
-        elif error.errno in (errno.ENOSPC, errno.EDQUOT):
-            kind = HostStorageError
+        kind = _KINDS.get(error.errno or 0, StoreError)
         raise kind(f"{path.parent}: the store's folder can't be made: {error.strerror}") from error
 
 

@@ -100,7 +100,7 @@ def test_what_a_campaign_got_after_it_was_pruned_is_pruned_in_its_turn(store: St
 def test_two_that_prune_at_once_do_not_stand_in_each_others_way(reopen: Callable[[], Store], samples) -> None:
     stores = [reopen() for _ in range(2)]
     fill(stores[0], samples)
-    for number in range(60):
+    for number in range(12):
         name = f"more-{number}"
         samples.begin(stores[0], samples.campaign(name, invocations=(), skipped=()))
         stores[0].set_status(CampaignId(name), CampaignStatus.FINISHED, before(samples))

@@ -124,10 +124,7 @@ def check_whole(path: Path) -> None:
     "fatal",
     [
         "BEGIN IMMEDIATE",
-        "INSERT INTO cases",
         "INSERT INTO runs",
-        "INSERT INTO findings",
-        "INSERT INTO blobs",
         "INSERT INTO attachments",
         "COMMIT",
         "return",
