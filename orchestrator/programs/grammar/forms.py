@@ -25,6 +25,10 @@ _MOST_MEMBERS: Final = 1000
 #: JSON and HTML are taken apart as a whole, so that larger ones are read as the text that they are.
 _MOST_WHOLE_BYTES: Final = 1 << 26
 _SAMPLE_BYTES: Final = 65_536
+#: Keys of a notebook that hold nothing that was printed.
+_NOT_TEXT: Final = frozenset(
+    {"metadata", "execution_count", "cell_type", "output_type", "name", "image/png", "text/html"}
+)
 _HINT: Final = "give the program's output as text, or that text in gzip or zip"
 
 #: (offset, first bytes, what the file is) of what can't be read.
@@ -87,23 +91,20 @@ def json_text(buffer: Buffer) -> bytes | None:
     if not 2 <= len(buffer) <= _MOST_WHOLE_BYTES or buffer[:_SAMPLE_BYTES].lstrip()[:1] not in (b"{", b"[", b'"'):
         return None
     text = buffer[:].decode("utf-8", "replace")
-    try:
-        documents = [json.loads(text)]
-    except RecursionError:
-        return None
-    except ValueError:
-        documents = []
-        for line in filter(str.strip, text.split("\n")):
-            try:
-                documents.append(json.loads(line))
-            except (ValueError, RecursionError):
-                if not documents:
-                    return None
     texts: list[str] = []
     try:
+        try:
+            documents = [json.loads(text)]
+        except ValueError:
+            # One document in each line; what isn't one may stand among them.
+            first, *lines = filter(str.strip, text.split("\n"))
+            documents = [json.loads(first)]
+            for line in lines:
+                with contextlib.suppress(ValueError, RecursionError):
+                    documents.append(json.loads(line))
         for document in documents:
             _collect(document, texts)
-    except RecursionError:
+    except (ValueError, RecursionError):
         return None
     return "\n".join(texts).encode("utf-8", "replace")
 
@@ -124,10 +125,10 @@ def _collect(value: object, texts: list[str]) -> None:
             texts.append(message)
             return
         # A cell's command stands before what it printed.
-        order = sorted(value, key=lambda key: key == "outputs")
-        for key in order:
-            if key not in ("metadata", "execution_count", "cell_type", "output_type", "name", "image/png", "text/html"):
+        for key in sorted(value.keys() - _NOT_TEXT, key=[*value].index):
+            if key != "outputs":
                 _collect(value[key], texts)
+        _collect(value.get("outputs"), texts)
 
 
 def _logcat_message(entry: dict[str, object]) -> str | None:
@@ -165,36 +166,8 @@ def _in_file(stack: contextlib.ExitStack, pieces: Iterator[bytes]) -> Buffer:
     return stack.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if size else b""
 
 
-class _View(io.RawIOBase):
-    """A buffer as a file that is read in pieces, without a copy of it."""
-
-    def __init__(self, buffer: Buffer) -> None:
-        self._buffer, self._place = buffer, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: len(self._buffer)}[whence]
-        self._place = max(0, base + offset)
-        return self._place
-
-    def tell(self) -> int:
-        return self._place
-
-    def readinto(self, target: object) -> int:
-        assert isinstance(target, memoryview | bytearray)
-        piece = self._buffer[self._place : self._place + len(target)]
-        target[: len(piece)] = piece
-        self._place += len(piece)
-        return len(piece)
-
-
 def _gzip_pieces(buffer: Buffer) -> Iterator[bytes]:
-    with gzip.GzipFile(fileobj=io.BufferedReader(_View(buffer))) as file:
+    with gzip.GzipFile(fileobj=io.BytesIO(buffer[:])) as file:
         while True:
             try:
                 piece = file.read1(_PIECE_BYTES)
@@ -210,7 +183,7 @@ def _gzip_pieces(buffer: Buffer) -> Iterator[bytes]:
 
 def _zip_pieces(buffer: Buffer) -> Iterator[bytes]:
     try:
-        with zipfile.ZipFile(io.BufferedReader(_View(buffer))) as archive:
+        with zipfile.ZipFile(io.BytesIO(buffer[:])) as archive:
             members = [member for member in archive.infolist() if not member.is_dir()]
             for name, what in _FOREIGN_MEMBERS:
                 if any(member.filename == name for member in members):

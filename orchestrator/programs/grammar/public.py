@@ -2,61 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from orchestrator.delegates import place_of
 from orchestrator.delegates.evidence import family
 from orchestrator.programs.grammar.failure_codes import NEXT_STEPS
-from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
+from orchestrator.records.run import DelegateEvidence, DelegateTruth, ToolReport
 from orchestrator.units import US_PER_MS, US_PER_S, format_latency
 
-_SUMMARY_NAMES = (
-    ("first_us", "first"),
-    ("current_us", "last"),
-    ("min_us", "min"),
-    ("max_us", "max"),
-    ("mean_us", "avg"),
-    ("std_us", "std"),
-    ("p5_us", "p5"),
-    ("median_us", "median"),
-    ("p95_us", "p95"),
-)
+_SUMMARY_NAMES = {
+    "min_us": "min", "max_us": "max", "std_us": "std", "p5_us": "p5", "median_us": "median", "p95_us": "p95",
+}  # fmt: skip
 _WHOLE_NUMBERS = frozenset({"pid", "num_threads", "max_delegated_partitions", "pushed_bytes", "rpc_execute_us"})
 
 
 def to_public(report: ToolReport) -> dict[str, object]:
     """Return what is known, by plain names with units; what isn't known is left out."""
-    public: dict[str, object] = {"outcome": report.outcome}
-    if report.label:
-        public["name"] = report.label
-    _add(public, "failure_code", report.failure_code or None)
-    _add(public, "failure_reason", report.failure_reason or None)
-    _add(public, "next_step", NEXT_STEPS.get(report.failure_code))
-    _add(public, "init_us", report.init_us)
-    _add(public, "first_inference_us", report.first_inference_us)
-    _add(public, "warmup_avg_us", report.warmup_mean_us)
-    _add(public, "warmup_count", report.warmup.count if report.warmup else None)
-    _add(public, "inference_avg_us", report.inference_mean_us)
-    if report.inference_mean_us and report.extra.get("unit") == "token":
-        public["tokens_per_s"] = float(f"{US_PER_S / report.inference_mean_us:.7g}")
-    public |= _summary(report.inference, "inference")
-    if report.label and report.inference is not None:
-        _add(public, "first_us", report.inference.first_us)
-        _add(public, "last_us", report.inference.current_us)
-    _add(public, "init_mem_mb", report.init_memory_mib)
-    _add(public, "overall_mem_mb", report.overall_memory_mib)
-    _add(public, "peak_mem_mb", report.peak_memory_mib)
-    _add(public, "model_mb", report.model_size_mb)
-    public |= _delegate(report.delegate)
-    public |= _extra(report)
-    if report.failure_code == "flex-ops-missing":
-        public["missing"] = "flex"
-    if report.unconsumed_flags:
-        public["unconsumed_flags"] = list(report.unconsumed_flags)
-    if report.disagreements:
-        public["disagreements"] = list(report.disagreements)
-    profile = _profile(report)
-    if profile:
-        public["op_profile"] = profile
-    return public
+    inference, is_token = report.inference, report.extra.get("unit") == "token"
+    public: dict[str, object] = {
+        "outcome": report.outcome,
+        "name": report.label or None,
+        "failure_code": report.failure_code or None,
+        "failure_reason": report.failure_reason or None,
+        "next_step": NEXT_STEPS.get(report.failure_code),
+        "init_us": report.init_us,
+        "first_inference_us": report.first_inference_us,
+        "warmup_avg_us": report.warmup_mean_us,
+        "warmup_count": report.warmup.count if report.warmup else None,
+        "inference_avg_us": report.inference_mean_us,
+    }
+    if inference is not None:
+        public["inference_count"] = inference.count
+        for attribute, name in _SUMMARY_NAMES.items():
+            public[f"inference_{name}_us"] = getattr(inference, attribute)
+        if report.label:
+            public |= {"first_us": inference.first_us, "last_us": inference.current_us}
+    public |= {
+        "init_mem_mb": report.init_memory_mib,
+        "overall_mem_mb": report.overall_memory_mib,
+        "peak_mem_mb": report.peak_memory_mib,
+        "model_mb": report.model_size_mb,
+    }
+    known = _known(public)
+    if report.inference_mean_us and is_token:
+        known["tokens_per_s"] = float(f"{US_PER_S / report.inference_mean_us:.7g}")
+    return (
+        known
+        | _delegate(report.delegate)
+        | _extra(report)
+        | {
+            name: value
+            for name, value in (
+                ("missing", "flex" if report.failure_code == "flex-ops-missing" else None),
+                ("unconsumed_flags", list(report.unconsumed_flags)),
+                ("disagreements", list(report.disagreements)),
+                ("op_profile", _profile(report)),
+            )
+            if value
+        }
+    )
+
+
+def _known(values: Mapping[str, object]) -> dict[str, object]:
+    """Return the values that there are; a whole number without its fraction."""
+    return {
+        name: int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else value
+        for name, value in values.items()
+        if value is not None
+    }
 
 
 def delegate_status(evidence: DelegateEvidence) -> str:
@@ -73,58 +86,34 @@ def delegate_status(evidence: DelegateEvidence) -> str:
     return "none"
 
 
-def _add(public: dict[str, object], name: str, value: object) -> None:
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        value = int(value)
-    if value is not None:
-        public[name] = value
-
-
-def _summary(summary: LatencySummary | None, prefix: str) -> dict[str, object]:
-    public: dict[str, object] = {}
-    if summary is None:
-        return public
-    public[f"{prefix}_count"] = summary.count
-    for attribute, name in _SUMMARY_NAMES:
-        if name not in {"first", "last", "avg"}:
-            _add(public, f"{prefix}_{name}_us", getattr(summary, attribute))
-    return public
-
-
 def _delegate(evidence: DelegateEvidence) -> dict[str, object]:
-    public: dict[str, object] = {"delegate_status": delegate_status(evidence), "delegate_truth": evidence.truth.value}
-    for name, value in (
-        ("requested_delegate", evidence.requested or None),
-        ("actual_delegate", evidence.actual or None),
-        ("delegated_nodes", evidence.delegated_nodes),
-        ("total_nodes", evidence.total_nodes),
-        ("partitions", evidence.partitions),
-        ("delegate_kernels", evidence.kernels),
-        ("gpu_backend", evidence.backend or None),
-        ("accelerator", evidence.accelerator or None),
-        ("unsupported_ops", len(evidence.cpu_operators) or None),
-    ):
-        _add(public, name, value)
+    public = _known(
+        {
+            "delegate_status": delegate_status(evidence),
+            "delegate_truth": evidence.truth.value,
+            "requested_delegate": evidence.requested or None,
+            "actual_delegate": evidence.actual or None,
+            "delegated_nodes": evidence.delegated_nodes,
+            "total_nodes": evidence.total_nodes,
+            "partitions": evidence.partitions,
+            "delegate_kernels": evidence.kernels,
+            "gpu_backend": evidence.backend or None,
+            "accelerator": evidence.accelerator or None,
+            "unsupported_ops": len(evidence.cpu_operators) or None,
+        }
+    )
     if evidence.each:
         public["delegates"] = {name: truth.value for name, truth in evidence.each.items()}
     main = evidence.requested.split("+")[0]
     own = [s for s in evidence.shares if family(s.delegate) == (main or evidence.actual) and s.subgraph is not None]
     if len({share.subgraph for share in own}) > 1:
-        public["subgraphs"] = [
-            {
-                "subgraph": share.subgraph,
-                "delegated_nodes": share.delegated_nodes,
-                "total_nodes": share.total_nodes,
-                "partitions": share.partitions,
-            }
-            for share in own
-        ]
+        names = ("subgraph", "delegated_nodes", "total_nodes", "partitions")
+        public["subgraphs"] = [{name: getattr(share, name) for name in names} for share in own]
     for side in ("xnnpack", "flex"):
         share = next((s for s in evidence.shares if family(s.delegate) == side), None)
         if share is not None and main not in {side, "cpu", ""}:
-            _add(public, f"{side}_delegated_nodes", share.delegated_nodes)
-            _add(public, f"{side}_total_nodes", share.total_nodes)
-            _add(public, f"{side}_partitions", share.partitions)
+            counts = ("delegated_nodes", "total_nodes", "partitions")
+            public |= _known({f"{side}_{name}": getattr(share, name) for name in counts})
     if evidence.cpu_operators:
         public["cpu_operators"] = [{"operator": name, "reason": reason} for name, reason in evidence.cpu_operators]
     if evidence.lines:
@@ -168,13 +157,10 @@ def _profile(report: ToolReport) -> dict[str, object]:
         profile["init_ModifyGraphWithDelegate_ms"] = _ms(init.mean_us)
     block = next((b for b in report.profile_blocks if b.phase == "run"), None)
     if block is not None:
-        _add(profile, "nodes_executed", block.nodes_executed)
-        if block.timings is not None:
-            profile["timings_count"] = block.timings.count
-            _add(profile, "timings_avg_us", block.timings.mean_us)
-            _add(profile, "timings_min_us", block.timings.min_us)
-            _add(profile, "timings_max_us", block.timings.max_us)
-            _add(profile, "timings_std_us", block.timings.std_us)
+        timings, names = block.timings, {"avg": "mean_us", "min": "min_us", "max": "max_us", "std": "std_us"}
+        figures = {"nodes_executed": block.nodes_executed, "timings_count": timings.count if timings else None}
+        profile |= _known(figures)
+        profile |= _known({f"timings_{name}_us": getattr(timings, each, None) for name, each in names.items()})
     return profile
 
 
