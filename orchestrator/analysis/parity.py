@@ -54,6 +54,10 @@ _KERNEL_WORDS: Final = {
 #: Of these each makes any delegate compute in half precision.
 _HALF_FLAGS: Final = frozenset({"xnnpack_force_fp16", "allow_fp16", "nnapi_allow_fp16"})
 _TOP: Final = 5
+#: What a report keeps of the worst output.
+_KEPT: Final = (
+    "error", "threshold", "max_error", "mean_error", "relative_l2", "cosine", "top1", "top5", "kernel_distance",
+)  # fmt: skip
 
 
 def parity_of(raw: RawOutput, case: Case) -> Parity | None:
@@ -69,9 +73,7 @@ def parity_of(raw: RawOutput, case: Case) -> Parity | None:
         verdict: ParityVerdict, reason: str, compared: tuple[TensorParity, ...] = (), kernels: Kernels = Kernels.BUILTIN
     ) -> Parity:
         about = f"{basis['runtime']}, {_KERNEL_WORDS[kernels]}"
-        return Parity(
-            verdict=verdict, reason=reason, tensors=compared, reference=about, inputs=str(basis["inputs"])
-        )  # fmt: skip
+        return Parity(verdict=verdict, reason=reason, tensors=compared, reference=about, inputs=str(basis["inputs"]))
 
     references = {
         kernels: values
@@ -92,7 +94,10 @@ def parity_of(raw: RawOutput, case: Case) -> Parity | None:
     def against(wanted: Sequence[NDArray[Any]], given: Sequence[NDArray[Any]]) -> tuple[TensorParity, ...]:
         return tuple(_compare(*each) for each in zip(tensors, limits, wanted, given, strict=True))
 
-    each = {kernels: against(values, found) for kernels, values in references.items() if _is_right(kernels, case)}
+    # What a delegate doesn't take runs on the others; without a delegate there is no XNNPACK. No accelerator has a
+    # runtime of its own on this computer, so any of them may be the nearest.
+    right = {*Kernels} - ({Kernels.XNNPACK} if DELEGATES[case.delegate].is_builtin else set())
+    each = {kernels: against(values, found) for kernels, values in references.items() if kernels in right}
     nearest = min(each, key=lambda kernels: _badness(_worst_of(each[kernels])))
     compared = each[nearest]
     builtin = references[Kernels.BUILTIN]
@@ -101,15 +106,6 @@ def parity_of(raw: RawOutput, case: Case) -> Parity | None:
         return result(ParityVerdict.DEGENERATE, reason, compared, nearest)
     worst = _worst_of(compared)
     return result(worst.verdict, _sentence(worst, nearest), compared, nearest)
-
-
-def _is_right(kernels: Kernels, case: Case) -> bool:
-    """Whether a configuration may run these kernels.
-
-    What a delegate doesn't take runs on the others; without a delegate there is no XNNPACK. No accelerator has a
-    runtime of its own on this computer, so any of them may be the nearest.
-    """
-    return kernels is not Kernels.XNNPACK or not DELEGATES[case.delegate].is_builtin
 
 
 def is_half(case: Case) -> bool:
@@ -132,17 +128,7 @@ def with_parity(report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
     }
     if parity.tensors:
         worst = _worst_of(parity.tensors)
-        figures = {
-            "parity_error": worst.error,
-            "parity_threshold": worst.threshold,
-            "parity_max_error": worst.max_error,
-            "parity_mean_error": worst.mean_error,
-            "parity_relative_l2": worst.relative_l2,
-            "parity_cosine": worst.cosine,
-            "parity_top1": worst.top1,
-            "parity_top5": worst.top5,
-            "parity_kernel_distance": worst.kernel_distance,
-        }
+        figures = {f"parity_{name}": getattr(worst, name) for name in _KEPT}
         extra |= {name: value for name, value in figures.items() if value is not None and math.isfinite(value)}
     return replace(report, extra=extra)
 

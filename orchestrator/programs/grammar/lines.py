@@ -134,10 +134,7 @@ def parse_decoded(whole: str, *, cut: bool = False) -> Line:
     if ">" in whole[:12] and (quote := _QUOTED.match(whole)):
         whole = whole[quote.end() :]
     line = _without_header(whole) if _may_have_header(whole) else Line(whole, whole)
-    if line.style == "console":
-        stripped = _plain(line)
-    else:
-        stripped = line.text.lstrip()
+    stripped = _plain(line) if line.style == "console" else line.text.lstrip()
     if stripped.startswith("[") and (match := _SOURCE_FILE.match(stripped)):
         line.source_file = match["file"].rpartition("/")[2]
         stripped = match["text"].lstrip()
@@ -177,27 +174,19 @@ def _may_have_header(whole: str) -> bool:
 
 
 def _without_header(whole: str) -> Line:
-    match = (
-        _THREADTIME.match(whole)
-        or _BRIEF.match(whole)
-        or _STUDIO.match(whole)
-        or _SHORTENED.match(whole)
-        or _PROCESS.match(whole)
-    )
-    if match:
-        groups = match.groupdict()
-        text = groups["text"] or ""
-        pid = groups.get("pid") or groups.get("studio_pid")
-        return Line(
-            raw=text,
-            text=text,
-            severity=match["severity"],
-            style="logcat",
-            tag=_whole_tag(match["tag"].strip()),
-            pid=int(pid) if pid else None,
-        )
-    match = _NSLOG.match(whole)
-    if match:
+    for pattern in (_THREADTIME, _BRIEF, _STUDIO, _SHORTENED, _PROCESS):
+        if match := pattern.match(whole):
+            groups = match.groupdict()
+            text, pid = groups["text"] or "", groups.get("pid") or groups.get("studio_pid")
+            return Line(
+                raw=text,
+                text=text,
+                severity=match["severity"],
+                style="logcat",
+                tag=_whole_tag(match["tag"].strip()),
+                pid=int(pid) if pid else None,
+            )
+    if match := _NSLOG.match(whole):
         return Line(raw=match["text"], text=match["text"], style="nslog", pid=int(match["pid"]))
     return Line(raw=whole, text=whole)
 

@@ -83,32 +83,28 @@ class TableReader:
 
     def _title(self, text: str) -> bool:
         if text.endswith((INIT_TITLE, RUN_TITLE)):
-            self.phase = "init" if text.endswith(INIT_TITLE) else "run"
-            self.block, self.table = "", ""
-            return True
-        match = _BLOCK.search(text)
-        if match:
-            self.block, self.table = match["name"], ""
-            return True
-        if text.startswith("Delegate internal"):
-            self.block, self.table = "delegate", ""
-            return True
-        return False
+            self.phase, self.block = "init" if text.endswith(INIT_TITLE) else "run", ""
+        elif match := _BLOCK.search(text):
+            self.block = match["name"]
+        elif text.startswith("Delegate internal"):
+            self.block = "delegate"
+        else:
+            return False
+        self.table = ""
+        return True
 
     def end_block(self, timings: LatencySummary | None) -> None:
         """Close the block that is open, with its totals where they were printed."""
-        if len(self.blocks) >= _MOST_BLOCKS:
-            return
-        self.blocks.append(
-            ProfileBlock(
+        if len(self.blocks) < _MOST_BLOCKS:
+            block = ProfileBlock(
                 phase=self.phase,
                 block=self.block,
                 nodes_executed=self.nodes_executed,
                 timings=timings,
                 has_start_column=self.has_start_column,
             )
-        )
-        self.table, self.columns, self.nodes_executed, self.has_start_column = "", (), None, False
+            self.blocks.append(block)
+            self.table, self.columns, self.nodes_executed, self.has_start_column = "", (), None, False
 
     def finish(self) -> OperatorProfile:
         """Return all that was read; a table that was cut off before its totals keeps its rows."""
@@ -121,12 +117,25 @@ class TableReader:
             self._header(raw, text)
             return
         cells = self._cells(raw, text)
-        if cells is None:
+        if cells is None or self.table not in {"Run Order", "Summary by node type"}:
             return
-        if self.table == "Run Order":
-            self._operator(cells)
-        elif self.table == "Summary by node type":
-            self._type(cells)
+        mean, times_called, memory_kb = (_figure(cells, name) for name in ("avg ms", "times called", "mem kb"))
+        if mean is None or times_called is None:
+            return
+        is_full = len(self.operators if self.table == "Run Order" else self.types) >= _MOST_ROWS
+        if self.table == "Run Order" and cells.get("name"):
+            if not is_full:
+                self._operator(cells, mean, times_called, memory_kb)
+        elif self.table != "Run Order" and (nodes := _figure(cells, "count")) is not None:
+            if not is_full:
+                row = OperatorTypeTime(
+                    node_type=cells["node type"], nodes=round(nodes), mean_us=_us(mean), times_called=times_called,
+                    memory_kb=memory_kb, phase=self.phase, block=self.block,
+                )  # fmt: skip
+                self.types.append(row)
+        else:
+            return
+        self.left_out += is_full
 
     def _header(self, raw: str, text: str) -> None:
         if text.lower().startswith("node type, "):
@@ -152,14 +161,7 @@ class TableReader:
             cells = _GAP.split(text, width - 1)
         return dict(zip(self.columns, cells, strict=True)) if len(cells) == width else None
 
-    def _operator(self, cells: dict[str, str]) -> None:
-        mean = _figure(cells, "avg ms")
-        times_called = _figure(cells, "times called")
-        if mean is None or times_called is None or not cells.get("name"):
-            return
-        if len(self.operators) >= _MOST_ROWS:
-            self.left_out += 1
-            return
+    def _operator(self, cells: dict[str, str], mean: float, times_called: float, memory_kb: float | None) -> None:
         run_order = self._run_orders.get((self.phase, self.block), 0)
         self._run_orders[self.phase, self.block] = run_order + 1
         first = _figure(cells, "first")
@@ -171,30 +173,10 @@ class TableReader:
                 # The table's average is per call.
                 mean_us=_us(mean * times_called),
                 times_called=times_called,
-                memory_kb=_figure(cells, "mem kb"),
+                memory_kb=memory_kb,
                 phase=self.phase,
                 block=self.block,
                 run_order=run_order,
-            )
-        )
-
-    def _type(self, cells: dict[str, str]) -> None:
-        mean, nodes = _figure(cells, "avg ms"), _figure(cells, "count")
-        times_called = _figure(cells, "times called")
-        if mean is None or nodes is None or times_called is None:
-            return
-        if len(self.types) >= _MOST_ROWS:
-            self.left_out += 1
-            return
-        self.types.append(
-            OperatorTypeTime(
-                node_type=cells["node type"],
-                nodes=round(nodes),
-                mean_us=_us(mean),
-                times_called=times_called,
-                memory_kb=_figure(cells, "mem kb"),
-                phase=self.phase,
-                block=self.block,
             )
         )
 

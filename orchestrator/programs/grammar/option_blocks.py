@@ -62,14 +62,10 @@ def parse_row(text: str, *, in_summary: bool, has_percentiles: bool = False) -> 
     ``has_percentiles`` as for :func:`parse_stats`.
     """
     match = _ROW.match(text)
-    if not match or not (in_summary or _KNOWN.match(match["name"])):
+    if not match or not (in_summary or _KNOWN.match(match["name"])) or match["name"].endswith("Timings (microseconds)"):
         return None
     stats = parse_stats(match["stats"], has_percentiles=has_percentiles) if match["stats"] else None
-    if match["stats"] and stats is None:
-        return None
-    if match["name"].endswith("Timings (microseconds)"):
-        return None
-    return SummaryRow(name=match["name"], stats=stats)
+    return None if match["stats"] and stats is None else SummaryRow(name=match["name"], stats=stats)
 
 
 #: Delegate -> what the program calls the group of options that holds it.
@@ -85,6 +81,11 @@ OPTION_FLAGS: Final = frozenset({PRECISION_FLAG, ACCELERATOR_FLAG})
 OPTION_THREADS: Final = (1, 2, 4)
 _FIRST_LINE: Final = "Log parameter values verbosely:"
 _ECHO: Final = re.compile(r"([^:]{1,80}): \[(.*)\]")
+#: Parameters as the program echoes them, by which an option is known.
+_ECHOED_SWITCHES: Final = {
+    "Use gpu": DelegateName.GPU, "Use NNAPI": DelegateName.NNAPI, "Use Hexagon": DelegateName.HEXAGON,
+    "Use xnnpack": DelegateName.XNNPACK,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,13 +99,8 @@ class OptionBlock:
 def label_of(case: Case) -> str:
     """Return what the program's summary calls a case."""
     flags = dict(case.flags)
-    if case.delegate is DelegateName.GPU:
-        return _gpu_label(flags.get(PRECISION_FLAG, "true") in {"true", "1"})
-    if case.delegate is DelegateName.NNAPI:
-        return _nnapi_label(flags.get(ACCELERATOR_FLAG, ""))
-    if case.delegate is DelegateName.HEXAGON:
-        return "dsp w/ hexagon"
-    return _cpu_label(str(case.threads), has_xnnpack=case.delegate is DelegateName.XNNPACK)
+    is_fp16 = flags.get(PRECISION_FLAG, "true") in {"true", "1"}
+    return _label(case.delegate, str(case.threads), is_fp16=is_fp16, accelerator=flags.get(ACCELERATOR_FLAG, ""))
 
 
 def options_of(case: Case, *, accelerators: Sequence[str]) -> list[Case]:
@@ -168,23 +164,20 @@ def _label_in(block: Sequence[bytes]) -> str:
             break
         if match := _ECHO.fullmatch(text):
             echoed.setdefault(match[1], match[2])
-    if echoed.get("Use gpu") == "1":
-        # Builds for a computer have no choice of precision and don't echo one.
-        return _gpu_label(echoed.get("Allow lower precision in gpu", "0") == "1")
-    if echoed.get("Use NNAPI") == "1":
-        return _nnapi_label(echoed.get("NNAPI accelerator name", ""))
-    if echoed.get("Use Hexagon") == "1":
-        return "dsp w/ hexagon"
-    return _cpu_label(echoed.get("Num threads", "?"), has_xnnpack=echoed.get("Use xnnpack") == "1")
+    used = (delegate for name, delegate in _ECHOED_SWITCHES.items() if echoed.get(name) == "1")
+    # Builds for a computer have no choice of precision and don't echo one.
+    is_fp16 = echoed.get("Allow lower precision in gpu", "0") == "1"
+    accelerator = echoed.get("NNAPI accelerator name", "")
+    threads = echoed.get("Num threads", "?")
+    return _label(next(used, DelegateName.CPU), threads, is_fp16=is_fp16, accelerator=accelerator)
 
 
-def _gpu_label(is_fp16: bool) -> str:
-    return "gpu-fp16" if is_fp16 else "gpu-default"
-
-
-def _nnapi_label(accelerator: str) -> str:
-    return f"nnapi({accelerator or 'w/o accel name'})"
-
-
-def _cpu_label(threads: str, *, has_xnnpack: bool) -> str:
-    return f"cpu w/ {threads} threads" + (" (xnnpack)" if has_xnnpack else "")
+def _label(delegate: DelegateName, threads: str, *, is_fp16: bool, accelerator: str) -> str:
+    match delegate:
+        case DelegateName.GPU:
+            return "gpu-fp16" if is_fp16 else "gpu-default"
+        case DelegateName.NNAPI:
+            return f"nnapi({accelerator or 'w/o accel name'})"
+        case DelegateName.HEXAGON:
+            return "dsp w/ hexagon"
+    return f"cpu w/ {threads} threads" + (" (xnnpack)" if delegate is DelegateName.XNNPACK else "")
