@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
 
-from orchestrator.clock import Deadline
 from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.probes import parse_serial
 from orchestrator.devices.server import AdbServer, is_tcp
@@ -251,38 +249,3 @@ def explain_state(seen: Seen) -> tuple[str, str]:
         return f"this user may not open the USB device{where}: {seen.state}", _UDEV_ADVICE
     unknown = (f"its state is {seen.state!r}", "plug it in again; 'adb devices -l' shows its state")
     return STATE_NOTES.get(seen.state, unknown)
-
-
-#: How often one who watches looks whether to stop.
-_LOOK_S: Final = 0.5
-#: How long a watch may last.
-_WATCH_S: Final = 30 * 86_400.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceChange:
-    """A phone came, went or changed its state; the state is ``absent`` for one that went."""
-
-    address: str
-    state: str
-
-
-def watch_devices(server: AdbServer, *, stopped: threading.Event | None = None) -> Iterator[DeviceChange]:
-    """Yield changes as the server tells them, the phones of now first; ends once ``stopped`` is set.
-
-    Raises AdbUnavailableError when the server doesn't answer, LinkLostError when it goes.
-    """
-    known: dict[str, str] = {}
-    with server.open(Deadline(_WATCH_S), what="adb track-devices") as connection:
-        connection.request("host:track-devices")
-        while stopped is None or not stopped.is_set():
-            if not connection.readable(_LOOK_S):
-                continue
-            told = connection.read_block().decode("utf-8", "replace")
-            states = {transport.address: transport.state for transport in parse_devices(told)}
-            for address in known.keys() - states.keys():
-                yield DeviceChange(address=address, state="absent")
-            for address, state in states.items():
-                if known.get(address) != state:
-                    yield DeviceChange(address=address, state=state)
-            known = states

@@ -17,7 +17,7 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.clock import Deadline
 from orchestrator.devices.adb import WORK_FOLDER, AdbDevice
 from orchestrator.devices.address import ServerAddress
-from orchestrator.devices.discovery import STATE_NOTES, KnownPhones, list_devices, watch_devices
+from orchestrator.devices.discovery import STATE_NOTES, KnownPhones, list_devices
 from orchestrator.devices.server import AdbServer
 from orchestrator.errors import (
     BenchfarmError,
@@ -288,17 +288,6 @@ def test_a_worker_names_who_keeps_a_phone_from_it_and_asks_it_nothing_meanwhile(
         farm.quarantine.release(serial)
     free = look(kept_out)[serial]
     assert (bool(free.facts), free.unusable) == (True, "")
-
-
-def test_phones_coming_and_going_are_watched(bench: Bench, phone: "Phone") -> None:
-    changes = watch_devices(bench.server)
-    while (change := next(changes)).address != phone.address:
-        pass
-    assert change.state == "device"
-    bench.server.disconnect(phone.address)
-    while (change := next(changes)).address != phone.address or change.state == "offline":
-        pass
-    assert change.state == "absent"
 
 
 # The link
