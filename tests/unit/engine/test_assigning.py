@@ -19,67 +19,28 @@ from orchestrator.engine.workload import Arrival, Services, Workload
 from orchestrator.errors import InterruptedByUserError
 from orchestrator.planning.assignment import Assignment, Present, assign, equal_phones, share_key
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
-from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.identity import CampaignId, RunId, Serial
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.verdict import Quality, QualityVerdict
-from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
+from orchestrator.records.workload import Build, Model
 from orchestrator.store.opening import MemoryStore
+from tests.unit.analysis.test_rounds import run
+from tests.unit.test_assignment import phone, queue
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-MODEL = Model(name="m", sha256=ModelSha("a" * 64), size_bytes=1)
-BUILD = Build(name="b", tool=ToolName.NATIVE, sha256=BuildSha("b" * 64), abi="arm64-v8a")
+CASE = queue("A")[0].case
+MODEL = Model(name="m", sha256=CASE.model_sha256, size_bytes=1)
+BUILD = Build(name="b", tool=CASE.tool, sha256=CASE.build_sha256, abi="arm64-v8a")
 DEADLINE_S = 30.0
 
 
-def phone(serial: str, fingerprint: str = "one") -> DeviceFacts:
-    return DeviceFacts(
-        serial=Serial(serial), kind=DeviceKind.ANDROID, is_virtual=False, model="Pixel 8", soc="Tensor G3",
-        fingerprint=fingerprint,
-    )  # fmt: skip
-
-
-def case(serial: str, threads: int) -> Case:
-    return Case(
-        serial=Serial(serial), model_sha256=MODEL.sha256, model_name="m", delegate=DelegateName.XNNPACK,
-        threads=threads, tool=ToolName.NATIVE, build_sha256=BUILD.sha256,
-    )  # fmt: skip
-
-
-def queues(*serials: str, cases: int = 3, invocations: int = 4) -> dict[Serial, tuple[Invocation, ...]]:
-    return {
-        Serial(serial): tuple(
-            Invocation(case=case(serial, threads), run_pass=Pass.TIMING, number=number)
-            for number in range(invocations)
-            for threads in range(1, cases + 1)
-        )
-        for serial in serials
-    }
-
-
 def run_of(campaign: Campaign, item: Invocation, outcome: Outcome = Outcome.COMPLETED) -> RunRecord:
-    return RunRecord(
-        run_id=RunId(f"{item.case.serial}-{item.case.threads}-{item.number}-{outcome}"),
-        campaign_id=campaign.campaign_id,
-        case=item.case,
-        run_pass=item.run_pass,
-        invocation=item.number,
-        outcome=outcome,
-        reason_code="",
-        reason="",
-        is_virtual=False,
-        started_at=NOW,
-        duration_s=1.0,
-        command="",
-        exit_code=0,
-        attachments=(),
-        report=None,
-        verdict=QualityVerdict(quality=Quality.TRUSTED, findings=()),
-    )
+    run_id = RunId(f"{item.case.serial}-{item.case.threads}-{item.number}-{outcome}")
+    return run(item, run_id=run_id, campaign_id=campaign.campaign_id, outcome=outcome, report=None, is_virtual=False)
 
 
 def brought(*serials: str) -> list[Present]:
-    return [Present(facts=phone(serial), invocations=own) for serial, own in queues(*serials).items()]
+    return [Present(facts=phone(serial), invocations=queue(serial)) for serial in serials]
 
 
 @pytest.fixture
@@ -114,7 +75,7 @@ def work(assigner: Assigner, serial: str, *, most: int = 1000) -> list[Invocatio
 
 
 def test_a_shared_case_is_no_single_phones_series() -> None:
-    alone = case("A", 1)
+    alone = queue("A")[0].case
     part = dataclasses.replace(alone, shard="t")
     assert (part.case_key, part.series_key) != (alone.case_key, alone.series_key)
     assert part.series_key != alone.series_key
@@ -174,9 +135,7 @@ def test_many_phones_at_once_run_each_invocation_once(begin: Callable[..., Assig
     assigner = begin(*serials)
     with ThreadPoolExecutor(len(serials)) as pool:
         ran = [item for done in pool.map(lambda serial: work(assigner, serial), serials) for item in done]
-    assert Counter(share_key(item) for item in ran) == Counter(
-        {share_key(item): 1 for item in queues("P0")[Serial("P0")]}
-    )
+    assert Counter(share_key(item) for item in ran) == Counter({share_key(item): 1 for item in queue("P0")})
     assert store.progress()[assigner.campaign.campaign_id] == (12, 12)
 
 
@@ -185,7 +144,7 @@ def replace_a(assigner: Assigner, store: MemoryStore, spare: DeviceFacts) -> Dev
     arrival = Arrival(
         device=cast(Any, SimpleNamespace(serial=spare.serial)),
         facts=spare,
-        invocations=queues(spare.serial)[spare.serial],
+        invocations=queue(spare.serial),
         models=(MODEL,),
         builds=(BUILD,),
     )
@@ -228,7 +187,7 @@ def test_what_a_replaced_phone_shared_is_open_until_its_equals_have_measured_it(
     work(again, "C" if fingerprint == "one" else "B")
     shared = [run for run in store.runs() if run.case.shard]
     assert Counter((run.case.threads, run.invocation) for run in shared) == Counter(
-        {(item.case.threads, item.number): 1 for item in queues("P0")[Serial("P0")]}
+        {(item.case.threads, item.number): 1 for item in queue("P0")}
     )
     works = open_works(again.campaign, list(store.runs()), {})
     assert not works[Serial("A")].invocations
