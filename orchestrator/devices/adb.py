@@ -34,7 +34,6 @@ from orchestrator.devices.traffic import Lane
 from orchestrator.errors import (
     DeviceChangedError,
     DeviceCommandError,
-    DeviceError,
     DeviceTimeoutError,
     DeviceUnusableError,
     LinkLostError,
@@ -175,7 +174,7 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
 
     def beat(self) -> None:
         """Send an empty command, for the renewal of our note alone; from any thread; raises DeviceError kinds."""
-        self._link.shell(":", timeout_s=_BEAT_TIMEOUT_S, what="keeping the phone", with_chores=False)
+        self._link.shell(":", timeout_s=_BEAT_TIMEOUT_S, what="keeping the phone")
 
     def facts(self) -> DeviceFacts:
         """See Device.facts: one round trip, once per boot."""
@@ -193,9 +192,7 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
     def state(self) -> DeviceState:
         """See Device.state: one round trip. A new boot id makes the facts be read again."""
         script = SectionScript(STATE_COMMANDS)
-        told = self._link.again(
-            lambda: self._link.shell(script.text, timeout_s=_PROBE_TIMEOUT_S, what="state", with_chores=False)
-        )
+        told = self._link.again(lambda: self._link.shell(script.text, timeout_s=_PROBE_TIMEOUT_S, what="state"))
         state = state_from(script.split(told.text), at=self._link.clock.now())
         if self._facts is not None and state.boot_id and state.boot_id != self._facts.boot_id:
             self._facts = None
@@ -260,9 +257,7 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         return self._link.lane.measuring(cancelled=cancelled)
 
     def close(self) -> None:
-        """See Device.close: every operation has its own connection, so only what was left to be done is done."""
-        with contextlib.suppress(DeviceError):
-            self._link.finish_chores(timeout_s=_OPEN_TIMEOUT_S)
+        """See Device.close: every operation has its own connection, so nothing is held."""
 
     def _ask_serial(self) -> Serial:
         answer = self._link.again(

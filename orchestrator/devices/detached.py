@@ -204,18 +204,13 @@ class DetachedRuns:
         )
 
     def discard_run(self, run_id: RunId) -> None:
-        """Remove a run's folder, with the next command if nothing can run there any more.
-
-        What can't be removed goes with the next kill_strays.
-        """
+        """Remove a run's folder; what can't be removed goes with the next kill_strays."""
         folder = self.run_folder(run_id)
-        if folder in self._ended:
-            self._ended.discard(folder)
-            self._link.leave(f"rm -rf {quote(folder)} >/dev/null 2>&1")
-            return
         with contextlib.suppress(DeviceError):
-            # Without its folder nobody would find what still runs.
-            self._link.again(lambda: self._kill([folder]))
+            if folder not in self._ended:
+                # Without its folder nobody would find what still runs.
+                self._link.again(lambda: self._kill([folder]))
+            self._ended.discard(folder)
             self._link.must(f"rm -rf {quote(folder)}", what=f"removing {folder}")
 
     @property

@@ -71,8 +71,6 @@ class PhoneLink:
         self.note = HeldNote(self.clock)
         #: Which other phones' files and measurements are to be minded.
         self.lane = Lane()
-        #: What doesn't need a round trip of its own: done in front of the next command that isn't a measurement's.
-        self._chores: list[str] = []
 
     def open(self, service: str, deadline: Deadline, *, what: str) -> Connection:
         """Open a service on the phone; the connection is to be closed by the caller."""
@@ -93,7 +91,6 @@ class PhoneLink:
         limit_bytes: int | None = None,
         cancelled: threading.Event | None = None,
         what: str = "",
-        with_chores: bool = True,
     ) -> ShellResult:
         """Run a command line; see run_shell for the errors."""
         if "\0" in command:
@@ -103,8 +100,7 @@ class PhoneLink:
             raise InterruptedByUserError
         deadline = Deadline(timeout_s, self.clock)
         what = what or f"shell {_short(command)}"
-        chores = tuple(self._chores) if with_chores else ()
-        command, renews = self.note.before("\n".join((*chores, command)))
+        command, renews = self.note.before(command)
         # What may be cancelled waits for a run, which outlives it.
         mark = f"{_MARK}{secrets.token_hex(6)}" if cancelled is None else ""
         command = f"#{mark}\n{command}" if mark else command
@@ -117,7 +113,6 @@ class PhoneLink:
                 raise
         if renews:
             self.note.after(result, serial=self.serial)
-        self._chores = [chore for chore in self._chores if chore not in chores]
         return result
 
     def _end(self, mark: str) -> None:
@@ -134,15 +129,6 @@ class PhoneLink:
             self.server.open_transport(self.transport, deadline, what="ending it", serial=self.serial) as connection,
         ):
             run_shell(connection, script)
-
-    def leave(self, chore: str) -> None:
-        """Leave a command for later that may be done twice, late or never, and prints nothing."""
-        self._chores.append(chore)
-
-    def finish_chores(self, *, timeout_s: float) -> None:
-        """Do what was left; raises DeviceError kinds."""
-        if self._chores:
-            self.shell(":", timeout_s=timeout_s, what="tidying up")
 
     def must(self, command: str, *, timeout_s: float = 30.0, what: str) -> str:
         """Run a command that has to succeed and return its output; raises DeviceCommandError with its reason."""
