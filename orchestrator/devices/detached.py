@@ -7,13 +7,13 @@ import math
 import re
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from orchestrator.clock import Deadline
 from orchestrator.devices.connection import writing_failure
-from orchestrator.devices.link import PhoneLink, hash_of
+from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.processes import PhoneProcess, family, folder_name, parse_processes
 from orchestrator.devices.shell import BY_SIGNAL, quote, reason_of
 from orchestrator.errors import (
@@ -30,45 +30,10 @@ from orchestrator.ports import ProcessResult
 from orchestrator.records.identity import RunId
 from orchestrator.scripts import call, text
 
-_SIZE: Final = re.compile(r"\s*(\d+)\s+(\S+)")
-_HASH: Final = re.compile(r"([0-9a-f]{32}|[0-9a-f]{64})\s+\*?(\S+)")
-
-
-class FileBundle:
-    """Files by name, read by a script where it stands: see bundle.sh."""
-
-    def __init__(self, names: Sequence[str], *, limit_bytes: int) -> None:
-        """``names`` are without white space; nothing comes of files that have more than ``limit_bytes`` together."""
-        self.names = tuple(names)
-        self.script = call("bundle", limit_bytes, *self.names)
-
-    def cut(self, output: bytes, notes: str) -> Mapping[str, bytes] | None:
-        """Return the files that are there, by name; None when sizes or checksums don't agree, or no file was told.
-
-        The shell may have been killed before it told: that there is none must be asked another way.
-        """
-        lines = notes.splitlines()
-        sizes = {found[2]: int(found[1]) for line in lines if (found := _SIZE.fullmatch(line))}
-        hashes = {found[2]: found[1] for line in lines if (found := _HASH.fullmatch(line))}
-        files: dict[str, bytes] = {}
-        start = 0
-        for name in self.names:
-            if name not in sizes:
-                continue
-            data = output[start : start + sizes[name]]
-            if name not in hashes or len(data) != sizes[name] or hash_of(data, like=hashes[name]) != hashes[name]:
-                return None
-            files[name] = data
-            start += sizes[name]
-        return files if files and start == len(output) else None
-
-
 _T = TypeVar("_T")
 #: In front of a run's folder in its wrapper's command line, so that strays are told from other processes.
 LABEL: Final = "benchfarm-run:"
 _OUTPUT_LIMIT_BYTES: Final = 256 << 20
-#: Files that have more together are asked for one by one, so that a wait's deadline needn't know what a link carries.
-_BUNDLE_BYTES: Final = 256 << 10
 #: One wait on the phone lasts no longer than that, so that a link that died without a word is noticed, and a run whose
 #: shell was killed.
 _LONGEST_WAIT_S: Final = 5.0
@@ -101,8 +66,6 @@ class _Look:
     has_rest: bool = False
     #: Whether the phone rebooted since the run began.
     rebooted: bool = False
-    #: What lies in the folder after the end, if it came whole.
-    files: Mapping[str, bytes] | None = None
 
 
 class DetachedRuns:
@@ -137,9 +100,8 @@ class DetachedRuns:
         folder = self.run_folder(run_id)
         clock = self._link.clock
         begun_s = clock.monotonic_s()
-        bundle = FileBundle(("out", "err", *files), limit_bytes=_BUNDLE_BYTES)
         try:
-            look = self._wait(command, folder, bundle, Deadline(timeout_s, clock), cancelled)
+            look = self._wait(command, folder, Deadline(timeout_s, clock), cancelled)
         except BaseException:
             # Whatever ends the wait, nothing may go on heating the phone.
             with contextlib.suppress(DeviceError):
@@ -160,7 +122,7 @@ class DetachedRuns:
                 self._ended.add(folder)
         else:
             self._ended.add(folder)
-        found = dict(look.files if look.files is not None else self._read(folder, bundle.names))
+        found = self._read(folder, ("out", "err", *files))
         return ProcessResult(
             exit_code=look.exit_code,
             stdout=found.pop("out", b""),
@@ -170,7 +132,7 @@ class DetachedRuns:
             files=found,
         )
 
-    def _read(self, folder: str, names: Sequence[str]) -> Mapping[str, bytes]:
+    def _read(self, folder: str, names: Sequence[str]) -> dict[str, bytes]:
         paths = [f"{folder}/{name}" for name in names]
         read = self._through_cuts(lambda: self._link.read_files(paths, limit_bytes=_OUTPUT_LIMIT_BYTES))
         return {name: data for name, data in zip(names, read, strict=True) if data is not None}
@@ -269,14 +231,7 @@ class DetachedRuns:
             raise DeviceCommandError(f"the phone's ps can't be read: {table[:200]!r}", serial=self._link.serial)
         return processes
 
-    def _wait(
-        self,
-        command: str,
-        folder: str,
-        bundle: FileBundle,
-        deadline: Deadline,
-        cancelled: threading.Event | None,
-    ) -> _Look:
+    def _wait(self, command: str, folder: str, deadline: Deadline, cancelled: threading.Event | None) -> _Look:
         """Start the run and wait for its end, however often the link is lost meanwhile."""
         # It starts the run once, however often it is sent.
         token = secrets.token_hex(8)
@@ -285,7 +240,7 @@ class DetachedRuns:
         was_gone = False
         while True:
             try:
-                look = self._look(folder, bundle, start=start, span_s=deadline.remaining_s, cancelled=cancelled)
+                look = self._look(folder, start=start, span_s=deadline.remaining_s, cancelled=cancelled)
             except InterruptedByUserError:
                 return _Look(word="running")
             except (LinkLostError, DeviceTimeoutError, AdbUnavailableError):
@@ -310,7 +265,6 @@ class DetachedRuns:
     def _look(
         self,
         folder: str,
-        bundle: FileBundle,
         *,
         start: str,
         span_s: float,
@@ -320,17 +274,13 @@ class DetachedRuns:
         span_s = min(_LONGEST_WAIT_S, span_s)
         step_s = min(WAIT_STEP_S, span_s)
         steps = math.ceil(span_s / step_s) if step_s else 0
-        script = start + call("wait", folder, f"{step_s:g}", steps) + bundle.script
-        try:
-            result = self._link.shell(
-                script,
-                timeout_s=span_s + _ANSWER_S,
-                limit_bytes=2 * _BUNDLE_BYTES,
-                cancelled=cancelled,
-                what="starting a run" if start else "waiting for a run",
-            )
-        except OverflowError as error:
-            raise DeviceCommandError(f"waiting for a run: {error} came", serial=self._link.serial) from error
+        script = start + call("wait", folder, f"{step_s:g}", steps)
+        result = self._link.shell(
+            script,
+            timeout_s=span_s + _ANSWER_S,
+            cancelled=cancelled,
+            what="starting a run" if start else "waiting for a run",
+        )
         told = result.stdout.split(b"\n", 3)
         words = told[0].decode("utf-8", "replace").split()
         if len(told) < 4 or not words:
@@ -349,10 +299,7 @@ class DetachedRuns:
         rebooted = bool(told[1]) and bool(told[2]) and told[1] != told[2]
         if words[0] != "done" or len(words) < 2:
             return _Look(word=words[0], rebooted=rebooted)
-        files = bundle.cut(told[3], result.stderr.decode("utf-8", "replace"))
-        return _Look(
-            word="done", exit_code=int(words[1]), has_rest=words[2:] == ["left"], rebooted=rebooted, files=files
-        )
+        return _Look(word="done", exit_code=int(words[1]), has_rest=words[2:] == ["left"], rebooted=rebooted)
 
     def _through_cuts(
         self,

@@ -181,20 +181,6 @@ def test_what_keeps_a_run_from_starting_is_kept(shell: Shell) -> None:
     assert "no-such-command-of-run" in trouble.read_text()
 
 
-def test_files_come_with_their_sizes_and_checksums_and_only_sizes_when_they_are_too_much(shell: Shell) -> None:
-    (shell.folder / "a").write_bytes(b"one\r\n\0")
-    (shell.folder / "b").write_bytes(b"22")
-    done = shell.call("bundle", 8, "a", "missing", "b")
-    assert done.stdout == b"one\r\n\x0022"
-    assert re.search(rb"^\s*6 a$", done.stderr, re.M)
-    assert re.search(rb"^[0-9a-f]{64}\s+b$", done.stderr, re.M)
-    assert shell.call("bundle", 7, "a", "b").stdout == b""
-    assert shell.call("bundle", 2, "b", "missing").stdout == b"22"
-    assert shell.call("bundle", 7, "missing").stdout == b""
-    (shell.bin / "sha256sum").unlink()
-    assert re.search(rb"^[0-9a-f]{32}\s+b$", shell.call("bundle", 8, "b").stderr, re.M)
-
-
 def test_what_keeps_a_folder_from_being_written_is_told(shell: Shell) -> None:
     assert shell.call("probe_writing", shell.folder, "/no-such").returncode == 0
     assert shell.call("probe_writing", "/no-such", shell.folder).returncode == 0
