@@ -115,7 +115,6 @@ def run(farm: Farm, plan: Plan) -> MeasuredCampaign:
     # Before any phone is looked for: what is wrong with a plan's files is wrong without phones too.
     models, named = identify(plan), host_files(plan)
     plan = nights.when_open(farm, plan)
-    farm.open_store_ahead()
     # A campaign that phones may join is for those that are there; named phones must be.
     opened = farm.open_devices(plan.devices, despite_losses=plan.devices.joins)
     for hint in filter(None, (unchecked_hint(farm.settings, facts) for facts in opened.facts)):

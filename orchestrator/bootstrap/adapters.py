@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.bootstrap.settings import Settings
 from orchestrator.clock import SystemClock
-from orchestrator.errors import BenchfarmError, StoreMissingError
+from orchestrator.errors import StoreMissingError
 from orchestrator.records.device import DeviceFacts, DeviceProfile
 from orchestrator.records.identity import Serial
 from orchestrator.records.workload import IMPORTED_TOOLS, ToolName
@@ -71,54 +71,28 @@ class Adapters:
         self._store: Store | None = store
         #: Held while the store is opened.
         self._opening = threading.Lock()
-        #: Opens the store before it is needed.
-        self._ahead: threading.Thread | None = None
-        #: Why it could not be opened ahead.
-        self._failure: BenchfarmError | None = None
         self.clock = SystemClock()
 
     @property
     def store(self) -> Store:
         """The store, opened and migrated; raises StoreError kinds and StoreMissingError."""
-        if self._ahead is not None:
-            self._ahead.join()
-        with self._opening:
-            if self._failure is not None:
-                failure, self._failure = self._failure, None
-                raise failure
-            return self._open()
-
-    def _open(self) -> Store:
         from orchestrator.store.opening import MemoryStore, open_store
 
-        if self._store is None:
-            try:
-                self._store = open_store(self.settings.store, makes_new=self._makes_store)
-            except StoreMissingError:
-                if self.settings.is_default_store:
-                    self._store = MemoryStore(self.settings.store)
-                elif self._needs_store:
-                    raise
-                else:
-                    self._store = MemoryStore()
-        return self._store
-
-    def open_store_ahead(self) -> None:
-        """Begin to open the store, while phones are waited for; who asks for it first is told what went wrong."""
-
-        def ahead() -> None:
-            try:
-                self._open()
-            except BenchfarmError as error:
-                self._failure = error
-
-        self._ahead = threading.Thread(target=ahead, name="store")
-        self._ahead.start()
+        with self._opening:
+            if self._store is None:
+                try:
+                    self._store = open_store(self.settings.store, makes_new=self._makes_store)
+                except StoreMissingError:
+                    if self.settings.is_default_store:
+                        self._store = MemoryStore(self.settings.store)
+                    elif self._needs_store:
+                        raise
+                    else:
+                        self._store = MemoryStore()
+            return self._store
 
     def close_store(self) -> None:
         """Close the store if it was opened here."""
-        if self._ahead is not None:
-            self._ahead.join()
         if self._store is not None and self._lent_store is None:
             self._store.close()
 

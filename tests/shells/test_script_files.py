@@ -35,7 +35,7 @@ def test_a_script_says_what_it_does_and_is_used(path: Path) -> None:
     used = [
         module
         for module in PACKAGE.rglob("*.py")
-        if re.search(rf"""(call|text)\(\s*"{path.stem}\"""", module.read_text("utf-8"))
+        if re.search(rf"""(call|text)\(\s*["']{path.stem}["']""", module.read_text("utf-8"))
     ]
     assert used
 
