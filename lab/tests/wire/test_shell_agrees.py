@@ -46,8 +46,6 @@ KNOWN: Final[Mapping[str, str]] = {
 }
 #: Our scripts, each called in its ways, and which parts of what they print a phone and this computer have alike.
 SCRIPTS: Final[Mapping[str, tuple[str, str]]] = {
-    "bundle": (f"printf abc >a; printf 'd e' >b; {call('bundle', 100, 'a', 'nope', 'b')}", r".+"),
-    "bundle too large": (f"printf abcdef >a; {call('bundle', 5, 'a')}", r"^(?!.)"),
     "forbid": (f"mkdir r1; echo 77 >r1/pid; {call('forbid', 'r1', 'r2')}\nls r2", r".+"),
     "probe_writing": (f"mkdir d; {call('probe_writing', 'd', '.')}\necho $?", r".+"),
     "probe_writing refused": (f"mkdir -m 500 d; {call('probe_writing', 'd', '.')}\necho $?", r".+"),
