@@ -20,7 +20,7 @@ _LEAST_TOKEN: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """Where a command is to listen, and what it was told of a token."""
+    """Where a command is to listen, and its options for a token."""
 
     host: str = "127.0.0.1"
     port: int = 0

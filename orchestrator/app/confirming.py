@@ -19,7 +19,7 @@ from orchestrator.records.identity import BuildSha
 from orchestrator.records.verdict import ComparisonOutcome
 from orchestrator.units import format_change
 
-#: Pairs of one confirmation, at the most.
+#: Pairs of one confirmation, at most.
 _MOST_PAIRS: Final = 40
 
 
@@ -44,7 +44,7 @@ def confirm_changes(farm: Farm, changes: Sequence[FoundChange]) -> None:
 
 
 def _outcome(farm: Farm, change: FoundChange) -> tuple[ConfirmationStatus, str, float | None]:
-    """Return what an A/B rerun says of a change; whatever keeps it from being run is told, and tried again later."""
+    """Return the outcome of an A/B rerun of a change, or why it can't be run now."""
     try:
         sides, models = _sides(farm, change)
         prepared = prepare(farm, _request(change, sides, models))

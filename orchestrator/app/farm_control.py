@@ -24,7 +24,7 @@ from orchestrator.report.escapes import one_line
 from orchestrator.serve.answers import DoneAnswer
 from orchestrator.units import format_bytes
 
-#: So often the queue is looked at.
+#: Seconds between two polls of the queue.
 WATCH_S: Final = 2.0
 
 

@@ -33,13 +33,13 @@ from orchestrator.serve.answers import (
 if TYPE_CHECKING:
     from orchestrator.queueing.queue import FarmQueue
 
-#: What is known stays for so long, and so many times as long as reading it took.
+#: Seconds for which an answer stays, at least, and how many times as long as reading it took.
 _LEAST_AGE_S: Final = 1.0
 _AGE_FACTOR: Final = 10.0
-#: Heat and battery are shown of runs of campaigns begun within so many hours.
+#: Heat and battery are those of runs of campaigns begun within these hours.
 _HOURS: Final = 24
 _MOST_JOBS: Final = 100
-#: Moments to come are rounded to so many seconds: an estimate that moves by less is the same.
+#: Moments to come are rounded to these seconds: an estimate that moves by less is the same.
 _ROUND_S: Final = 15
 _STANDINGS: Final = {
     Standing.WORKING: "measuring",

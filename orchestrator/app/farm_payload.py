@@ -135,19 +135,13 @@ def by_kind(
     return found
 
 
-def jobs_for(
-    phones: Sequence[DeviceFacts], payloads: Payloads, *, submission: str, plan: str
-) -> tuple[list[PhoneJob], dict[str, list[str]]]:
-    """Return the phones' jobs of a submission, and by serial number the sha256 of the contents that each needs.
-
-    ``plan`` is its document, without devices.
-    """
-    jobs, files = [], {}
+def jobs_for(phones: Sequence[DeviceFacts], payloads: Payloads, *, submission: str, plan: str) -> list[PhoneJob]:
+    """Return the phones' jobs of a submission; ``plan`` is its document, without devices."""
+    jobs = []
     for facts in phones:
         own = payloads.get(facts.serial) or payloads.get(_kind_of(facts)) or payloads[""]
         jobs.append(PhoneJob(submission=submission, serial=facts.serial, plan=plan, payload=own["payload"]))
-        files[str(facts.serial)] = list(own["files"])
-    return jobs, files
+    return jobs
 
 
 def _kind_of(facts: DeviceFacts) -> str:

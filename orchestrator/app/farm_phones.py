@@ -30,8 +30,8 @@ def choose_phones(farm: Farm, queue: FarmQueue, wanted: DeviceSelection) -> tupl
     """
     rows = queue.phones()
     announced, left_out = usable(rows, wanted.serials)
-    told = {row["serial"] for row in rows}
-    left_out |= {str(serial): "no host has announced it" for serial in wanted.serials if serial not in told}
+    known = {row["serial"] for row in rows}
+    left_out |= {str(serial): "no host has announced it" for serial in wanted.serials if serial not in known}
     facts, labels = facts_and_labels(announced, farm.inventory)
     named = [item for item in facts if not wanted.serials or item.serial in wanted.serials]
     left_out = {name: why for name, why in left_out.items() if not wanted.serials or name in wanted.serials}
@@ -81,7 +81,7 @@ def away_text(row: Mapping[str, Any]) -> str:
 def facts_and_labels(
     announced: Mapping[str, Mapping[str, Any]], inventory: Mapping[Serial, Labels]
 ) -> tuple[list[DeviceFacts], dict[Serial, Labels]]:
-    """Return what hosts tell of their phones, and what those are for: an inventory's word goes before a host's.
+    """Return the facts of announced phones, and their labels: the inventory's go before a host's.
 
     Raises PlanError for what can't be read.
     """

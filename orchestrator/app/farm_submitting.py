@@ -172,8 +172,8 @@ def queue_jobs(
 ) -> Sequence[tuple[int, PhoneJob]]:
     """Queue a submission's jobs for the chosen phones; return them with their numbers."""
     document = dump(replace(plan, devices=DeviceSelection()))
-    jobs, files = jobs_for(chosen, payloads, submission=kept.name, plan=document)
-    numbers = queue.submit(jobs, plan_name=kept.plan_name, priority=kept.priority, files=files, kept=kept)
+    jobs = jobs_for(chosen, payloads, submission=kept.name, plan=document)
+    numbers = queue.submit(jobs, plan_name=kept.plan_name, priority=kept.priority, kept=kept)
     return tuple(zip(numbers, jobs, strict=True))
 
 
@@ -203,10 +203,9 @@ def meant(
     choice = choose(counted, [*present, *fitting], {}, kept=[Serial(serial) for serial in kept])
     document = dump(replace(plan, until=submission.until, devices=DeviceSelection()))
     newcomers = [item for item in fitting if item.serial in choice.chosen]
-    jobs, files = jobs_for(newcomers, payloads, submission=submission.name, plan=document)
     return [
-        Added(job=job, facts=announced[job.serial]["facts"], files=files[job.serial])
-        for job in jobs
+        Added(job=job, facts=announced[job.serial]["facts"])
+        for job in jobs_for(newcomers, payloads, submission=submission.name, plan=document)
         # A campaign of this name is an earlier submission's, whose jobs are deleted.
         if store.campaign(job.campaign_id) is None
     ]

@@ -23,7 +23,7 @@ from orchestrator.serve.metrics import Family, family
 if TYPE_CHECKING:
     from orchestrator.queueing.queue import FarmQueue
 
-#: Runs are counted of the campaigns begun in so many hours.
+#: Runs are counted of the campaigns begun in these hours.
 HOURS: Final = 24
 #: Seconds for all that is read. Prometheus waits 10 s by default, and takes an answer that comes later for none.
 _ANSWER_S: Final = 5.0

@@ -41,7 +41,7 @@ class ChangesRequest:
     selections: tuple[str, ...] = ()
     #: A :class:`Preset`.
     preset: str = Preset.DEFAULT.value
-    #: The smallest change to tell, as a share.
+    #: The smallest change to report, as a share.
     threshold: float = LEAST_CHANGE
     #: Whether each unconfirmed change is measured, old against new.
     confirm: bool = False

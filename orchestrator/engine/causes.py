@@ -26,7 +26,7 @@ from orchestrator.records.run import FigureKind, RunRecord
 _READ_CHANGES: Final = 40
 #: Nights of runs that are read before a change.
 _READ_NIGHTS: Final = 30
-#: What explains less isn't told.
+#: What explains less isn't reported.
 _LEAST_SHARE: Final = 0.05
 #: Below it, a per cent more or less is too much of the estimate.
 _LEAST_PERCENT: Final = 25
@@ -59,13 +59,13 @@ def causes_of(store: Store, table: NightTable, found: Sequence[Change]) -> list[
     nights = _nights_of_campaigns(store, table)
     largest = sorted(range(len(found)), key=lambda place: -abs(found[place].ratio - 1))
     read = set(largest[:_READ_CHANGES])
-    told = []
+    found_causes = []
     for place, change in enumerate(found):
         causes = list(exposures.causes(change))
         if place in read:
             causes += _covariates(store, table, change, nights)
-        told.append(tuple(sorted(causes, key=lambda cause: -(cause.share or 0.0))))
-    return told
+        found_causes.append(tuple(sorted(causes, key=lambda cause: -(cause.share or 0.0))))
+    return found_causes
 
 
 class _Exposures:
@@ -244,7 +244,7 @@ def _readings(run: RunRecord) -> dict[str, float]:
 
 #: What an update changes (DeviceFacts.versions), the most telling first.
 _NAMES: Final = ("GPU driver", "system image", "security patch", "Android")
-#: So many of the series with an update move alike, at the least, for it to explain a change.
+#: The least share of the series with an update that move alike, for it to explain a change.
 _SYSTEM_UPDATES_LEAST_SHARE: Final = 0.6
 _LEAST_SERIES: Final = 2
 
@@ -276,7 +276,7 @@ def explained(
     for place, sketch in enumerate(table.sketches):
         series_of.setdefault(sketch.serial, []).append(place)
 
-    def told(change: Change) -> str:
+    def explanation(change: Change) -> str:
         before, after = sides_of(change, table)
         serial = table.sketches[change.series].serial
         own = [item for where, night, item in updates if where == serial and _is_near(change, night)]
@@ -305,7 +305,7 @@ def explained(
             f"explained by system update ({name} {old} -> {new}), confirmed by {len(alike)} of {len(places)} series{on}"
         )
 
-    return [told(change) for change in found]
+    return [explanation(change) for change in found]
 
 
 def _updates(

@@ -188,7 +188,7 @@ def find_regressions(store: Store, question: Question) -> Regressions:
     confirmations = {(item.series_key, item.night): item for item in store.confirmations()}
     annotations = store.annotations()
 
-    def told(change: Change, causes: tuple[Cause, ...], update: str) -> FoundChange:
+    def described(change: Change, causes: tuple[Cause, ...], update: str) -> FoundChange:
         key = table.series[change.series]
         night, earliest, latest = (table.nights[place] for place in (change.night, change.earliest, change.latest))
         row = table.latency_us[change.series]
@@ -223,7 +223,7 @@ def find_regressions(store: Store, question: Question) -> Regressions:
 
     delegates = {key: words["delegate"] for key, words in attributes.items()}
     updates = explained(table, found, cuts, store.sightings() if found else {}, delegates)
-    members = [told(*item) for item in zip(found, causes_of(store, table, found), updates, strict=True)]
+    members = [described(*item) for item in zip(found, causes_of(store, table, found), updates, strict=True)]
     return Regressions(
         since=question.since,
         nights=len(table.nights),
@@ -260,7 +260,7 @@ def _outputs(
     cases = store.series([change.series_key for change in asked]) if asked else {}
     devices = store.devices()
 
-    def told(change: OutputsChange) -> FoundOutputs:
+    def described(change: OutputsChange) -> FoundOutputs:
         case, words = cases[change.series_key], attributes[change.series_key]
         facts = devices.get(case.serial)
         earliest = change.last_before or change.night
@@ -273,7 +273,9 @@ def _outputs(
         )
 
     return tuple(
-        sorted(map(told, asked), key=lambda item: (not item.change.is_worse, item.change.night, item.case.model_name))
+        sorted(
+            map(described, asked), key=lambda item: (not item.change.is_worse, item.change.night, item.case.model_name)
+        )
     )
 
 
@@ -338,8 +340,8 @@ def _check_selections(selections: Sequence[str], attributes: Mapping[SeriesKey, 
             if equals and not any(fits(part, key, words) for key, words in attributes.items()):
                 more = f" and {len(values) - _NAMED} more" if len(values) > _NAMED else ""
                 known.append(f"{word} is {', '.join(values[:_NAMED])}{more}" if values else f"no series has a {word}")
-        told = "; ".join(known) or f"there are {len(attributes)} series, for example {next(iter(attributes))}"
-        raise UsageError(f"no series fits {selection!r}", hint=told)
+        hint = "; ".join(known) or f"there are {len(attributes)} series, for example {next(iter(attributes))}"
+        raise UsageError(f"no series fits {selection!r}", hint=hint)
 
 
 def fits(selection: str, series_key: SeriesKey, words: Mapping[str, str]) -> bool:
@@ -369,7 +371,7 @@ def _median_of(row: np.ndarray[tuple[int, ...], np.dtype[np.float64]], nights: i
 
 
 def _grouped(
-    told: Sequence[FoundChange],
+    described: Sequence[FoundChange],
     found: Sequence[Change],
     table: NightTable,
     attributes: Mapping[SeriesKey, Mapping[str, str]],
@@ -383,7 +385,7 @@ def _grouped(
     )
     made = []
     for group in groups:
-        members = tuple(sorted((told[item] for item in group.members), key=lambda item: -abs(item.ratio - 1)))
+        members = tuple(sorted((described[item] for item in group.members), key=lambda item: -abs(item.ratio - 1)))
         sentence = _sentence(group.words, members, group.series)
         made.append(ChangeGroup(sentence=sentence, members=members, series=group.series))
 

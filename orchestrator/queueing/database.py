@@ -16,14 +16,14 @@ from procrastinate import exceptions
 from orchestrator.errors import StoreEncodingError, StoreError, UsageError
 from orchestrator.queueing.schema import SCHEMA, make_tables
 
-# Each error that matters is raised too, and told once, in the form that logs have here.
+# Each error that matters is raised too, and reported once, in the form that logs have here.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 logging.getLogger("psycopg").propagate = False
 #: Seconds.
 _CONNECT_S: Final = 5
 #: How long a connection is waited for, and tried to be had.
 _WAIT_S: Final = 10.0
-#: A host that freezes inside a transaction loses it after so long, and its locks with it.
+#: A host that freezes inside a transaction loses it after this time, and its locks with it.
 _FROZEN: Final = "60s"
 #: The same where others want the rows at once, and how long is waited for one there: longer than a frozen host has it.
 _FROZEN_BRIEF: Final = "8s"
@@ -34,11 +34,13 @@ _Returned = TypeVar("_Returned")
 _Self = TypeVar("_Self")
 
 
-def told(work: Callable[Concatenate[_Self, _Given], _Returned]) -> Callable[Concatenate[_Self, _Given], _Returned]:
+def with_store_errors(
+    work: Callable[Concatenate[_Self, _Given], _Returned],
+) -> Callable[Concatenate[_Self, _Given], _Returned]:
     """Make StoreError of what the database's driver raises in a method."""
 
     @functools.wraps(work)
-    def tell(self: _Self, /, *given: _Given.args, **named: _Given.kwargs) -> _Returned:
+    def checked(self: _Self, /, *given: _Given.args, **named: _Given.kwargs) -> _Returned:
         try:
             return work(self, *given, **named)
         except psycopg.errors.LockNotAvailable as error:
@@ -50,7 +52,7 @@ def told(work: Callable[Concatenate[_Self, _Given], _Returned]) -> Callable[Conc
             is_away = isinstance(error, psycopg.OperationalError | psycopg_pool.PoolTimeout)
             raise StoreError(f"the farm's queue: {str(cause).strip()}", hint=_AWAY if is_away else "") from error
 
-    return tell
+    return checked
 
 
 class QueueDatabase:
@@ -59,7 +61,7 @@ class QueueDatabase:
     def __init__(self, url: str, *, connections: int = 4, is_guest: bool = False) -> None:
         """Name the database as the store's URL does; raises UsageError for a store that isn't on PostgreSQL.
 
-        ``connections``: at the most. ``is_guest``: nothing is made there; the tables may be missing, or of another
+        ``connections``: at most. ``is_guest``: nothing is made there; the tables may be missing, or of another
         version.
         """
         self._is_guest = is_guest
@@ -87,7 +89,7 @@ class QueueDatabase:
             check=psycopg_pool.ConnectionPool.check_connection,
         )
 
-    @told
+    @with_store_errors
     def __enter__(self) -> Self:
         try:
             with self._with_reason():
@@ -107,7 +109,7 @@ class QueueDatabase:
     def __exit__(self, *_: object) -> None:
         self._pool.close()
 
-    @told
+    @with_store_errors
     def is_there(self) -> bool:
         """Return whether the queue has been made, and may be read."""
         (row,) = self.rows("SELECT has_table_privilege(to_regclass('farm_protocol'), 'SELECT') AS is_there")
@@ -144,7 +146,7 @@ class QueueDatabase:
             psycopg.connect(self._url, connect_timeout=_CONNECT_S).close()
             raise
 
-    @told
+    @with_store_errors
     def now(self) -> datetime:
         """Return the database's time."""
         with self.connection() as connection:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import psycopg
 
 from orchestrator.errors import BenchfarmError
-from orchestrator.queueing.database import QueueDatabase, told
+from orchestrator.queueing.database import QueueDatabase, with_store_errors
 from orchestrator.queueing.submissions import PhoneJob, Submission, enqueue, opening, take
 
 #: What nobody could use for so long is lost; phones of a host that is silent for so long aren't chosen.
@@ -72,8 +72,6 @@ class Added:
     job: PhoneJob
     #: Its facts as a document.
     facts: str
-    #: The contents that its job needs.
-    files: Sequence[str]
 
 
 #: Gets a submission, the facts (documents) by serial number of the phones that keep their places in it, the announced
@@ -94,7 +92,7 @@ class Newcomers:
         #: By submission, the phones and the lost ones at the last look: until they change nothing is to be added.
         self._considered: dict[str, object] = {}
 
-    @told
+    @with_store_errors
     def look(self) -> list[str]:
         """Add what is to be added now; return a line about each for people. Every worker may ask at any time."""
         self._database.rows(
@@ -185,7 +183,7 @@ class Newcomers:
                 return None
             return [_add(connection, submission, *addition) for addition in additions]
 
-    @told
+    @with_store_errors
     def give_up(self, worker_id: int, job_id: int, note: str) -> tuple[bool, str]:
         """End a job whose phone can't be got; a spare phone takes its place when the plan wants that and one fits.
 
@@ -265,7 +263,6 @@ def _add(connection: psycopg.Connection[Any], submission: Submission, added: Add
         added.job,
         plan_name=submission.plan_name,
         priority=submission.priority,
-        files=added.files,
         opens_at=opening(connection, submission),
     )
     connection.execute(

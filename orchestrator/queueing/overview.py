@@ -9,7 +9,7 @@ from typing import Any, Final
 import psycopg
 
 from orchestrator.errors import UsageError
-from orchestrator.queueing.database import QueueDatabase, told
+from orchestrator.queueing.database import QueueDatabase, with_store_errors
 from orchestrator.queueing.newcomers import HOST_SILENT_S
 from orchestrator.queueing.submissions import IN_QUARANTINE
 from orchestrator.records.identity import CampaignId, Serial
@@ -64,7 +64,7 @@ class Owner:
 class Overview(QueueDatabase):
     """What people see of the queue, and the holds that they put on parts of it."""
 
-    @told
+    @with_store_errors
     def hold(self, scope: str, kind: str) -> None:
         """Pause or drain ``farm``, ``host:NAME`` or ``phone:SERIAL``."""
         self.rows(
@@ -74,17 +74,17 @@ class Overview(QueueDatabase):
             kind,
         )
 
-    @told
+    @with_store_errors
     def release(self, scope: str) -> bool:
         """End a pause or drain; False when there was none."""
         return bool(self.rows("DELETE FROM farm_holds WHERE scope = %s RETURNING scope", scope))
 
-    @told
+    @with_store_errors
     def holds(self) -> dict[str, str]:
         """Return what is paused or drained."""
         return {row["scope"]: row["kind"] for row in self.rows("SELECT scope, kind FROM farm_holds")}
 
-    @told
+    @with_store_errors
     def ask_release(self, serial: str) -> str:
         """Have the host release a phone that keeps it in quarantine; return its name, empty when none does."""
         rows = self.rows(
@@ -95,7 +95,7 @@ class Overview(QueueDatabase):
         )
         return str(rows[0]["host"]) if rows else ""
 
-    @told
+    @with_store_errors
     def take_releases(self, host: str) -> list[str]:
         """Return the phones of a host that somebody wants to be released from quarantine, each once."""
         rows = self.rows(
@@ -103,7 +103,7 @@ class Overview(QueueDatabase):
         )
         return [row["serial"] for row in rows]
 
-    @told
+    @with_store_errors
     def hosts(self) -> list[dict[str, Any]]:
         """Return the hosts: name, benchfarm_version, silent_s.
 
@@ -114,7 +114,7 @@ class Overview(QueueDatabase):
             " FROM farm_hosts ORDER BY name"
         )
 
-    @told
+    @with_store_errors
     def phones(self) -> list[dict[str, Any]]:
         """Return the phones announced, one row for each host that has it.
 
@@ -127,7 +127,7 @@ class Overview(QueueDatabase):
             " ORDER BY p.serial, p.host"
         )
 
-    @told
+    @with_store_errors
     def away(self) -> list[dict[str, Any]]:
         """Return the phones that a host announced within the last days and none does now: serial, host (the last one).
 
@@ -140,7 +140,7 @@ class Overview(QueueDatabase):
             _AWAY_DAYS,
         )
 
-    @told
+    @with_store_errors
     def jobs(self, submission: str = "") -> list[dict[str, Any]]:
         """Return the jobs of one submission; or all that are open, and the newest of the others. The newest last.
 
@@ -151,7 +151,7 @@ class Overview(QueueDatabase):
         which = "f.submission = %s" if submission else _OPEN_AND_NEWEST
         return self.rows(f"{_JOBS} WHERE {which} ORDER BY f.job_id", *([submission] if submission else []))
 
-    @told
+    @with_store_errors
     def owners(self, campaign_ids: Sequence[CampaignId]) -> dict[CampaignId, Owner]:
         """Return the jobs that some campaigns belong to; campaigns of no job aside."""
         rows = self.rows(
@@ -161,7 +161,7 @@ class Overview(QueueDatabase):
         )
         return {row.pop("campaign_id"): Owner(**row) for row in rows}
 
-    @told
+    @with_store_errors
     def job_counts(self) -> list[dict[str, Any]]:
         """Return how many jobs there are of each state and priority: state, priority, jobs."""
         return self.rows(
@@ -170,7 +170,7 @@ class Overview(QueueDatabase):
             " GROUP BY 1, 2 ORDER BY 1, 2"
         )
 
-    @told
+    @with_store_errors
     def lag_s(self) -> float:
         """Return for how long the job waits that waits longest for a phone which is free; 0 for none."""
         (row,) = self.rows(
@@ -183,7 +183,7 @@ class Overview(QueueDatabase):
         )
         return float(row["lag_s"])
 
-    @told
+    @with_store_errors
     def seen(self) -> list[dict[str, Any]]:
         """Return when a host that announces a phone was heard last, or until when one announced it: serial, seen_at."""
         return self.rows(
@@ -192,7 +192,7 @@ class Overview(QueueDatabase):
             " GROUP BY serial ORDER BY serial"
         )
 
-    @told
+    @with_store_errors
     def failures(self, *, within_s: float) -> list[dict[str, Any]]:
         """Return what failed so lately of each plan's newest submission.
 
@@ -211,7 +211,7 @@ class Overview(QueueDatabase):
             within_s,
         )
 
-    @told
+    @with_store_errors
     def forget_host(self, name: str) -> dict[str, Any]:
         """Take a host out of the farm that is gone; its jobs wait for others.
 
@@ -243,7 +243,7 @@ class Overview(QueueDatabase):
             ).fetchone()
         return {"phones": [row[0] for row in phones], "jobs": jobs, "hold": hold[0] if hold else ""}
 
-    @told
+    @with_store_errors
     def forget_phone(self, serial: str) -> str:
         """Take a phone out of the farm that is away for good; return what it was held by, empty for nothing.
 
@@ -263,7 +263,7 @@ class Overview(QueueDatabase):
             ).fetchone()
         return hold[0] if hold else ""
 
-    @told
+    @with_store_errors
     def cancel(self, submission: str, serials: list[str] | None = None) -> dict[int, str]:
         """Cancel what waits of a submission, ask for the end of what runs; return job number -> what it was.
 

@@ -16,14 +16,14 @@ from typing import Any, Final
 import psycopg
 
 from orchestrator.errors import UsageError
-from orchestrator.queueing.database import told
+from orchestrator.queueing.database import with_store_errors
 from orchestrator.queueing.overview import Overview, forget_worker
 from orchestrator.queueing.submissions import PhoneJob, Submission, enqueue, keep, opening, queue_of, read_message
 from orchestrator.records.identity import Serial
 
 #: Any number that no other program of this database locks.
 _REAPING: Final = 7_220_312
-#: A job at which so many workers died isn't given to another one.
+#: A job at which this many workers died isn't given to another one.
 DEATHS_MAX: Final = 10
 
 
@@ -64,7 +64,7 @@ class Beat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announced:
-    """A phone as its host tells of it."""
+    """A phone as its host announces it."""
 
     #: Its facts as a document, empty for one that can't be used and was never asked.
     facts: str
@@ -79,14 +79,13 @@ class FarmQueue(Overview):
 
     # Submitting
 
-    @told
+    @with_store_errors
     def submit(
         self,
         jobs: Sequence[PhoneJob],
         *,
         plan_name: str,
         priority: int,
-        files: Mapping[str, Sequence[str]] | None = None,
         kept: Submission | None = None,
     ) -> list[int]:
         """Queue all jobs or none; return their numbers.
@@ -95,8 +94,8 @@ class FarmQueue(Overview):
             jobs: Of one submission, a phone each.
             plan_name: For people.
             priority: Larger numbers go first.
-            files: By serial number, the contents that the job needs; all of them are kept (queueing.contents) before.
-            kept: What is needed to add phones to it later, and when its window opens; None: none is ever added.
+            kept: What is needed to add phones to it later, and when its window opens; the contents that it needs are
+                in the farm already. None: none is ever added.
 
         Raises:
             UsageError: the submission is there already, or one of its files was taken away meanwhile.
@@ -110,15 +109,7 @@ class FarmQueue(Overview):
                     raise UsageError(f"{jobs[0].submission}: this submission is in the queue already")
                 opens_at = opening(connection, kept) if kept is not None else None
                 numbers = [
-                    enqueue(
-                        connection,
-                        job,
-                        plan_name=plan_name,
-                        priority=priority,
-                        files=(files or {}).get(job.serial, ()),
-                        opens_at=opens_at,
-                    )
-                    for job in jobs
+                    enqueue(connection, job, plan_name=plan_name, priority=priority, opens_at=opens_at) for job in jobs
                 ]
                 if kept is not None:
                     keep(connection, kept)
@@ -130,7 +121,7 @@ class FarmQueue(Overview):
 
     # Working
 
-    @told
+    @with_store_errors
     def namesake(
         self, host: str, *, besides: str | None = None, heard_within_s: float | None = None
     ) -> datetime | None:
@@ -145,7 +136,7 @@ class FarmQueue(Overview):
         )  # fmt: skip
         return rows[0]["started_at"] if rows else None
 
-    @told
+    @with_store_errors
     def register(self, host: str, *, benchfarm_version: str, host_id: str = "") -> int:
         """Announce a worker; an earlier one of this name ends by it. Returns the worker's number.
 
@@ -167,14 +158,14 @@ class FarmQueue(Overview):
             )
         return worker_id
 
-    @told
+    @with_store_errors
     def unregister(self, host: str, worker_id: int) -> None:
         """Take a worker that ends out of the list, with its phones."""
         self.rows("DELETE FROM farm_hosts WHERE name = %s AND worker_id = %s", host, worker_id)
         with self.connection() as connection, connection.transaction():
             forget_worker(connection, worker_id)
 
-    @told
+    @with_store_errors
     def beat(self, host: str, worker_id: int, *, ails: str = "") -> Beat:
         """Say that a worker lives, and what is wrong with its host if anything; learn what others want of it."""
         alive = self.rows(
@@ -195,14 +186,14 @@ class FarmQueue(Overview):
             holds=self.holds(),
         )
 
-    @told
+    @with_store_errors
     def announce(self, host: str, phones: Mapping[str, Announced]) -> None:
-        """Say which phones a host has, by serial number; what is said of them already isn't sent again."""
+        """Announce a host's phones by serial number; what was announced before isn't written again."""
         with self.connection() as connection, connection.transaction():
-            told = connection.execute(
+            rows = connection.execute(
                 "SELECT serial, facts_md5, unusable, labels FROM farm_phones WHERE host = %s", (host,)
             ).fetchall()
-            before = {serial: said for serial, *said in told}
+            before = {serial: known for serial, *known in rows}
             if gone := list(before.keys() - phones.keys()):
                 connection.execute("DELETE FROM farm_phones WHERE host = %s AND serial = ANY(%s)", (host, gone))
             for serial, phone in phones.items():
@@ -215,7 +206,7 @@ class FarmQueue(Overview):
                         (serial, host, phone.facts, phone.unusable, phone.labels),
                     )
 
-    @told
+    @with_store_errors
     def busy_elsewhere(self, host: str) -> frozenset[str]:
         """Return the phones that do a job of another host now."""
         rows = self.rows(
@@ -225,7 +216,7 @@ class FarmQueue(Overview):
         )
         return frozenset(row["serial"] for row in rows)
 
-    @told
+    @with_store_errors
     def claim(self, host: str, worker_id: int, serials: Sequence[str]) -> Claimed | None:
         """Take the most urgent job for one of these phones; None when none waits. A phone has one job at a time.
 
@@ -255,14 +246,14 @@ class FarmQueue(Overview):
         serial = Serial(queues[row["queue_name"]])
         return Claimed(job_id=row["id"], serial=serial, tries=row["tries"], message=row["args"], facts=row["facts"])
 
-    @told
+    @with_store_errors
     def finish(self, worker_id: int, job_id: int, status: str, note: str) -> bool:
         """End a job (``succeeded``, ``failed``, ``aborted``); False (changing nothing) unless the worker holds it."""
         return self._if_held(
             "procrastinate_finish_job_v1(id, %s::procrastinate_job_status, false)", (status,), worker_id, job_id, note
         )
 
-    @told
+    @with_store_errors
     def requeue(self, worker_id: int, job_id: int, *, delay_s: float, note: str, is_try: bool = True) -> bool:
         """Let a job be tried again later; False (and nothing changed) unless the worker holds it.
 
@@ -294,7 +285,7 @@ class FarmQueue(Overview):
             )
         return True
 
-    @told
+    @with_store_errors
     def reap(self, *, dead_after_s: float | None) -> list[int]:
         """Requeue the jobs of workers that weren't heard for so long; return their numbers.
 

@@ -17,7 +17,7 @@ import psycopg
 from croniter import croniter
 
 from orchestrator.errors import BenchfarmError, UsageError
-from orchestrator.queueing.database import QueueDatabase, database_time, told
+from orchestrator.queueing.database import QueueDatabase, database_time, with_store_errors
 from orchestrator.records.night import parse_timezone
 
 #: Missed times that are listed, at most: the newest.
@@ -105,7 +105,7 @@ class Schedules:
     def __init__(self, database: QueueDatabase) -> None:
         self._database = database
 
-    @told
+    @with_store_errors
     def put(self, schedule: Schedule, files: Sequence[str], *, replace: bool) -> datetime:
         """Keep a schedule and return when it is first due; it is due from now on.
 
@@ -138,7 +138,7 @@ class Schedules:
                 connection.execute("INSERT INTO farm_schedule_files VALUES (%s, %s)", (schedule.name, sha256))
         return first
 
-    @told
+    @with_store_errors
     def remove(self, name: str) -> bool:
         """Forget a schedule and its times; what it submitted stays. False when there is none."""
         with self._database.connection() as connection, connection.transaction():
@@ -146,7 +146,7 @@ class Schedules:
             gone = connection.execute("DELETE FROM farm_schedules WHERE name = %s RETURNING name", (name,))
             return gone.rowcount > 0
 
-    @told
+    @with_store_errors
     def pause(self, name: str, *, paused: bool) -> bool:
         """Let no time of a schedule be due, or let them be due again from now on; False when there is none.
 
@@ -165,13 +165,13 @@ class Schedules:
             )
         return True
 
-    @told
+    @with_store_errors
     def one(self, name: str) -> Schedule | None:
         """Return a schedule, None when there is none; raises UsageError for one in a time zone that isn't known."""
         rows = self._database.rows("SELECT * FROM farm_schedules WHERE name = %s", name)
         return _schedule_of(rows[0]) if rows else None
 
-    @told
+    @with_store_errors
     def listed(self) -> list[dict[str, Any]]:
         """Return the schedules with their next and their last times (``ticks``, newest first), and plan (a document).
 
@@ -199,7 +199,7 @@ class Schedules:
             row["went_wrong"] = bool(row["missed"]) and last is not None and last["outcome"] != "submitted"
         return rows
 
-    @told
+    @with_store_errors
     def make_due(self, submit: Submit, *, host: str) -> list[Line]:
         """Submit what is due, and report what was missed; return a line about each for people.
 

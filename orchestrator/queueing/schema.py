@@ -75,12 +75,6 @@ CREATE TABLE farm_file_parts (
     data bytea NOT NULL,
     PRIMARY KEY (sha256, part_no)
 );
-CREATE TABLE farm_job_files (
-    job_id bigint NOT NULL REFERENCES farm_jobs (job_id) ON DELETE CASCADE,
-    sha256 text NOT NULL REFERENCES farm_files (sha256),
-    PRIMARY KEY (job_id, sha256)
-);
-CREATE INDEX farm_job_files_sha256 ON farm_job_files (sha256);
 
 -- For phones that come later and for spare ones: the plan with its devices, and what it names by kind of phone.
 CREATE TABLE farm_submissions (

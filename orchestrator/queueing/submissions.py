@@ -172,7 +172,6 @@ def enqueue(
     *,
     plan_name: str,
     priority: int,
-    files: Sequence[str],
     opens_at: datetime | None,
 ) -> int:
     """Queue a job, to be given out not before its window opens; return its number."""
@@ -196,5 +195,4 @@ def enqueue(
         " VALUES (%s, %s, %s, %s, %s, %s)",
         (queued.id, job.submission, str(job.serial), plan_name, str(job.campaign_id), note),
     )
-    connection.execute("INSERT INTO farm_job_files SELECT %s, unnest(%s::text[])", (queued.id, sorted(set(files))))
     return queued.id

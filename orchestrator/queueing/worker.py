@@ -1,4 +1,4 @@
-"""A host's part of the farm: it tells of its phones, takes jobs for them, and ends nothing that isn't its own."""
+"""A host's part of the farm: it announces its phones, takes jobs for them, and ends nothing that isn't its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.queueing.newcomers import Newcomers
 from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
 from orchestrator.records.identity import Serial
 
-#: So often a job is requeued because it failed on its phone before it is abandoned.
+#: Times that a job is requeued because it failed on its phone, before it is abandoned.
 TRIES_MAX: Final = 10
 #: After the first failed try; twice as long after each further one, never more than the other.
 _AGAIN_S: Final = 5.0
@@ -76,7 +76,7 @@ class _Running:
     cancelled: threading.Event = field(default_factory=threading.Event)
     #: Somebody cancelled the job, for good.
     called_off: bool = False
-    #: The job isn't ours any more: others may have it, and its end is theirs to tell.
+    #: The job isn't ours any more: others may have it, and report its end.
     disowned: bool = False
     ended: Ended | None = None
 
@@ -367,7 +367,7 @@ class Worker:
 
 
 def _about(claimed: Claimed) -> dict[str, object]:
-    """Return what logs tell a job by: its number, its phone, and its campaign when it can be read."""
+    """Return what identifies a job in logs: its number, its phone, and its campaign when it can be read."""
     try:
         return {"job": claimed.job_id, "serial": claimed.serial, "campaign_id": claimed.read().campaign_id}
     except UsageError:

@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.errors import HostStorageError, StoreError, UsageError
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.queue import FarmQueue
-from orchestrator.queueing.submissions import PhoneJob
+from orchestrator.queueing.submissions import PhoneJob, Submission
 from orchestrator.records.identity import Serial
 from orchestrator.records.payload import Content, Payload
 from orchestrator.records.plan import Plan
@@ -45,7 +46,7 @@ def queue(opened_url: str) -> Iterator[FarmQueue]:
 
 @pytest.fixture(autouse=True)
 def empty(queue: FarmQueue) -> None:
-    for table in ("farm_jobs", "procrastinate_jobs", "farm_files"):
+    for table in ("farm_jobs", "procrastinate_jobs", "farm_submissions", "farm_files"):
         queue.rows(f"DELETE FROM {table}")
 
 
@@ -60,6 +61,14 @@ def source(tmp_path: Path) -> Path:
 def host(queue: FarmQueue, tmp_path: Path) -> Callable[[str], Contents]:
     """Return a host of the farm by its name."""
     return lambda name: Contents(queue, tmp_path / name)
+
+
+def needing(sha256: str, name: str) -> Submission:
+    """Return what is kept of a submission that needs a content."""
+    return Submission(
+        name=name, plan="{}", plan_name="p", payloads="{}", labels="{}", priority=0, joins=False, replaces_lost=False,
+        opens_at=datetime.now(UTC), files=[sha256],
+    )  # fmt: skip
 
 
 def old(queue: FarmQueue) -> None:
@@ -166,7 +175,7 @@ def test_cleaning_takes_what_no_job_needs_and_nothing_else(
     contents.keep(source, SHA256)
     contents.keep(other, spare)
     jobs = [PhoneJob(submission="night", serial=Serial(serial), plan="{}") for serial in ("A", "B")]
-    (first, _) = queue.submit(jobs, plan_name="p", priority=0, files={"A": [SHA256], "B": [SHA256]})
+    (first, _) = queue.submit(jobs, plan_name="p", priority=0, kept=needing(SHA256, "night"))
     # Lately used: somebody may be about to submit it.
     queue.rows("UPDATE farm_files SET used_at = now() - interval '2 hours'")
     assert contents.clean(older_than_s=3600).files == 0
@@ -190,6 +199,9 @@ def test_cleaning_takes_what_no_job_needs_and_nothing_else(
     assert (contents.clean(older_than_s=3600).jobs, contents.clean(older_than_s=3600).files) == (1, 0)
     assert [row["serial"] for row in queue.jobs()] == ["B"]
     assert host("three").fetch(SHA256, "m.tflite").read_bytes() == CONTENT
+    old(queue)
+    cleaned = contents.clean(older_than_s=3600)
+    assert (cleaned.jobs, cleaned.files) == (1, 1)
 
 
 def test_a_job_whose_file_was_cleaned_away_is_not_queued(
@@ -200,7 +212,7 @@ def test_a_job_whose_file_was_cleaned_away_is_not_queued(
     assert host("one").clean(older_than_s=0).files == 1
     job = PhoneJob(submission="late", serial=Serial("A"), plan="{}")
     with pytest.raises(UsageError, match="cleaned away"):
-        queue.submit([job], plan_name="p", priority=0, files={"A": [SHA256]})
+        queue.submit([job], plan_name="p", priority=0, kept=needing(SHA256, "late"))
     assert queue.jobs() == []
 
 

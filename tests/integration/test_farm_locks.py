@@ -56,7 +56,7 @@ def announce(queue: FarmQueue, host: str, *serials: str) -> None:
 
 def everyone(submission: Submission, kept: Mapping[str, str], phones: Sequence[Mapping[str, Any]]) -> list[Added]:
     serials = dict.fromkeys(row["serial"] for row in phones)
-    return [Added(job=job(serial, submission.name), facts=serial, files=()) for serial in serials]
+    return [Added(job=job(serial, submission.name), facts=serial) for serial in serials]
 
 
 class Halted:

@@ -65,7 +65,7 @@ class Most:
         assert all(serial == facts for serial, facts in kept.items())
         free = [row["serial"] for row in phones if not row["unusable"]]
         wanted = free[: max(0, self.most - len(kept))]
-        return [Added(job=job(serial, submission.name), facts=serial, files=()) for serial in wanted]
+        return [Added(job=job(serial, submission.name), facts=serial) for serial in wanted]
 
 
 def rows(queue: FarmQueue, submission: str = "night") -> dict[str, tuple[str, str]]:
