@@ -1,4 +1,4 @@
-"""Series over nights: which night a moment belongs to, and the figure of each series for each night."""
+"""Series over nights: the figure of each series for each night, and how sure it is."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ from datetime import date, datetime, time, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.analysis.memory import GRID, fits, weights
+from orchestrator.analysis.middle import degrees_of, middles, t_quantile
+from orchestrator.analysis.summary import LEVEL
 from orchestrator.records.history import Contents, Points, SeriesSketch
 from orchestrator.records.identity import CampaignId, SeriesKey
 
 #: A night is known by the day on which it begins, and lasts from noon to noon of this computer's time.
 _NOON = timedelta(hours=12)
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +32,27 @@ class NightTable:
     nights: tuple[date, ...]
     #: Series x nights, in microseconds: the median of the night's trusted invocations, else of its suspect ones; of
     #: several contents of one night, those of the newest.
-    latency_us: NDArray[np.float64]
+    latency_us: Floats
     #: Series x nights: which of ``contents`` the night's figure is of (the newest that it measured), -1 for none.
-    contents_at: NDArray[np.int64]
+    contents_at: Integers
     contents: tuple[Contents, ...]
+    #: Of each point: which figure it is one of (its series' place times the number of nights, plus its night's), -1 for
+    #: none.
+    figure_of: Integers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightDetails:
+    """Beside each figure of a :class:`NightTable`; each array is series x nights."""
+
+    #: Ends of the 95 % interval in microseconds, NaN for a night of one invocation.
+    low_us: Floats
+    high_us: Floats
+    #: Invocations that the figure is of.
+    invocations: Integers
+    is_trusted: NDArray[np.bool_]
+    #: Place of a series, place of a night, campaign: in the order of series and nights.
+    campaigns: tuple[Integers, Integers, tuple[CampaignId, ...]]
 
 
 def night_of(moment: datetime) -> date:
@@ -55,7 +77,7 @@ def night_table(
     """
     night_of_campaign = [night_of(campaign.created_at) for campaign in points.campaigns]
     counts = [only is None or campaign.campaign_id in only for campaign in points.campaigns]
-    campaign = _column(points.campaign_at)
+    campaign, row, contents_of = _column(points.campaign_at), _column(points.series_at), _column(points.contents_at)
     measured = sorted({night_of_campaign[place] for place in np.unique(campaign) if counts[place]})
     nights = measured if last_nights is None else measured[-last_nights:]
     place_of_night = {night: place for place, night in enumerate(nights)}
@@ -67,36 +89,39 @@ def night_table(
         dtype=np.int64,
     )
     night = places[campaign] if campaign.size else campaign
-    kept = night >= 0
     shape = len(points.series), len(nights)
-    cell = (_column(points.series_at) * len(nights) + night)[kept]
-    of_point = _column(points.contents_at)[kept]
-    contents = _newest(cell, of_point, campaign[kept], len(points.series) * len(nights))
-    is_newest = of_point == contents[cell]
-    figures = _medians(
-        cell[is_newest],
-        np.asarray(points.latency_us, dtype=np.float64)[kept][is_newest],
-        _column(points.trusted)[kept][is_newest],
-        len(points.series) * len(nights),
-    )
-    used = np.flatnonzero(np.isfinite(figures.reshape(shape)).any(axis=1))
+    size = shape[0] * shape[1]
+    used = np.flatnonzero(night >= 0)
+    cell = row * shape[1] + night
+    contents = _newest(cell[used], contents_of[used], campaign[used], size)
+    used = used[contents_of[used] == contents[cell[used]]]
+    # Of a cell with trusted points, those alone.
+    trusted = _column(points.trusted) > 0
+    has_trusted = np.zeros(size, dtype=bool)
+    has_trusted[cell[used[trusted[used]]]] = True
+    used = used[trusted[used] | ~has_trusted[cell[used]]]
+    figures = _medians(cell[used], np.asarray(points.latency_us, dtype=np.float64)[used], size).reshape(shape)
+    kept = np.flatnonzero(np.isfinite(figures).any(axis=1))
+    row_of = np.full(shape[0], -1, dtype=np.int64)
+    row_of[kept] = np.arange(kept.size)
+    figure_of = np.full(row.size, -1, dtype=np.int64)
+    figure_of[used] = row_of[row[used]] * shape[1] + night[used]
     return NightTable(
-        series=tuple(points.series[place].series_key for place in used),
-        sketches=tuple(points.series[place] for place in used),
+        series=tuple(points.series[place].series_key for place in kept),
+        sketches=tuple(points.series[place] for place in kept),
         nights=tuple(nights),
-        latency_us=figures.reshape(shape)[used],
-        contents_at=contents.reshape(shape)[used],
+        latency_us=figures[kept],
+        contents_at=contents.reshape(shape)[kept],
         contents=points.contents,
+        figure_of=figure_of,
     )
 
 
-def _column(values: array[int]) -> NDArray[np.int64]:
+def _column(values: array[int]) -> Integers:
     return np.asarray(values, dtype=np.int64)
 
 
-def _newest(
-    cell: NDArray[np.int64], contents: NDArray[np.int64], campaign: NDArray[np.int64], count: int
-) -> NDArray[np.int64]:
+def _newest(cell: Integers, contents: Integers, campaign: Integers, count: int) -> Integers:
     """Return each cell's newest contents: of its newest campaign; of several in that, those first stored last.
 
     A campaign may measure two programs in turns, night after night: which of them ran last says nothing.
@@ -107,20 +132,68 @@ def _newest(
     return newest
 
 
-def _medians(
-    cell: NDArray[np.int64], latency_us: NDArray[np.float64], trusted: NDArray[np.int64], count: int
-) -> NDArray[np.float64]:
-    """Return the median of each cell's points, of the trusted ones where there are any."""
+def _medians(cell: Integers, latency_us: Floats, count: int) -> Floats:
+    """Return the median of each cell's points, NaN for one of none."""
     figures = np.full(count, np.nan)
     if cell.size == 0:
         return figures
-    has_trusted = np.zeros(count, dtype=bool)
-    has_trusted[cell[trusted > 0]] = True
-    counts = (trusted > 0) | ~has_trusted[cell]
-    cell, latency_us = cell[counts], latency_us[counts]
     order = np.lexsort((latency_us, cell))
     cell, latency_us = cell[order], latency_us[order]
     starts = np.flatnonzero(np.r_[True, cell[1:] != cell[:-1]])
     sizes = np.diff(np.r_[starts, cell.size])
     figures[cell[starts]] = (latency_us[starts + (sizes - 1) // 2] + latency_us[starts + sizes // 2]) / 2
     return figures
+
+
+def night_details(points: Points, table: NightTable) -> NightDetails:
+    """Return what is known about each figure of a table, from the points that it was made of.
+
+    The interval is that of a report below 20 invocations: Student's t of the trimmed middle, widened by what they and
+    the device's other series of the night remember. Points are in the order of storing: gaps count as even.
+    """
+    shape = table.latency_us.shape
+    size, nights = shape[0] * shape[1], max(1, shape[1])
+    used = np.flatnonzero(table.figure_of >= 0)
+    cell, campaign = table.figure_of[used], _column(points.campaign_at)[used]
+    logs = np.log(np.asarray(points.latency_us, dtype=np.float64)[used])
+    is_trusted = np.zeros(size, dtype=bool)
+    is_trusted[cell[_column(points.trusted)[used] > 0]] = True
+    invocations = np.bincount(cell, minlength=size)
+    devices = {serial: place for place, serial in enumerate({item.serial: None for item in table.sketches})}
+    device = np.array([devices[item.serial] for item in table.sketches], dtype=np.int64)
+    at_once = (np.repeat(device, shape[1]) * shape[1] + np.tile(np.arange(shape[1]), shape[0])) if size else cell
+    order = np.lexsort((campaign, cell))
+    low, high = _intervals(logs[order], invocations, at_once)
+    count = max(1, len(points.campaigns))
+    cells, places = np.divmod(np.unique(cell * count + campaign), count)
+    return NightDetails(
+        low_us=low.reshape(shape),
+        high_us=high.reshape(shape),
+        invocations=invocations.reshape(shape),
+        is_trusted=is_trusted.reshape(shape),
+        campaigns=(
+            cells // nights,
+            cells % nights,
+            tuple(points.campaigns[place].campaign_id for place in places.tolist()),
+        ),
+    )
+
+
+def _intervals(logs: Floats, invocations: Integers, at_once: Integers) -> tuple[Floats, Floats]:
+    """Return each cell's interval, from logs by cell and time; ``at_once`` says which are of one device and night."""
+    low, high = np.full(invocations.size, np.nan), np.full(invocations.size, np.nan)
+    begins = np.cumsum(invocations) - invocations
+    parts = []
+    for count in np.unique(invocations[invocations > 1]).tolist():
+        cells = np.flatnonzero(invocations == count)
+        samples = logs[begins[cells, None] + np.arange(count)]
+        parts.append((count, cells, samples, *fits(samples)))
+    together = np.zeros((int(at_once.max(initial=-1)) + 1, len(GRID)))
+    for _, cells, _, likelihood, _ in parts:
+        np.add.at(together, at_once[cells], likelihood)
+    for count, cells, samples, likelihood, grown in parts:
+        shares = weights(likelihood, together[at_once[cells]] - likelihood)
+        middle, error = middles(samples)
+        half = t_quantile((1 + LEVEL) / 2, degrees_of(count)) * error * np.maximum(1.0, np.sum(shares * grown, axis=1))
+        low[cells], high[cells] = np.exp(middle - half), np.exp(middle + half)
+    return low, high

@@ -12,8 +12,7 @@ from typing import Final
 
 from orchestrator import __version__
 from orchestrator.analysis.changepoint import WINDOW_NIGHTS
-from orchestrator.analysis.nights import night_details
-from orchestrator.analysis.series import night_of, night_table
+from orchestrator.analysis.series import night_details, night_of, night_table
 from orchestrator.app.history import night_meant
 from orchestrator.app.reporting import report_data
 from orchestrator.app.site_series import Site, SiteCampaign, site_series
@@ -139,7 +138,7 @@ def gather(
     points = store.points(since=min((item.created_at for item in chosen), default=None)) if chosen else _NO_POINTS
     only = {item.campaign_id for item in chosen if item.campaign_id in plain}
     table = night_table(points, only=only)
-    details = night_details(points, table, only=only)
+    details = night_details(points, table)
     found = find_regressions(store, Question(since=table.nights[0])) if table.nights else None
     pages = len(chosen) if reports is None else reports
     progress = store.progress()

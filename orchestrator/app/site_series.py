@@ -14,8 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.analysis.nights import NightDetails
-from orchestrator.analysis.series import NightTable, night_of
+from orchestrator.analysis.series import NightDetails, NightTable, night_of
 from orchestrator.engine.history import ChangeGroup, FoundChange, FoundOutputs, Regressions, describe_series, fits
 from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign

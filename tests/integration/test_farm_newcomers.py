@@ -117,23 +117,6 @@ def test_it_is_chosen_beside_those_that_have_their_jobs_and_only_when_something_
     assert choose.asked == 2
 
 
-@pytest.mark.parametrize("replaces_lost", [False, True])
-def test_a_look_at_which_nothing_is_to_be_done_changes_and_locks_nothing(queue: FarmQueue, replaces_lost: bool) -> None:
-    def written() -> list[dict[str, Any]]:
-        tables = ("farm_submissions", "farm_jobs", "procrastinate_jobs", "farm_phones")
-        return [
-            row for table in tables for row in queue.rows(f"SELECT xmin::text, xmax::text, ctid::text FROM {table}")
-        ]
-
-    submit(queue, "A", "B", replaces_lost=replaces_lost)
-    announce(queue, "A", "B")
-    newcomers = Newcomers(queue, Most())
-    assert newcomers.look() == []
-    before = written()
-    assert newcomers.look() == []
-    assert written() == before
-
-
 @pytest.mark.parametrize("why", ["ended", "cancelled", "over", "not wanted", "one job cancelled"])
 def test_a_phone_is_added_to_no_submission_that_is_over(queue: FarmQueue, why: str) -> None:
     worker = queue.register("one", benchfarm_version="1")

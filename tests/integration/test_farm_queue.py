@@ -98,19 +98,6 @@ def test_a_phone_has_one_job_at_a_time_and_the_most_urgent_first(queue: FarmQueu
     assert second.job_id == nightly
 
 
-def test_a_dead_hosts_job_goes_to_another_host_once(queue: FarmQueue, url: str) -> None:
-    (number,) = queue.submit([job()], plan_name="p", priority=0)
-    dead, alive = worker(queue, "dead"), worker(queue, "alive")
-    assert queue.claim("dead", dead, ["A"]) is not None
-    assert queue.reap(dead_after_s=60) == []
-    end_worker(url, dead)
-    assert queue.reap(dead_after_s=60) == [number]
-    assert queue.reap(dead_after_s=60) == []
-    claimed = queue.claim("alive", alive, ["A"])
-    assert claimed is not None
-    assert (claimed.job_id, claimed.tries) == (number, 0)
-
-
 def test_many_reapers_at_once_put_a_job_back_once(queue: FarmQueue, connect: Callable[[], FarmQueue], url: str) -> None:
     numbers = queue.submit([job(f"P{number}") for number in range(6)], plan_name="p", priority=0)
     dead = worker(queue, "dead")
@@ -158,15 +145,6 @@ def test_a_worker_started_again_takes_its_name_and_its_jobs_back(queue: FarmQueu
     assert queue.beat("one", second).is_ours
     assert queue.reap(dead_after_s=LONG_S) == [number]
     assert queue.claim("one", second, ["A"]) is not None
-
-
-def test_a_requeued_job_waits_before_it_is_given_out_again(queue: FarmQueue) -> None:
-    (number,) = queue.submit([job()], plan_name="p", priority=0)
-    one = worker(queue)
-    queue.claim("one", one, ["A"])
-    assert queue.requeue(one, number, delay_s=3600, note="busy")
-    assert queue.claim("one", one, ["A"]) is None
-    assert [(row["status"], row["note"]) for row in queue.jobs()] == [("waits", "busy")]
 
 
 def test_cancelling_ends_what_waits_and_tells_the_worker_of_what_runs(queue: FarmQueue) -> None:

@@ -25,7 +25,7 @@ from orchestrator.devices.journal import Change
 from orchestrator.errors import PlanError, StoreError, UsageError
 from orchestrator.ports import Store
 from orchestrator.queueing.contents import Contents
-from orchestrator.queueing.queue import Announced, Beat, Claimed, FarmQueue
+from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
 from orchestrator.queueing.submissions import PhoneJob
 from orchestrator.queueing.worker import TRIES_MAX, Callbacks, Ended, Look, Worker
 from orchestrator.records.campaign import CampaignStatus
@@ -253,45 +253,6 @@ def test_a_host_that_has_just_come_takes_no_silent_hosts_job_but_one_that_nobody
     queue.register("silent", benchfarm_version="1")
     assert worker(queue, run).run(until_empty=True) == 0
     assert [(row["job_id"], row["status"]) for row in queue.jobs("other")] == [(number, "waits")]
-
-
-class LosingTouch(FarmQueue):
-    """A queue whose database is away for a while."""
-
-    is_away = False
-    refused = 0
-
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        #: After what silence each look took others for dead.
-        self.silences: list[float | None] = []
-
-    def beat(self, host: str, worker_id: int, *, ails: str = "") -> Beat:
-        if self.is_away:
-            self.refused += 1
-            raise StoreError("the database is away")
-        return super().beat(host, worker_id, ails=ails)
-
-    def reap(self, *, dead_after_s: float | None) -> list[int]:
-        self.silences.append(dead_after_s)
-        return super().reap(dead_after_s=dead_after_s)
-
-
-def test_a_host_that_was_out_of_touch_for_long_takes_no_silent_hosts_job_at_once(
-    queue: FarmQueue, opened_url: str
-) -> None:
-    def nothing(claimed: Claimed, cancelled: threading.Event) -> Ended:
-        raise AssertionError("no job waits")
-
-    with LosingTouch(opened_url) as losing, working(queue, worker(losing, nothing, dead_after_s=1.0)):
-        until(lambda: losing.silences[-1:] == [1.0])
-        losing.is_away = True
-        until(lambda: losing.refused > 20)
-        before = len(losing.silences)
-        losing.is_away = False
-        until(lambda: losing.silences[-1:] == [1.0] and len(losing.silences) > before)
-        queue.hold("farm", "drain")
-    assert losing.silences[before] is None
 
 
 def test_a_worker_that_would_be_taken_for_dead_between_two_looks_is_refused(tmp_path: Path) -> None:
