@@ -7,7 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,7 +22,7 @@ from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.workload import Build
 
 if TYPE_CHECKING:
-    from orchestrator.artifacts.fetching import Fetched, FileProgress
+    from orchestrator.artifacts.fetching import Fetched
     from orchestrator.artifacts.releases import Release
 
 #: How the sources of TensorFlow and LiteRT call Android's ABIs.
@@ -40,92 +40,49 @@ _TARGET: Final = re.compile(r"//(?P<folder>[\w./+-]*):(?P<name>[\w./+-]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchRequest:
-    """Which declared builds are downloaded, and how."""
+class ListedRelease:
+    """A release that is kept, and the ABIs for which it is in use."""
 
-    names: tuple[str, ...]
-    abis: tuple[str, ...] = ()
-    keep_pin: bool = False
-    mirror: str = ""
-    timeout_s: float = 1800.0
-    stall_s: float = 30.0
+    name: str
+    release: Release
+    used_for: list[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchedBuilds:
-    """What came of downloads."""
+def releases_of(farm: Farm) -> list[ListedRelease]:
+    """Return every release that is kept, by name, the oldest first; raises ArtifactError."""
+    history = farm.library.history
 
-    fetched: Sequence[Fetched]
-    problems: Sequence[tuple[BuildSpec, ArtifactError]]
+    def used_for(name: str, release: Release) -> list[str]:
+        pins = ((abi, history.pinned(name, abi)) for abi in release.abis)
+        return [abi for abi, pin in pins if pin is not None and pin.release_id == release.release_id]
 
-    @property
-    def is_missing(self) -> bool:
-        """Whether one that was asked for isn't here now."""
-        return bool(self.problems) or any(result.recipe for result in self.fetched)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownBuilds:
-    """The builds that are kept and those that are declared."""
-
-    kept: Sequence[Build]
-    declared: Sequence[BuildSpec]
-    #: Name -> its releases, the oldest first.
-    releases: Mapping[str, Sequence[Release]]
-    #: Name and ABI -> the release in use.
-    pins: Mapping[tuple[str, str], Release | None]
-
-    def used_for(self, name: str, release: Release) -> list[str]:
-        """Return the ABIs for which a release is in use."""
-        return [
-            abi
-            for abi in release.abis
-            if (pin := self.pins.get((name, abi))) is not None and pin.release_id == release.release_id
-        ]
+    return [
+        ListedRelease(name=name, release=release, used_for=used_for(name, release))
+        for name in history.names()
+        for release in history.releases(name)
+    ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundBuild:
-    """A program that a tool would be used from, and where it comes from."""
-
-    build: Build
-    facts: ProgramFacts
-    #: How it is declared; None where it isn't.
-    spec: BuildSpec | None
-    release: Release | None
-
-
-def known_builds(farm: Farm) -> KnownBuilds:
-    """Return what is kept and declared; raises ArtifactError."""
-    library = farm.library
-    releases = {name: library.history.releases(name) for name in library.history.names()}
-    pins = {
-        (name, abi): library.history.pinned(name, abi)
-        for name, known in releases.items()
-        for abi in {abi for release in known for abi in release.abis}
-    }
-    return KnownBuilds(kept=library.list(), declared=library.specs, releases=releases, pins=pins)
-
-
-def fetch_builds(farm: Farm, request: FetchRequest, on_progress: Callable[[FileProgress], None]) -> FetchedBuilds:
-    """Download declared builds.
+def fetch_builds(
+    farm: Farm, names: Sequence[str], abis: Sequence[str], fetch: Callable[[BuildSpec], Fetched]
+) -> tuple[list[Fetched], list[tuple[BuildSpec, ArtifactError]]]:
+    """Download declared builds, for all their ABIs where none is named; return what came, and what didn't and why.
 
     Raises:
         UsageError: an unknown name or ABI.
         DownloadError, ArtifactError: with a single target; with several each has its problem.
     """
-    specs = _chosen(farm.library.specs, request)
-    fetcher = farm.build_fetcher(mirror=request.mirror, timeout_s=request.timeout_s, stall_s=request.stall_s)
+    specs = _chosen(farm.library.specs, names, abis)
     fetched: list[Fetched] = []
     problems: list[tuple[BuildSpec, ArtifactError]] = []
     for spec in specs:
         try:
-            fetched.append(fetcher.fetch(spec, keep_pin=request.keep_pin, on_progress=on_progress))
+            fetched.append(fetch(spec))
         except ArtifactError as error:
             if len(specs) == 1:
                 raise
             problems.append((spec, error))
-    return FetchedBuilds(fetched=fetched, problems=problems)
+    return fetched, problems
 
 
 def add_build(farm: Farm, file: Path, name: str, libraries: Sequence[Path], *, release: str, tool: str) -> Build:
@@ -136,17 +93,17 @@ def add_build(farm: Farm, file: Path, name: str, libraries: Sequence[Path], *, r
     return farm.library.add(file, name=name, libraries=libraries, release=release, tool=wanted)
 
 
-def find_build(farm: Farm, tool: str, abi: str, name: str) -> FoundBuild:
-    """Return the program that a tool would be used from; raises UsageError, ArtifactError where there is none."""
+def find_build(
+    farm: Farm, tool: str, abi: str, name: str
+) -> tuple[Build, ProgramFacts, BuildSpec | None, Release | None]:
+    """Return the program that a tool would be used from, its facts, how it is declared, and its release.
+
+    Raises UsageError, ArtifactError where there is none.
+    """
     build = farm.library.resolve(tool_named(tool), abi, name_or_path=name)
     assert build.path is not None, "what is resolved has a file"
-    specs = farm.library.specs
-    return FoundBuild(
-        build=build,
-        facts=inspect_program(build.path),
-        spec=next((item for item in specs if item.name == build.name and item.abi in build.abi.split(",")), None),
-        release=farm.library.release_of(build, abi),
-    )
+    declared = (item for item in farm.library.specs if item.name == build.name and item.abi in build.abi.split(","))
+    return build, inspect_program(build.path), next(declared, None), farm.library.release_of(build, abi)
 
 
 def shows_as_benchmark(build: Build) -> bool:
@@ -156,15 +113,15 @@ def shows_as_benchmark(build: Build) -> bool:
     return shows_benchmark(build.path)
 
 
-def _chosen(specs: Sequence[BuildSpec], request: FetchRequest) -> list[BuildSpec]:
+def _chosen(specs: Sequence[BuildSpec], names: Sequence[str], abis: Sequence[str]) -> list[BuildSpec]:
     chosen = []
-    for name in request.names:
+    for name in names:
         of_name = [spec for spec in specs if spec.name == name]
         if not of_name:
             raise UsageError(
                 f"no build {name!r} is declared", hint=f"there are {', '.join(sorted({spec.name for spec in specs}))}"
             )
-        for abi in request.abis or [spec.abi for spec in of_name]:
+        for abi in abis or [spec.abi for spec in of_name]:
             fitting = [spec for spec in of_name if spec.abi == abi]
             if not fitting:
                 raise UsageError(

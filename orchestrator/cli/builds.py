@@ -5,17 +5,17 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator.app.builds import (
-    FetchRequest,
     MakeRequest,
     add_build,
     fetch_builds,
     find_build,
-    known_builds,
     make_build,
+    releases_of,
     shows_as_benchmark,
 )
 from orchestrator.app.flags import flags_of, public_flag
@@ -52,26 +52,24 @@ def list_builds(
     Example: benchfarm build list
     """
     with Farm(settings) as farm:
-        known = known_builds(farm)
-    builds, specs = known.kept, known.declared
+        releases, builds, specs = releases_of(farm), farm.library.list(), farm.library.specs
     tools = {build.name: build.tool.value for build in builds} | {spec.name: spec.tool.value for spec in specs}
     fakes = {build.sha256 for build in builds if build.is_virtual}
     rows = []
-    shown: set[str] = set()
-    for name, releases in known.releases.items():
-        for release in reversed(releases):
-            used_for = known.used_for(name, release)
-            shown.add(release.program.sha256)
-            if used_for or everything:
-                is_fake = release.program.sha256 in fakes
-                state = (_FAKE if is_fake else "in use") if used_for else "kept"
-                rows.append((name, tools.get(name, ""), ", ".join(release.abis), *_cells(release), state))
+    for item in reversed(releases):
+        if item.used_for or everything:
+            release, state = item.release, "kept"
+            if item.used_for:
+                state = _FAKE if release.program.sha256 in fakes else "in use"
+            rows.append((item.name, tools.get(item.name, ""), ", ".join(release.abis), *_cells(release), state))
+    shown = {item.release.program.sha256 for item in releases}
     rows += [
         (build.name, build.tool.value, build.abi, build.sha256[:12], "", "", "", "kept")
         for build in builds
         if build.sha256 not in shown
     ]
-    here = set(known.pins) | {(b.name, abi) for b in builds for abi in b.abi.split(",")}
+    here = {(item.name, abi) for item in releases for abi in item.release.abis}
+    here |= {(build.name, abi) for build in builds for abi in build.abi.split(",")}
     rows += [
         (spec.name, spec.tool.value, spec.abi, "", "", "", "", "not here")
         for spec in specs
@@ -82,13 +80,12 @@ def list_builds(
     hint = "benchfarm build fetch NAME gets one that isn't here; benchfarm build add FILE takes one of your own"
     listed = [
         {
-            "release": release,
-            "release_id": release.release_id,
-            "is_virtual": release.program.sha256 in fakes,
-            "in_use_for": known.used_for(name, release),
+            "release": item.release,
+            "release_id": item.release.release_id,
+            "is_virtual": item.release.program.sha256 in fakes,
+            "in_use_for": item.used_for,
         }
-        for name, releases in known.releases.items()
-        for release in releases
+        for item in releases
     ]
     return CommandResult(text=f"{text}\n{hint}", data={"cached": builds, "declared": specs, "releases": listed})
 
@@ -108,21 +105,23 @@ def fetch(
 
     Example: benchfarm build fetch benchmark_model --abi arm64-v8a
     """
-    request = FetchRequest(names=names, abis=abi, keep_pin=keep_pin, mirror=mirror, timeout_s=timeout, stall_s=stall)
     with Farm(settings) as farm, downloads_on_stderr(settings.log_format) as on_progress:
-        done = fetch_builds(farm, request, on_progress)
-    lines = [line for result in done.fetched for line in _fetched_lines(result)]
-    for spec, problem in done.problems:
+        fetcher = farm.build_fetcher(mirror=mirror, timeout_s=timeout, stall_s=stall)
+        get = partial(fetcher.fetch, keep_pin=keep_pin, on_progress=on_progress)
+        fetched, problems = fetch_builds(farm, names, abi, get)
+    lines = [line for result in fetched for line in _fetched_lines(result)]
+    for spec, problem in problems:
         lines.append(one_line(f"{spec.name} for {spec.abi}: FAILED: {problem}"))
         lines += [f"  {problem.hint}"] if problem.hint else []
     data = {
-        "fetched": done.fetched,
+        "fetched": fetched,
         "problems": [
             {"name": spec.name, "abi": spec.abi, "code": error.code, "message": str(error), "hint": error.hint}
-            for spec, error in done.problems
+            for spec, error in problems
         ],
     }
-    return CommandResult(text="\n".join(lines), data=data, exit_code=_PROGRAM_PROBLEM if done.is_missing else 0)
+    is_missing = bool(problems) or any(result.recipe for result in fetched)
+    return CommandResult(text="\n".join(lines), data=data, exit_code=_PROGRAM_PROBLEM if is_missing else 0)
 
 
 @command("build add")
@@ -197,10 +196,9 @@ def which(
     Example: benchfarm build which native --abi arm64-v8a
     """
     with Farm(settings) as farm:
-        found = find_build(farm, tool, abi, build)
-    kept, release, facts = found.build, found.release, found.facts
+        kept, facts, spec, release = find_build(farm, tool, abi, build)
     is_shown = shows_as_benchmark(kept)
-    lines = [*_build_lines(kept), *_doubted(kept, is_shown=is_shown), *_of_file(facts, found.spec)]
+    lines = [*_build_lines(kept), *_doubted(kept, is_shown=is_shown), *_of_file(facts, spec)]
     if release is not None:
         lines.append(f"  release: {_titled(release)}")
         lines += [f"  from: {file.url}" for file in release.files if file.url]
