@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from orchestrator.analysis.changepoint import LEAST_CHANGE
 from orchestrator.app import history, site
@@ -25,17 +23,13 @@ from orchestrator.engine.history import FoundChange, FoundOutputs, Regressions
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
 from orchestrator.records.history import ConfirmationStatus
-from orchestrator.report.escapes import csv_text, markdown_text, one_line
+from orchestrator.report.escapes import markdown_text, one_line
 from orchestrator.units import format_change
 
 _SELECTION = (
     "A series key or its beginning, or words that must all match: delegate=gpu,GPU=*640*. The words are delegate, "
     "model, serial, phone, soc, GPU, tool and threads."
 )
-_CSV_COLUMNS: Final = (
-    "group", "series_key", "serial", "phone", "model", "configuration", "night", "earliest", "latest", "ratio", "low",
-    "high", "confidence", "before_us", "after_us", "status", "expected", "causes", "outputs",
-)  # fmt: skip
 #: What people read of a change that was measured again.
 _STATUS: Final[Mapping[ConfirmationStatus, str]] = {
     ConfirmationStatus.UNCONFIRMED: "not confirmed yet",
@@ -57,7 +51,7 @@ class ChangesOptions:
     confirm: Annotated[
         bool, opt("--confirm", "Measure old against new on the same phone for each unconfirmed change.")
     ] = False
-    form: Annotated[str, opt("--format -f", "text, markdown, csv or json (default: by --out, else text).")] = ""
+    form: Annotated[str, opt("--format -f", "text, markdown or json (default: by --out, else text).")] = ""
     fail_on: Annotated[str, opt("--fail-on", "Exit code 1 for slowdowns: unrefuted, confirmed, or never.")] = (
         "unrefuted"
     )
@@ -341,32 +335,6 @@ def _escaped(text: str) -> str:
     return markdown_text(one_line(text))
 
 
-def _as_csv(found: Regressions) -> str:
-    written = io.StringIO()
-    writer = csv.DictWriter(written, _CSV_COLUMNS, restval="", lineterminator="\n")
-    writer.writeheader()
-    for number, group in enumerate(found.groups, 1):
-        for item in group.members:
-            figures = {name: f"{getattr(item, name):.5f}" for name in ("ratio", "low", "high", "confidence")}
-            days = {name: getattr(item, name) for name in ("night", "earliest", "latest")}
-            times = {"before_us": item.before_us, "after_us": item.after_us, "status": item.status.value}
-            row = {"group": number, "series_key": item.series_key, **days, **figures, **times}
-            writer.writerow(_csv_row(item, {**row, "causes": _causes(item)}))
-    for other in found.outputs:
-        change = other.change
-        days = {"night": change.night, "earliest": change.last_before or change.night, "latest": change.night}
-        row = {"series_key": change.series_key, **days, "outputs": _outputs_text(other)}
-        writer.writerow(_csv_row(other, row))
-    return written.getvalue().rstrip("\n")
-
-
-def _csv_row(item: FoundChange | FoundOutputs, row: Mapping[str, object]) -> dict[str, object]:
-    """Return a row with what both kinds of change have."""
-    what = {"serial": item.case.serial, "model": item.case.model_name, "configuration": item.case.configuration}
-    whole: dict[str, Any] = {**what, "phone": item.phone, "expected": item.expected, **row}
-    return {name: csv_text(value) if isinstance(value, str) else value for name, value in whole.items()}
-
-
 def _data(found: Regressions) -> dict[str, object]:
     return {
         "since": found.since,
@@ -399,6 +367,5 @@ def _data(found: Regressions) -> dict[str, object]:
 _RENDERERS: Final[Mapping[str, Callable[[Regressions], str]]] = {
     "text": _as_text,
     "markdown": _as_markdown,
-    "csv": _as_csv,
     "json": lambda found: to_json(_data(found)),
 }

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -176,7 +174,7 @@ def test_what_was_confirmed_or_refuted_is_not_run_again(nights: Nights, confirme
     assert len(nights("campaigns", "--json").ok().json) == campaigns
 
 
-def test_changes_are_told_in_text_markdown_and_csv(nights: Nights, confirmed: dict[str, Any], tmp_path: Path) -> None:
+def test_changes_are_told_in_text_and_markdown(nights: Nights, confirmed: dict[str, Any]) -> None:
     text = nights("regressions")
     assert text.exit_code == 1
     told = " ".join(text.stdout.split())
@@ -186,11 +184,6 @@ def test_changes_are_told_in_text_markdown_and_csv(nights: Nights, confirmed: di
     markdown = nights("regressions", "--format", "markdown", "--fail-on", "never").ok().stdout
     assert markdown.startswith("## 3 changes new in the last 14 nights")
     assert markdown.count("| confirmed side by side") == 1
-    out = tmp_path / "changes.csv"
-    assert nights("regressions", "--format", "csv", "--out", out).exit_code == 1
-    rows = list(csv.DictReader(io.StringIO(out.read_text())))
-    assert sorted(row["status"] for row in rows) == ["cannot", "confirmed", "refuted"]
-    assert {row["series_key"] for row in rows} == {item["series_key"] for item in confirmed.values()}
     assert nights("regressions", "--format", "xml").exit_code == 2
     assert nights("regressions", "--series", "colour=red").exit_code == 2
     assert "delegate is cpu, xnnpack" in nights("regressions", "--series", "delegate=gpu").stderr
