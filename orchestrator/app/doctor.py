@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -65,21 +66,21 @@ def problem(check: str, text: str, next_step: str) -> Finding:
 
 def of_host(farm: Farm) -> list[Finding]:
     """Return what the checks of this host found."""
-    checks: Sequence[tuple[str, Callable[[Farm], Iterable[Finding]]]] = (
-        ("versions", _versions),
-        ("store", _store),
-        ("disk", _disk),
-        ("access", _access),
-        ("adb", _adb),
-        ("phones", _phones),
-        ("iphones", _iphones),
-        ("devices.yaml", _inventory),
-        ("quarantine", _quarantine),
-        ("journals", _journals),
-        ("leases", _leases),
-        ("campaigns", _campaigns),
-    )
-    return run_checks([(name, lambda check=check: check(farm)) for name, check in checks])  # type: ignore[misc]
+    checks: dict[str, Callable[[Farm], Iterable[Finding]]] = {
+        "versions": _versions,
+        "store": _store,
+        "disk": _disk,
+        "access": _access,
+        "adb": _adb,
+        "phones": _phones,
+        "iphones": _iphones,
+        "devices.yaml": _inventory,
+        "quarantine": _quarantine,
+        "journals": _journals,
+        "leases": _leases,
+        "campaigns": _campaigns,
+    }
+    return run_checks([(name, partial(check, farm)) for name, check in checks.items()])
 
 
 def run_checks(checks: Sequence[tuple[str, Callable[[], Iterable[Finding]]]]) -> list[Finding]:

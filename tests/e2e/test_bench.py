@@ -280,27 +280,6 @@ def test_measuring_without_any_clean_result_ends_with_1_and_the_reason(lab: Lab,
     assert (run["outcome"], run["verdict"]["quality"]) == ("completed", "suspect")
 
 
-def test_a_program_that_crashes_is_a_failure_with_its_signal(lab: Lab, model: Path) -> None:
-    lab.fault(lab.serials[0], "segv", "moment=run")
-    first = bench(lab, model, exit_code=1)["runs"][0]
-    assert first["outcome"] == "failed"
-    assert first["exit_code"] == 139
-    assert first["verdict"]["quality"] == "rejected"
-
-
-def test_a_cut_link_does_not_cost_the_run(lab: Lab, model: Path) -> None:
-    lab.fault(lab.serials[0], "cut", "moment=run")
-    runs = bench(lab, model)["runs"]
-    assert [run["outcome"] for run in runs] == ["completed", "completed"]
-
-
-def test_a_run_that_a_reboot_cut_off_is_run_again(lab: Lab, model: Path) -> None:
-    lab.fault(lab.serials[0], "reboot", "moment=run")
-    result = bench(lab, model)
-    assert [run["outcome"] for run in result["runs"]] == ["completed", "completed"]
-    assert len({run["state_before"]["boot_id"] for run in result["runs"]}) == 1
-
-
 def test_stored_output_is_read_again_to_the_same_result(lab: Lab, model: Path) -> None:
     bench(lab, model)
     before = runs_of(lab.cli)
