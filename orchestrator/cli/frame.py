@@ -167,6 +167,12 @@ class Root(typer.core.TyperGroup):
         for name in (*_WORDS, *(old.split()[0] for old in OLD_NAMES)):
             self.get_command(None, name)
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:  # noqa: ANN401 - as above
+        """Return what completes a word of the top level. No module is loaded: somebody waits with a finger on TAB."""
+        self.commands = {word: typer.core.TyperCommand(word, help=about) for word, (_, about) in _WORDS.items()}
+        _loaded.update(_WORDS)
+        return super().shell_complete(ctx, incomplete)
+
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - as above
         """Return all words, in the order of the help."""
         return list(_WORDS)
