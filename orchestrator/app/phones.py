@@ -200,26 +200,14 @@ def unchecked_hint(settings: Settings, facts: DeviceFacts) -> str:
     return f"{facts.serial} was never checked with its system: benchfarm device check -s {facts.serial}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedPhone:
-    """What came of checking one phone."""
+def check_phones(
+    farm: Farm, serials: Sequence[str], *, apk: Path | None, out: Path | None
+) -> Iterator[tuple[AdbDevice | IPhoneDevice, DeviceFacts, Sequence[PhoneCheck], Path]]:
+    """Check the named phones, or all that are attached and free.
 
-    device: AdbDevice | IPhoneDevice
-    facts: DeviceFacts
-    checks: Sequence[PhoneCheck]
-    #: Where its report belongs, which can be written there.
-    file: Path
-
-    @property
-    def fails(self) -> bool:
-        """Whether a check failed; what works another way or is missing isn't a failure."""
-        from orchestrator.devices.checking import CheckResult
-
-        return any(item.result is CheckResult.FAILS for item in self.checks)
-
-
-def check_phones(farm: Farm, serials: Sequence[str], *, apk: Path | None, out: Path | None) -> Iterator[CheckedPhone]:
-    """Check the named phones, or all that are attached and free; raises UsageError, DeviceError kinds."""
+    Yields each phone, what it found, and the file of its report, which can be written. Raises UsageError, DeviceError
+    kinds.
+    """
     from orchestrator.devices.checking import check_iphone, check_phone
 
     app = None
@@ -240,7 +228,7 @@ def check_phones(farm: Farm, serials: Sequence[str], *, apk: Path | None, out: P
                 if isinstance(device, AdbDevice)
                 else check_iphone(device)
             )
-        yield CheckedPhone(device=device, facts=facts, checks=checks, file=path)
+        yield device, facts, checks, path
 
 
 def release_phone(settings: Settings, serial: str) -> DoneAnswer:

@@ -157,16 +157,12 @@ def check(
     """
     results, texts, failed = [], [], False
     with Farm(settings, makes_store=False) as farm:
-        for item in check_phones(farm, serials, apk=apk, out=out):
-            facts, path = item.facts, item.file
-            report = _report(item.device, facts, item.checks)
+        for device, facts, checks, path in check_phones(farm, serials, apk=apk, out=out):
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_file(path, to_json(report) + "\n")
-            failed = failed or item.fails
-            results.append(
-                {"serial": facts.serial, "file": path, "is_virtual": facts.is_virtual, "checks": item.checks}
-            )
-            texts.append(_text(facts, item.checks, path))
+            write_file(path, to_json(_report(device, facts, checks)) + "\n")
+            failed = failed or any(item.result is CheckResult.FAILS for item in checks)
+            results.append({"serial": facts.serial, "file": path, "is_virtual": facts.is_virtual, "checks": checks})
+            texts.append(_text(facts, checks, path))
     return CommandResult(
         text="\n\n".join(texts), data={"phones": results}, exit_code=DeviceError.exit_code if failed else 0
     )
