@@ -46,19 +46,10 @@ class BisectRequest:
     ab: AbRequest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bisected:
-    """What a search came to."""
-
-    result: BisectResult
-    #: From the good build to the bad one, as the result counts them.
-    releases: Sequence[Release]
-    #: The device that it was measured on.
-    facts: DeviceFacts
-
-
-def bisect(farm: Farm, request: BisectRequest) -> Bisected:
+def bisect(farm: Farm, request: BisectRequest) -> tuple[BisectResult, Sequence[Release], DeviceFacts]:
     """Search the archived builds between two; every comparison is stored, and used again when the command is repeated.
+
+    Returns what the search came to, the releases from the good to the bad one as it counts them, and the device.
 
     Raises:
         UsageError: the builds aren't of one name, in the wrong order, or nothing lies between; several devices fit.
@@ -77,7 +68,7 @@ def bisect(farm: Farm, request: BisectRequest) -> Bisected:
         comparer.compare,
         on_probe=lambda probe: farm.observer.on_event(comparer.note(probe)),
     )
-    return Bisected(result=result, releases=releases, facts=opened.facts[0])
+    return result, releases, opened.facts[0]
 
 
 def releases_between(releases: Sequence[Release], good: Release, bad: Release, abis: Sequence[str]) -> list[Release]:

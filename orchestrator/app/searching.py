@@ -25,17 +25,6 @@ _FLAG_SETS: Final = ("xnnpack_force_fp16=true", "gpu_precision_loss_allowed=fals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TuneRequest:
-    """What is searched, and when a search is over."""
-
-    #: Models, devices, delegates ... where they differ from the usual ones.
-    options: PlanOptions
-    #: Each ``name=value,name=value``; None: the usual ones.
-    flag_sets: Sequence[str] | None
-    rule: SearchRule
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSearch:
     """How a search stands."""
 
@@ -47,20 +36,22 @@ class StoredSearch:
     is_virtual: bool
 
 
-def search_plan(request: TuneRequest) -> Plan:
-    """Return the campaign that a search is; raises UsageError kinds."""
+def search_plan(given: PlanOptions, flag_sets: Sequence[str], rule: SearchRule) -> Plan:
+    """Return the campaign that a search is; raises UsageError kinds.
+
+    Args:
+        given: models, devices, delegates ... where they differ from the usual ones.
+        flag_sets: each ``name=value,name=value``; empty: the usual ones.
+        rule: when the search is over.
+    """
     from orchestrator.config.plan_options import plan_from_options
 
-    options = PlanOptions(
-        {
-            "delegates": _delegates(), "threads": _THREADS, **request.options, "num_runs": 10, "invocations": 1,
-            "name": "tune", "host": "host" in each(request.options.get("devices")),
-        }
-    )  # fmt: skip
+    usual = PlanOptions(tools=USUAL_TOOL.value, delegates=_delegates(), threads=_THREADS)
+    is_host = "host" in each(given.get("devices"))
+    options = PlanOptions({**usual, **given, "num_runs": 10, "invocations": 1, "name": "tune", "host": is_host})
     plan = plan_from_options(**options)
-    sets = _FLAG_SETS if request.flag_sets is None else request.flag_sets
-    flags = ((), *(_flag_set(text) for text in sets))
-    return replace(plan, search=request.rule, matrix=replace(plan.matrix, flags=tuple(dict.fromkeys(flags))))
+    flags = ((), *map(_flag_set, flag_sets or _FLAG_SETS))
+    return replace(plan, search=rule, matrix=replace(plan.matrix, flags=tuple(dict.fromkeys(flags))))
 
 
 def stored_search(farm: Farm, prefix: str) -> StoredSearch:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from orchestrator.analysis.comparison import Comparison, FailOn
 from orchestrator.analysis.matching import Axis
 from orchestrator.app import bisecting, comparing, nights, pairing
-from orchestrator.app.bisecting import Bisected, BisectRequest, figure_text, titled
+from orchestrator.app.bisecting import BisectRequest, figure_text, titled
 from orchestrator.app.comparing import comparison_html, default_path, rule_for, ways_out
 from orchestrator.app.pairing import AbRequest, pair_comparison
 from orchestrator.bootstrap import Farm, Settings
@@ -222,11 +222,8 @@ def bisect(
         raise UsageError(f"--fresh: {error}") from error
     asked = pairs.request(options, sides=(), name="bisect")
     with farm_telling(settings) as farm:
-        return _shown(bisecting.bisect(farm, BisectRequest(good=good, bad=bad, fresh_s=fresh_s, ab=asked)))
-
-
-def _shown(bisected: Bisected) -> CommandResult:
-    result, releases, facts = bisected.result, bisected.releases, bisected.facts
+        request = BisectRequest(good=good, bad=bad, fresh_s=fresh_s, ab=asked)
+        result, releases, facts = bisecting.bisect(farm, request)
     rows = []
     for index, release in enumerate(releases):
         probe = next((item for item in result.probes if item.index == index), None)

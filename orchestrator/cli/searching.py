@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from orchestrator.app.searching import StoredSearch, TuneRequest, search_plan, stored_search
+from orchestrator.app.searching import StoredSearch, search_plan, stored_search
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.frame import PlanKeys, Texts, command, opt, refuse
 from orchestrator.cli.measuring import execute
@@ -79,8 +79,7 @@ def tune(
         parity=search.parity,
         budget=share_of(search.budget, "--budget", least=0.0, most=1.0),
     )
-    request = TuneRequest(options=options, flag_sets=search.flag_sets or None, rule=rule)
-    done = execute(settings, search_plan(request), None)
+    done = execute(settings, search_plan(options, search.flag_sets, rule), None)
     assert isinstance(done.data, dict)
     result = stored(settings, str(done.data["campaign_id"]))
     assert isinstance(result.data, dict)
