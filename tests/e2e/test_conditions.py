@@ -50,6 +50,14 @@ def test_top_app_is_measured_beside_the_shell_and_proven(rooted: Lab) -> None:
     assert all("cgroup.procs" in run["command"] for run in runs if run["case"]["mode"] == "top-app")
 
 
+def test_the_app_is_measured_beside_the_shell_in_pairs(rooted: Lab) -> None:
+    serial = rooted.serials[0]
+    compared = rooted.cli("device", "bias", serial, "--most-pairs", 4, "--fail-on", "never", "--json").ok().json
+    (row,) = compared["cases"]
+    verdict = row["verdict"]
+    assert verdict["low"] < verdict["ratio"] < verdict["high"]
+
+
 def test_a_phone_that_keeps_the_shell_out_of_top_app_gives_no_figure_under_its_name(lab: Lab) -> None:
     done = lab.cli(
         "bench", MODEL, "-s", lab.serials[1], "--mode", "top-app", "-n", 1, "--min-secs", "0.2", "--json"
