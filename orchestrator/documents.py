@@ -2,7 +2,7 @@
 
 A document holds every field of a record under the field's name. Reading is lenient in one direction only: a key that
 this version doesn't know is left out (a newer minor version wrote it), and a key that isn't there takes the field's
-default (an older version wrote the document). Every value is checked against its field's type, whoever wrote it: text
+default (an older version wrote the document). Every value is checked against its field's type: text
 is no number, a number no text, and nothing is converted. A value that can't be understood is an error, never a guess.
 
 Non-finite numbers are written as Python writes them (``NaN``, ``Infinity``); the text is ASCII, so that no database and

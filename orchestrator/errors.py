@@ -4,7 +4,7 @@
 codes beside these: 0 all went well, 1 the command did its work but a case failed or can't be trusted,
 6 the time didn't reach for everything and nothing else was wrong,
 70 a fault in benchfarm itself (run again with --debug for the traceback),
-141 whoever read the output went away.
+141 the reader of the output is gone.
 """
 
 from __future__ import annotations

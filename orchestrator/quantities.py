@@ -34,7 +34,7 @@ def parse_seconds(text: str) -> float:
 def parse_age(text: str) -> float:
     """Return an age up to which something is kept, in seconds: ``90d``, ``12 w``.
 
-    Raises ValueError, also for a bare number and for ``m``: who writes 90 means days, and who writes 3m means months.
+    Raises ValueError, also for a bare number and for ``m``: 90 is meant as days, 3m as months.
     """
     seconds = _parse(text, _AGES, "an age such as 90d or 12w")
     if not text.strip()[-1].isalpha():

@@ -83,7 +83,7 @@ def checked(source: Source, model: type[ModelT], *, context: Mapping[str, object
         details = error.errors(include_url=False)
         for detail in details:
             location = tuple(detail["loc"])
-            if _told_already(source, detail, details):
+            if _follows(source, detail, details):
                 continue
             unknown = detail["type"] == "extra_forbidden"
             faults.add(location, _unknown_key(model, location) if unknown else _message(detail), at_key=unknown)
@@ -93,7 +93,7 @@ def checked(source: Source, model: type[ModelT], *, context: Mapping[str, object
     return result
 
 
-def _told_already(source: Source, detail: ErrorDetails, others: Iterable[ErrorDetails]) -> bool:
+def _follows(source: Source, detail: ErrorDetails, others: Iterable[ErrorDetails]) -> bool:
     """Whether a fault is only what follows from another one."""
     location = tuple(detail["loc"])
     match detail["type"]:

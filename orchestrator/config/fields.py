@@ -24,7 +24,7 @@ ItemT = TypeVar("ItemT")
 
 
 class Short:
-    """Lets a value be written in a shorter form, which editors are told of too."""
+    """Lets a value be written in a shorter form, which the schema for editors has too."""
 
     def __init__(
         self, lengthened: Callable[[Any], object], schema: Callable[[JsonSchemaValue], JsonSchemaValue]

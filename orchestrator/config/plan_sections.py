@@ -247,7 +247,7 @@ class InvocationsSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _most_follows(cls, given: object) -> object:
-        # Somebody who asks for a larger first round means it.
+        # A larger first round raises the bound.
         if isinstance(given, dict) and "most" not in given and str(given.get("first", "")).isdecimal():
             return {**given, "most": str(max(int(given["first"]), StoppingRule().most))}
         return given

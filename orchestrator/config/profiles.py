@@ -36,7 +36,7 @@ def _zone_patterns(limits: dict[str, float]) -> dict[str, float]:
 
 
 class QuirkSection(Section):
-    """Something to know about a kind of phone, for who reads its file."""
+    """Something to know about a kind of phone, for readers of its file."""
 
     code: Annotated[Text, AfterValidator(_profile_name)]
     reason: Text

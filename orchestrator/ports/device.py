@@ -63,7 +63,7 @@ class PackageInfo:
     path: str
     #: sha256 of that APK file, as the device computes it; empty when it can't.
     sha256: str
-    #: The package manager's words for its flags (``DEBUGGABLE``, ``PROFILEABLE_BY_SHELL`` ...); empty when not told.
+    #: The package manager's words for its flags (``DEBUGGABLE``, ``PROFILEABLE_BY_SHELL`` ...); empty when unknown.
     flags: frozenset[str] = frozenset()
 
 
@@ -197,7 +197,7 @@ class Conditioner(Protocol):
 
         Called before every run. ``quiet`` is applied once for each boot; None means its defaults. From
         then on others are kept from the device until it is restored, or this process wasn't heard of for a minute.
-        ``recent`` is the device's state if it was read just now; the device isn't asked again then. ``on_wait`` is told
+        ``recent`` is the device's state if it was read just now; the device isn't asked again then. ``on_wait`` gets
         the reason and the estimate when a wait begins; ``on_note`` what couldn't be had, and what was found.
 
         Raises DeviceBusyError naming the holder (another computer, home or program uses the device),
@@ -210,7 +210,7 @@ class Conditioner(Protocol):
     def restore(self, device: Device, *, on_note: Callable[[str], None] | None = None) -> Sequence[str]:
         """Undo every journalled change, also one of a crashed process or another computer; return what was restored.
 
-        ``on_note`` is told each difference from the first snapshot that is left then.
+        ``on_note`` gets each difference from the first snapshot that is left then.
         """
 
 

@@ -30,7 +30,7 @@ class Store(Protocol):
 
     @property
     def name(self) -> str:
-        """Which store it is, as people are told it: a file, or an address without its password."""
+        """Which store it is, for messages: a file, or an address without its password."""
 
     def begin_campaign(
         self, campaign: Campaign, *, devices: Iterable[DeviceFacts], models: Iterable[Model], builds: Iterable[Build]

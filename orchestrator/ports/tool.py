@@ -1,4 +1,4 @@
-"""Benchmark programs: how they are called and read, who does the devices' jobs, and who hears of it."""
+"""Benchmark programs: how they are called and read; flags, references, and observers of a run."""
 
 from __future__ import annotations
 

@@ -37,23 +37,23 @@ class Origin:
 
     #: Its bare name.
     file: str
-    #: Of the whole file: which bytes were imported, not who made them.
+    #: Of the whole file: which bytes were imported; says nothing of their author.
     sha256: str
     #: Fingerprint of the key that it was signed with; empty for none.
     signer: str = ""
-    #: Whether who imported it named that key as trusted.
+    #: Whether that key was named as trusted at import.
     is_trusted: bool = False
 
     @property
     def signature(self) -> str:
-        """What is known of who wrote it: ``unsigned``, ``signed by SHA256:..., not trusted``."""
+        """What is known of its author: ``unsigned``, ``signed by SHA256:..., not trusted``."""
         if not self.signer:
             return "unsigned"
         return f"signed by {self.signer}{'' if self.is_trusted else ', not trusted'}"
 
     @property
     def text(self) -> str:
-        """What people are told: ``imported from night.zip (sha256 0123456789ab), unsigned``."""
+        """For messages: ``imported from night.zip (sha256 0123456789ab), unsigned``."""
         return f"imported from {self.file} (sha256 {self.sha256[:12]}), {self.signature}"
 
 

@@ -171,7 +171,7 @@ class DeviceState:
     runnable: int | None = None
     #: When the device was booted, in Unix seconds by its own wall clock: it moves only when that clock is set.
     boot_at_s: int | None = None
-    #: The app that has the screen, as far as that is told cheaply.
+    #: The app that has the screen, as far as that is known cheaply.
     foreground: str = ""
     load_1min: float | None = None
     #: Cores that all processes together kept busy over the last moment, read where that costs nothing.

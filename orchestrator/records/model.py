@@ -66,7 +66,7 @@ class ModelFacts:
     #: this; kernels' scratch memory comes on top, and a delegate keeps its own. None when a shape isn't fixed.
     arena_bytes: int | None = None
     #: Multiply-adds of convolutions and fully connected layers of the main subgraph, for the shapes that the file
-    #: tells; None when a shape that is needed isn't told.
+    #: tells; None when a shape that is needed is missing.
     multiply_adds: int | None = None
     #: Constant data, each buffer counted once.
     weights_bytes: int = 0
@@ -132,7 +132,7 @@ class LearnedOperator:
 
     @property
     def source(self) -> str:
-        """Who said it, in words."""
+        """Where it was observed, in words."""
         who = "virtual phones" if self.is_virtual else "devices"
         return f"{self.runs} {'run' if self.runs == 1 else 'runs'} on {who}"
 
@@ -184,7 +184,7 @@ class Accuracy:
     percent: float
     #: For example ``ImageNet top-1``.
     metric: str
-    #: A page's address, or who measured it how.
+    #: A page's address, or how it was measured.
     source: str
 
 

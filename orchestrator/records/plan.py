@@ -77,7 +77,7 @@ class DeviceSelection:
     host: bool = False
     #: A fact by its name in predicates: of the phones that fit, one for each of its values. Empty: all.
     one_of_each: str = ""
-    #: So many phones at the most, of those that fit; None: all.
+    #: At most N phones of those that fit; None: all.
     most: int | None = None
     #: Whether a phone that fits and wasn't needed takes the place of one that is lost.
     replaces_lost: bool = False

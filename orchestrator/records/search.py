@@ -14,11 +14,11 @@ from orchestrator.records.workload import Case
 class SearchRule:
     """How many invocations a configuration gets: 1, 2, 4 ... as long as it may still be the fastest."""
 
-    #: Never more; what can't be told apart then is a tie.
+    #: Never more; what can't be distinguished then is a tie.
     most: int = 8
     #: Of the intervals that configurations are dropped by.
     level: float = 0.95
-    #: After one invocation, which has no interval, one that took so many times as long as the best is dropped.
+    #: After one invocation, which has no interval, one that took this many times as long as the best is dropped.
     gross: float = 1.5
     #: Ends early when no survivor can be slower or faster than the best by more than this share.
     alike: float = 0.02
@@ -92,7 +92,7 @@ class SearchStanding:
 
     @property
     def tied(self) -> tuple[SearchArm, ...]:
-        """What can't be told from the fastest, also what was set aside."""
+        """What can't be distinguished from the fastest, also what was set aside."""
         return (*self.live[1:], *(arm for arm in self.arms if arm.status is ArmStatus.ASIDE))
 
 

@@ -267,7 +267,7 @@ class Case:
 
     @property
     def is_per_token(self) -> bool:
-        """Whether its figure is the time of one token of a language model, told as tokens per second."""
+        """Whether its figure is the time of one token of a language model, shown as tokens per second."""
         if not self.flags:
             return False
         if self.tool.is_declared:

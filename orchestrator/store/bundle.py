@@ -50,7 +50,7 @@ _LARGEST_RECORDS_BYTES: Final = 8 << 30
 _LARGEST_LINE_BYTES: Final = 64 << 20
 #: Values of one record: a campaign of 100,000 planned runs has half as many. Each takes some hundred bytes of memory.
 _MOST_VALUES: Final = 4_000_000
-#: Output that a run left behind beyond this may not be more than so many times its size in the file: programs print no
+#: Output that a run left behind beyond this may be at most 200 times its size in the file: programs print no
 #: such thing, and it would fill memory.
 _LARGE_BYTES: Final = 64 << 20
 _MOST_PACKED: Final = 200

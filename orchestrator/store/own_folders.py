@@ -1,4 +1,4 @@
-"""Folders of this computer, taken out of what leaves it: they tell who works here and on what."""
+"""Folders of this computer, removed from what leaves it: they show the user's name and work."""
 
 from __future__ import annotations
 

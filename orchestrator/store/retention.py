@@ -107,7 +107,7 @@ def _prunable_campaigns(connection: Connection, before: datetime) -> list[int]:
 def _prunable_runs(connection: Connection, number: int) -> list[int]:
     """Return a campaign's runs that have raw output which may go.
 
-    What was imported is told from what is imported again by its raw output, and stays.
+    Imports stay: a second import of the same file is recognised by the raw output.
     """
     query = (
         select(RUNS.c.run_no)

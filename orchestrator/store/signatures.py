@@ -1,7 +1,7 @@
-"""Who wrote a bundle: Ed25519 signatures over its manifest, by keys in OpenSSH's form.
+"""Authors of bundles: Ed25519 signatures over its manifest, by keys in OpenSSH's form.
 
 The manifest holds the sum of the records, and they the sums of all raw output: a signature of it covers everything.
-It proves that whoever holds the key wrote these bytes, not that a phone was measured.
+It proves that the holder of the key wrote these bytes, not that a phone was measured.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def signer_of(signature: bytes, manifest: bytes, *, where: str) -> PublicKey:
     except InvalidSignature as error:
         raise StoreCorruptError(
             f"{where}: the signature isn't of this manifest: the bundle was changed after it was signed",
-            hint="ask for it again from who wrote it",
+            hint="ask its author for it again",
         ) from error
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, binascii.Error) as error:
         raise StoreCorruptError(f"{where}: the signature can't be read") from error

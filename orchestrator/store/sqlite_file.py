@@ -125,7 +125,7 @@ def back_up(path: Path, revision: str) -> Path:
 
 
 def compact(path: Path) -> None:
-    """Rewrite a store without what it doesn't use; whoever writes waits. Raises StoreError, HostStorageError."""
+    """Rewrite a store without unused space; writers wait. Raises StoreError, HostStorageError."""
     with store_errors(str(path), path=path), closing(_connect(path, 30.0)) as connection:
         connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

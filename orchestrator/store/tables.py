@@ -310,7 +310,7 @@ ANNOTATIONS = Table(
     sqlite_autoincrement=True,
 )
 
-#: What became of changes that were found: confirmed by an A/B rerun, refuted, or why that can't be told.
+#: What became of changes that were found: confirmed by an A/B rerun, refuted, or why that isn't known.
 CONFIRMATIONS = Table(
     "confirmations",
     METADATA,

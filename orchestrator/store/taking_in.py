@@ -43,8 +43,8 @@ class TakenIn:
 def take_in(bundle: Bundle, store: Store, *, read: Reading, trusted: Collection[PublicKey] = ()) -> TakenIn:
     """Store what a bundle holds and the store doesn't; what the store holds already is never changed.
 
-    Figures and verdicts are what ``read`` makes of the raw output, never what the bundle says. Whoever writes a file
-    can name any device in it: each is stored as ``SERIAL@HOST``, with the name of the bundle's computer, and apart from
+    Figures and verdicts are what ``read`` makes of the raw output, never what the bundle says. A file
+    can name any device: each is stored as ``SERIAL@HOST``, with the name of the bundle's computer, and apart from
     this lab's own. An import that was cut off is continued by importing again.
 
     Args:
@@ -104,7 +104,7 @@ def _origin(bundle: Bundle, trusted: Collection[PublicKey]) -> Origin:
         keys = ", ".join(key.fingerprint for key in trusted)
         raise UsageError(
             f"{bundle.path}: is {origin.signature.removesuffix(', not trusted')}, not signed by {keys}",
-            hint="ask who wrote it for their key; without --trust it is imported and marked as not trusted",
+            hint="ask its author for the key; without --trust it is imported and marked as not trusted",
         )
     return origin
 
