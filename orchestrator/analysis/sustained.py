@@ -71,12 +71,6 @@ class SustainedCurve:
     minutes: tuple[MinuteRow, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    at_s: float
-    log: float
-
-
 def sustained(points: Sequence[tuple[float, float]]) -> SustainedCurve:
     """Return the curve of (seconds, latency in microseconds) points: inferences, or invocations one after the other.
 
@@ -133,13 +127,18 @@ def _minutes(ordered: Sequence[tuple[float, float]], burst_us: float) -> tuple[M
 def _onset(ordered: Sequence[tuple[float, float]], burst_us: float) -> float | None:
     if len(ordered) < POINTS_MIN:
         return None
-    steps = _steps(ordered)
-    smooth = [_Step(step.at_s, statistics.median(_around(steps, index))) for index, step in enumerate(steps)]
+    size = math.ceil(len(ordered) / STEPS_MOST)
+    steps = [ordered[start : start + size] for start in range(0, len(ordered), size)]
+    logs = [math.log(statistics.median(us for _, us in step)) for step in steps]
+    smooth = []
+    for index in range(len(logs)):
+        start = max(0, min(index - WINDOW // 2, len(logs) - WINDOW))
+        smooth.append(statistics.median(logs[start : start + WINDOW]))
     # Neighbours differ by noise alone, whatever the curve does: their median difference measures it.
-    differences = [abs(after.log - before.log) for before, after in itertools.pairwise(steps)]
+    differences = [abs(after - before) for before, after in itertools.pairwise(logs)]
     noise = 1.4826 * statistics.median(differences) / math.sqrt(2)
     limit = math.log(burst_us) + max(math.log1p(SLOWER_BY), SIGMAS * 1.2533 * noise / math.sqrt(WINDOW))
-    above = [step.log > limit for step in smooth]
+    above = [log > limit for log in smooth]
     # From the end backwards: the earliest step from which nearly all steps are above.
     held, onset = 0, None
     for back, is_above in enumerate(reversed(above), start=1):
@@ -148,19 +147,7 @@ def _onset(ordered: Sequence[tuple[float, float]], burst_us: float) -> float | N
             onset = len(above) - back
     if onset is None or len(above) - onset < 3:
         return None
-    return smooth[onset].at_s
-
-
-def _steps(ordered: Sequence[tuple[float, float]]) -> list[_Step]:
-    size = math.ceil(len(ordered) / STEPS_MOST)
-    chunks = [ordered[start : start + size] for start in range(0, len(ordered), size)]
-    return [_Step(chunk[0][0], math.log(statistics.median(us for _, us in chunk))) for chunk in chunks]
-
-
-def _around(steps: Sequence[_Step], index: int) -> list[float]:
-    half = WINDOW // 2
-    start = max(0, min(index - half, len(steps) - WINDOW))
-    return [step.log for step in steps[start : start + WINDOW]]
+    return steps[onset][0][0]
 
 
 #: Invocations of one attempt at most; the number of its first one is a multiple of it.

@@ -321,11 +321,6 @@ def read_again(farm: Farm, campaign: Campaign) -> Callable[[], Iterable[RunRecor
 def stopped(campaign: Campaign, runs: Iterable[RunRecord]) -> Iterator[Mapping[str, object]]:
     """Yield why each case has as many invocations as it has."""
     for key, item in standings(campaign, map(slim, runs)).items():
-        yield {
-            "case_key": key,
-            "reason": item.reason,
-            "text": item.text,
-            "stored": item.stored,
-            "used": item.used,
-            "half_width": item.half_width,
+        yield {"case_key": key} | {
+            name: getattr(item, name) for name in ("reason", "text", "stored", "used", "half_width")
         }

@@ -17,7 +17,7 @@ from orchestrator.records.identity import CampaignId
 from orchestrator.records.night import OUT_OF_TIME, parse_time_of_day
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import RunRecord
-from orchestrator.records.workload import SkippedCase
+from orchestrator.records.workload import Case, SkippedCase
 from orchestrator.units import format_duration
 
 
@@ -95,34 +95,25 @@ def as_it_would_be(farm: Farm, plan: Plan, expansion: Expansion, *, reference_ch
 
 def left_out_of(skipped: Iterable[SkippedCase], runs: Iterable[RunRecord]) -> list[dict[str, object]]:
     """Return what of a campaign there was no time for: cases from the beginning, then single invocations."""
-    planned: list[dict[str, object]] = [
-        {
-            "serial": skip.serial,
-            "model": skip.model_name,
-            "delegate": skip.delegate,
-            "threads": skip.threads,
-            "tool": skip.tool,
-            "invocations": None,
-            "reason": skip.reason,
-        }
-        for skip in skipped
-        if skip.reason_code == OUT_OF_TIME
-    ]
     late: dict[str, list[RunRecord]] = {}
     for run in runs:
         if run.reason_code == OUT_OF_TIME:
             late.setdefault(run.case.case_key, []).append(run)
-    return planned + [
+    found: list[tuple[SkippedCase | Case, int | None, str]] = [
+        (skip, None, skip.reason) for skip in skipped if skip.reason_code == OUT_OF_TIME
+    ]
+    found += [(own[0].case, len(own), own[0].reason) for own in late.values()]
+    return [
         {
-            "serial": own[0].case.serial,
-            "model": own[0].case.model_name,
-            "delegate": own[0].case.delegate,
-            "threads": own[0].case.threads,
-            "tool": own[0].case.tool,
-            "invocations": len(own),
-            "reason": own[0].reason,
+            "serial": case.serial,
+            "model": case.model_name,
+            "delegate": case.delegate,
+            "threads": case.threads,
+            "tool": case.tool,
+            "invocations": invocations,
+            "reason": reason,
         }
-        for own in late.values()
+        for case, invocations, reason in found
     ]
 
 
