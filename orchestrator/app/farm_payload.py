@@ -12,7 +12,7 @@ from orchestrator import __version__
 from orchestrator.app.beginning import host_files, reference_model
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.declared_programs import file_of
-from orchestrator.config.farm_documents import dump
+from orchestrator.config.farm_documents import Content, FlagFile, Payload, Twin, dump
 from orchestrator.errors import PlanError
 from orchestrator.planning.expansion import HostFiles
 from orchestrator.planning.skips import NoBuild, tools_for
@@ -21,7 +21,6 @@ from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.submissions import PhoneJob
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
-from orchestrator.records.payload import Content, FlagFile, Payload, Twin
 from orchestrator.records.plan import Plan
 from orchestrator.records.tokens import model_ending
 from orchestrator.records.workload import Build, Companion, Model

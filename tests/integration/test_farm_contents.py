@@ -17,12 +17,12 @@ import pytest
 
 from orchestrator.app.farm_payload import unpack
 from orchestrator.bootstrap import Farm, Settings
+from orchestrator.config.farm_documents import Content, Payload
 from orchestrator.errors import HostStorageError, StoreError, UsageError
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.submissions import PhoneJob, Submission
 from orchestrator.records.identity import Serial
-from orchestrator.records.payload import Content, Payload
 from orchestrator.records.plan import Plan
 
 if TYPE_CHECKING:

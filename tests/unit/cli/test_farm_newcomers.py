@@ -14,12 +14,11 @@ import pytest
 from orchestrator.app.farm_payload import by_kind
 from orchestrator.app.farm_phones import usable
 from orchestrator.app.farm_submitting import kept_submission, meant
-from orchestrator.config.farm_documents import PhoneLabels, dump, read_payload, read_plan
+from orchestrator.config.farm_documents import Content, Payload, PhoneLabels, dump, read_payload, read_plan
 from orchestrator.engine.night import bounded
 from orchestrator.queueing.newcomers import GONE_S, Added
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
-from orchestrator.records.payload import Content, Payload
 from orchestrator.records.plan import DeviceSelection, Plan, PlanModel
 from orchestrator.records.workload import Build, Model, ToolName
 from orchestrator.store.opening import MemoryStore

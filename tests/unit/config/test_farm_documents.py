@@ -11,11 +11,19 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from pydantic import TypeAdapter
 
-from orchestrator.config.farm_documents import dump, read_labels, read_payload, read_plan
+from orchestrator.config.farm_documents import (
+    Content,
+    FlagFile,
+    Payload,
+    Twin,
+    dump,
+    read_labels,
+    read_payload,
+    read_plan,
+)
 from orchestrator.errors import NewerPlanError, PlanError
 from orchestrator.queueing.submissions import PROTOCOL
 from orchestrator.records.identity import BuildSha
-from orchestrator.records.payload import Content, FlagFile, Payload, Twin
 from orchestrator.records.plan import Plan, PlanModel
 from orchestrator.records.workload import Build, Companion, ToolName
 
