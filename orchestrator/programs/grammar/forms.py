@@ -106,7 +106,8 @@ def json_text(buffer: Buffer) -> bytes | None:
             _collect(document, texts)
     except (ValueError, RecursionError):
         return None
-    return "\n".join(texts).encode("utf-8", "replace")
+    # Of several documents each is whole; the text in a single one may have been cut off.
+    return ("\n".join(texts) + "\n" * (len(documents) > 1)).encode("utf-8", "replace")
 
 
 def _collect(value: object, texts: list[str]) -> None:
@@ -143,7 +144,8 @@ def _logcat_message(entry: dict[str, object]) -> str | None:
     pid = pid if isinstance(pid, int) or (isinstance(pid, str) and pid.isascii() and pid.isdigit()) else ""
     mark = f"{'F' if level[:1].upper() == 'A' else level[:1].upper() or 'I'}/{tag}"
     mark = f"{mark}({pid})" if pid != "" else mark
-    return "\n".join(f"{mark}: {line}" for line in message.split("\n"))
+    # A message is whole, whatever follows it.
+    return "".join(f"{mark}: {line}\n" for line in message.split("\n"))
 
 
 def _without_tags(buffer: Buffer) -> bytes:
