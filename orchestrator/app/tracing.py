@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from orchestrator.files import check_writable, write_file
 from orchestrator.ports import Store
 from orchestrator.programs import program
 from orchestrator.programs.running.trace import TraceSummary, summarise
-from orchestrator.programs.running.trace_file import read_recording, trace_names
+from orchestrator.programs.running.trace_file import read_recording, require_perfetto, trace_names
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import Outcome, RunRecord
@@ -39,30 +40,52 @@ class TraceRequest:
 class TracedRun:
     """One recorded run."""
 
-    run_id: str
+    run_id: str = ""
     serial: str
     outcome: Outcome
     reason: str
-    is_virtual: bool
+    is_virtual: bool = False
     #: Where the file was written; None when the run left none.
-    file: Path | None
-    size_bytes: int
+    file: Path | None = None
+    size_bytes: int = 0
     #: None when it wasn't read.
-    summary: TraceSummary | None
+    summary: TraceSummary | None = None
     #: Why it couldn't be read.
-    fault: str
+    fault: str = ""
 
 
-def record(farm: Farm, request: TraceRequest, folder: Path) -> MeasuredCampaign:
-    """Record the named model on the chosen phones; raises UsageError kinds before anything runs."""
-    _check_tool(request.tool)
-    if request.has_summary:
-        from orchestrator.programs.running.trace_file import require_perfetto
-
+def check_folder(folder: Path, *, has_summary: bool) -> None:
+    """Raise UsageError where traces can't be written to a folder, or can't be read here."""
+    if has_summary:
         require_perfetto()
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is no folder", hint="--out names the folder for the trace files")
     check_writable(folder / "trace")
+
+
+def write_trace(folder: Path, words: Sequence[str], name: str, data: bytes) -> Path:
+    """Write a trace to a file in a folder that is named by words; no word leads out of the folder."""
+    safe = [
+        "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "_" for letter in word)
+        for word in words
+    ]
+    stem = "-".join(word.lstrip(".-")[:60] or "unnamed" for word in safe)
+    path = folder / f"{stem}.{name.rpartition('.')[2]}"
+    write_file(path, data)
+    return path
+
+
+def record(farm: Farm, request: TraceRequest, folder: Path) -> MeasuredCampaign:
+    """Record the named model on the chosen phones; raises UsageError kinds before anything runs."""
+    # The plan reports names that are no tool.
+    tool = next((tool for tool in ToolName if tool == request.tool), None)
+    if tool is not None and DeviceKind.ANDROID not in program(tool).kinds:
+        by_hand = "docs/guides/tracing.md says how an iPhone's run is traced by hand"
+        raise UsageError(
+            f"{tool} can't be traced: traces are recorded on Android phones, with a program that benchfarm starts",
+            hint=by_hand if DeviceKind.IOS in program(tool).kinds else "",
+        )
+    check_folder(folder, has_summary=request.has_summary)
     return measuring.run(farm, _plan(request))
 
 
@@ -71,19 +94,12 @@ def traced_runs(farm: Farm, measured: MeasuredCampaign, folder: Path, *, has_sum
     runs = farm.store.runs(campaign_ids=[measured.campaign.campaign_id])
     traced = [_traced(farm.store, run, folder, has_summary=has_summary) for run in runs]
     there = {run.serial for run in traced}
-    return traced + [_missing(serial, reason) for serial, reason in measured.result.lost.items() if serial not in there]
-
-
-def _check_tool(name: str) -> None:
-    """Refuse what can't be traced; the plan reports names that are no tool."""
-    tool = next((tool for tool in ToolName if tool == name), None)
-    if tool is not None and DeviceKind.ANDROID not in program(tool).kinds:
-        raise UsageError(
-            f"{name} can't be traced: traces are recorded on Android phones, with a program that benchfarm starts",
-            hint="docs/guides/tracing.md says how an iPhone's run is traced by hand"
-            if DeviceKind.IOS in program(tool).kinds
-            else "",
-        )
+    lost = [
+        TracedRun(serial=serial, outcome=Outcome.ABORTED, reason=reason)
+        for serial, reason in measured.result.lost.items()
+        if serial not in there
+    ]
+    return traced + lost
 
 
 def _plan(request: TraceRequest) -> Plan:
@@ -111,51 +127,21 @@ def _plan(request: TraceRequest) -> Plan:
 
 def _traced(store: Store, run: RunRecord, folder: Path, *, has_summary: bool) -> TracedRun:
     attachments = {item.name: item.data for item in store.attachments(run.run_id)}
-    names = trace_names(attachments)
-    path, summary, fault = None, None, ""
-    if names:
-        # Nothing that a phone or a model is called can lead out of the folder.
-        path = (
-            folder / f"{safe_name(run.case.serial)}-{safe_name(run.case.model_name)}-{run.run_id[:8]}.{_kind(names[0])}"
-        )
-        write_file(path, attachments[names[0]])
-        if has_summary:
-            try:
-                summary = summarise(read_recording(names[0], attachments[names[0]]), command=run.command)
-            except OutputParseError as error:
-                fault = str(error)
-    return TracedRun(
+    traced = TracedRun(
         run_id=run.run_id,
         serial=run.case.serial,
         outcome=run.outcome,
         reason=run.reason,
         is_virtual=run.is_virtual,
-        file=path,
-        size_bytes=len(attachments[names[0]]) if names else 0,
-        summary=summary,
-        fault=fault,
     )
-
-
-def _missing(serial: str, reason: str) -> TracedRun:
-    return TracedRun(
-        run_id="",
-        serial=serial,
-        outcome=Outcome.ABORTED,
-        reason=reason,
-        is_virtual=False,
-        file=None,
-        size_bytes=0,
-        summary=None,
-        fault="",
-    )
-
-
-def safe_name(name: str) -> str:
-    """Return a name with which nothing leads out of a folder."""
-    kept = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "_" for letter in name)
-    return kept.lstrip(".-")[:60] or "unnamed"
-
-
-def _kind(name: str) -> str:
-    return name.rpartition(".")[2]
+    name = next(iter(trace_names(attachments)), None)
+    if name is None:
+        return traced
+    data, summary, fault = attachments[name], None, ""
+    path = write_trace(folder, (run.case.serial, run.case.model_name, run.run_id[:8]), name, data)
+    if has_summary:
+        try:
+            summary = summarise(read_recording(name, data), command=run.command)
+        except OutputParseError as error:
+            fault = str(error)
+    return replace(traced, file=path, size_bytes=len(data), summary=summary, fault=fault)

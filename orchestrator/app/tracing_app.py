@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from orchestrator.app.tracing import safe_name
+from orchestrator.app.tracing import check_folder, write_trace
 from orchestrator.bootstrap import Farm
 from orchestrator.child_environment import child_environment
 from orchestrator.engine.events import Notice
 from orchestrator.errors import BenchfarmError, DeviceCommandError, OutputParseError, UsageError
-from orchestrator.files import check_writable, write_file
 from orchestrator.ports import Device
 from orchestrator.programs.running.recording import TraceRecording
 from orchestrator.programs.running.trace import AppSummary, summarise_app
@@ -120,9 +119,7 @@ def record_app(
             )
         finally:
             _give_back(farm, device, tell)
-    kind = trace.name.rpartition(".")[2]
-    path = folder / f"{safe_name(facts.serial)}-{safe_name(request.package)}-{token[-12:]}.{kind}"
-    write_file(path, trace.data)
+    path = write_trace(folder, (facts.serial, request.package, token[-12:]), trace.name, trace.data)
     summary, faults = None, []
     if request.has_summary:
         try:
@@ -157,13 +154,7 @@ def _check(request: AppTraceRequest, folder: Path) -> None:
         raise UsageError("--during and --seconds can't be used together", hint="a command says itself when it ends")
     if request.during and not _words(request.during):
         raise UsageError("--during names no command")
-    if request.has_summary:
-        from orchestrator.programs.running.trace_file import require_perfetto
-
-        require_perfetto()
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is no folder", hint="--out names the folder for the trace files")
-    check_writable(folder / "trace")
+    check_folder(folder, has_summary=request.has_summary)
 
 
 def _words(command: str) -> list[str]:
