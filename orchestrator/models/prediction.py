@@ -15,7 +15,6 @@ import functools
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -115,15 +114,8 @@ LARGEST_ONLY: Final = frozenset(name.value for name, own in DELEGATES.items() if
 NEWEST_SDK: Final = 36
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Line:
-    """One line of a table."""
-
-    types: frozenset[str]
-    weights: frozenset[str]
-    min_sdk: int
-    rules: tuple[tuple[str, str, tuple[str, ...]], ...]
-    source: str
+#: One line of a table by its columns.
+_Line = Mapping[str, str]
 
 
 def predict(
@@ -229,20 +221,22 @@ def _why_not(view: OperatorView, operator: Operator, lines: Sequence[_Line], sdk
         reason = _broken(view, operator, line, sdk)
         if not reason:
             return "", ""
-        reasons.append((reason, line.source))
+        reasons.append((reason, line["source"]))
     return reasons[-1] if len(reasons) == 1 else ("; or ".join(dict.fromkeys(r for r, _ in reasons)), reasons[-1][1])
 
 
 def _broken(view: OperatorView, operator: Operator, line: _Line, sdk: int) -> str:
-    if sdk < line.min_sdk:
-        return f"needs Android API {line.min_sdk}, this is {sdk}"
-    data, weights = view.data_type(operator), view.weights_type(operator)
-    if line.types and data not in line.types:
-        return f"its data is {data or 'missing'}, {' or '.join(sorted(line.types))} is taken"
-    if line.weights and weights not in line.weights:
-        return f"its weights are {weights or 'missing'}, {' or '.join(sorted(line.weights))} is taken"
-    answers = view.answers(operator) if line.rules else {}
-    for what, sign, values in line.rules:
+    if sdk < int(line["min_sdk"] or 0):
+        return f"needs Android API {line['min_sdk']}, this is {sdk}"
+    for what, own, taken in (
+        ("data is", view.data_type(operator), line["types"].split()),
+        ("weights are", view.weights_type(operator), line["weights"].split()),
+    ):
+        if taken and own not in taken:
+            return f"its {what} {own or 'missing'}, {' or '.join(sorted(taken))} is taken"
+    rules = [_rule(text) for text in line["rules"].split(";") if text]
+    answers = view.answers(operator) if rules else {}
+    for what, sign, values in rules:
         if what == "constant":
             # An input that is left out, such as a shape that the options give, isn't computed either.
             places = [int(value) for value in values if int(value) < len(operator.inputs)]
@@ -267,23 +261,16 @@ def _fits(value: int | float | str, sign: str, values: tuple[str, ...]) -> bool:
 
 
 @functools.cache
-def _table(delegate: str) -> Mapping[str, tuple[_Line, ...]]:
+def _table(delegate: str) -> Mapping[str, Sequence[_Line]]:
     if delegate not in PREDICTED:
         raise UsageError(
             f"nothing is known of which operators {delegate!r} takes", hint=f"choose of {', '.join(PREDICTED)}"
         )
     path = Path(str(resources.files("orchestrator.models"))) / "delegate_tables" / f"{delegate}.csv"
-    found: dict[str, tuple[_Line, ...]] = {}
+    found: dict[str, list[_Line]] = {}
     with path.open(encoding="utf-8", newline="") as stream:
         for row in csv.DictReader(stream):
-            line = _Line(
-                types=frozenset(row["types"].split()),
-                weights=frozenset(row["weights"].split()),
-                min_sdk=int(row["min_sdk"] or 0),
-                rules=tuple(_rule(text) for text in row["rules"].split(";") if text),
-                source=row["source"],
-            )
-            found[row["operator"]] = (*found.get(row["operator"], ()), line)
+            found.setdefault(row["operator"], []).append(row)
     return found
 
 
