@@ -7,14 +7,12 @@ import hashlib
 import json
 import shutil
 import tarfile
-import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from orchestrator.errors import HostStorageError, ModelError
 from orchestrator.records.model import Accuracy
@@ -74,7 +72,7 @@ def published_models() -> Mapping[str, PublishedModel]:
 
 
 def take_model(archive: Path, target: Path, *, label: str) -> None:
-    """Write the only .tflite file of an archive (tar, gzipped or not, or zip), or the file itself, to ``target``.
+    """Write the only .tflite file of a tar archive to ``target``.
 
     Nothing else is unpacked, and names inside of the archive decide no path.
 
@@ -83,40 +81,25 @@ def take_model(archive: Path, target: Path, *, label: str) -> None:
         HostStorageError: no space left.
     """
     draft = target.with_name(f".{target.name}.part")
-    damaged = f"{label}: the archive is damaged"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _model_in(archive, label) as source, draft.open("wb") as stream:
-            shutil.copyfileobj(source, stream)
+        with tarfile.open(archive) as tar:
+            found = [member for member in tar if member.isfile() and member.name.endswith(".tflite")]
+            if len(found) != 1:
+                names = ", ".join(repr(member.name) for member in found[:5])
+                raise ModelError(
+                    f"{label}: the archive has {f'several models: {names}' if found else 'no .tflite file'}"
+                )
+            source = tar.extractfile(found[0])
+            assert source is not None, "a regular file"
+            with draft.open("wb") as stream:
+                shutil.copyfileobj(source, stream)
         draft.replace(target)
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise ModelError(f"{damaged}: {error}", hint="fetch it again") from error
+    except (tarfile.TarError, zlib.error, EOFError) as error:
+        raise ModelError(f"{label}: the archive is damaged: {error}", hint="fetch it again") from error
     except OSError as error:
         if error.errno is None:  # gzip's own word for damage
-            raise ModelError(f"{damaged}: {error}", hint="fetch it again") from error
+            raise ModelError(f"{label}: the archive is damaged: {error}", hint="fetch it again") from error
         raise HostStorageError(f"{target} can't be written: {error.strerror}") from error
     finally:
         draft.unlink(missing_ok=True)
-
-
-@contextmanager
-def _model_in(archive: Path, label: str) -> Iterator[IO[bytes]]:
-    if zipfile.is_zipfile(archive):
-        with zipfile.ZipFile(archive) as bundle, bundle.open(_only(bundle.namelist(), label)) as source:
-            yield source
-    elif tarfile.is_tarfile(archive):
-        with tarfile.open(archive) as tar:
-            found = tar.extractfile(_only([member.name for member in tar if member.isfile()], label))
-            assert found is not None, "a regular file"
-            yield found
-    else:
-        with archive.open("rb") as source:
-            yield source
-
-
-def _only(names: list[str], label: str) -> str:
-    found = [name for name in names if name.endswith(".tflite")]
-    if len(found) != 1:
-        several = f"several models: {', '.join(map(repr, found[:5]))}" if found else "no .tflite file"
-        raise ModelError(f"{label}: the archive has {several}")
-    return found[0]

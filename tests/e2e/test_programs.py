@@ -159,26 +159,23 @@ def test_litert_on_a_gpu_is_believed_for_the_backend_that_it_ran_on(
         assert run["report"]["delegate"]["actual"].startswith("gpu")
 
 
-def test_litert_without_its_gpu_accelerator_is_no_figure_of_the_gpu(lab: Lab, model: Path) -> None:
-    lab.fault(lab.serials[GALAXY], "delegate-missing", "subject=gpu", "times=0")
-    runs = bench(
-        lab, model, "--tool", "litert-native", "-d", "gpu", "--pass", "timing,memory", serial=GALAXY, exit_code=1
-    )
-    assert {(run["outcome"], run["reason_code"]) for run in runs} == {("failed", "delegate-fell-back")}
-    assert all("could not be loaded" in run["reason"] for run in runs)
-
-
-def test_litert_whose_gpu_kernel_fails_has_failed(lab: Lab, model: Path) -> None:
-    lab.fault(lab.serials[GALAXY], "delegate-failing", "subject=gpu")
-    (run,) = bench(lab, model, "--tool", "litert-native", "-d", "gpu", serial=GALAXY, exit_code=1)
-    assert (run["reason_code"], run["report"]["delegate"]["truth"]) == ("gpu-init-failed", "failed")
-
-
-def test_an_npu_whose_runtime_does_not_load_has_failed_whatever_was_replaced(lab: Lab, model: Path) -> None:
-    lab.fault(lab.serials[GALAXY], "delegate-failing", "subject=npu")
-    (run,) = bench(lab, model, "--tool", "litert-native", "-d", "npu", serial=GALAXY, exit_code=1)
-    assert (run["outcome"], run["reason_code"]) == ("failed", "npu-init-failed")
-    assert "Replacing" in lab.cli("log", run["run_id"], "--attachment", "stderr").ok().stdout
+@pytest.mark.parametrize(
+    ("fault", "delegate", "code", "said"),
+    [
+        ("delegate-missing", "gpu", "delegate-fell-back", "could not be loaded"),
+        ("delegate-failing", "gpu", "gpu-init-failed", ""),
+        # Whatever was replaced: an NPU's runtime that doesn't load has failed.
+        ("delegate-failing", "npu", "npu-init-failed", ""),
+    ],
+)
+def test_litert_whose_delegate_is_missing_or_fails_has_no_figure_of_it(
+    lab: Lab, model: Path, fault: str, delegate: str, code: str, said: str
+) -> None:
+    lab.fault(lab.serials[GALAXY], fault, f"subject={delegate}", "times=0")
+    words = ("--tool", "litert-native", "-d", delegate, "--pass", "timing,memory")
+    runs = bench(lab, model, *words, serial=GALAXY, exit_code=1)
+    assert {(run["outcome"], run["reason_code"]) for run in runs} == {("failed", code)}
+    assert all(said in run["reason"] for run in runs)
 
 
 def test_a_misspelt_vendor_flag_is_refused_before_anything_runs(lab: Lab, model: Path) -> None:
