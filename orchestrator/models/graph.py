@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.errors import ModelError
+from orchestrator.records.model import SignatureFacts
 
 if TYPE_CHECKING:
     from ai_edge_litert import schema_py_generated as schema
@@ -77,15 +78,6 @@ class Subgraph:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
-    """A named entry and the names of its inputs and outputs."""
-
-    key: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
     """A whole model."""
 
@@ -95,7 +87,7 @@ class Graph:
     #: Name and size in bytes of each piece of metadata.
     metadata: tuple[tuple[str, int], ...]
     subgraphs: tuple[Subgraph, ...]
-    signatures: tuple[Signature, ...]
+    signatures: tuple[SignatureFacts, ...]
 
 
 def read_graph(path: Path, descriptor: int, size_bytes: int) -> Graph:
@@ -134,7 +126,7 @@ def _graph(model: schema.ModelT, size_bytes: int) -> Graph:
         metadata=metadata,
         subgraphs=subgraphs,
         signatures=tuple(
-            Signature(
+            SignatureFacts(
                 key=_text(signature.signatureKey),
                 inputs=tuple(_text(entry.name) for entry in signature.inputs or ()),
                 outputs=tuple(_text(entry.name) for entry in signature.outputs or ()),

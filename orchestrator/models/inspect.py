@@ -19,6 +19,7 @@ from orchestrator.models.graph import (
     Operator,
     Subgraph,
     Tensor,
+    data_input,
     dtype_of,
     is_custom,
     newest_of,
@@ -177,7 +178,7 @@ def _facts(graph: Graph, size_bytes: int) -> ModelFacts:
         is_runtime_told=runtime == graph.min_runtime_version,
         inputs=tuple(_tensor_facts(main.tensors[index]) for index in main.inputs),
         outputs=tuple(_tensor_facts(main.tensors[index]) for index in main.outputs),
-        signatures=tuple(SignatureFacts(key=s.key, inputs=s.inputs, outputs=s.outputs) for s in graph.signatures),
+        signatures=graph.signatures,
         subgraph_count=len(graph.subgraphs),
         operators=dict(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))),
         custom_operators=tuple(sorted(name for name in outside if not name.startswith("Flex"))),
@@ -314,8 +315,8 @@ def _computed_kinds(subgraph: Subgraph) -> Iterator[str]:
     for operator in subgraph.operators:
         if operator_name(operator) not in _WEIGHED or len(operator.inputs) < 2 or min(operator.inputs[:2]) < 0:
             continue
-        data_at = 2 if operator_name(operator) == "TRANSPOSE_CONV" and len(operator.inputs) > 2 else 0
-        data = dtype_of(subgraph.tensors[operator.inputs[data_at]])
+        data_at = data_input(operator_name(operator))
+        data = dtype_of(subgraph.tensors[operator.inputs[data_at if data_at < len(operator.inputs) else 0]])
         weights = stored_small.get(operator.inputs[1], subgraph.tensors[operator.inputs[1]])
         stored = dtype_of(weights)
         if data == "float32" and stored != "float32" and weights.constant_bytes:

@@ -61,11 +61,6 @@ class TraceSummary:
     #: Operator slices of other processes, left out.
     foreign_slices: int = 0
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether nothing was lost."""
-        return not self.lost_events and not self.gaps
-
 
 @dataclass(slots=True, eq=False)
 class Slice:
