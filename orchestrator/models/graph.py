@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import functools
 import mmap
-import os
 import re
 import struct
 from collections.abc import Mapping, Sequence
@@ -90,7 +89,7 @@ class Graph:
     signatures: tuple[SignatureFacts, ...]
 
 
-def read_graph(path: Path, descriptor: int, size_bytes: int) -> Graph:
+def read_graph(path: Path) -> Graph:
     """Read a whole model; raises ModelError when something points where it must not.
 
     A large file is mapped, so that it costs no memory; where another process cuts a mapped file short, this one ends.
@@ -98,10 +97,11 @@ def read_graph(path: Path, descriptor: int, size_bytes: int) -> Graph:
     from ai_edge_litert import schema_py_generated as schema
 
     try:
-        is_large = size_bytes > _READ_BYTES_MAX
-        content = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) if is_large else os.pread(descriptor, size_bytes, 0)
-        return _graph(schema.ModelT.InitFromPackedBuf(content, 0), size_bytes)
-    except DAMAGE as error:
+        with path.open("rb") as file:
+            is_large = path.stat().st_size > _READ_BYTES_MAX
+            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if is_large else file.read()
+        return _graph(schema.ModelT.InitFromPackedBuf(content, 0), len(content))
+    except (*DAMAGE, OSError) as error:
         raise ModelError(
             f"{str(path)!r} is truncated or damaged: {error}", hint="copy or convert the model again"
         ) from error

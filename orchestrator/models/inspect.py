@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import math
-import os
 import stat
 from collections import Counter
 from collections.abc import Iterator
@@ -64,12 +62,15 @@ def identify_model(path: Path, *, name: str = "", sha256: str | None = None) -> 
         ModelError: missing, empty, a folder, truncated, damaged, neither a TFLite flatbuffer nor a language model's
             bundle, or not what ``sha256`` says.
     """
-    with _opened(path) as (descriptor, size_bytes):
-        if is_foreign(path):
-            _check_foreign(path, descriptor)
-        elif not _is_sound_bundle(path, descriptor):
-            _graph(path, descriptor, size_bytes)
-        digest = _sha256(path, descriptor, size_bytes)
+    head, size_bytes = _head(path)
+    if is_foreign(path):
+        _check_foreign(path, head)
+    elif not _is_sound_bundle(path, head):
+        _graph(path, head)
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if path.stat().st_size != size_bytes:
+        raise ModelError(f"{str(path)!r} changed while it was read", hint="wait until it is complete")
     if sha256 is not None and digest != sha256.lower():
         raise ModelError(
             f"{path} isn't the model that is meant: its sha256 is {digest}, expected was {sha256.lower()}",
@@ -80,30 +81,19 @@ def identify_model(path: Path, *, name: str = "", sha256: str | None = None) -> 
 
 def inspect_model(path: Path) -> ModelFacts:
     """Return what a model holds; raises ModelError as :func:`identify_model` does."""
-    with _opened(path) as (descriptor, size_bytes):
-        graph = _graph(path, descriptor, size_bytes)
-    return _facts(graph, size_bytes)
+    head, size_bytes = _head(path)
+    return _facts(_graph(path, head), size_bytes)
 
 
 def open_graph(path: Path) -> Graph:
     """Return a model's tensors and operators; raises ModelError as :func:`identify_model` does."""
-    with _opened(path) as (descriptor, size_bytes):
-        return _graph(path, descriptor, size_bytes)
+    return _graph(path, _head(path)[0])
 
 
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[tuple[int, int]]:
-    """Open a model file; yield its descriptor and size."""
+def _head(path: Path) -> tuple[bytes, int]:
+    """Return a file's first bytes and its size; raises ModelError for one that can't be a model's."""
     try:
-        # Without O_NONBLOCK a named pipe would hold us here for ever.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise ModelError(
-            f"{str(path)!r} can't be opened: {reason}", hint="check the path and its permissions"
-        ) from error
-    try:
-        status = os.fstat(descriptor)
+        status = path.stat()
         if stat.S_ISDIR(status.st_mode):
             is_saved = (path / "saved_model.pb").is_file()
             hint = f"'benchfarm model build {path}' makes one of it" if is_saved else "name the .tflite file in it"
@@ -113,26 +103,28 @@ def _opened(path: Path) -> Iterator[tuple[int, int]]:
             raise ModelError(f"{str(path)!r} is no regular file")
         if status.st_size == 0:
             raise ModelError(f"{str(path)!r} is empty", hint="was its download or conversion cut off?")
-        yield descriptor, status.st_size
-    except OSError as error:
-        raise ModelError(f"{str(path)!r} can't be read: {error.strerror}") from error
-    finally:
-        os.close(descriptor)
+        with path.open("rb") as file:
+            return file.read(64), status.st_size
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ModelError(
+            f"{str(path)!r} can't be opened: {reason}", hint="check the path and its permissions"
+        ) from error
 
 
-def _check_foreign(path: Path, descriptor: int) -> None:
+def _check_foreign(path: Path, head: bytes) -> None:
     """Raise ModelError for another runtime's model that doesn't begin as such; what it holds isn't looked at."""
     place, magic = MAGIC.get(path.suffix, (0, b""))
-    if os.pread(descriptor, len(magic), place) != magic:
+    if not head[place:].startswith(magic):
         raise ModelError(
             f"{str(path)!r} is no {path.suffix} file: it lacks the mark {magic.decode()!r}",
             hint="was its download or conversion cut off?",
         )
 
 
-def _is_sound_bundle(path: Path, descriptor: int) -> bool:
+def _is_sound_bundle(path: Path, head: bytes) -> bool:
     """Whether a file is a language model's bundle; raises ModelError for a damaged one, or one named otherwise."""
-    if not is_bundle(os.pread(descriptor, 64, 0), path):
+    if not is_bundle(head, path):
         return False
     form = inspect_bundle(path).form
     if path.suffix != f".{form}":
@@ -140,26 +132,14 @@ def _is_sound_bundle(path: Path, descriptor: int) -> bool:
     return True
 
 
-def _graph(path: Path, descriptor: int, size_bytes: int) -> Graph:
-    head = os.pread(descriptor, 64, 0)
+def _graph(path: Path, head: bytes) -> Graph:
     if head[4:8] != _IDENTIFIER:
         what = next((what for start, what in _OTHER_FORMATS if head.lstrip().startswith(start)), "")
         raise ModelError(
             f"{str(path)!r} is no TFLite model: " + (f"it is {what}" if what else "it lacks the mark TFL3 at byte 4"),
             hint="give a .tflite file",
         )
-    return read_graph(path, descriptor, size_bytes)
-
-
-def _sha256(path: Path, descriptor: int, size_bytes: int) -> str:
-    digest = hashlib.sha256()
-    done = 0
-    while part := os.pread(descriptor, 1 << 20, done):
-        digest.update(part)
-        done += len(part)
-    if done != size_bytes:
-        raise ModelError(f"{str(path)!r} changed while it was read", hint="wait until it is complete")
-    return digest.hexdigest()
+    return read_graph(path)
 
 
 def _facts(graph: Graph, size_bytes: int) -> ModelFacts:
