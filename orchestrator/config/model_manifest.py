@@ -65,14 +65,9 @@ def load_manifest(path: Path) -> Mapping[str, ManifestEntry]:
         if names.setdefault(entry.name, entry.sha256) != entry.sha256:
             faults.add(("models", number, "name"), f"{entry.name!r} is already the name of another model")
         found[entry.sha256] = ManifestEntry(
-            name=entry.name,
-            sha256=entry.sha256,
+            **entry.model_dump(exclude={"file", "accuracy"}, exclude_none=True),
             path=folder / Path(entry.file).expanduser(),
-            command=entry.command or "",
-            build=entry.build,
-            url=entry.url or "",
             accuracy=Accuracy(**entry.accuracy.model_dump()) if entry.accuracy else None,
-            note=entry.note or "",
         )
     faults.raise_if_any()
     return found
@@ -116,13 +111,14 @@ def add_to_manifest(path: Path, entries: Iterable[ManifestEntry]) -> None:
 
 
 def _row(entry: ManifestEntry, folder: Path) -> dict[str, object]:
-    inside = entry.path.is_relative_to(folder)
+    file = entry.path.relative_to(folder) if entry.path.is_relative_to(folder) else entry.path
+    accuracy = dataclasses.asdict(entry.accuracy) if entry.accuracy else None
     row: dict[str, object] = {
         "name": entry.name,
-        "file": str(entry.path.relative_to(folder) if inside else entry.path),
+        "file": str(file),
         "sha256": entry.sha256,
+        "command": entry.command,
+        "url": entry.url,
     }
-    row |= {key: value for key in ("command", "url", "note") if (value := getattr(entry, key))}
-    row |= {"build": dict(entry.build)} if entry.build else {}
-    row |= {"accuracy": dataclasses.asdict(entry.accuracy)} if entry.accuracy else {}
-    return row
+    row |= {"note": entry.note, "build": dict(entry.build), "accuracy": accuracy}
+    return {key: value for key, value in row.items() if value}
