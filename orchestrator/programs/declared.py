@@ -8,7 +8,7 @@ import platform
 import shlex
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
@@ -160,19 +160,14 @@ def command_of(section: ProgramSection, request: InvocationRequest, folder: str)
     return " ".join([*settings, *map(shlex.quote, words)]) + " < /dev/null"
 
 
-def _options(section: ProgramSection) -> Callable[[Delegate, Option], tuple[Option, ...]]:
-    def options(delegate: Delegate, given: Option) -> tuple[Option, ...]:
-        """Return what a plan doesn't say, for each figure: every value that the command line has."""
-        named = dict(given)
-        found = []
-        for figure in section.figures or ("",):
-            used = section.used(delegate.name, figure)
-            usual = [(name, default) for name in used if (default := section.parameters[name].default) is not None]
-            values = [value for value in usual if value[0] not in named]
-            found.append((*values, *([(FIGURE, figure)] if figure else [])))
-        return tuple(found)
-
-    return options
+def _options(section: ProgramSection, delegate: Delegate, given: Option) -> tuple[Option, ...]:
+    """Return what a plan doesn't say, for each figure: every value that the command line has."""
+    found = []
+    for figure in section.figures or ("",):
+        used = [name for name in section.used(delegate.name, figure) if name not in dict(given)]
+        usual = [(name, default) for name in used if (default := section.parameters[name].default) is not None]
+        found.append((*usual, *([(FIGURE, figure)] if figure else [])))
+    return tuple(found)
 
 
 def _flag_faults(section: ProgramSection, flags: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -241,7 +236,7 @@ def program_of(tool: ToolName) -> Program:
         kinds=frozenset(section.runs_on) if section.program else frozenset(),
         own_delegates=frozenset(section.delegates),
         has_flags=True,
-        options=_options(section),
+        options=functools.partial(_options, section),
         flag_faults=functools.partial(_flag_faults, section),
         endings=frozenset(section.models),
         file_name=section.program or "",
