@@ -8,7 +8,7 @@ import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -319,26 +319,26 @@ def _below(path: Path) -> list[Path]:
 
 def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
     """Add a job; raises OutputParseError for one that lacks what shows its worth."""
-    said = _said(job)
-    if job.device_id and said.device_id not in {"", job.device_id}:
+    said, arguments = _said(job)
+    if job.device_id and said["device_id"] not in {"", job.device_id}:
         # What the file states of the session's one device doesn't hold for another.
-        said = replace(said, device_id="", device="", system="", platform="android")
+        said |= {"device_id": "", "device": "", "os": "", "platform": "android"}
     provenance = files.get(PROVENANCE, b"")[: 1 << 20].decode("utf-8", "replace")
     args = _line_of(provenance, "args") or _line_of(provenance, "binary_args")
-    flags = {**dict(_FLAG.findall(args)), **said.arguments}
+    flags = {**dict(_FLAG.findall(args)), **arguments}
     is_lm = METRICS in files
     if not is_lm and RESULTS not in files:
         files_of = f"no {job.names[METRICS]}" if job.run else f"neither {RESULTS} nor {METRICS}"
         ended = f" (exit code {job.exit_code})" if job.exit_code is not None else ""
         raise OutputParseError(f"has {files_of}: the job failed{ended}, or its files weren't downloaded")
     tokens = _tokens(decode_language_model(files[METRICS]), provenance, flags) if is_lm else {}
-    file = (said.model or flags.get("model_path") or flags.get("graph") or _logged_model(files)).rpartition("/")[2]
+    file = (said["model"] or flags.get("model_path") or flags.get("graph") or _logged_model(files)).rpartition("/")[2]
     if not file and len(batch.known) != 1:
         raise OutputParseError("nothing says which model it is of: name its file with --model")
     if is_lm and job.accelerator == "gpu" and not _names_gpu(files.get(LOGCAT, b"")):
         raise OutputParseError(f"its {LOGCAT} names no GPU API: nothing shows that the GPU ran it")
     product = re.fullmatch(r"(.*) \(([\w.-]{1,60})\)", _line_of(provenance, "product"))
-    device_id = said.device_id or job.device_id or (product[2] if product is not None else "")
+    device_id = said["device_id"] or job.device_id or (product[2] if product is not None else "")
     if not device_id:
         raise OutputParseError("nothing says which device it ran on")
     sums = sorted(re.findall(r"^([0-9a-f]{64})  (?:\./)?([\w.+-]{1,100})$", provenance, re.MULTILINE))
@@ -349,10 +349,10 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
     case = Case(
         serial=batch.device(
             device_id,
-            platform=said.platform,
-            runner=said.runner,
-            title=said.device or (product[1] if product is not None else ""),
-            system=said.system,
+            platform=said["platform"],
+            runner=said["runner"],
+            title=said["device"] or (product[1] if product is not None else ""),
+            system=said["os"],
             build=_line_of(provenance, "build"),
         ),
         model_sha256=model.sha256,
@@ -361,10 +361,10 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
         threads=int(threads) if threads.isdecimal() and 0 < int(threads) <= 64 else -1,
         tool=PROGRAM.name,
         build_sha256=batch.build(
-            {"version": said.version, **known_by},
-            name=f"{'LiteRT-LM' if is_lm else 'LiteRT'} {said.version}".strip(),
-            version=said.version,
-            platform=said.platform,
+            {"version": said["runtime_version"], **known_by},
+            name=" ".join(filter(None, ["LiteRT-LM" if is_lm else "LiteRT", said["runtime_version"]])),
+            version=said["runtime_version"],
+            platform=said["platform"],
         ),
         flags=tuple(sorted(tokens.items())),
         affinity="all",
@@ -378,7 +378,7 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
         [*(Attachment(name=key, data=data) for key, data in files.items()), *_beside(doubt)],
         command=" ".join(f"--{key}={value}" for key, value in flags.items())[:2000],
         exit_code=job.exit_code,
-        at=said.at,
+        at=_moment(said["created"]),
     )
     batch.add(case, raw, is_language_model=is_lm)
 
@@ -398,23 +398,14 @@ def _tokens(process: Process, provenance: str, flags: Mapping[str, str]) -> dict
     return tokens
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Said:
-    """What the JSON files beside a session's jobs state; empty where they state nothing."""
-
-    platform: str
-    runner: str
-    device_id: str
-    device: str
-    system: str
-    version: str
-    model: str
-    at: datetime | None
-    arguments: Mapping[str, str] = field(default_factory=dict)
+_STATED: Final = ("platform", "runner", "device_id", "device", "os", "runtime_version", "model", "created")
 
 
-def _said(job: _Job) -> _Said:
-    """Read ``session.json`` and ``ddp_session.json``; raises OutputParseError for what no runner writes."""
+def _said(job: _Job) -> tuple[dict[str, str], Mapping[str, str]]:
+    """Return what ``session.json`` and ``ddp_session.json`` state of a job, and its program's arguments.
+
+    Raises OutputParseError for what no runner writes.
+    """
     merged: dict[str, object] = {}
     for name in ("ddp_session.json", "session.json"):
         for folder in (job.folder.parent, job.folder):
@@ -433,26 +424,21 @@ def _said(job: _Job) -> _Said:
     labels, action = own.part("labels"), own.part("action").part("androidNativeBinary")
     given = action.values.get("args")
     arguments = dict(_FLAG.findall(" ".join(map(str, given)))) if isinstance(given, list) and len(given) < 200 else {}
-    try:
-        moment = datetime.fromisoformat(checked.text("created"))
-        at = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    except ValueError:
-        at = None
-    said = _Said(
-        platform=checked.text("platform") or "android",
-        runner=checked.text("runner"),
-        device_id=checked.text("device_id"),
-        device=checked.text("device"),
-        system=checked.text("os"),
-        version=checked.text("runtime_version"),
-        model=labels.text("model") or checked.text("model"),
-        at=at,
-        arguments=arguments,
-    )
+    said = {key: checked.text(key) for key in _STATED}
+    said["model"] = labels.text("model") or said["model"]
+    said["platform"] = said["platform"] or "android"
     # The parts of an object collect their faults in its list.
     if faults := dict.fromkeys([*checked.faults, *own.faults]):
         raise OutputParseError(f"its session's file is wrong: {'; '.join(faults)}"[:500])
-    return said
+    return said, arguments
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def _line_of(text: str, key: str) -> str:
