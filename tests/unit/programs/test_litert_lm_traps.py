@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pytest
 
-from orchestrator.ports import InvocationRequest
-from orchestrator.programs.litert_lm import METRICS, LitertLmTool, _host_command, _phone_command
-from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import BuildSha, ModelSha, RunId, Serial
-from orchestrator.records.run import Attachment, RawOutput, ToolReport
+from orchestrator.programs.litert_lm import LitertLmTool, _host_command, _phone_command
+from orchestrator.records.device import DeviceKind
+from orchestrator.records.run import ToolReport
 from orchestrator.records.tokens import flag_faults
-from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
+from orchestrator.records.workload import DelegateName, ToolName
+from tests.samples.tools import case_of, raw_of, request_of
 from tests.samples.wire import field
 from tests.unit.programs.test_litert_lm import COMMAND as LM_COMMAND
 from tests.unit.programs.test_litert_lm import CREATED, HEAD, NODES, RESULTS, RULE, block
@@ -42,26 +39,8 @@ WRITTEN = metrics((3000, 2000), (1600, 1000), (1600, 1040))
 def parsed(
     text: str, phase: str = "decode", *, written: bytes = WRITTEN, code: int = 0, delegate: str = "xnnpack"
 ) -> ToolReport:
-    case = Case(
-        serial=Serial("s"),
-        model_sha256=ModelSha("m"),
-        model_name="qwen",
-        delegate=DelegateName(delegate),
-        threads=4,
-        tool=ToolName.LITERT_LM,
-        build_sha256=BuildSha("b"),
-        flags=(*FLAGS.items(), ("figure", phase)),
-    )
-    attachments = [Attachment(name="stderr", data=text.encode())]
-    attachments += [Attachment(name=METRICS, data=written)] if written else []
-    raw = RawOutput(
-        command=COMMAND,
-        exit_code=code,
-        timed_out=False,
-        started_at=datetime(2026, 1, 1, tzinfo=UTC),
-        duration_s=1.0,
-        attachments=tuple(attachments),
-    )
+    case = case_of(ToolName.LITERT_LM, DelegateName(delegate), flags=(*FLAGS.items(), ("figure", phase)))
+    raw = raw_of(command=COMMAND, exit_code=code, stderr=text.encode(), **({"metrics_pb": written} if written else {}))
     return LitertLmTool().parse(raw, case)
 
 
@@ -81,15 +60,9 @@ def test_metrics_stand_in_where_the_text_has_no_results() -> None:
 
 
 def command(kind: DeviceKind, **flags: str) -> str:
-    case = Case(
-        serial=Serial("s"), model_sha256=ModelSha("m"), model_name="qwen", delegate=DelegateName.XNNPACK, threads=4,
-        tool=ToolName.LITERT_LM, build_sha256=BuildSha("b"), flags=(*(FLAGS | flags).items(), ("figure", "decode")),
-    )  # fmt: skip
-    request = InvocationRequest(
-        case=case, run_id=RunId("r"), run_pass=Pass.TIMING, model_path="/m/q.litertlm", program_path="/p/litert",
-        facts=DeviceFacts(serial=Serial("s"), kind=kind, is_virtual=False), timeout_s=60,
-        build=Build(name="b", tool=ToolName.LITERT_LM, sha256=BuildSha("b"), abi=""),
-    )  # fmt: skip
+    given = (*(FLAGS | flags).items(), ("figure", "decode"))
+    case = case_of(ToolName.LITERT_LM, DelegateName.XNNPACK, flags=given)
+    request = request_of(case, kind=kind, model_path="/m/q.litertlm", program_path="/p/litert")
     return _phone_command(request, "/run", set()) if kind is DeviceKind.ANDROID else _host_command(request, "/run")
 
 
