@@ -124,8 +124,8 @@ def _sentences(comparison: Comparison) -> tuple[str, ...]:
         facts = Counter(
             fact for row in comparison.rows for fact in dict.fromkeys(item.fact.value for item in row.differences)
         )
-        told = ", ".join(f"{fact} ({count})" for fact, count in facts.most_common())
-        sentences.append(f"Incomparable because of: {told}.")
+        causes = ", ".join(f"{fact} ({count})" for fact, count in facts.most_common())
+        sentences.append(f"Incomparable because of: {causes}.")
     return tuple(sentences)
 
 

@@ -41,7 +41,7 @@ def interval_text(verdict: ComparisonVerdict | Overall) -> str:
 
 
 def change_of(row: ComparedCase) -> tuple[str, str, str]:
-    """Return of what a change is told, the change, and its interval: of the time, of a language model of its speed.
+    """Return what a change is of (the time, or a language model's speed), the change, and its interval.
 
     A speed's change is the time's inverted: where a token takes +25 % time, it is -20 %.
     """
@@ -72,7 +72,7 @@ def summary_line(comparison: Comparison) -> str:
     overall = comparison.overall
     if overall is None:
         return f"{counts or 'no case'}: nothing could be compared"
-    # Of time and of speed together only a time can be told.
+    # Time and speed together have only a time in common.
     is_speed = all(row.baseline.case.is_per_token for row in comparison.rows if row.verdict.ratio is not None)
     what, change, ends = _change(overall, is_speed=is_speed)
     interval = f" ({ends}, {level_text(overall.level)})" if overall.low is not None else ""

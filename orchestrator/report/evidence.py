@@ -88,7 +88,7 @@ def case_evidence(rows: Sequence[ResultRow], decimals: Mapping[str, int]) -> Ite
     """Yield each case's title and its evidence, one part below the other.
 
     ``decimals`` are those of :func:`evidence_decimals`. Logs are cut so that a report of many cases
-    stays readable; the cut is told.
+    stays readable, and say so.
     """
     share = min(LOG_CHARACTERS, _LOG_BUDGET // max(1, len(rows)))
     characters = share if share >= _LEAST_LOG else 0
@@ -113,8 +113,8 @@ def _head(row: ResultRow, decimals: Mapping[str, int]) -> Iterable[Part]:
             "class": "virtual-note",
         }
     if row.origin:
-        told = f" {_text(row.origin).removeprefix('imported ')}"
-        yield {"p": [{"span": "imported", "class": "badge v-warning"}, told, "."]}
+        origin = f" {_text(row.origin).removeprefix('imported ')}"
+        yield {"p": [{"span": "imported", "class": "badge v-warning"}, origin, "."]}
     badges: list[Part] = []
     if result.truth is not None:
         badges += [{"span": _text(row.delegate_text), "class": f"badge t-{result.truth.value}"}, " "]

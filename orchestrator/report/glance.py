@@ -16,7 +16,7 @@ from orchestrator.units import US_PER_MS, format_percent
 _MOST_LINES: Final = 40
 #: Of models, in a report of very many.
 _MOST_MODELS: Final = 30
-#: Configurations that can't be told from each other, by name.
+#: Configurations of a tie that are named.
 _MOST_TAKES: Final = 3
 _MOST_SERIALS: Final = 3
 
@@ -72,9 +72,9 @@ def _block(members: Sequence[Contest], names: ShortNames, by: Callable[[DeviceRo
     split = Counter(kind_title(group[0].shown) for group in groups)
     lines = [_line(group, names, digits, is_split=split[kind_title(group[0].shown)] > 1) for group in groups]
     wins = Counter(_tallied(item, names) for item in members)
-    told = [f"{take} on {count}" for take, count in wins.most_common()]
+    tally = [f"{take} on {count}" for take, count in wins.most_common()]
     return WinnerBlock(
-        model=members[0].shown.model, tally=", ".join(told) if len(members) > 1 else "", lines=tuple(lines)
+        model=members[0].shown.model, tally=", ".join(tally) if len(members) > 1 else "", lines=tuple(lines)
     )
 
 
@@ -96,7 +96,7 @@ def _folded(
 
 
 def _take(contest: Contest, names: ShortNames) -> str:
-    """Return the winner, and those that can't be told from it, in an order of their own: which leads is noise."""
+    """Return the winner and those tied with it in alphabetical order: which of them leads is noise."""
     if contest.winner is None:
         return ""
     takes = sorted(names.of(row.configuration) for row in (contest.winner.row, *contest.winner.tied))

@@ -155,8 +155,8 @@ def _answer(model: str, members: Sequence[Contest]) -> str:
         return f"{model}: one clean figure, {row.configuration} on {row.device.title} with {median}{lacking}."
     winners.sort(key=lambda winner: winner.median_us)
     if len(winners) <= _MOST_NAMES:
-        told = [f"fastest on {winner.row.device.title} is {_won(winner)}" for winner in winners]
-        return f"{model}: {'; '.join(told)}."
+        places = [f"fastest on {winner.row.device.title} is {_won(winner)}" for winner in winners]
+        return f"{model}: {'; '.join(places)}."
     first = winners[0]
     counts = Counter(winner.row.case.delegate.value for winner in winners)
     wins = ", ".join(f"{delegate} on {count}" for delegate, count in counts.most_common())
@@ -210,10 +210,10 @@ def _precision(results: Sequence[ResultRow]) -> str:
         (len(wide), f"not precise: {_between(wide)} (95 %)" if wide else ""),
         (singles, "one process: no interval" if singles == 1 else "one process each: no interval"),
     ]
-    told = [(count, text) for count, text in parts if count]
-    if len(told) == 1:
-        return f", {told[0][1]}"
-    return ": " + "; ".join(f"{count} {text}" for count, text in told)
+    known = [(count, text) for count, text in parts if count]
+    if len(known) == 1:
+        return f", {known[0][1]}"
+    return ": " + "; ".join(f"{count} {text}" for count, text in known)
 
 
 def _between(spreads: Sequence[float]) -> str:

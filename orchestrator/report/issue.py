@@ -43,7 +43,7 @@ class Reported:
     build: Build | None
     attachments: Sequence[Attachment]
     benchfarm_version: str
-    #: Words that mustn't be told: serial numbers, names of users and computers, home folders.
+    #: Words that must not be shown: serial numbers, names of users and computers, home folders.
     private: Sequence[str]
 
 
@@ -74,10 +74,10 @@ def issue_text(reported: Reported) -> str:
             if item.name in {"stdout", "stderr", "logcat"} and item.data.strip()
         ),
     ]
-    told = without_private("\n\n".join(parts), reported.private)
+    shown = without_private("\n\n".join(parts), reported.private)
     # Whose folders are no private ones.
     steps = _without_words("\n\n".join(["## To reproduce", _block(_steps(reported))]), reported.private)
-    return f"{told}\n\n{steps}\n"
+    return f"{shown}\n\n{steps}\n"
 
 
 def without_private(text: str, private: Iterable[str]) -> str:

@@ -158,7 +158,7 @@ def with_key(label: str, case: Case) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ShortNames:
-    """Configurations without what all of a report's share, which is told once."""
+    """Configurations without what all of a report's share, which is named once."""
 
     #: Label -> its short form; no two share one.
     short: Mapping[str, str]
@@ -203,9 +203,9 @@ def short_names(configurations: Iterable[tuple[str, Case]]) -> ShortNames:
         if word not in shared:
             by_threads[word].append(name)
     everywhere = [word for word in next(iter(parts.values()), [])[1:] if word in shared]
-    told = [", ".join(everywhere)] if everywhere else []
-    told += [f"{' and '.join(names)} with {word}" for word, names in by_threads.items()]
-    return ShortNames(short=short, common="; ".join(told))
+    common = [", ".join(everywhere)] if everywhere else []
+    common += [f"{' and '.join(names)} with {word}" for word, names in by_threads.items()]
+    return ShortNames(short=short, common="; ".join(common))
 
 
 def configuration_order(case: Case, label: str) -> tuple[int, int, str, str]:

@@ -35,7 +35,7 @@ class BestMark(enum.StrEnum):
     #: Not the fastest, not judged, or alone: nothing to be best of.
     NONE = ""
     BEST = "best"
-    #: Can't be told from the fastest.
+    #: The 95 % interval doesn't tell it from the fastest.
     TIED = "tied-best"
 
 
@@ -47,8 +47,8 @@ def origin_of(campaign: Campaign) -> str:
 def title_of(campaign: Campaign) -> str:
     """Return a campaign's name with the moment of its start, which tells two nights of one plan apart."""
     origin = origin_of(campaign)
-    told = f"{campaign.name or campaign.campaign_id}, {campaign.created_at:%Y-%m-%d %H:%M}"
-    return f"{told}, {origin}" if origin else told
+    title = f"{campaign.name or campaign.campaign_id}, {campaign.created_at:%Y-%m-%d %H:%M}"
+    return f"{title}, {origin}" if origin else title
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

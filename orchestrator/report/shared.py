@@ -85,8 +85,8 @@ def shared_cases(rows: Iterable[ResultRow]) -> tuple[SharedCase, ...]:
 
 def with_shared(rows: Sequence[ResultRow]) -> tuple[ResultRow, ...]:
     """Return the rows with a finding at each part of a shared case."""
-    told = {row.key: _finding(shared) for shared in shared_cases(rows) for row in shared.rows}
-    return tuple(replace(row, findings=(*row.findings, told[row.key])) if row.key in told else row for row in rows)
+    found = {row.key: _finding(shared) for shared in shared_cases(rows) for row in shared.rows}
+    return tuple(replace(row, findings=(*row.findings, found[row.key])) if row.key in found else row for row in rows)
 
 
 def shared_text(shared: SharedCase) -> str:

@@ -43,7 +43,7 @@ class SiteFolder:
         self._result = Written()
         self._files: dict[str, str] = {}
         self._notes: dict[str, str] = {}
-        with self._told():
+        with self._guarded():
             folder.mkdir(parents=True, exist_ok=True)
             for name in _FOLDERS:
                 if (folder / name).is_symlink():
@@ -77,7 +77,7 @@ class SiteFolder:
             return
         target = self._folder / path
         draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        with self._told():
+        with self._guarded():
             try:
                 draft.write_bytes(content)
                 draft.replace(target)
@@ -99,7 +99,7 @@ class SiteFolder:
                 if self._content(path) is not None:
                     self._result.kept.append(path)
                 continue
-            with self._told():
+            with self._guarded():
                 (self._folder / path).unlink()
             self._result.removed += 1
         self._save(self._files)
@@ -148,13 +148,13 @@ class SiteFolder:
     def _save(self, files: dict[str, str]) -> None:
         notes = self._notes or self._old_notes
         text = json.dumps({"files": files, "notes": {path: notes[path] for path in notes if path in files}}, indent=0)
-        with self._told():
+        with self._guarded():
             draft = self._folder / f"{MANIFEST}.{os.getpid()}.tmp"
             draft.write_text(text, encoding="utf-8")
             draft.replace(self._folder / MANIFEST)
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _guarded(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:

@@ -56,8 +56,8 @@ def render_text_table(data: ReportData, width: int = WIDTH) -> str:
     lines = matrix_lines(data, width) if is_matrix else _list_lines(data)
     table = "\n".join(lines)
     rows = data.results
-    for title, told in (*_starts(rows), *_energy(rows), *_loads(rows), *_accuracy(rows)):
-        lines += ["", *_wrapped(visible(title)), *told]
+    for title, section in (*_starts(rows), *_energy(rows), *_loads(rows), *_accuracy(rows)):
+        lines += ["", *_wrapped(visible(title)), *section]
     for text in (*_memory(rows), *_passes(rows)):
         lines += ["", *_wrapped(visible(text))]
     lines += ["", *_legend(data, width, table, is_matrix=is_matrix)]
