@@ -23,7 +23,7 @@ from pathlib import Path
 from orchestrator.analysis.middle import t_quantile
 from orchestrator.analysis.samples import parse_samples
 from orchestrator.clock import SystemClock
-from orchestrator.devices.host_runs import HostRuns
+from orchestrator.devices.host import HostRuns
 from orchestrator.records.identity import RunId
 from orchestrator.records.sample import SAMPLES_FILE
 

@@ -1,20 +1,161 @@
-"""This computer behind the Device port."""
+"""This computer behind the Device port; its runs are process groups of their own, in folders of their own."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
+import shutil
+import signal
 import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from orchestrator.child_environment import child_environment
-from orchestrator.clock import Clock, SystemClock
-from orchestrator.devices.alone import AloneDevice, check_content
-from orchestrator.devices.host_runs import HostRuns, kill_group, shell_code
+from orchestrator.clock import Clock, Deadline, SystemClock
+from orchestrator.devices.lease import is_dead, life_of
 from orchestrator.devices.probing import host_facts, host_state
-from orchestrator.errors import DeviceCommandError, DeviceTimeoutError, UsageError
-from orchestrator.ports import PackageInfo, PlacedFile, ShellResult
+from orchestrator.devices.processes import folder_name
+from orchestrator.errors import (
+    DeviceCommandError,
+    DeviceTimeoutError,
+    HostStorageError,
+    TransferError,
+    UsageError,
+)
+from orchestrator.files import make_private
+from orchestrator.ports import PackageInfo, PlacedFile, ProcessResult, ShellResult
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, DeviceState
+from orchestrator.records.identity import RunId
+from orchestrator.scripts import text
+
+_LOOK_S: Final = 0.05
+#: What watches a run has so long to end after the program; then it is killed.
+_REST_S: Final = 2.0
+_LEADER_FILE: Final = "leader"
+
+
+class AloneDevice:
+    """A device on no hub, with nothing to close."""
+
+    hub = ""
+
+    def measuring(self, *, cancelled: threading.Event | None = None) -> AbstractContextManager[None]:
+        """See Device.measuring: it keeps nobody waiting."""
+        del cancelled
+        return contextlib.nullcontext()
+
+    def close(self) -> None:
+        """See Device.close: nothing is held."""
+
+    def follow_log(self, *, buffers: Sequence[str] = ("main", "crash")) -> AbstractContextManager[Iterator[bytes]]:
+        """Not possible; raises UsageError."""
+        self.refuse(f"has no logcat ({', '.join(buffers)})")
+
+    def refuse(self, what: str) -> NoReturn:
+        """Raise UsageError for what the device has not."""
+        raise NotImplementedError(what)
+
+
+class HostRuns:
+    """The runs of ours on this computer, each in a folder under ``folder``: a part of HostDevice."""
+
+    def __init__(self, folder: Path, clock: Clock, *, sampling: bool = True) -> None:
+        self._runs_folder = folder
+        self._clock = clock
+        # Without /proc there is nothing to look at.
+        self._is_sampling = sampling and Path("/proc/stat").exists()
+
+    def run_folder(self, run_id: RunId) -> str:
+        """See Device.run_folder; raises UsageError for an id that can't be the name of one."""
+        return str(self._runs_folder / folder_name(run_id))
+
+    def run_detached(
+        self,
+        command: str,
+        *,
+        run_id: RunId,
+        timeout_s: float,
+        files: Sequence[str] = (),
+        cancelled: threading.Event | None = None,
+    ) -> ProcessResult:
+        """See Device.run_detached. Raises HostStorageError, DeviceCommandError (there is such a run already)."""
+        folder = Path(self.run_folder(run_id))
+        deadline = Deadline(timeout_s, self._clock)
+        begun_s = self._clock.monotonic_s()
+        try:
+            make_private(folder.parent)
+            folder.mkdir()
+            (folder / "run.sh").write_text(text("run"))
+            if self._is_sampling:
+                (folder / "sampler.sh").write_text(text("sampler"))
+        except FileExistsError:
+            raise DeviceCommandError(f"there is a run {run_id} already in {folder}") from None
+        except OSError as error:
+            raise HostStorageError(f"{folder} can't be made: {error}") from error
+        with (folder / "out").open("w+b") as out, (folder / "err").open("w+b") as err:
+            process = subprocess.Popen(
+                ["/bin/sh", "run.sh", "run", command],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder,
+                start_new_session=True, env=child_environment(),
+            )  # fmt: skip
+            try:
+                (folder / _LEADER_FILE).write_text(f"{process.pid}\n{life_of(process.pid)}")
+                exit_code = self._wait(process, folder / "rc", deadline, cancelled)
+                duration_s = self._clock.monotonic_s() - begun_s
+            finally:
+                # Also what the command left in the background: nothing may go on using the cores.
+                kill_group(process.pid)
+                process.wait()
+            out.seek(0)
+            err.seek(0)
+            was_cancelled = cancelled is not None and cancelled.is_set()
+            return ProcessResult(
+                exit_code=exit_code,
+                stdout=out.read(),
+                stderr=err.read(),
+                timed_out=exit_code is None and not was_cancelled,
+                duration_s=duration_s,
+                files={name: path.read_bytes() for name in files if (path := folder / name).is_file()},
+            )
+
+    def discard_run(self, run_id: RunId) -> None:
+        """Remove a run's folder; not an error when it is gone."""
+        shutil.rmtree(self.run_folder(run_id), ignore_errors=True)
+
+    def kill_strays(self) -> Sequence[str]:
+        """Kill the process groups that crashed processes of ours left behind, remove their folders."""
+        killed: list[str] = []
+        for folder in sorted(self._runs_folder.glob("*")):
+            with contextlib.suppress(OSError, ValueError):
+                pid, life = (folder / _LEADER_FILE).read_text().split("\n")
+                # Its life tells our process from a stranger who got its number later.
+                if life and not is_dead(life):
+                    kill_group(int(pid))
+                    killed.append(f"run {folder.name} (pid {pid})")
+            shutil.rmtree(folder, ignore_errors=True)
+        return tuple(killed)
+
+    def _wait(
+        self, process: subprocess.Popen[bytes], told: Path, deadline: Deadline, cancelled: threading.Event | None
+    ) -> int | None:
+        """Return the exit code, that in the file ``told`` when only what watches the run goes on; None: not ended."""
+        rest: Deadline | None = None
+        while True:
+            try:
+                code = process.wait(timeout=min(_LOOK_S, deadline.remaining_s))
+            except subprocess.TimeoutExpired:
+                if rest is None and told.exists():
+                    rest = Deadline(_REST_S, self._clock)
+                if rest is not None and rest.expired and (written := told.read_text().strip()).isdigit():
+                    return int(written)
+                if deadline.expired or (cancelled is not None and cancelled.is_set()):
+                    return None
+            else:
+                return shell_code(code)
 
 
 class HostDevice(HostRuns, AloneDevice):
@@ -48,22 +189,15 @@ class HostDevice(HostRuns, AloneDevice):
         """See Device.shell; raises DeviceTimeoutError, UsageError."""
         if "\0" in command:
             raise UsageError("a command line can't hold a NUL")
-        process = subprocess.Popen(
-            ["/bin/sh", "-c", command],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-            env=child_environment(),
-        )  # fmt: skip
         try:
-            stdout, stderr = process.communicate(stdin, timeout=timeout_s)
+            code, stdout, stderr = run_program(
+                ["/bin/sh", "-c", command], environ=child_environment(), timeout_s=timeout_s, stdin=stdin
+            )
         except subprocess.TimeoutExpired:
             raise DeviceTimeoutError(
                 f"shell {command[:60]!r} took longer than {timeout_s:g} s", serial=HOST_SERIAL
             ) from None
-        finally:
-            if process.poll() is None:
-                kill_group(process.pid)
-                process.communicate()
-        return ShellResult(exit_code=shell_code(process.returncode), stdout=stdout, stderr=stderr)
+        return ShellResult(exit_code=shell_code(code), stdout=stdout, stderr=stderr)
 
     def place(
         self, source: Path, *, kind: str, sha256: str, name: str, executable: bool = False, set_sha256: str = ""
@@ -110,3 +244,44 @@ class HostDevice(HostRuns, AloneDevice):
     def refuse(self, what: str) -> NoReturn:
         """Raise UsageError for what a computer has not."""
         raise UsageError(f"this computer (device 'host') {what}: use the tool 'litert' or 'native' on it, or a phone")
+
+
+def check_content(source: Path, sha256: str, *, serial: str) -> None:
+    """Raise TransferError when a file isn't what it was; OSError when it can't be read."""
+    with source.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != sha256:
+        raise TransferError(
+            f"{source} has checksum {found} instead of {sha256}: it was changed meanwhile", serial=serial
+        )
+
+
+def shell_code(returncode: int) -> int:
+    """Return an exit code as a shell tells it: 128 + the signal's number for a process that died of one."""
+    return 128 - returncode if returncode < 0 else returncode
+
+
+def kill_group(leader: int) -> None:
+    """Kill a process group; not an error when it is gone."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def run_program(
+    command: Sequence[str], *, environ: Mapping[str, str], timeout_s: float, stdin: bytes = b""
+) -> tuple[int, bytes, bytes]:
+    """Run a program to its end; return its exit code and both streams.
+
+    Its whole process group is killed when it takes longer. Raises subprocess.TimeoutExpired, OSError.
+    """
+    process = subprocess.Popen(
+        command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        stdout, stderr = process.communicate(stdin, timeout=timeout_s)
+    finally:
+        if process.poll() is None:
+            kill_group(process.pid)
+            process.communicate()
+    return process.returncode, stdout, stderr

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from orchestrator.clock import Clock, Deadline, SystemClock
-from orchestrator.devices.alone import AloneDevice, check_content
+from orchestrator.devices.host import AloneDevice, check_content
 from orchestrator.devices.journal import Change, UndoJournal
 from orchestrator.devices.usbmux import ASK_TIMEOUT_S, NO_SERVICE, VIRTUAL, FileAbsentError, Usbmux, plain
 from orchestrator.errors import (

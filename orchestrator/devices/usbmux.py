@@ -18,7 +18,7 @@ from typing import Final
 
 from orchestrator.child_environment import child_environment
 from orchestrator.devices.discovery import Seen
-from orchestrator.devices.host_runs import kill_group
+from orchestrator.devices.host import run_program
 from orchestrator.errors import (
     DeviceCommandError,
     DeviceError,
@@ -165,22 +165,14 @@ class Usbmux:
         what = f"{PROGRAM} {' '.join(words[: min(group, 3)])}"
         chosen = (*words, "--udid", udid) if udid else words
         try:
-            process = subprocess.Popen(
-                [*self._command, *chosen], env=self._environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE, text=True, encoding="utf-8", errors="replace", start_new_session=True,
-            )  # fmt: skip
+            code, out, err = run_program([*self._command, *chosen], environ=self._environ, timeout_s=timeout_s)
         except OSError as error:
             raise UsageError(f"{self._command[0]} can't be started: {error.strerror}") from error
-        try:
-            stdout, stderr = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             raise DeviceTimeoutError(f"{what} didn't end in {timeout_s:g} s", serial=udid) from None
-        finally:
-            if process.poll() is None:
-                kill_group(process.pid)
-                process.communicate()
+        stdout, stderr = out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
         logged = _COLOURS.sub("", stderr)
-        if process.returncode != 0 or _ERROR.search(logged):
+        if code != 0 or _ERROR.search(logged):
             raise _error(what, f"{logged}\n{stdout}", udid)
         return _COLOURS.sub("", stdout)
 
