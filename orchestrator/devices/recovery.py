@@ -70,7 +70,7 @@ class LadderRescuer:
 
     def _rungs(self, device: AdbDevice, *, may_reboot: bool) -> Iterator[tuple[str, Callable[[], bool], float]]:
         """Yield what may help, each asked for when those before it didn't."""
-        yield "is reconnected", lambda: _reconnects(device, self._answer_s), self._answer_s
+        yield "is reconnected", lambda: _succeeds(lambda: device.reconnect(timeout_s=self._answer_s)), self._answer_s
         port = port_of(device) if self._uhubctl.is_there else None
         if port is not None:
             yield (
@@ -82,16 +82,12 @@ class LadderRescuer:
             yield "is rebooted", lambda: _reboots(device), _BOOT_S
 
     def _answers(self, device: AdbDevice, timeout_s: float) -> bool:
-        try:
-            device.wait_until_ready(timeout_s=timeout_s)
-        except DeviceError:
-            return False
-        return True
+        return _succeeds(lambda: device.wait_until_ready(timeout_s=timeout_s))
 
 
-def _reconnects(device: AdbDevice, timeout_s: float) -> bool:
+def _succeeds(operation: Callable[[], None]) -> bool:
     try:
-        device.reconnect(timeout_s=timeout_s)
+        operation()
     except DeviceError:
         return False
     return True
