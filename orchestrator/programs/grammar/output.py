@@ -18,6 +18,7 @@ from orchestrator.programs.declared_output import declared_reports
 from orchestrator.programs.delegate_performance import parse_delegate_performance
 from orchestrator.programs.firebase import parse_firebase
 from orchestrator.programs.grammar.failures import Crash, SystemLog
+from orchestrator.programs.grammar.figures import parse_ios_view
 from orchestrator.programs.grammar.forms import json_text, unwrapped
 from orchestrator.programs.grammar.lines import (
     LONGEST_LINE_BYTES,
@@ -61,7 +62,7 @@ def parse_text(text: bytes | str, *, requested: str = "") -> tuple[ToolReport, .
 
     Args:
         text: what was printed: console, logcat of any format, a notebook, several runs in a row, the summary of
-            performance options, the LiteRT banner, the iOS app's console, an adb session.
+            performance options, the LiteRT banner, the iOS app's view or console, an adb session.
         requested: the delegate that was asked for where that is known; the flags in the output are used else.
 
     Raises:
@@ -246,11 +247,11 @@ def _released(splitter: RunSplitter, held: int, requested: str) -> list[ToolRepo
 
 
 def _other_formats(buffer: Buffer) -> list[ToolReport]:
-    """Read what has no line of the tool itself: a Firebase record, an adb session."""
+    """Read what has no line of the tool itself: an app's view, a Firebase record, an adb session."""
     if len(buffer) > _SMALL_BYTES:
         return []
     text = buffer[0 : len(buffer)].decode("utf-8", "replace")
-    return parse_firebase(text) or parse_delegate_performance(text) or parse_adb_session(text)
+    return parse_ios_view(text) or parse_firebase(text) or parse_delegate_performance(text) or parse_adb_session(text)
 
 
 def _crash_report(crash: Crash) -> ToolReport:

@@ -8,9 +8,27 @@ import pytest
 from orchestrator.errors import OutputParseError
 from orchestrator.programs.grammar.output import describe, parse_file, parse_run, parse_text, to_public
 from orchestrator.records.run import DelegateTruth, ToolReport
-from tests.samples.outputs import RUN
 from tests.samples.places import NATIVE
 
+RUN = """\
+STARTING!
+Log parameter values verbosely: [0]
+Num threads: [4]
+Graph: [/data/local/tmp/m.tflite]
+Loaded model /data/local/tmp/m.tflite
+Created TensorFlow Lite XNNPACK delegate for CPU.
+Replacing 29 out of 31 node(s) with delegate (TfLiteXNNPackDelegate) node, yielding 4 partitions for subgraph 0.
+The input model file size (MB): 4.30469
+Initialized session in 19.505ms.
+Running benchmark for at least 1 iterations and at least 0.5 seconds but terminate if exceeding 150 seconds.
+count=38 first=39445 curr=11259 min=11223 max=39445 avg=13272.4 std=6127 p5=11236 median=11272 p95=36775
+
+Running benchmark for at least 50 iterations and at least 1 seconds but terminate if exceeding 150 seconds.
+count=89 first=11274 curr=11238 min=11203 max=11932 avg=11293 std=129 p5=11221 median=11248 p95=11526
+
+Inference timings in us: Init: 19505, First inference: 39445, Warmup (avg): 13272.4, Inference (avg): 11293
+Memory footprint delta from the start of the tool (MB): init=14.8516 overall=15.1094
+"""
 PREFIXES = {
     "old console": "",
     "console": "INFO: ",
@@ -124,6 +142,18 @@ def test_zero_averages_with_exit_code_0_are_no_measurement() -> None:
     report = parse_run(stdout=text.encode(), stderr=b"", exit_code=0, timed_out=False)
     assert (report.outcome, report.failure_code) == ("failed", "all-zero")
     assert report.inference_mean_us is None
+
+
+def test_view_of_the_ios_app_is_read() -> None:
+    (report,) = parse_text(
+        "Startup latency: 12.5 ms\n\nInference:\n - Num runs: 50\n - Average: 3.25 ms\n - Min: 3.1 ms \n - Max: 4 ms \n"
+        " - Std deviation: 0.1 ms\n\nWarmup:\n - Num runs: 2\n - Average: 9.5 ms\n - Min: 9 ms \n - Max: 10 ms \n"
+        " - Std deviation: 0.5 ms"
+    )
+    assert (report.outcome, report.init_us, report.inference_mean_us) == ("ok", 12500.0, 3250.0)
+    assert report.inference is not None
+    assert (report.inference.count, report.inference.max_us) == (50, 4000.0)
+    assert report.warmup_mean_us == 9500.0
 
 
 def test_records_of_the_game_loop_app_are_read() -> None:
