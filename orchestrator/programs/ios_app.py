@@ -52,9 +52,12 @@ _NO_TIMING: Final = ("Enable op profiling", "Report the peak memory footprint", 
 
 
 def read_console(text: str) -> list[ToolReport]:
-    """Return one report for each run in a console's text, each judged by the delegate that it echoes."""
+    """Return one report for each run in a console's text, judged by the delegate that it echoes; none without a run."""
     source = text.encode()
-    requested = [_delegate(report).value for report in parse_text(source)]
+    try:
+        requested = [_delegate(report).value for report in parse_text(source)]
+    except OutputParseError:
+        return []
     judged = {delegate: parse_text(source, requested=delegate) for delegate in set(requested)}
     reports = [judged[delegate][place] for place, delegate in enumerate(requested)]
     return [_without_path(report) for report in reports if report.echoed]
