@@ -239,13 +239,13 @@ def serve(settings: Settings, options: ServeOptions) -> CommandResult:
         if place.token == "new":  # noqa: S105 - a word, no secret
             # Nobody else knows one that was made up; what was given stays out of logs.
             url += f"?token={access.token}"
+        more = {"metrics": lambda: page(numbers.families())}
+        app = web.make_app(pages, access=access, more=more, routes=answers.routes, farm=answers.farm)
         tell(settings.log_format, "serving", url, url=url)
         about = "the farm, live: /farm; its API: /api/v1; numbers for Prometheus: /metrics"
         tell(settings.log_format, "serving", about)
         tell(settings.log_format, "serving", "Ctrl-C ends it")
         with suppress(KeyboardInterrupt):
-            more = {"metrics": lambda: page(numbers.families())}
-            app = web.make_app(pages, access=access, more=more, routes=answers.routes, farm=answers.farm)
             web.serve(app, listening)
     return CommandResult(text="", data={"url": url})
 
