@@ -356,6 +356,7 @@ def test_a_phone_that_was_not_needed_stands_in_for_one_whose_host_is_gone(
             "farm_protocol SET watched_since = now() - interval '1 hour'",
             f"farm_submissions SET opens_at = now() - interval '1 hour' WHERE submission = '{name}'",
             f"farm_hosts SET seen_at = now() - interval '1 hour' WHERE name = '{lost.name}'",
+            f"farm_sightings SET seen_at = now() - interval '1 hour' WHERE serial = '{lost.serial}'",
         ):
             connection.execute(f"UPDATE benchfarm_queue.{change}".encode())
     jobs = farm.until_ended(name)
