@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import gc
 import re
 import subprocess
 import sys
@@ -125,7 +126,12 @@ def text_of(path: Path) -> str:
 
 @functools.cache
 def tree_of(path: Path) -> ast.Module:
-    return ast.parse(text_of(path))
+    # What is collected meanwhile may be a greenlet of a browser's, whose end confuses CPython 3.11's parser.
+    gc.disable()
+    try:
+        return ast.parse(text_of(path))
+    finally:
+        gc.enable()
 
 
 @functools.cache

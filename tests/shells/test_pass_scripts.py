@@ -80,7 +80,7 @@ def test_a_sampler_runs_from_the_first_rest_to_the_end(shell: Shell) -> None:
     samples = [float(words[0]) for words in lines(shell, "battery")]
     marks = {words[0]: float(words[1]) for words in lines(shell, "energy") if len(words) == 2}
     assert samples[0] < marks["work"]
-    assert samples[-1] > marks["end"]
+    assert samples[-1] >= marks["end"]  # both to 10 ms
     count = len(samples)
     shell.run("sleep 1.2")
     assert len(lines(shell, "battery")) == count

@@ -28,8 +28,6 @@ def known_of(*serials: str) -> KnownPhones:
 
 def test_a_phone_that_cannot_be_asked_keeps_its_name() -> None:
     known = known_of("S1")
-    hung = seen("S1", usable=False, boot_id="")
-    assert hung.hangs
     nameless = Seen(address="at-S1", serial="", state="device", usable=False)
     assert known.name(SERVER, nameless).serial == "S1"
     for state in ("offline", "unauthorized", "recovery"):
@@ -37,7 +35,6 @@ def test_a_phone_that_cannot_be_asked_keeps_its_name() -> None:
     assert known.name(SERVER, Seen(address="at-S2", serial="", state="offline", usable=False)).serial == ""
     # Another phone has the address by now, and says so.
     assert known.name(SERVER, Seen(address="at-S1", serial="S3", state="device", usable=False)).serial == "S3"
-    assert not seen("S1", usable=False).hangs
 
 
 class Host:
@@ -61,7 +58,7 @@ class Host:
 
 def test_a_phone_that_works_by_one_transport_is_not_away_when_its_other_one_hangs() -> None:
     host = Host()
-    works, hangs = seen("S1"), seen("S1", usable=False, boot_id="")
+    works, hangs = seen("S1"), seen("S1", usable=False, boot_id="", hangs=True)
     for phones in ((works, hangs), (hangs, works), (works, hangs)):
         assert host.look(*phones) == {}
     assert host.said == []
@@ -69,7 +66,7 @@ def test_a_phone_that_works_by_one_transport_is_not_away_when_its_other_one_hang
 
 def test_a_phone_that_hung_is_away_until_one_of_its_transports_works() -> None:
     host = Host()
-    hangs = seen("S1", usable=False, boot_id="")
+    hangs = seen("S1", usable=False, boot_id="", hangs=True)
     assert list(host.look(hangs)) == ["S1"]
     assert host.look(hangs, seen("S1")) == {}
     assert [text for text in host.said if "answers again" in text] == ["S1 answers again"]
@@ -77,7 +74,7 @@ def test_a_phone_that_hung_is_away_until_one_of_its_transports_works() -> None:
 
 def test_a_phone_that_another_process_uses_is_not_connected_again() -> None:
     host = Host()
-    hangs = seen("S1", usable=False, boot_id="")
+    hangs = seen("S1", usable=False, boot_id="", hangs=True)
     assert host.look(hangs, used=["S1"]) == {}
     assert host.said == []
     host.look(hangs)
@@ -89,7 +86,7 @@ def test_a_phone_that_another_process_uses_is_not_connected_again() -> None:
 
 def test_a_phone_that_hung_and_was_moved_to_another_host_is_forgotten() -> None:
     host = Host()
-    hangs = seen("S1", usable=False, boot_id="")
+    hangs = seen("S1", usable=False, boot_id="", hangs=True)
     host.look(hangs)
     assert list(host.look()) == ["S1"]
     # Here it still hangs, whoever else has it.
@@ -101,7 +98,7 @@ def test_a_phone_that_hung_and_was_moved_to_another_host_is_forgotten() -> None:
 
 def test_a_phone_that_hung_and_went_offline_here_is_forgotten_when_another_host_has_it() -> None:
     host = Host()
-    host.look(seen("S1", usable=False, boot_id=""))
+    host.look(seen("S1", usable=False, boot_id="", hangs=True))
     offline = seen("S1", usable=False, boot_id="", state="offline")
     assert list(host.look(offline)) == ["S1"]
     assert host.look(offline, elsewhere=["S1"]) == {}
