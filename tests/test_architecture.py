@@ -97,7 +97,7 @@ OWNERS = {
     "fastapi": {"serve"},
     "starlette": {"serve"},
     "uvicorn": {"serve"},
-    "prometheus_client": {"serve/metrics.py"},
+    "prometheus_client": {"app/gauges.py"},
     "croniter": {"queueing"},
 }
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "misc", "manager", "core"}

@@ -16,33 +16,28 @@ if TYPE_CHECKING:
 
 #: A token that is shorter can be guessed.
 _LEAST_TOKEN: Final = 16
+_MADE_UP: Final = "'openssl rand -hex 16' makes one up"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Listening:
-    """Where a command is to listen, and its options for a token."""
+    """Where a command listens, and who may read what it serves there."""
 
     host: str = "127.0.0.1"
     port: int = 0
-    #: As an option; ``new`` makes one up.
+    #: ``new`` makes one up.
     token: str = ""
     token_file: Path | None = None
-    allowed_hosts: tuple[str, ...] = ()
-    #: The command's option for the port.
-    port_option: str = "--port"
-    #: Whether the command has ``--token``.
-    takes_token: bool = True
-
-    @property
-    def made_up(self) -> str:
-        """How a token is made up that nobody guesses."""
-        return "'--token new' makes one up" if self.takes_token else "'openssl rand -hex 16' makes one up"
+    #: Other names of this computer.
+    allow_host: tuple[str, ...] = ()
+    #: Whether the token is needed for actions only.
+    anyone_reads: bool = False
 
 
 def require_packages(command: str) -> None:
     """Raise UsageError when what serving needs isn't installed."""
     try:
-        from orchestrator.serve import app, metrics  # noqa: F401
+        from orchestrator.app import gauges  # noqa: F401
     except ImportError as error:
         raise UsageError(
             f"'{command}' needs {error.name}, which isn't installed",
@@ -73,13 +68,13 @@ def token_of(settings: Settings, listening: Listening) -> str:
     if token and (len(token) < _LEAST_TOKEN or not token.isascii() or not token.isprintable()):
         raise UsageError(
             f"a token must have {_LEAST_TOKEN} letters or more, and nothing but ASCII",
-            hint=listening.made_up,
+            hint=_MADE_UP,
         )
     return token
 
 
 def access_of(settings: Settings, listening: Listening) -> Access:
-    """Return who may ask; raises UsageError for an address that others can reach when there is no token."""
+    """Return who may ask; raises UsageError when there is no token and one is needed."""
     from orchestrator.serve import app as web
 
     token = token_of(settings, listening)
@@ -87,13 +82,15 @@ def access_of(settings: Settings, listening: Listening) -> Access:
     if not is_local and not token:
         raise UsageError(
             f"{listening.host} can be reached by other computers: that needs a token",
-            hint=f"--token-file FILE or $BENCHFARM_TOKEN; {listening.made_up}; "
-            "on 127.0.0.1 only this computer can connect",
+            hint=f"--token-file FILE or $BENCHFARM_TOKEN; {_MADE_UP}; on 127.0.0.1 only this computer can connect",
         )
+    if listening.anyone_reads and not token:
+        raise UsageError("--anyone-reads is about a server with a token", hint="give --token-file, or leave it out")
     return web.Access(
-        hosts=(*listening.allowed_hosts, *(() if is_local else (listening.host, socket.gethostname()))),
+        hosts=(*listening.allow_host, *(() if is_local else (listening.host, socket.gethostname()))),
         any_address=not is_local,
         token=token,
+        anyone_reads=listening.anyone_reads,
     )
 
 

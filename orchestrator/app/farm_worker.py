@@ -179,14 +179,11 @@ def _numbers_served(settings: Settings, store: Store, listening: Listening, say:
     require_packages("benchfarm farm worker --metrics-port")
     from orchestrator.app.gauges import Numbers
     from orchestrator.serve import app as web
-    from orchestrator.serve.metrics import page
 
-    listening = replace(listening, port_option="--metrics-port", takes_token=False)
     access = access_of(settings, listening)
-    where = listening.host, listening.port
-    with Farm(settings, store=store) as farm, web.listen(*where, option=listening.port_option) as opened:
+    with Farm(settings, store=store) as farm, web.listen(listening.host, listening.port) as opened:
         numbers = Numbers(farm, None, is_of_host=True)
-        app = web.make_app(web.NoPages(), access=access, more={"metrics": lambda: page(numbers.families())})
+        app = web.make_app(lambda path: numbers.page() if path == "metrics" else None, access=access)
         with web.answering(app, opened):
             say(f"numbers for Prometheus: {address_of(opened)}/metrics")
             yield

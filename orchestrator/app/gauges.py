@@ -1,4 +1,4 @@
-"""The numbers of ``/metrics``: from the store, the farm's queue, this host's phones and this process."""
+"""The numbers of ``/metrics``: from the store, the farm's queue and this host."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from concurrent.futures import Future
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
 from orchestrator import __version__
 from orchestrator.app.farm_now import tonight
-from orchestrator.app.progress import COUNTS
 from orchestrator.bootstrap import Farm
 from orchestrator.errors import BenchfarmError
 from orchestrator.records.device import DeviceState
 from orchestrator.records.history import ConfirmationStatus
 from orchestrator.records.run import Outcome
-from orchestrator.serve.metrics import Family, family
+from orchestrator.serve.app import ServedPage
 
 if TYPE_CHECKING:
     from orchestrator.queueing.queue import FarmQueue
@@ -31,7 +34,6 @@ _ANSWER_S: Final = 5.0
 _ORDER: Final = ("busy", "free", "held", "silent", "unusable")
 _LATE: Final = f"of campaigns begun in the last {HOURS} hours"
 _OF_RUN: Final = f"of a phone after the last invocation {_LATE}."
-_OF_PROCESS: Final = "of a phone when this process last looked."
 #: Name -> what it is about, and its labels.
 _FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "benchfarm_info": ("Version.", ("version",)),
@@ -53,12 +55,6 @@ _FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "benchfarm_host_quarantined_phones": ("Phones of this host in quarantine.", ()),
     "benchfarm_host_unrestored_phones": ("Phones with a change to be undone by this host.", ()),
-    "benchfarm_process_invocations": (
-        "Invocations that this process stored, by how they ended.",
-        ("outcome", "code"),
-    ),
-    "benchfarm_process_phone_heat_celsius": (f"Temperatures {_OF_PROCESS}", ("serial", "sensor")),
-    "benchfarm_process_phone_battery_percent": (f"Charge {_OF_PROCESS}", ("serial",)),
     "benchfarm_queue_jobs": ("Jobs of the farm.", ("state", "priority")),
     "benchfarm_queue_lag_seconds": ("Longest wait of a job whose phone is free.", ()),
     "benchfarm_phones": ("Announced phones.", ("state",)),
@@ -74,12 +70,11 @@ _FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "benchfarm_schedule_missed": ("Times since then that were missed or failed.", ("schedule",)),
 }
-_COUNTERS: Final = {"benchfarm_process_invocations"}
 #: A family's name, and by its labels' values (one of one label by itself) its numbers.
 _Known = tuple[str, Mapping[Any, float | None]]
 
 
-class Numbers:
+class Numbers(Collector):
     """Reads everything again each time that it is asked; what can't be read is reported as such, and the rest stays.
 
     May be used by several threads.
@@ -88,7 +83,7 @@ class Numbers:
     def __init__(
         self, farm: Farm, queue: FarmQueue | None, *, is_of_host: bool = False, answer_s: float = _ANSWER_S
     ) -> None:
-        """``is_of_host``: of this host and process alone; what hosts share is counted in one place, not by each.
+        """``is_of_host``: of this host alone; what hosts share is counted in one place, not by each.
 
         ``answer_s`` is how long all that may hang is waited for.
         """
@@ -104,8 +99,12 @@ class Numbers:
         self._reading: dict[str, Future[list[_Known]]] = {}
         self._lock = threading.Lock()
 
-    def families(self) -> list[Family]:
-        """Return all numbers."""
+    def page(self) -> ServedPage:
+        """Return all numbers in Prometheus' text format."""
+        return ServedPage(content=generate_latest(self), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all numbers."""
         begin_s = time.monotonic()
         found: list[_Known] = [("benchfarm_info", {__version__: 1})]
         awaited = {name: self._begun(name) for name in self._far}
@@ -118,16 +117,13 @@ class Numbers:
             except (BenchfarmError, TimeoutError):
                 up[name] = 0
         found += [("benchfarm_up", up), ("benchfarm_scrape_seconds", {(): time.monotonic() - begin_s})]
-        made = []
         for name, values in found:
             about, labels = _FAMILIES[name]
-            samples = [
-                ((key,) if isinstance(key, str) else key, float(value))
-                for key, value in values.items()
-                if value is not None
-            ]
-            made.append(family(name, about, labels, samples, is_counter=name in _COUNTERS))
-        return made
+            family = GaugeMetricFamily(name, about, labels=labels)
+            for key, value in values.items():
+                if value is not None:
+                    family.add_metric((key,) if isinstance(key, str) else key, float(value))
+            yield family
 
     def _begun(self, name: str) -> Future[list[_Known]]:
         """Begin to read a source in a thread, as it may hang; as long as it does, it isn't asked again."""
@@ -187,10 +183,6 @@ class Numbers:
     def _of_host(self) -> Iterator[_Known]:
         yield "benchfarm_host_quarantined_phones", {(): len(list(self._farm.quarantine.serials()))}
         yield "benchfarm_host_unrestored_phones", {(): len(self._farm.conditioner.unrestored())}
-        yield "benchfarm_process_invocations", dict(sorted(COUNTS.runs.items()))
-        states = COUNTS.states
-        yield "benchfarm_process_phone_heat_celsius", _heat(states)
-        yield "benchfarm_process_phone_battery_percent", {serial: it.battery_percent for serial, it in states.items()}
 
 
 def _of_queue(queue: FarmQueue) -> Iterator[_Known]:

@@ -1,12 +1,11 @@
-"""What happens while devices measure, in words, and counted for this process's own numbers."""
+"""What happens while devices measure, in words."""
 
 from __future__ import annotations
 
 import re
-import threading
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from orchestrator.analysis.sustained import measured_us
@@ -23,9 +22,7 @@ from orchestrator.engine.events import (
     RoundAdded,
     RunStored,
 )
-from orchestrator.ports import Observer
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.device import DeviceState
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
 from orchestrator.records.start import stage_of
 from orchestrator.records.workload import Case, Pass
@@ -233,52 +230,3 @@ def _of_run(run: RunRecord) -> dict[str, object]:
         "battery_heat_c": state.battery_heat_c if state is not None else None,
         "is_virtual": run.is_virtual,
     }
-
-
-@dataclass(slots=True)
-class Counts:
-    """Runs by how they ended, and how each device was after its last one. Used by several threads."""
-
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _runs: Counter[tuple[str, str]] = field(default_factory=Counter)
-    _states: dict[str, DeviceState] = field(default_factory=dict)
-
-    def on_event(self, event: object) -> None:
-        """Count a run that was stored."""
-        if not isinstance(event, RunStored):
-            return
-        run = event.run
-        state = run.state_after or run.state_before
-        with self._lock:
-            self._runs[run.outcome.value, "" if run.outcome is Outcome.COMPLETED else run.reason_code] += 1
-            if state is not None:
-                self._states[run.case.serial] = state
-
-    @property
-    def runs(self) -> Mapping[tuple[str, str], int]:
-        """Outcome and reason code -> how many."""
-        with self._lock:
-            return dict(self._runs)
-
-    @property
-    def states(self) -> Mapping[str, DeviceState]:
-        """Serial number -> how the device was when it was last looked at."""
-        with self._lock:
-            return dict(self._states)
-
-
-#: Of this process.
-COUNTS: Final = Counts()
-
-
-@dataclass(frozen=True, slots=True)
-class Counting:
-    """Counts the events that it passes on."""
-
-    observer: Observer
-    counts: Counts = field(default_factory=lambda: COUNTS)
-
-    def on_event(self, event: object) -> None:
-        """Take an event."""
-        self.counts.on_event(event)
-        self.observer.on_event(event)

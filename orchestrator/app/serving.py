@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from itertools import islice
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.changepoint import RECENT_NIGHTS
@@ -17,29 +16,22 @@ from orchestrator.app import farm_control, farm_schedules, site_pages
 from orchestrator.app.farm_now import FarmNow, job_answer
 from orchestrator.app.phones import release_phone
 from orchestrator.app.site import campaign_html, gather, report_marks
-from orchestrator.app.site_series import Site, SiteCampaign, SiteSeries
-from orchestrator.app.stored import find_campaigns
+from orchestrator.app.site_series import Site, SiteSeries
 from orchestrator.bootstrap import Farm
 from orchestrator.engine.history import FoundChange
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.serve.answers import (
-    CampaignAnswer,
     ChangeAnswer,
-    DeviceAnswer,
     DoneAnswer,
     FarmAnswer,
     HoldRequest,
     JobAnswer,
-    NightFigure,
-    OneSeriesAnswer,
-    RunAnswer,
-    SeriesAnswer,
     SubmissionRequest,
     answer_of,
 )
-from orchestrator.serve.api import Limit, MissingError, Offset, Phones, Route
+from orchestrator.serve.api import Limit, Offset, Phones, Route
 
 if TYPE_CHECKING:
     from orchestrator.queueing.queue import FarmQueue
@@ -62,7 +54,7 @@ class LivePages:
         self._known: tuple[Site, Mapping[CampaignId, str]] | None = None
         self._seen: object = None
         self._fresh_until_s = 0.0
-        self._reports: OrderedDict[str, bytes] = OrderedDict()
+        self._report = lru_cache(maxsize=_KEPT_REPORTS)(self._made_report)
 
     def page(self, path: str) -> ServedPage | None:
         """Return the page of a path, None when there is none."""
@@ -102,16 +94,12 @@ class LivePages:
         if name in ("", "index.html"):
             return site_pages.campaigns_page(site).encode()
         campaign = next((item for item in site.campaigns if item.page == name), None)
-        return None if campaign is None else self._report(campaign, marks[campaign.campaign.campaign_id])
+        if campaign is None:
+            return None
+        return self._report(campaign.campaign.campaign_id, marks[campaign.campaign.campaign_id])
 
-    def _report(self, campaign: SiteCampaign, mark: str) -> bytes:
-        key = f"{campaign.campaign.campaign_id} {mark}"
-        if key not in self._reports:
-            self._reports[key] = campaign_html(self._farm, campaign.campaign.campaign_id).encode()
-            while len(self._reports) > _KEPT_REPORTS:
-                self._reports.popitem(last=False)
-        self._reports.move_to_end(key)
-        return self._reports[key]
+    def _made_report(self, campaign_id: CampaignId, _mark: str) -> bytes:
+        return campaign_html(self._farm, campaign_id).encode()
 
     def _current(self) -> tuple[Site, Mapping[CampaignId, str]]:
         begin_s = time.monotonic()
@@ -156,14 +144,7 @@ class LiveAnswers:
         """The requests of the API."""
         return [
             Route("GET", "/farm", "The farm as it is now", self.farm),
-            Route("GET", "/devices", "All phones", self.devices),
             Route("GET", "/jobs", "Jobs of a submission, or all open and the newest others", self.jobs),
-            Route("GET", "/campaigns", "Stored campaigns, newest first", self.campaigns),
-            Route(
-                "GET", "/runs", "Runs of a campaign or submission, in the order in which they were stored", self.runs
-            ),
-            Route("GET", "/series", "Series over the nights, worst first", self.series),
-            Route("GET", "/series/{series_key}", "One series with its nights", self.one_series),
             Route("GET", "/changes", "Changes of series, newest first", self.changes),
             Route("GET", "/access", "Whether the token that was sent may steer the farm", self.access),
             Route("POST", "/holds", "Pause or drain the farm, a host or a phone", self.hold),
@@ -177,67 +158,9 @@ class LiveAnswers:
         """Return the farm as it is now."""
         return self._now.read()
 
-    def devices(self) -> Sequence[DeviceAnswer]:
-        """Return all phones."""
-        return self.farm().devices
-
     def jobs(self, submission: str = "") -> Sequence[JobAnswer]:
         """Return the jobs of a submission, or all open and the newest others."""
         return [job_answer(row) for row in self._queue.jobs(submission)] if self._queue is not None else []
-
-    def campaigns(self, offset: Offset = 0, limit: Limit = 100) -> Sequence[CampaignAnswer]:
-        """Return the campaigns, newest first."""
-        return [
-            answer_of(
-                CampaignAnswer,
-                item.campaign,
-                stored=item.stored,
-                planned=max(item.planned, item.stored),
-                page=f"campaigns/{item.page}" if item.has_page else "",
-            )
-            for item in self._pages.site().campaigns[offset : offset + limit]
-        ]
-
-    def runs(self, campaign: str, offset: Offset = 0, limit: Limit = 100) -> Sequence[RunAnswer]:
-        """Return some runs of a campaign or submission, in their order; raises UsageError for one that isn't there."""
-        store = self._farm.store
-        chosen = [item.campaign_id for item in find_campaigns(store, campaign)]
-        return [
-            answer_of(
-                RunAnswer,
-                run,
-                serial=run.case.serial,
-                model=run.case.model_name,
-                configuration=run.case.configuration,
-                invocation=run.invocation + 1,
-                quality=run.verdict.quality.word,
-            )
-            for run in islice(store.runs(campaign_ids=chosen), offset, offset + limit)
-        ]
-
-    def series(self, offset: Offset = 0, limit: Limit = 100) -> Sequence[SeriesAnswer]:
-        """Return the series, worst first."""
-        site = self._pages.site()
-        return [_series(site, row) for row in site.series[offset : offset + limit]]
-
-    def one_series(self, series_key: str) -> OneSeriesAnswer:
-        """Return a series with its nights; raises MissingError when there is none."""
-        site = self._pages.site()
-        row = next((row for row in site.series if row.key == series_key), None)
-        if row is None:
-            raise MissingError("there is no series of this key")
-        nights = [
-            answer_of(
-                NightFigure,
-                item,
-                low_us=item.low_us if math.isfinite(item.low_us) else None,
-                high_us=item.high_us if math.isfinite(item.high_us) else None,
-                is_clean=item.is_trusted,
-            )
-            for item in site.nights_of(row)
-        ]
-        changed = tuple(_change(site, row, change) for change in row.changes)
-        return OneSeriesAnswer(series=_series(site, row), nights=tuple(nights), changes=changed)
 
     def changes(self, offset: Offset = 0, limit: Limit = 100) -> Sequence[ChangeAnswer]:
         """Return the changes, the newest first and of a night the largest first."""
@@ -285,20 +208,6 @@ class LiveAnswers:
         done = act()
         self._now.read(is_fresh=True)
         return done
-
-
-def _series(site: Site, row: SiteSeries) -> SeriesAnswer:
-    return answer_of(
-        SeriesAnswer,
-        row,
-        series_key=row.key,
-        device=row.phone,
-        serial=row.case.serial,
-        configuration=row.case.configuration,
-        last_night=site.nights[row.last_place],
-        newest_change=_change(site, row, row.newest) if row.newest is not None else None,
-        page=f"series/{row.page}",
-    )
 
 
 def _change(site: Site, row: SiteSeries, change: FoundChange) -> ChangeAnswer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -184,7 +184,7 @@ def write_site(
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServeOptions:
+class ServeOptions(Listening):
     """What 'serve' reads."""
 
     host: Annotated[
@@ -214,18 +214,8 @@ def serve(settings: Settings, options: ServeOptions) -> CommandResult:
     from orchestrator.app.gauges import Numbers
     from orchestrator.app.serving import LiveAnswers, LivePages
     from orchestrator.serve import app as web
-    from orchestrator.serve.metrics import page
 
-    place = Listening(
-        host=options.host,
-        port=options.port,
-        token=options.token,
-        token_file=options.token_file,
-        allowed_hosts=options.allow_host,
-    )
-    access = replace(access_of(settings, place), anyone_reads=options.anyone_reads)
-    if options.anyone_reads and not access.token:
-        raise UsageError("--anyone-reads is about a server with a token", hint="give --token-file, or leave it out")
+    access = access_of(settings, options)
     with ExitStack() as stack:
         farm = stack.enter_context(Farm(settings))
         pages = LivePages(farm, since=site.first_night(options.since, farm), title=options.title)
@@ -234,13 +224,16 @@ def serve(settings: Settings, options: ServeOptions) -> CommandResult:
         queue = queue_beside(settings, stack)
         numbers = Numbers(farm, queue)
         answers = LiveAnswers(farm, queue, pages, can_be_steered=bool(access.token))
-        listening = stack.enter_context(web.listen(place.host, place.port))
+        listening = stack.enter_context(web.listen(options.host, options.port))
         url = f"{address_of(listening)}/"
-        if place.token == "new":  # noqa: S105 - a word, no secret
+        if options.token == "new":  # noqa: S105 - a word, no secret
             # Nobody else knows one that was made up; what was given stays out of logs.
             url += f"?token={access.token}"
-        more = {"metrics": lambda: page(numbers.families())}
-        app = web.make_app(pages, access=access, more=more, routes=answers.routes, farm=answers.farm)
+
+        def page_at(path: str) -> web.ServedPage | None:
+            return numbers.page() if path == "metrics" else pages.page(path)
+
+        app = web.make_app(page_at, access=access, routes=answers.routes, farm=answers.farm)
         tell(settings.log_format, "serving", url, url=url)
         about = "the farm, live: /farm; its API: /api/v1; numbers for Prometheus: /metrics"
         tell(settings.log_format, "serving", about)

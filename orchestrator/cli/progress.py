@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator import __version__
-from orchestrator.app.progress import Counting, describe, record_of
+from orchestrator.app.progress import describe, record_of
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.terminal import lines_that_fit, say, say_json
 from orchestrator.engine.events import Notice
@@ -56,15 +56,15 @@ class LineObserver:
 
 
 def observer_for_stderr(log_format: str = "text") -> Observer:
-    """Return what writes progress to standard error, counting what is stored: JSON, a live view, else lines."""
+    """Return what writes progress to standard error: JSON, a live view, else lines."""
     if log_format == "json":
-        return Counting(JsonObserver())
+        return JsonObserver()
     if not sys.stderr.isatty():
-        return Counting(LineObserver())
+        return LineObserver()
     from orchestrator.cli.live import TerminalObserver
 
     live = TerminalObserver(describe)
-    return Counting(live if live.can_draw else LineObserver())
+    return live if live.can_draw else LineObserver()
 
 
 _LOCK: Final = threading.Lock()

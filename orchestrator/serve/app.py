@@ -11,16 +11,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import ipaddress
-import logging
 import resource
 import secrets
 import socket
 import threading
-import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import quote
 
 import uvicorn
@@ -37,9 +35,6 @@ _COOKIE: Final = "benchfarm-token"
 #: At once, and never more than a quarter of the descriptors that the process may have: the rest is for what is
 #: measured beside it.
 _MOST_CONNECTIONS: Final = 64
-#: What others make the server log: so many lines in so many seconds, then a count.
-_MOST_LINES: Final = 10
-_LINES_S: Final = 60.0
 #: After this time a browser asks again for what couldn't be read, seconds.
 _AGAIN_S: Final = 5
 #: For a request to come whole.
@@ -91,14 +86,6 @@ def page_of(path: str, content: bytes, *, script: str = "", asks: bool = False) 
         policy=f"{_CLOSED}; {policy}" if ending == "html" else _CLOSED,
         tag=f'"{hashlib.sha256(content).hexdigest()[:32]}"',
     )
-
-
-class PageSource(Protocol):
-    """Where pages come from; called from several threads."""
-
-    def page(self, path: str) -> ServedPage | None:
-        """Return the page of a path without its leading ``/``, None when there is none."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,19 +154,17 @@ def _host_name(header: str) -> str:
 
 
 def make_app(
-    pages: PageSource,
+    page_at: Callable[[str], ServedPage | None],
     *,
     access: Access,
-    more: Mapping[str, Callable[[], ServedPage]] | None = None,
     routes: Sequence[api.Route] = (),
     farm: Callable[[], FarmAnswer] | None = None,
 ) -> FastAPI:
     """Return the application.
 
     Args:
-        pages: what is served under ``/``.
+        page_at: returns the page of a path without its leading ``/``, None for none; called from several threads.
         access: who may ask.
-        more: further paths (``metrics``) with what makes their answer.
         routes: the requests of the API.
         farm: returns the farm as it is now, for the API's events; None: there is no API.
     """
@@ -208,8 +193,7 @@ def make_app(
 
     @app.api_route("/{path:path}", methods=["GET", "HEAD"])
     async def _page(path: str, request: Request) -> Response:
-        special = (more or {}).get(path)
-        page = await run_in_threadpool(special) if special else await run_in_threadpool(pages.page, path)
+        page = await run_in_threadpool(page_at, path)
         if page is None:
             return PlainTextResponse("There is no such page.\n", status_code=404)
         headers = {"Content-Security-Policy": page.policy, "Cache-Control": "no-cache"}
@@ -263,29 +247,21 @@ def _unknown() -> Response:
     )
 
 
-def listen(host: str, port: int, *, option: str = "--port") -> socket.socket:
-    """Return a listening socket, port 0 being any that is free; raises UsageError, which names the port's option."""
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket, port 0 being any that is free; raises UsageError."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
         raise UsageError(
             f"can't listen on {host} port {port}: {getattr(error, 'strerror', None) or error}",
-            hint=f"choose another {option}, or 0 for any that is free",
+            hint="choose another port, or 0 for any that is free",
         ) from error
 
 
 def serve(app: FastAPI, listening: socket.socket) -> None:
     """Answer requests until the process is interrupted."""
     server_of(app).run(sockets=[listening])
-
-
-class NoPages:
-    """For a server that has further paths only."""
-
-    def page(self, path: str) -> ServedPage | None:
-        """Return None."""
-        return None
 
 
 @contextmanager
@@ -336,29 +312,6 @@ def most_connections() -> int:
     return _MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else max(1, min(_MOST_CONNECTIONS, soft // 4))
 
 
-class _Sparing(logging.Filter):
-    """Lets few lines a minute into the log, however often others give cause; the next one says how many weren't."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._begun_s = float("-inf")
-        self._count = 0
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a line is written."""
-        now_s = time.monotonic()
-        if now_s - self._begun_s > _LINES_S:
-            left_out = self._count - _MOST_LINES
-            if left_out > 0:
-                record.msg, record.args = f"{record.getMessage()} ({left_out} such lines were left out before)", ()
-            self._begun_s, self._count = now_s, 0
-        self._count += 1
-        return self._count <= _MOST_LINES
-
-
-_SPARING: Final = _Sparing()
-
-
 class _Server(uvicorn.Server):
     """One whose open streams of events end with it."""
 
@@ -375,15 +328,14 @@ class _Server(uvicorn.Server):
 def server_of(app: FastAPI) -> uvicorn.Server:
     """Return a server that says nothing about itself; ``should_exit`` ends it."""
     config = uvicorn.Config(
-        # More than the backlog a system that is out of descriptors has refused at once, each with an error.
         app,
         http=_Guarded,
-        log_level="warning",
+        # What strangers send can't fill a log.
+        log_level="error",
         access_log=False,
         server_header=False,
         date_header=False,
+        # So many connections at once are an error each when the system has no descriptors left.
         backlog=16,
     )
-    for name in ("asyncio", "uvicorn.error"):
-        logging.getLogger(name).addFilter(_SPARING)
     return _Server(config, app)

@@ -121,9 +121,9 @@ def test_from_nothing_to_an_alarm(host: Host, tmp_path: Path, hook: tuple[str, l
         second = str(asked_of(url, "POST", "/submissions", {"schedule": "nightly"})["data"]["submission"])
         watched = host.cli("farm", "status", second, "--watch", **host.environ()).ok()
         assert "done" in watched.stdout.splitlines()[-1]
-        night = asked_of(url, "GET", "/farm")["night"]
-        assert (night["campaigns"], night["left"]) == (2, 0)
-        assert [item["doing"][:5] for item in asked_of(url, "GET", "/devices")] == ["last:"]
+        farm = asked_of(url, "GET", "/farm")
+        assert (farm["night"]["campaigns"], farm["night"]["left"]) == (2, 0)
+        assert [item["doing"][:5] for item in farm["devices"]] == ["last:"]
     # Weeks go by; then it is slower.
     with contextlib.closing(open_store(host.url)) as store:
         campaign = store.campaign(CampaignId(done["jobs"][0]["campaign_id"]))

@@ -31,7 +31,6 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import CampaignId, RunId, Serial
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.records.run import Outcome
-from orchestrator.serve.metrics import render
 from tests.conftest import poll_until
 from tests.samples.distant_times import half_a_day_away
 from tests.samples.places import REPO
@@ -82,7 +81,7 @@ def test_numbers_tell_of_jobs_phones_and_how_long_a_free_phones_job_waits(queue:
         connection.execute("UPDATE benchfarm_queue.procrastinate_events SET at = now() - interval '10 minutes'")
     heard(queue)
     with Farm(settings) as farm:
-        lines = render(Numbers(farm, queue).families()).decode().splitlines()
+        lines = Numbers(farm, queue).page().content.decode().splitlines()
     numbers = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     assert numbers['benchfarm_queue_jobs{priority="5",state="waits"}'] == "3.0"
     assert numbers['benchfarm_queue_jobs{priority="5",state="runs"}'] == "1.0"
@@ -97,7 +96,7 @@ def test_numbers_tell_of_jobs_phones_and_how_long_a_free_phones_job_waits(queue:
 def test_a_workers_numbers_are_of_its_host_alone(queue: FarmQueue, settings: Settings) -> None:
     busy_farm(queue)
     with Farm(settings) as opened:
-        text = render(Numbers(opened, None, is_of_host=True).families()).decode()
+        text = Numbers(opened, None, is_of_host=True).page().content.decode()
     assert 'benchfarm_up{source="host"} 1.0' in text
     assert "benchfarm_host_quarantined_phones 0.0" in text
     # What all hosts share would be asked for, and alarmed about, by each of them.
@@ -117,7 +116,7 @@ def test_a_source_that_hangs_is_told_as_not_read_and_is_not_asked_again_before_i
         numbers = Numbers(opened, queue, answer_s=0.1)
 
         def told() -> str:
-            return render(numbers.families()).decode()
+            return numbers.page().content.decode()
 
         with holder.transaction():
             holder.execute("LOCK TABLE benchfarm_queue.farm_hosts, benchfarm_queue.farm_phones")
@@ -323,7 +322,7 @@ def served(settings: Settings) -> tuple[bytes, str]:
         page = serving.LivePages(opened, since=None, title="nights").page("")
         numbers = Numbers(opened, farm_beside.queue_beside(settings, stack))
         assert page is not None
-        return page.content, render(numbers.families()).decode()
+        return page.content, numbers.page().content.decode()
 
 
 def test_pages_and_numbers_are_served_to_a_role_that_may_only_read(reader: Settings, settings: Settings) -> None:
@@ -570,7 +569,7 @@ def test_phones_that_went_are_told_with_when_and_where_until_they_are_back_or_lo
 
 def metrics(settings: Settings, queue: FarmQueue) -> str:
     with Farm(settings) as opened:
-        return render(Numbers(opened, queue).families()).decode()
+        return Numbers(opened, queue).page().content.decode()
 
 
 @pytest.mark.parametrize(
@@ -663,7 +662,7 @@ def test_the_dashboard_asks_for_numbers_and_labels_that_there_are(
     with Farm(settings) as opened:
         fill(opened.store, nights=3)
         live_farm.begin_tonight(opened.store)
-        text = render(Numbers(opened, queue).families()).decode()
+        text = Numbers(opened, queue).page().content.decode()
     given: dict[str, set[str]] = {}
     for name, labels in re.findall(r"^(benchfarm_\w+)(?:\{(.*)\})? ", text, re.M):
         given.setdefault(name, set()).update(re.findall(r"(\w+)=", labels))

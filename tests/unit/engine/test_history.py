@@ -23,7 +23,6 @@ from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId,
 from orchestrator.records.run import LatencySummary, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
-from orchestrator.serve.metrics import render
 from orchestrator.store.opening import MemoryStore
 
 #: Filling months of a lab takes half a second each time.
@@ -247,14 +246,14 @@ def test_metrics_count_the_series_that_changed_and_read_them_anew_only_when_some
     with Farm(Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path), store=store) as farm:
         numbers = Numbers(farm, None, answer_s=60.0)
         for _ in range(2):
-            lines = render(numbers.families()).decode().splitlines()
+            lines = numbers.page().content.decode().splitlines()
             assert 'benchfarm_changed_series{direction="slower",status="explained"} 4.0' in lines
             assert 'benchfarm_changed_series{direction="faster",status="unconfirmed"} 0.0' in lines
             assert 'benchfarm_up{source="history"} 1.0' in lines
         night = (START + timedelta(days=CHANGE)).astimezone() - timedelta(hours=12)
         expected = Annotation(annotation_id="a", selection="*", night=night.date(), text="driver", created_at=START)
         store.annotate(expected)
-        lines = render(numbers.families()).decode().splitlines()
+        lines = numbers.page().content.decode().splitlines()
         assert 'benchfarm_changed_series{direction="slower",status="explained"} 0.0' in lines
 
 
