@@ -45,7 +45,7 @@ from orchestrator.records.workload import Build, Case, DelegateName, Model, Tool
 from orchestrator.store.bodies import pack, pattern_of, unpack
 from orchestrator.store.cases import keep_cases, pack_plan
 from orchestrator.store.figures import MADE_UP, keep_sheets, without_sheet
-from orchestrator.store.opening import SqlStore, open_store
+from orchestrator.store.opening import Store, open_store
 from orchestrator.store.rows import documents_of, summary_of
 from orchestrator.store.tables import CAMPAIGNS, CASES, PATTERNS, PLANS, RUNS, SHEETS
 
@@ -110,7 +110,7 @@ def pool_of(first: Sample, *others: Sample) -> Pool:
 class Year:
     """Fills a store night by night."""
 
-    def __init__(self, store: SqlStore, samples: list[list[Sample]], nights: int, build_nights: int) -> None:
+    def __init__(self, store: Store, samples: list[list[Sample]], nights: int, build_nights: int) -> None:
         self.store = store
         generator = np.random.default_rng(20261122)
         self.samples = samples
@@ -251,7 +251,7 @@ def timed(work: Callable[[], object], times: int = 3) -> tuple[float, float]:
     return statistics.median(walls), statistics.median(cpus)
 
 
-def questions(store: SqlStore, nights: int) -> Iterator[tuple[str, tuple[float, float]]]:
+def questions(store: Store, nights: int) -> Iterator[tuple[str, tuple[float, float]]]:
     """Yield what was asked, and how many seconds it took."""
     since = START + timedelta(days=nights - 90)
     with store.reading() as connection:
@@ -271,7 +271,7 @@ def questions(store: SqlStore, nights: int) -> Iterator[tuple[str, tuple[float, 
     yield "making up for a night's sheet", timed(lambda: made_up(store))
 
 
-def made_up(store: SqlStore) -> None:
+def made_up(store: Store) -> None:
     """Make the newest night's sheet again."""
     with store.writing() as connection:
         newest = select(SHEETS.c.campaign_no).order_by(SHEETS.c.campaign_no.desc()).limit(1)
@@ -289,7 +289,7 @@ def tables_mb(path: Path) -> dict[str, float]:
             return {}
 
 
-def size_of(store: SqlStore) -> int:
+def size_of(store: Store) -> int:
     """Return the bytes of a store's database."""
     with store.reading() as connection:
         if connection.dialect.name == "postgresql":
@@ -299,7 +299,7 @@ def size_of(store: SqlStore) -> int:
         return pages * int(connection.exec_driver_sql("PRAGMA page_size").scalar_one())
 
 
-def built(store: SqlStore, options: argparse.Namespace) -> dict[str, object]:
+def built(store: Store, options: argparse.Namespace) -> dict[str, object]:
     """Build what isn't there of the nights; return how it went."""
     progress = store.progress()
     year = Year(store, read_samples(options.samples), options.nights, options.build_every)
@@ -318,7 +318,7 @@ def built(store: SqlStore, options: argparse.Namespace) -> dict[str, object]:
     }
 
 
-def measured(store: SqlStore, path: Path | None) -> dict[str, object]:
+def measured(store: Store, path: Path | None) -> dict[str, object]:
     """Return the size of a store and how long its questions take."""
     nights = len(store.campaigns())
     size = size_of(store)
@@ -361,7 +361,7 @@ def main() -> None:
         if options.private_postgresql:
             where = stack.enter_context(private_server(options.private_postgresql))
         store = open_store(where)
-        assert isinstance(store, SqlStore)
+        assert isinstance(store, Store)
         figures = {} if options.measure else built(store, options)
         figures |= measured(store, path if where is path else None)
         store.close()

@@ -47,12 +47,12 @@ def main() -> None:
         models = options.models
         if models is None:
             models = folder / "zoo"
-            home("models", "build", *NETWORKS, "--variant", VARIANTS, "--out", models)
+            home("model", "build", *NETWORKS, "--variant", VARIANTS, "--out", models)
         phones = home("lab", "up", *(options.profile or PROFILES), "--speed", options.speed)["phones"]
         serials = [word for phone in phones for word in ("-s", phone["serial"])]
         words = ("-d", "xnnpack,gpu,nnapi,hexagon", "-t", "4", "-n", "1", "--min-secs", "0.05")
         home("bench", *sorted(models.glob("*.tflite")), *serials, *words)
-        trials = home("models", "predictions")["trials"]
+        trials = home("model", "predictions")["trials"]
     finally:
         home("lab", "down")
         shutil.rmtree(folder, ignore_errors=True)

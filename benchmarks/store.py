@@ -25,8 +25,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
@@ -44,6 +44,9 @@ from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass
 from orchestrator.store.bodies import pack_blob
 from orchestrator.store.opening import open_store
 from orchestrator.store.rows import documents_of, run_to_row
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 #: Threads that store a run at the same moment, and how often they do.
 BURST, BURSTS = 20, 30

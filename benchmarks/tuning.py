@@ -112,7 +112,7 @@ def one_phone(profile: str, options: argparse.Namespace) -> dict[str, Any]:
         found = home("tune", options.model, "--phone", serial, *words, "--seed", options.seed)
         search = found["searches"][0]
         runs = full_product(home, options.model, serial, options.most, options.min_secs, options.seed + 1)
-        searched = home("runs", found["campaign_id"])
+        searched = home("results", "runs", found["campaign_id"])
         full_s, search_s = sum(map(phone_s, runs)), sum(map(phone_s, searched))
         fastest, same, regret = judged(runs, search["best"])
         return {

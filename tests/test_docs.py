@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.frame import OLD_NAMES, ROOT, WORDS
+from orchestrator.cli.frame import ROOT, WORDS
 from tests.samples.places import REPO
 
 PAGES = [
@@ -180,19 +180,6 @@ def test_the_top_level_lists_every_command_once() -> None:
     for words in WORDS.values():
         for name, (_, about) in words.items():
             assert ROOT.commands[name].get_short_help_str(100) == about
-
-
-def test_old_names_are_the_new_commands() -> None:
-    def found(words: str) -> Any:
-        command: Any = ROOT
-        for word in words.split():
-            command = command.commands[word]
-        return command
-
-    for old, new in OLD_NAMES.items():
-        assert found(old).hidden
-        assert found(old).callback is found(new).callback, old
-        assert getattr(found(old), "commands", None) is getattr(found(new), "commands", None), old
 
 
 def test_commands_and_options_on_the_pages_exist() -> None:

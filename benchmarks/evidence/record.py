@@ -103,7 +103,7 @@ def campaign(home: Path, plan: str, *, source: str, virtual: bool) -> list[dict]
     if done.returncode > 1:
         sys.exit(done.stderr)
     found: dict[str, list[dict]] = {}
-    runs = json.loads(benchfarm(home, "runs", "--json"))
+    runs = json.loads(benchfarm(home, "results", "runs", "--json"))
     begin = datetime.fromisoformat(runs[0]["started_at"])
     for run in runs:
         if run["outcome"] != "completed":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.comparison import ABSOLUTE, Comparison, FailOn, compare_sides, is_failure
 from orchestrator.analysis.matching import Axis, Fact, Measured, Rule
@@ -14,10 +14,12 @@ from orchestrator.app.reporting import report_data
 from orchestrator.app.stored import find_campaigns, load_measured, named_campaigns
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.errors import ArtifactError, UsageError
-from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.workload import Case
 from orchestrator.report.rows import ResultRow
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 _SHORTEST_SHA: Final = 4
 #: What a configuration is chosen by, and which fact that frees; any other name is a flag's.

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.bootstrap import Settings
 from orchestrator.errors import UsageError
-from orchestrator.ports import Store
 from orchestrator.records.history import Yield
 from orchestrator.records.identity import CampaignId
 
 if TYPE_CHECKING:
     from orchestrator.queueing.overview import Owner
     from orchestrator.queueing.queue import FarmQueue
+    from orchestrator.store.opening import Store
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:

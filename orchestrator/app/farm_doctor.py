@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator import __version__
 from orchestrator.app.doctor import Finding, ok, problem, run_checks, warning
 from orchestrator.app.farm_beside import shortcomings, worst_text
 from orchestrator.app.farm_phones import away_text, of_several
 from orchestrator.bootstrap import Farm
-from orchestrator.ports import Store
 from orchestrator.queueing.newcomers import HOST_SILENT_S
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.schedule import Schedules
 from orchestrator.units import format_duration
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 #: What failed longer ago was seen, or nobody waits for it.
 _FAILED_S: Final = 7 * 86400.0

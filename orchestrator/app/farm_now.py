@@ -15,7 +15,6 @@ from orchestrator.app.board import Standing, doing_of, read_boards
 from orchestrator.bootstrap import Farm
 from orchestrator.config.farm_documents import read_facts
 from orchestrator.errors import BenchfarmError, PlanError
-from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId, Serial
@@ -32,6 +31,7 @@ from orchestrator.serve.answers import (
 
 if TYPE_CHECKING:
     from orchestrator.queueing.queue import FarmQueue
+    from orchestrator.store.opening import Store
 
 #: Seconds for which an answer stays, at least, and how many times as long as reading it took.
 _LEAST_AGE_S: Final = 1.0

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.app.beginning import identify
 from orchestrator.app.farm_beside import shortcomings, worst_text
@@ -22,7 +22,6 @@ from orchestrator.config.plan import load_plan
 from orchestrator.config.profiles import KeptInventory
 from orchestrator.engine.night import bounded
 from orchestrator.errors import BenchfarmError, NoDeviceError, UsageError
-from orchestrator.ports import Store
 from orchestrator.quantities import parse_seconds
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.schedule import Cron, Line, Schedule, Schedules
@@ -32,6 +31,9 @@ from orchestrator.records.night import parse_window
 from orchestrator.report.escapes import one_line
 from orchestrator.serve.answers import DoneAnswer
 from orchestrator.units import format_duration
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 #: A schedule's name is part of submissions' names, with the time behind it.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")

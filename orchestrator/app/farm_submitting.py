@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.app.beginning import identify
 from orchestrator.app.farm_payload import Payloads, contents_of, jobs_for, pack
@@ -20,7 +20,6 @@ from orchestrator.config.plan import load_plan
 from orchestrator.engine.night import bounded
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.planning.selection import choose, misfit
-from orchestrator.ports import Store
 from orchestrator.predicates import Labels
 from orchestrator.queueing.newcomers import Added
 from orchestrator.queueing.queue import FarmQueue
@@ -30,6 +29,9 @@ from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection, Plan, PlanModel, Sharding
 from orchestrator.records.tokens import model_ending
 from orchestrator.records.workload import Model
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
 from orchestrator.app import nights
@@ -40,7 +40,7 @@ from orchestrator.errors import (
     StoreError,
     UsageError,
 )
-from orchestrator.ports import Device, Observer, Store
+from orchestrator.ports import Device, Observer
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.newcomers import Newcomers
 from orchestrator.queueing.queue import Claimed, FarmQueue
@@ -52,6 +52,9 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.records.workload import Pass
 from orchestrator.report.escapes import one_line
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 #: Connections to the queue, at most, of all that a worker does beside its main work.
 _CONNECTIONS: Final = 3

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from orchestrator.bootstrap import Farm
 from orchestrator.engine.events import Notice
 from orchestrator.engine.night import bounded, cut_to_time, left_s
 from orchestrator.errors import UsageError
 from orchestrator.planning.expansion import Expansion
-from orchestrator.ports import Store
 from orchestrator.quantities import parse_seconds
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.night import OUT_OF_TIME, parse_time_of_day
@@ -19,6 +19,9 @@ from orchestrator.records.plan import Plan
 from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import Case, SkippedCase
 from orchestrator.units import format_duration
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 
 def limited(plan: Plan, *, budget: str, until: str, now: datetime) -> Plan:

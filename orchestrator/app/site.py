@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
 from orchestrator.analysis.changepoint import WINDOW_NIGHTS
@@ -18,12 +18,14 @@ from orchestrator.app.reporting import report_data
 from orchestrator.app.site_series import Site, SiteCampaign, site_series
 from orchestrator.bootstrap import Farm
 from orchestrator.engine.history import FoundOutputs, Question, Regressions, find_regressions
-from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import Points
 from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.parity import ParityVerdict
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 _NO_POINTS: Final = Points(
     series=(),

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from datetime import date, datetime, time
 from functools import cached_property
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.analysis.series import NightDetails, NightTable, night_of
 from orchestrator.engine.history import ChangeGroup, FoundChange, FoundOutputs, Regressions, describe_series, fits
-from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import Annotation, Contents, DeviceSighting, RunMark
@@ -27,6 +26,9 @@ from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Grade, Quality
 from orchestrator.records.workload import Case, Pass
 from orchestrator.report.labels import page_name
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 #: A figure that is at least this many nights old is shown as missing.
 SILENT_NIGHTS: Final = 3

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from orchestrator.analysis.matching import Measured, measured_cases
 from orchestrator.bootstrap import Farm
 from orchestrator.errors import UsageError
-from orchestrator.ports import Store
 from orchestrator.queueing.submissions import campaign_id_of
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.identity import CampaignId, RunId
@@ -17,6 +16,7 @@ from orchestrator.records.workload import Pass
 
 if TYPE_CHECKING:
     from orchestrator.engine.review import Review
+    from orchestrator.store.opening import Store
 
 
 def find_campaigns(store: Store, word: str) -> list[Campaign]:

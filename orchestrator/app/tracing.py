@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator.app import measuring
 from orchestrator.app.measuring import MeasuredCampaign
 from orchestrator.bootstrap import Farm
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.files import check_writable, write_file
-from orchestrator.ports import Store
 from orchestrator.programs import program
 from orchestrator.programs.running.trace import TraceSummary, summarise
 from orchestrator.programs.running.trace_file import read_recording, require_perfetto, trace_names
@@ -19,6 +19,9 @@ from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import Pass, ToolName
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

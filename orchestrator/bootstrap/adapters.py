@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from orchestrator.devices.conditioning import LadderConditioner
     from orchestrator.devices.lease import FileLease
     from orchestrator.devices.recovery import LadderRescuer
-    from orchestrator.ports import Device, ParityReference, Store, Tool
+    from orchestrator.ports import Device, ParityReference, Tool
     from orchestrator.programs.flags.book import HelpFlagBook
+    from orchestrator.store.opening import Store
 
 
 class _Tools(Mapping[ToolName, "Tool"]):

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from orchestrator.devices.discovery import KnownPhones, Seen
     from orchestrator.devices.server import AdbServer
     from orchestrator.devices.usbmux import Usbmux
-    from orchestrator.ports import Device, Observer, Store
+    from orchestrator.ports import Device, Observer
+    from orchestrator.store.opening import Store
 
 #: How long a virtual phone may take to let its server in.
 _JOIN_TIMEOUT_S: Final = 3.0

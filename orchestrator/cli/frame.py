@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib
 import inspect
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -76,27 +75,6 @@ WORDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
 _WORDS: Final = {word: about for section in WORDS.values() for word, about in section.items()}
 #: Groups below a group, and their help.
 _INNER_GROUPS: Final = {("farm", "schedule"): "Run plans at set times."}
-#: Names that commands and groups had before -> today's; they go on working, but help and docs don't list them.
-OLD_NAMES: Final[dict[str, str]] = {
-    "builds": "build",
-    "models": "model",
-    "campaigns": "results list",
-    "runs": "results runs",
-    "log": "results log",
-    "reparse": "results reparse",
-    "close": "results close",
-    "sustained": "results sustained",
-    "regressions": "history changes",
-    "site": "history site",
-    "annotate add": "history expect",
-    "annotate list": "history expected",
-    "annotate delete": "history forget",
-    "restore": "device restore",
-    "device tune": "device quiet",
-    "farm go-on": "farm resume",
-    "farm schedule go-on": "farm schedule resume",
-    "builds pin": "build use",
-}
 #: The groups of options in the help of a command with many; what isn't named here is common.
 PANELS: Final[dict[str, frozenset[str]]] = {
     "Devices": frozenset({"--device", "--profile", "--where", "--one-of-each", "--any", "--host"}),
@@ -142,29 +120,16 @@ class Root(typer.core.TyperGroup):
     """The root command. It loads the modules of a word when the word is used; help needs none of them."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - the parser's types have no public names
-        """Return the command or group of a word, also of an old name; None for a word that means nothing."""
-        if cmd_name not in _loaded:
+        """Return the command or group of a word; None for a word that means nothing."""
+        if cmd_name not in _loaded and cmd_name in _WORDS:
             _loaded.add(cmd_name)
-            aimed = {new.split()[0] for old, new in OLD_NAMES.items() if old.split()[0] == cmd_name}
-            for word in {cmd_name, *aimed} & _WORDS.keys():
-                for module in _WORDS[word][0].split():
-                    importlib.import_module(f"orchestrator.cli.{module}")
-            for old, new in OLD_NAMES.items():
-                if old.split()[0] == cmd_name:
-                    self._add_old(old.split(), new.split())
+            for module in _WORDS[cmd_name][0].split():
+                importlib.import_module(f"orchestrator.cli.{module}")
         return self.commands.get(cmd_name)
-
-    def _add_old(self, old: list[str], new: list[str]) -> None:
-        command: Any = self
-        for word in new:
-            command = command.commands[word]
-        same = copy.copy(command)
-        same.name, same.hidden = old[-1], True
-        _group(self, old[:-1]).add_command(same)
 
     def load(self) -> None:
         """Load every command, for who walks through all of them."""
-        for name in (*_WORDS, *(old.split()[0] for old in OLD_NAMES)):
+        for name in _WORDS:
             self.get_command(None, name)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:  # noqa: ANN401 - as above
@@ -186,12 +151,12 @@ class Root(typer.core.TyperGroup):
 
 
 def _group(root: Root, words: list[str]) -> typer.core.TyperGroup:
-    """Return a group below the root, made where it isn't there; one that help doesn't list is hidden."""
+    """Return a group below the root, made where it isn't there."""
     group: typer.core.TyperGroup = root
     for number, word in enumerate(words, 1):
         if word not in group.commands:
             about = _INNER_GROUPS.get((words[0], word), "") if number > 1 else _WORDS.get(word, ("", ""))[1]
-            group.add_command(typer.core.TyperGroup(name=word, help=about, hidden=not about, **_LOOK))
+            group.add_command(typer.core.TyperGroup(name=word, help=about, **_LOOK))
         inner = group.commands[word]
         assert isinstance(inner, typer.core.TyperGroup)
         group = inner

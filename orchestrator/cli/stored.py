@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator.app import bundling, resuming, retention
 from orchestrator.app.progress import describe_run
@@ -18,12 +18,14 @@ from orchestrator.cli.terminal import say
 from orchestrator.config.faults import not_one_of
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.files import write_file
-from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.run import Outcome
 from orchestrator.report.escapes import one_line
 from orchestrator.units import format_bytes
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 #: Attachments that are protocol buffers: shown only when they are asked for by name.
 _BINARY_SUFFIXES: Final = (".pb",)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -17,10 +17,12 @@ from orchestrator.analysis.outcome import figure_us, of_one_kind
 from orchestrator.analysis.samples import derive_conditions
 from orchestrator.analysis.series import NightTable, night_of
 from orchestrator.analysis.state_findings import other_battery
-from orchestrator.ports import Store
 from orchestrator.records.history import Contents, DeviceSighting
 from orchestrator.records.identity import BuildSha, CampaignId, Serial, SeriesKey
 from orchestrator.records.run import FigureKind, RunRecord
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 #: Changes whose runs are read for heat and clocks, the largest first; for the others, contents and systems must do.
 _READ_CHANGES: Final = 40

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.pairing import PairProgress
 from orchestrator.analysis.sustained import ATTEMPT_NUMBERS, Attempt, attempts
@@ -16,12 +16,15 @@ from orchestrator.engine.rounds import OpenWork, done_count, following, open_wor
 from orchestrator.engine.workload import Arrival, Services, Workload
 from orchestrator.errors import InterruptedByUserError
 from orchestrator.planning.assignment import Assignment, Present, RunKey, assign, key_of
-from orchestrator.ports import Device, Observer, Store
+from orchestrator.ports import Device, Observer
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import Pass
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 #: How often a phone that waits for the others' last invocations checks whether all was cancelled.
 _POLL_S: Final = 0.5

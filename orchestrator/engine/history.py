@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -25,12 +25,14 @@ from orchestrator.analysis.series import NightTable, night_of, night_table
 from orchestrator.delegates import DELEGATES
 from orchestrator.engine.causes import causes_of, explained, nights_of_one_kind, sides_of
 from orchestrator.errors import UsageError
-from orchestrator.ports import Store
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import Annotation, ConfirmationStatus, Contents, RunMark
 from orchestrator.records.identity import SeriesKey
 from orchestrator.records.workload import Case, DelegateName
 from orchestrator.units import format_slowdown
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 #: Nights before the first that is asked for, so that its change has something to be a change from.
 _LEAD_NIGHTS: Final = 60

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from orchestrator.clock import Clock
 from orchestrator.engine.invocation import RunRecords
-from orchestrator.ports import Store, Tool
+from orchestrator.ports import Tool
 from orchestrator.programs.device_lab import BESIDE
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import BuildSha, CaseKey, ModelSha, Serial
 from orchestrator.records.run import Attachment, RawOutput, RunRecord
 from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

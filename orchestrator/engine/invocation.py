@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.outcome import Ending, ending_of
 from orchestrator.analysis.parity import with_parity
@@ -18,7 +18,7 @@ from orchestrator.engine.events import FilePlaced
 from orchestrator.engine.rounds import following, open_works, slim
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import InstallError, ModelError
-from orchestrator.ports import Device, InvocationRequest, SessionTool, Store, Tool
+from orchestrator.ports import Device, InvocationRequest, SessionTool, Tool
 from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.contention import load_text
@@ -30,6 +30,9 @@ from orchestrator.records.run import Outcome, RawOutput, RunRecord, ToolReport
 from orchestrator.records.sample import SAMPLES_FILE
 from orchestrator.records.tokens import model_ending
 from orchestrator.records.workload import Build, Case, Pass, ToolName
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,12 +10,12 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from orchestrator.clock import Clock, Deadline
 from orchestrator.engine.rounds import session_of
 from orchestrator.planning.expansion import Expansion, least_duration_s, without
-from orchestrator.ports import Store, Tool
+from orchestrator.ports import Tool
 from orchestrator.records.campaign import Campaign, Invocation, Terms
 from orchestrator.records.identity import CaseKey, Serial, SeriesKey
 from orchestrator.records.night import OUT_OF_TIME, ImportanceRule, RecentRun
@@ -23,6 +23,9 @@ from orchestrator.records.plan import Plan
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import Case, Pass, Skip, ToolName
 from orchestrator.units import format_duration
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 #: Three times the reference workload, with its start and the probes around it; and how often it is run.
 _CHECK_S: Final = 15.0

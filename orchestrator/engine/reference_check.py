@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.brackets import (
     CHECK_INVOCATIONS,
@@ -23,7 +23,7 @@ from orchestrator.engine.case_runner import READY_S, CaseRunner
 from orchestrator.engine.events import DeviceNote
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import DeviceError, DeviceSetAsideError, DeviceUnusableError
-from orchestrator.ports import Device, Store
+from orchestrator.ports import Device
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import CampaignId, CaseKey, Serial
@@ -31,6 +31,9 @@ from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict
 from orchestrator.records.workload import Pass
 from orchestrator.units import format_percent, format_slowdown
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 #: The finding of a run after which the reference workload had moved.
 CODE = "reference-moved"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from orchestrator.analysis.quality import Surroundings, judge
 from orchestrator.engine.invocation import read
 from orchestrator.engine.reference_check import carried_over, keep_doubts, with_doubt
-from orchestrator.ports import Store, Tool
+from orchestrator.ports import Tool
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import is_pruned
 from orchestrator.records.identity import CampaignId
@@ -17,6 +18,9 @@ from orchestrator.records.run import Attachment, Outcome, RawOutput, RunRecord
 from orchestrator.records.sample import SAMPLES_FILE
 from orchestrator.records.verdict import Finding, Severity
 from orchestrator.records.workload import ToolName
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 #: Endings that were decided by what a program printed, not by the way to the device.
 _READ_FROM_OUTPUT = frozenset({Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT})

@@ -5,14 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from orchestrator.clock import Clock
-from orchestrator.ports import Conditioner, Device, Observer, ParityReference, Store, Tool
+from orchestrator.ports import Conditioner, Device, Observer, ParityReference, Tool
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
 from orchestrator.records.workload import Build, Model, SkippedCase, ToolName
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ from orchestrator.ports.device import (
     Rescuer,
     ShellResult,
 )
-from orchestrator.ports.store import Store
 from orchestrator.ports.tool import (
     FlagBook,
     InvocationRequest,
@@ -40,7 +39,6 @@ __all__ = [
     "Rescuer",
     "SessionTool",
     "ShellResult",
-    "Store",
     "Tool",
     "Turn",
     "TurnTool",

@@ -21,12 +21,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from orchestrator import __version__
 from orchestrator.documents import dump_document, load_document
 from orchestrator.errors import StoreCorruptError, StoreError, UsageError
-from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.identity import CampaignId, RunId
@@ -35,6 +34,9 @@ from orchestrator.records.workload import Build, Case, Model
 from orchestrator.store.own_folders import OwnFolders, own_folders
 from orchestrator.store.rows import without_paths
 from orchestrator.store.signatures import PublicKey, SigningKey, signer_of
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 SCHEMA: Final = "benchfarm-bundle"
 #: Raised when a reader of the older version would misread a newer bundle.

@@ -16,7 +16,6 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from orchestrator.errors import HostStorageError, StoreError, StoreMissingError, UsageError
-from orchestrator.ports import Store
 from orchestrator.store import sqlite_file
 from orchestrator.store.campaigns import Campaigns
 from orchestrator.store.database import Database, postgresql_engine, sqlite_engine
@@ -28,7 +27,7 @@ from orchestrator.store.revisions import REVISIONS, Revisions, current_revision,
 IN_MEMORY: Final = ":memory:"
 
 
-class SqlStore(Campaigns, History, Retention):
+class Store(Campaigns, History, Retention):
     """The Store port over SQLite or PostgreSQL.
 
     Each method is one transaction. It may be used from several threads, and the same database from several processes.
@@ -36,7 +35,7 @@ class SqlStore(Campaigns, History, Retention):
     """
 
 
-class MemoryStore(SqlStore):
+class MemoryStore(Store):
     """The Store port over an SQLite file in a temporary folder, which is deleted with the store.
 
     Raises HostStorageError when there is no room for temporary files.
@@ -106,7 +105,7 @@ def open_store(
     raise UsageError(f"a store can't be kept in {scheme!r}; use a path (SQLite) or postgresql://user@host/database")
 
 
-def _open_file(path: Path, makes_new: bool, busy_timeout_s: float, revisions: Revisions) -> SqlStore:
+def _open_file(path: Path, makes_new: bool, busy_timeout_s: float, revisions: Revisions) -> Store:
     if path == Path() or "\x00" in str(path):
         raise UsageError("the store's path is empty or holds a NUL character; name a file")
     try:
@@ -123,16 +122,16 @@ def _open_file(path: Path, makes_new: bool, busy_timeout_s: float, revisions: Re
         engine = sqlite_engine(path, busy_timeout_s=busy_timeout_s, checks_references=checks_references)
         return kind(engine, name=str(path), path=path, busy_timeout_s=busy_timeout_s)
 
-    store = opened(SqlStore, checks_references=True)
+    store = opened(Store, checks_references=True)
     with _closed_on_failure(store):
         if current_revision(store, revisions) != list(revisions)[-1]:
             with closing(opened(Database, checks_references=False)) as database:
                 migrate(database, revisions, back_up=partial(sqlite_file.back_up, path))
-    assert isinstance(store, SqlStore)
+    assert isinstance(store, Store)
     return store
 
 
-def _open_server(url: URL, makes_new: bool, busy_timeout_s: float, revisions: Revisions) -> SqlStore:
+def _open_server(url: URL, makes_new: bool, busy_timeout_s: float, revisions: Revisions) -> Store:
     try:
         engine = postgresql_engine(url, busy_timeout_s=busy_timeout_s)
     except ModuleNotFoundError as error:
@@ -141,7 +140,7 @@ def _open_server(url: URL, makes_new: bool, busy_timeout_s: float, revisions: Re
         ) from error
     # Parameters may hold a password too.
     name = url.set(query={}).render_as_string(hide_password=True)
-    store = SqlStore(engine, name=name, path=None, busy_timeout_s=busy_timeout_s)
+    store = Store(engine, name=name, path=None, busy_timeout_s=busy_timeout_s)
     with _closed_on_failure(store):
         revision = current_revision(store, revisions)
         if revision is None and not makes_new:

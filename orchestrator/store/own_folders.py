@@ -7,10 +7,12 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 #: What stands for a folder that was named without a file in it.
 _A_FOLDER: Final = "(a folder)"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from orchestrator.errors import StoreCorruptError, StoreError, UsageError
-from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign, CampaignStatus, Origin
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId, RunId, Serial
@@ -17,6 +16,9 @@ from orchestrator.records.workload import Case, SkippedCase
 from orchestrator.store.bundle import Bundle
 from orchestrator.store.own_folders import own_folders
 from orchestrator.store.signatures import PublicKey
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 Id = TypeVar("Id", bound=str)
 Placed = TypeVar("Placed", DeviceFacts, Case, SkippedCase)

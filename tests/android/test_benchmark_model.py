@@ -149,7 +149,7 @@ def test_a_campaign_killed_in_the_middle_is_finished_by_a_resume(home: Home, tmp
     assert any(" 2/6 " in line for line in process.stderr)
     process.kill()
     process.communicate()
-    campaign = home("campaigns", "--json").ok().json[0]
+    campaign = home("results", "list", "--json").ok().json[0]
     assert (campaign["status"], campaign["stored"] < 6) == ("running", True)
     before = {run.run_id for run in home.runs(campaign["campaign_id"])}
     done = measured(home("run", "--resume", "--json"))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from datetime import timedelta
 
-from orchestrator.ports import Store
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.history import RunCount, Yield
 from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Quality, QualityVerdict
+from orchestrator.store.opening import Store
 
 
 def test_activity_counts_late_runs_by_ending_and_knows_each_devices_newest(store: Store, samples) -> None:

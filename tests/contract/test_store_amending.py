@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 
 from orchestrator.errors import StoreError
-from orchestrator.ports import Store
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.plan import Shard
 from orchestrator.records.workload import Pass
+from orchestrator.store.opening import Store
 
 
 def test_what_joins_a_campaign_and_what_moves_comes_back_and_what_was_measured_stays(store: Store, samples) -> None:

@@ -84,7 +84,7 @@ def nothing_goes_on() -> Iterator[None]:
     before = len(started)
     yield
     for cli in ended_since(before):
-        cli("restore")
+        cli("device", "restore")
 
 
 @pytest.fixture(scope="module")

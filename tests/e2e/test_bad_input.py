@@ -101,30 +101,30 @@ def test_text_that_is_no_benchmark_output(cli: Cli, tmp_path: Path) -> None:
 def test_a_store_that_is_no_store_is_left_as_it_is(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "s.sqlite"
     path.write_bytes(b"this is not a database" * 100)
-    expect(cli("--store", path, "campaigns"), 5, str(path))
+    expect(cli("--store", path, "results", "list"), 5, str(path))
     assert path.read_bytes() == b"this is not a database" * 100
 
 
 #: Commands that are about what is stored.
 READERS = (
-    ("campaigns",),
-    ("runs",),
-    ("log", "1a2b3c"),
+    ("results", "list"),
+    ("results", "runs"),
+    ("results", "log", "1a2b3c"),
     ("report",),
-    ("regressions",),
-    ("annotate", "list"),
-    ("annotate", "add", "delegate=gpu", "2026-03-09", "driver 502"),
+    ("history", "changes"),
+    ("history", "expected"),
+    ("history", "expect", "delegate=gpu", "2026-03-09", "driver 502"),
     ("compare",),
     ("table",),
-    ("site", "--out", "{folder}/site"),
-    ("sustained",),
+    ("history", "site", "--out", "{folder}/site"),
+    ("results", "sustained"),
     ("advise",),
     ("tune", "--campaign", "newest"),
-    ("reparse",),
+    ("results", "reparse"),
     ("status",),
     ("run", "--resume"),
     ("export", "--out", "{folder}/bundle.zip"),
-    ("models", "predictions"),
+    ("model", "predictions"),
     ("store", "backup", "{folder}/copy.sqlite"),
     ("store", "prune", "--keep-raw", "9d", "--compact"),
 )
@@ -143,15 +143,23 @@ def test_a_store_that_was_named_to_be_read_and_is_not_there_is_missed_and_not_ma
 @pytest.mark.parametrize(
     ("words", "exit_code", "said"),
     [
-        (("campaigns",), 0, "nothing is stored yet in {store}"),
+        (
+            ("results", "list"),
+            0,
+            "nothing is stored yet in {store}",
+        ),
         (("report",), 2, "no campaign in {store}"),
         (("run", "--resume"), 0, "nothing is left to resume in {store}"),
-        (("log", "1a2b3c"), 2, "'1a2b3c' in {store}"),
+        (("results", "log", "1a2b3c"), 2, "'1a2b3c' in {store}"),
         (("store", "backup", "{folder}/copy.sqlite"), 2, "nothing is stored yet in {store}"),
         (("store", "prune", "--keep-raw", "9d", "--compact"), 0, "0 runs"),
         (("doctor",), 1, "nothing is stored yet in {store}"),
-        (("regressions",), 1, "nothing was looked at: no series in {store}"),
-        (("regressions", "--fail-on", "never"), 0, "nothing was looked at: no series in {store}"),
+        (
+            ("history", "changes"),
+            1,
+            "nothing was looked at: no series in {store}",
+        ),
+        (("history", "changes", "--fail-on", "never"), 0, "nothing was looked at: no series in {store}"),
     ],
     ids=str,
 )
@@ -175,7 +183,7 @@ def test_what_goes_without_a_store_makes_none_and_misses_none(cli: Cli, tmp_path
     path, plan = tmp_path / "later.sqlite", tmp_path / "plan.yaml"
     plan.write_text(f"models: [{model}]\ndevices: {{host: true}}\nmatrix: {{delegates: [cpu]}}\n")
     cli("--store", path, "plan", "show", plan).ok()
-    cli("--store", path, "models", "inspect", model, "--delegate", "gpu").ok()
+    cli("--store", path, "model", "inspect", model, "--delegate", "gpu").ok()
     assert not path.exists()
 
 
@@ -188,7 +196,7 @@ def test_doctor_tells_of_a_store_that_is_missed(cli: Cli, tmp_path: Path) -> Non
 
 def test_a_folder_for_the_store_that_can_not_be_made(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    done = cli("--store", tmp_path / "file" / "s.sqlite", "campaigns")
+    done = cli("--store", tmp_path / "file" / "s.sqlite", "results", "list")
     assert done.exit_code == 5, done.stderr
 
 
@@ -208,7 +216,7 @@ def test_a_name_in_a_plan_that_no_device_has(cli: Cli, model: Path, tmp_path: Pa
     meant = {"pro": "pixel-3", "poo": "nightlies", "tag": "root"}[devices[:3]]
     for words in (("plan", "show", plan), ("run", plan)):
         expect(cli(*words), 2, f"did you mean '{meant}'?")
-    assert cli("campaigns", "--json").ok().json == []
+    assert cli("results", "list", "--json").ok().json == []
 
 
 def test_errors_come_as_json_too(cli: Cli) -> None:
@@ -233,7 +241,7 @@ def test_options_that_are_refused_are_json_too(cli: Cli, words: tuple[str, ...])
 
 def test_a_place_for_the_report_that_can_not_be_written_is_found_before_anything_runs(cli: Cli, model: Path) -> None:
     expect(cli("bench", model, "--host", "--out", "/proc/nowhere/r.html"), 2, "/proc/nowhere")
-    assert cli("campaigns", "--json").ok().json == []
+    assert cli("results", "list", "--json").ok().json == []
     assert cli("bench", model, "--host", "--out", f"{'x' * 300}.html").exit_code == 2
 
 

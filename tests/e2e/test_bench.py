@@ -19,7 +19,9 @@ from tests.samples.command import Cli
 
 
 def runs_of(cli: Cli, campaign: str = "") -> list[dict[str, Any]]:
-    return cli("runs", campaign, "--json").ok().json if campaign else cli("runs", "--json").ok().json
+    return (
+        cli("results", "runs", campaign, "--json").ok().json if campaign else cli("results", "runs", "--json").ok().json
+    )
 
 
 def bench(lab: Lab, *words: object, serial: int = 0, exit_code: int = 0) -> dict[str, Any]:
@@ -116,7 +118,7 @@ def test_the_app_measures_too(lab: Lab, model: Path) -> None:
     assert [run["outcome"] for run in runs] == ["completed"] * 4
     assert {run["report"]["delegate"]["truth"] for run in runs} == {"full"}
     assert all(run["exit_code"] is None for run in runs)
-    log = lab.cli("log", runs[0]["run_id"], "--attachment", "logcat").ok().stdout
+    log = lab.cli("results", "log", runs[0]["run_id"], "--attachment", "logcat").ok().stdout
     assert "Inference timings in us" in log
 
 
@@ -164,7 +166,7 @@ def test_a_campaign_killed_in_the_middle_is_finished_without_repeating_or_losing
     process.kill()
     process.communicate()
     lab.clear()
-    campaign = lab.cli("campaigns", "--json").ok().json[0]
+    campaign = lab.cli("results", "list", "--json").ok().json[0]
     assert campaign["status"] == "running"
     assert 3 <= campaign["stored"] < 32
     before = {run["run_id"] for run in runs_of(lab.cli, campaign["campaign_id"])}
@@ -198,10 +200,10 @@ def test_ctrl_c_keeps_what_was_measured_and_puts_the_phones_back(lab: Lab, plan_
     assert "Traceback" not in rest
     lab.clear()
     assert stay_on(lab, lab.serials[0]) == original
-    campaign = lab.cli("campaigns", "--json").ok().json[0]
+    campaign = lab.cli("results", "list", "--json").ok().json[0]
     assert campaign["status"] == "interrupted"
     assert campaign["stored"] >= 2
-    assert lab.cli("restore", "--json").ok().json == {"restored": {}, "failed": {}, "notes": {}}
+    assert lab.cli("device", "restore", "--json").ok().json == {"restored": {}, "failed": {}, "notes": {}}
     assert lab.cli("run", "--resume", "--json").ok().json["left"] == 0
 
 
@@ -234,7 +236,7 @@ def test_one_phone_is_restored_however_the_command_is_stopped(
     _, rest = process.communicate(timeout=300)
     assert process.returncode == 130, rest
     assert stay_on(lab, lab.serials[0]) == original
-    assert lab.cli("restore", "--json").ok().json == {"restored": {}, "failed": {}, "notes": {}}
+    assert lab.cli("device", "restore", "--json").ok().json == {"restored": {}, "failed": {}, "notes": {}}
     assert lab.shell(lab.serials[0], "pidof virtual_benchmark_model") == ""
 
 
@@ -283,7 +285,7 @@ def test_measuring_without_any_clean_result_ends_with_1_and_the_reason(lab: Lab,
 def test_stored_output_is_read_again_to_the_same_result(lab: Lab, model: Path) -> None:
     bench(lab, model)
     before = runs_of(lab.cli)
-    answer = lab.cli("reparse", "--json").ok().json
+    answer = lab.cli("results", "reparse", "--json").ok().json
     assert answer["changed"] == []
     assert answer["reviewed"] >= len(before)
     assert runs_of(lab.cli) == before

@@ -46,7 +46,7 @@ def program(version: str) -> bytes:
 
 def test_fetching_changes_keeping_and_going_back(declared: Cli, server: FileServer) -> None:
     def fetch(*words: str) -> Done:
-        return declared("builds", "fetch", "prog", "--abi", "arm64-v8a", *words, BENCHFARM_MIRROR=server.url).ok()
+        return declared("build", "fetch", "prog", "--abi", "arm64-v8a", *words, BENCHFARM_MIRROR=server.url).ok()
 
     def publish(version: int) -> None:
         date = f"Fri, {19 + version} Nov 2026 10:00:00 GMT"
@@ -58,7 +58,7 @@ def test_fetching_changes_keeping_and_going_back(declared: Cli, server: FileServ
     assert "is here and in use" in first.stdout
     assert "prog: " in first.stderr
     assert "(100 %)" in first.stderr
-    old = declared("builds", "which", "native", "--build", "prog", "--json").ok().json
+    old = declared("build", "which", "native", "--build", "prog", "--json").ok().json
     assert old["build"]["path"].startswith(str(declared.home))
     assert old["release"]["files"][0]["url"] == "https://files.example/latest/prog"
     publish(2)
@@ -69,21 +69,21 @@ def test_fetching_changes_keeping_and_going_back(declared: Cli, server: FileServ
     newest = fetch("--json").json["fetched"][0]
     assert newest["status"] == "changed"
     assert newest["in_use"] == newest["release"]
-    listed = declared("builds", "list", "--all", "--json").ok().json["releases"]
+    listed = declared("build", "list", "--all", "--json").ok().json["releases"]
     assert [(item["release"]["tag"], item["in_use_for"]) for item in listed] == [
         ("latest 2026-11-20", []), ("latest 2026-11-21", []), ("latest 2026-11-22", ["arm64-v8a"]),
     ]  # fmt: skip
-    declared("builds", "pin", f"prog@{old['release_id']}").ok()
-    table = declared("builds", "list", "--all").ok().stdout
+    declared("build", "use", f"prog@{old['release_id']}").ok()
+    table = declared("build", "list", "--all").ok().stdout
     states = [
         line.split("  ")[-1].strip() for line in table.splitlines() if line.startswith("prog ") and "latest" in line
     ]
     assert sorted(states) == ["kept", "kept", "only for virtual phones, by name"]
-    assert declared("builds", "verify", "--json").ok().json == {"checked": 3, "damaged": []}
+    assert declared("build", "verify", "--json").ok().json == {"checked": 3, "damaged": []}
 
 
 def test_recipe_is_shown_with_its_commands(declared: Cli) -> None:
-    done = declared("builds", "fetch", "prog", "--abi", "x86")
+    done = declared("build", "fetch", "prog", "--abi", "x86")
     assert done.exit_code == 4
     assert "  bazel build //x:prog\n  cp bazel-bin/x/prog .\n  benchfarm build add FILE --name prog" in done.stdout
 
@@ -93,12 +93,12 @@ def test_one_failure_among_several_has_its_line_and_the_others_are_fetched(decla
         "name: gone\ntitle: T\ntool: native\nprogram: gone\nabis: {arm64-v8a: {url: 'https://files.example/gone'}}\n"
     )
     server.put(f"{PLACE}/prog", program("1"))
-    done = declared("builds", "fetch", "gone", "prog", "--abi", "arm64-v8a", "--mirror", server.url, "--json")
+    done = declared("build", "fetch", "gone", "prog", "--abi", "arm64-v8a", "--mirror", server.url, "--json")
     assert done.exit_code == 4
     assert [item["name"] for item in done.json["fetched"]] == ["prog"]
     (problem,) = done.json["problems"]
     assert (problem["name"], problem["code"]) == ("gone", "not-there")
-    alone = declared("builds", "fetch", "gone", "--mirror", server.url)
+    alone = declared("build", "fetch", "gone", "--mirror", server.url)
     assert alone.exit_code == 4
     assert "files.example/gone isn't there (HTTP 404)" in alone.stderr
 
@@ -109,7 +109,7 @@ def test_one_failure_among_several_has_its_line_and_the_others_are_fetched(decla
         (("fetch", "nothing"), 2, "no build 'nothing' is declared"),
         (("fetch", "prog", "--abi", "mips"), 2, "prog isn't declared for 'mips'"),
         (("fetch", "prog", "--mirror", "nowhere"), 2, "can't be a mirror"),
-        (("pin", "prog@12"), 4, "no release 'prog@12' is on this computer"),
+        (("use", "prog@12"), 4, "no release 'prog@12' is on this computer"),
         (("which", "natif"), 2, "'natif' isn't one of"),
         (("which", "native"), 4, "no build of native for arm64-v8a is on this computer"),
     ],
@@ -117,7 +117,7 @@ def test_one_failure_among_several_has_its_line_and_the_others_are_fetched(decla
 def test_what_cannot_be_done_is_one_line_with_its_code(
     declared: Cli, words: tuple[str, ...], exit_code: int, message: str
 ) -> None:
-    done = declared("builds", *words)
+    done = declared("build", *words)
     assert done.exit_code == exit_code, done.stderr
     assert message in done.stderr
 
@@ -126,24 +126,24 @@ def test_interrupted_download_leaves_nothing_in_the_cache_and_is_gone_on_with(
     declared: Cli, server: FileServer
 ) -> None:
     server.put(f"{PLACE}/prog", program("1"), etag='"1"', faults=[("hang after", 50)])
-    words = ("builds", "fetch", "prog", "--abi", "arm64-v8a", "--mirror", server.url)
+    words = ("build", "fetch", "prog", "--abi", "arm64-v8a", "--mirror", server.url)
     running = declared.start(*words)
     assert server.hanging.wait(60)
     running.send_signal(signal.SIGINT)
     _, stderr = running.communicate(timeout=300)
     assert running.returncode == 130, stderr
-    assert declared("builds", "verify", "--json").ok().json["checked"] == 0
+    assert declared("build", "verify", "--json").ok().json["checked"] == 0
     server.released.set()
     declared(*words).ok()
     assert server.ranges()[-1] in {"bytes=50-", ""}
-    assert declared("builds", "verify", "--json").ok().json["checked"] == 1
+    assert declared("build", "verify", "--json").ok().json["checked"] == 1
 
 
 def test_added_apk_is_shown_with_what_is_in_it(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "android_aarch64_benchmark_model.apk"
     path.write_bytes(benchmark_apk())
-    cli("builds", "add", path).ok()
-    found = cli("builds", "which", "apk", "--build", "benchmark_model_apk", "--json").ok().json
+    cli("build", "add", path).ok()
+    found = cli("build", "which", "apk", "--build", "benchmark_model_apk", "--json").ok().json
     assert found["package"] == "org.tensorflow.lite.benchmark"
     assert (found["debuggable"], found["min_sdk"]) == (True, 23)
     assert found["activities"] == ["org.tensorflow.lite.benchmark.BenchmarkModelActivity"]
@@ -157,39 +157,39 @@ def test_a_program_that_shows_nothing_of_a_benchmark_is_refused(cli: Cli, tmp_pa
     benchmark.write_bytes(elf(machine=62, is_program=True) + b"\0Inference timings in us: Init: \0")
     fake.write_bytes(program("1"))
     for path in (other, Path("/bin/true")):
-        assert "is no benchmark program" in cli("builds", "add", path).ended_with(4).said
-        assert "is no benchmark program" in cli("builds", "add", path, "--name", "own").ended_with(4).said
-    assert cli("builds", "list", "--json").ok().json["cached"] == []
+        assert "is no benchmark program" in cli("build", "add", path).ended_with(4).said
+        assert "is no benchmark program" in cli("build", "add", path, "--name", "own").ended_with(4).said
+    assert cli("build", "list", "--json").ok().json["cached"] == []
     for path in (benchmark, fake):
-        assert cli("builds", "add", path, "--json").ok().json["shows_benchmark"] is True
+        assert cli("build", "add", path, "--json").ok().json["shows_benchmark"] is True
 
 
 def test_a_program_of_a_linux_computer_is_not_named_for_a_phone_with_the_same_machine(cli: Cli, tmp_path: Path) -> None:
     for name, interpreter in (("for_linux", b"/lib64/ld-linux-x86-64.so.2"), ("for_android", b"/system/bin/linker64")):
         (tmp_path / name).write_bytes(elf_with_notes([], machine=62, interpreter=interpreter) + b"num_threads")
-        cli("builds", "add", tmp_path / name).ok()
-    missing = cli("builds", "which", "native", "--build", "for_linux", "--abi", "x86_64")
+        cli("build", "add", tmp_path / name).ok()
+    missing = cli("build", "which", "native", "--build", "for_linux", "--abi", "x86_64")
     assert missing.exit_code == 4
     assert "no build 'for_linux' for x86_64 is on this computer (there is native for linux-x86_64)" in missing.stderr
     found = {
-        abi: cli("builds", "which", "native", "--build", name, "--abi", abi, "--json").ok().json["build"]["name"]
+        abi: cli("build", "which", "native", "--build", name, "--abi", abi, "--json").ok().json["build"]["name"]
         for name, abi in (("for_linux", "linux-x86_64"), ("for_android", "x86_64"))
     }
     assert found == {"linux-x86_64": "for_linux", "x86_64": "for_android"}
     # Without a name, what stands first for the tool is of the right kind as well.
-    chosen = cli("builds", "which", "native", "--abi", "x86_64", "--json").ok().json["build"]["name"]
+    chosen = cli("build", "which", "native", "--abi", "x86_64", "--json").ok().json["build"]["name"]
     assert chosen == "for_android"
 
 
 def test_stand_ins_are_listed_and_missed_as_what_only_virtual_phones_run(cli: Cli, tmp_path: Path) -> None:
     for name in ("base", "slow"):
         (tmp_path / name).write_bytes(program(name))
-        cli("builds", "add", tmp_path / name).ok()
-    listed = [line for line in cli("builds", "list").ok().stdout.splitlines() if line.startswith(("base ", "slow "))]
+        cli("build", "add", tmp_path / name).ok()
+    listed = [line for line in cli("build", "list").ok().stdout.splitlines() if line.startswith(("base ", "slow "))]
     assert [line.split("  ")[-1].strip() for line in listed] == ["only for virtual phones, by name"] * 2
-    releases = cli("builds", "list", "--json").ok().json["releases"]
+    releases = cli("build", "list", "--json").ok().json["releases"]
     assert [(item["is_virtual"], item["in_use_for"]) for item in releases] == [(True, ["arm64-v8a"])] * 2
-    done = cli("builds", "which", "native")
+    done = cli("build", "which", "native")
     assert done.exit_code == 4
     assert (
         "is on this computer (base and slow are fake binaries, which only virtual phones run, by name)" in done.stderr

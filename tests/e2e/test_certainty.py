@@ -14,7 +14,7 @@ from tests.samples.command import Cli
 
 
 def runs_of(cli: Cli, campaign: str) -> list[dict[str, Any]]:
-    return cli("runs", campaign, "--json").ok().json
+    return cli("results", "runs", campaign, "--json").ok().json
 
 
 def doubted_of(cli: Cli) -> set[str]:
@@ -96,7 +96,7 @@ def test_a_phone_that_changed_is_set_aside_and_its_runs_since_are_doubted(
     # The store says so to every reader, and reading the output again leaves it.
     doubted = doubted_of(lab.cli)
     assert doubted
-    lab.cli("reparse").ok()
+    lab.cli("results", "reparse").ok()
     assert doubted_of(lab.cli) == doubted
     assert "suspect" in lab.cli("table", "--json").ok().stdout
     lab.clear()
@@ -119,17 +119,17 @@ def test_a_sustained_measurement_is_ranked_and_a_cut_one_begun_again(lab: Lab, m
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=300)
     assert process.returncode == 130
-    cut = lab.cli("sustained", "--json").ok().json
+    cut = lab.cli("results", "sustained", "--json").ok().json
     assert not any(curve["is_whole"] for curve in cut["curves"])
     result = lab.cli("run", "--resume", "--json").ok().json
     assert (result["left"], result["status"]) == (0, "finished")
     numbers = {run["invocation"] // 100_000 for run in runs_of(lab.cli, result["campaign_id"])}
     assert numbers == {0, 1}
-    shown = lab.cli("sustained", "--json").ok().json["curves"]
+    shown = lab.cli("results", "sustained", "--json").ok().json["curves"]
     assert [curve["is_whole"] and curve["is_virtual"] for curve in shown] == [True, True]
     assert sorted(curve["rank_steady"] for curve in shown) == [1, 2]
     assert all(curve["elapsed_s"] >= 10 and curve["curve"]["minutes"] for curve in shown)
-    text = lab.cli("sustained").ok().stdout
+    text = lab.cli("results", "sustained").ok().stdout
     assert "burst rank" in text
     assert text.count("(virtual)") >= 4
 
@@ -148,4 +148,4 @@ def test_an_unfit_phone_is_recorded_with_its_reason_and_tried_again(lab: Lab, mo
     again = lab.cli("run", "--resume", "--json").ok().json
     assert (again["left"], {run["outcome"] for run in again["runs"]}) == (0, {"completed"})
     assert len(again["runs"]) == 4
-    poll_until(lambda: lab.cli("restore", "--json").ok().json["failed"] == {}, "nothing is left changed")
+    poll_until(lambda: lab.cli("device", "restore", "--json").ok().json["failed"] == {}, "nothing is left changed")

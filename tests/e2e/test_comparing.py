@@ -97,7 +97,7 @@ def test_equal_builds_are_the_same(bench: Bench) -> None:
 
 
 def test_pairs_ran_in_turns_and_the_first_one_does_not_count(bench: Bench, slower: dict[str, Any]) -> None:
-    runs = bench.cli("runs", slower["campaign_id"], "--json").ok().json
+    runs = bench.cli("results", "runs", slower["campaign_id"], "--json").ok().json
     pairs: dict[int, list[str]] = defaultdict(list)
     for run in runs:
         pairs[run["invocation"]].append(
@@ -181,7 +181,7 @@ def test_two_nights_are_compared_and_a_changed_setting_makes_them_incomparable(b
     assert changed.exit_code == 1
     assert changed.json["counts"]["incomparable"] == 1
     assert changed.json["cases"][0]["differences"][0]["fact"] == "settings"
-    first, second = [item["campaign_id"] for item in bench.cli("campaigns", "--json").ok().json[1:3]][::-1]
+    first, second = [item["campaign_id"] for item in bench.cli("results", "list", "--json").ok().json[1:3]][::-1]
     nights = bench.cli("compare", first, second, "--fail-on", "never", "--json").ok().json
     assert nights["cases"][0]["verdict"]["method"] == "welch"
     allowed = bench.cli("compare", "--allow", "settings", "--fail-on", "never", "--json").ok().json
@@ -200,14 +200,14 @@ def test_a_killed_comparison_goes_on_without_repeating_or_losing_a_run(bench: Be
             break
     process.kill()
     process.communicate()
-    campaign = bench.cli("campaigns", "--json").ok().json[0]
+    campaign = bench.cli("results", "list", "--json").ok().json[0]
     assert campaign["status"] == "running"
-    before = {run["run_id"] for run in bench.cli("runs", campaign["campaign_id"], "--json").ok().json}
+    before = {run["run_id"] for run in bench.cli("results", "runs", campaign["campaign_id"], "--json").ok().json}
     assert 4 <= len(before) < 22
     result = bench.cli("run", "--resume", "--json")
     assert result.json["campaign_id"] == campaign["campaign_id"]
     assert (result.json["left"], result.json["status"], result.exit_code) == (0, "finished", 1)
-    after = bench.cli("runs", campaign["campaign_id"], "--json").ok().json
+    after = bench.cli("results", "runs", campaign["campaign_id"], "--json").ok().json
     assert before <= {run["run_id"] for run in after}
     keys = [(run["case"]["build_sha256"], run["invocation"]) for run in after]
     assert len(keys) == len(set(keys))
@@ -217,8 +217,8 @@ def test_a_killed_comparison_goes_on_without_repeating_or_losing_a_run(bench: Be
 def test_the_first_slow_one_of_six_builds_is_found_and_found_again_without_measuring(bench: Bench) -> None:
     for number, time in enumerate((0, 0, 0, 0, 40, 40)):
         program = bench.program(f"release{number}", time)
-        bench.cli("builds", "add", program, "--name", "mine", "--release", f"v{number}").ok()
-    listed = bench.cli("builds", "list", "--all", "--json").ok().json["releases"]
+        bench.cli("build", "add", program, "--name", "mine", "--release", f"v{number}").ok()
+    listed = bench.cli("build", "list", "--all", "--json").ok().json["releases"]
     mine = {item["release"]["tag"]: item["release_id"] for item in listed if item["release"]["name"] == "mine"}
     words = (
         "bisect", "--good", f"mine@{mine['v0']}", "--bad", f"mine@{mine['v5']}", "-m", bench.model, "-s",
@@ -229,10 +229,10 @@ def test_the_first_slow_one_of_six_builds_is_found_and_found_again_without_measu
     assert found["step"]["verdict"]["low"] < 1.4 < found["step"]["verdict"]["high"]
     assert found["is_virtual"]
     assert len(found["probes"]) < 5
-    stored = len(bench.cli("campaigns", "--json").ok().json)
+    stored = len(bench.cli("results", "list", "--json").ok().json)
     again = bench.cli(*words).ok()
     assert f"first bad: mine@{mine['v4']} (v4); last good: mine@{mine['v3']} (v3)" in again.stdout
-    assert len(bench.cli("campaigns", "--json").ok().json) == stored
+    assert len(bench.cli("results", "list", "--json").ok().json) == stored
     swapped = bench.cli("bisect", "--good", f"mine@{mine['v5']}", "--bad", f"mine@{mine['v0']}", "-m", bench.model)
     assert swapped.exit_code == 2
     assert "archived after" in swapped.stderr

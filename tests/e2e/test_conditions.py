@@ -27,7 +27,7 @@ def rooted(lab_of: Callable[..., Lab]) -> Lab:
 
 def test_tuning_keeps_what_makes_the_phone_calmer_and_a_plan_takes_it(rooted: Lab, tmp_path: Path) -> None:
     serial = rooted.serials[0]
-    tuned = rooted.cli("device", "tune", serial, "-n", 12, "--min-secs", "0.1", "--option", "pin_clocks", "--json")
+    tuned = rooted.cli("device", "quiet", serial, "-n", 12, "--min-secs", "0.1", "--option", "pin_clocks", "--json")
     found = tuned.ok().json
     by_option = {" ".join(trial["options"]): trial for trial in found["trials"]}
     assert found["options"]["pin_clocks"] is True, by_option
@@ -77,7 +77,7 @@ def test_a_phone_left_changed_by_another_home_is_restored_from_the_phones_own_fi
     audit = rooted.cli("device", "audit", serial, "--json")
     assert audit.exit_code == 1
     assert audit.json["pending"] == ["window animation scale"]
-    restored = rooted.cli("restore", "--json").ok().json
+    restored = rooted.cli("device", "restore", "--json").ok().json
     assert restored["restored"] == {serial: ["window animation scale"]}
     assert rooted.shell(serial, "settings get global window_animation_scale") == "1.0"
     assert "undo" not in rooted.shell(serial, f"ls {folder}").split()
@@ -90,18 +90,18 @@ def test_a_phone_that_another_computer_holds_is_refused_with_its_name(rooted: La
     note = f'feed {boot_id} 99999999 {{"host": "lab-west", "pid": 7, "hold_s": 900}}'
     rooted.shell(serial, f"mkdir -p {folder}; echo '{note}' >{folder}/owner")
     try:
-        done = rooted.cli("restore", serial)
+        done = rooted.cli("device", "restore", serial)
         assert done.exit_code == 3
         assert "process 7 on lab-west" in done.stdout
-        assert rooted.cli("restore", "--take").exit_code == 2
-        rooted.cli("restore", "--take", serial).ok()
+        assert rooted.cli("device", "restore", "--take").exit_code == 2
+        rooted.cli("device", "restore", "--take", serial).ok()
         assert "owner" not in rooted.shell(serial, f"ls {folder}").split()
     finally:
         rooted.shell(serial, f"rm -f {folder}/owner")
 
 
 def test_an_option_that_is_not_there_is_refused(cli: Cli) -> None:
-    done = cli("device", "tune", "NOBODY", "--option", "magic")
+    done = cli("device", "quiet", "NOBODY", "--option", "magic")
     assert done.exit_code == 2
     assert "magic" in done.stderr
     assert "fixed_performance" in done.stderr
@@ -110,7 +110,7 @@ def test_an_option_that_is_not_there_is_refused(cli: Cli) -> None:
 def test_a_tune_that_was_killed_goes_on_from_the_trials_that_ended(rooted: Lab) -> None:
     serial = rooted.serials[0]
     # The second trial takes some seconds, so that it isn't over before the process is killed.
-    words = ("device", "tune", serial, "-n", 4, "--min-secs", "12", "--option", "no_doze", "--option", "sync_off")
+    words = ("device", "quiet", serial, "-n", 4, "--min-secs", "12", "--option", "no_doze", "--option", "sync_off")
     process = rooted.cli.start(*words)
     assert process.stderr is not None
     for line in process.stderr:
@@ -149,7 +149,7 @@ def test_a_screen_that_the_plan_wants_off_is_no_fault_of_a_run(lab: Lab, tmp_pat
         f"devices: {{serials: [{lab.serials[0]}]}}\nsettings: {{min_secs: 100 ms}}\nquiet: {{screen: 'off'}}\n"
     )
     campaign = lab.cli("run", plan, "--json").ok().json["campaign_id"]
-    (run,) = lab.cli("runs", campaign, "--json").ok().json
+    (run,) = lab.cli("results", "runs", campaign, "--json").ok().json
     assert run["state_after"]["screen_on"] is False
     assert "screen-off" not in [finding["code"] for finding in run["verdict"]["findings"]]
-    assert lab.cli("reparse", campaign, "--json").ok().json["changed"] == []
+    assert lab.cli("results", "reparse", campaign, "--json").ok().json["changed"] == []

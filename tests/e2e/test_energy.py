@@ -223,5 +223,5 @@ def test_a_killed_host_leaves_no_load_and_no_recording(lab: Lab, model: Path, tm
     poll_until(lambda: "cpu" in lab.shell(serial, "cat /data/local/tmp/benchfarm/runs/*/load"), what="a load")
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    lab.cli("restore", serial).ok()
+    lab.cli("device", "restore", serial).ok()
     assert lab.shell(serial, "pidof dd; ls /data/local/tmp/benchfarm/runs").strip() == ""

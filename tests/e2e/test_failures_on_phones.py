@@ -55,13 +55,13 @@ def test_what_ended_a_native_program_is_told_from_the_log_of_its_time(
     (run,) = lab.cli("bench", model, "-d", "xnnpack", "-s", serial, "-n", "1", "--json").json["runs"]
     assert (run["outcome"], run["reason_code"]) == ("failed", code)
     assert words in run["reason"]
-    logged = lab.cli("log", run["run_id"], "--attachment", "logcat").ok().stdout
+    logged = lab.cli("results", "log", run["run_id"], "--attachment", "logcat").ok().stdout
     assert words in logged
 
 
 def test_a_good_native_run_asks_for_no_log(lab: Lab, model: Path) -> None:
     (run,) = lab.cli("bench", model, "-d", "xnnpack", "-s", lab.serials[0], "-n", "1", "--json").ok().json["runs"]
-    assert lab.cli("log", run["run_id"], "--attachment", "logcat").exit_code == 2
+    assert lab.cli("results", "log", run["run_id"], "--attachment", "logcat").exit_code == 2
 
 
 def test_what_ended_an_earlier_run_is_not_taken_for_the_end_of_one_after_the_clock_went_back(

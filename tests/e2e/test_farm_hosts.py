@@ -92,7 +92,7 @@ def test_everything_that_a_plan_names_reaches_the_hosts(
     assert {job["serial"]: job["host"] for job in jobs} == {host.serial: host.name for host in farm.hosts}
     farm.expect_no_loss(name, 2, before)
     for job in jobs:
-        runs = farm.two("runs", job["campaign_id"])
+        runs = farm.two("results", "runs", job["campaign_id"])
         assert {run["outcome"] for run in runs} == {"completed"}
         assert len({run["case"]["build_sha256"] for run in runs}) == 1
         measured = [run for run in runs if run["run_pass"] != "reference"]
@@ -122,7 +122,7 @@ def test_models_that_are_not_tflite_keep_their_ending_and_a_program_of_ones_own_
     farm.one("farm", "submit", written(TINY, gguf), "--name", name)
     (job,) = farm.until_ended(name)
     assert job["status"] == "done", job
-    runs = farm.two("runs", job["campaign_id"])
+    runs = farm.two("results", "runs", job["campaign_id"])
     assert {(run["case"]["model_name"], run["case"]["tool"]) for run in runs} == {
         ("tiny", "litert-lm"), ("little", "declared:llama-bench")
     }  # fmt: skip
@@ -139,7 +139,7 @@ def test_models_that_are_not_tflite_keep_their_ending_and_a_program_of_ones_own_
     for number, tokens in enumerate(("16", "24")):
         (job,) = farm.until_ended(f"{name}-{number}")
         assert job["status"] == "done", job
-        runs = farm.two("runs", job["campaign_id"])
+        runs = farm.two("results", "runs", job["campaign_id"])
         assert {(run["case"]["tool"], run["outcome"]) for run in runs} == {("declared:my-bench", "completed")}
         assert {dict(run["case"]["flags"])["prompt_tokens"] for run in runs} == {tokens}
         counts = {dict(run["case"]["flags"])["figure"]: run["report"]["inference"]["count"] for run in runs}
@@ -271,7 +271,7 @@ def test_a_phone_that_was_away_all_night_measures_nothing_under_its_name_the_nex
             " WHERE id = %s",
             (json.dumps(plan), row[0]),
         )
-    host("farm", "go-on", f"phone:{host.serial}")
+    host("farm", "resume", f"phone:{host.serial}")
     (job,) = farm.until_ended(name)
     assert (job["status"], job["note"]) == ("done", "there was no time for any of its cases")
     farm.expect_no_loss(name, 0, before)
@@ -293,7 +293,7 @@ def test_a_phone_that_only_has_the_same_serial_number_is_not_measured(
             " WHERE submission = %s",
             (name,),
         )
-    host("farm", "go-on", f"phone:{host.serial}")
+    host("farm", "resume", f"phone:{host.serial}")
     farm.until(lambda: farm.jobs(name)[0]["tries"] > 0)
     # A further try would take the note away.
     host("farm", "pause", f"phone:{host.serial}")
@@ -324,7 +324,7 @@ def test_a_phone_whose_host_comes_after_the_submission_is_measured_too(
     plan.unlink()
     farm.until_announced(farm.two)
     farm.until(lambda: len(farm.jobs(name)) > 1)
-    farm.one("farm", "go-on", f"phone:{farm.one.serial}")
+    farm.one("farm", "resume", f"phone:{farm.one.serial}")
     jobs = farm.until_ended(name)
     assert {job["serial"]: (job["host"], job["came_later"]) for job in jobs} == {
         farm.one.serial: ("one", False),
@@ -388,7 +388,7 @@ def test_pause_keeps_jobs_waiting_the_urgent_one_goes_first_cancel_stops_it_and_
     host("farm", "submit", plan_file((host.serial,), invocations=1), "--name", usual)
     host("farm", "submit", plan_file((host.serial,), invocations=30), "--name", urgent, "--priority", "5")
     assert host("farm", "status", usual)["jobs"][0]["status"] == "waits"
-    host("farm", "go-on", f"phone:{host.serial}")
+    host("farm", "resume", f"phone:{host.serial}")
     (job,) = farm.jobs(urgent)
     farm.until_stored(job["campaign_id"], 1)
     assert [job["status"] for job in farm.jobs(usual)] == ["waits"]
@@ -402,14 +402,14 @@ def test_pause_keeps_jobs_waiting_the_urgent_one_goes_first_cancel_stops_it_and_
     assert not list((host.cli.home / "state" / "journals").glob("*.json*"))
     assert [job["status"] for job in farm.jobs(usual)] == ["waits"]
     # Nobody is to resume it.
-    (left,) = [item for item in host("campaigns") if item["campaign_id"] == job["campaign_id"]]
+    (left,) = [item for item in host("results", "list") if item["campaign_id"] == job["campaign_id"]]
     assert left["status"] == "finished"
     farm.until_announced(farm.one)
     wanted = plan_file((farm.one.serial, host.serial), invocations=1)
     missing = farm.one.cli("farm", "submit", wanted, "--name", f"{name}-one", **farm.one.environ()).ended_with(1)
     assert re.search(rf"^{host.serial}: not meant: away since .* UTC, seen last at two$", missing.stdout, re.M)
     farm.one("farm", "cancel", f"{name}-one")
-    host("farm", "go-on", "host:two")
+    host("farm", "resume", "host:two")
     farm.until_announced(host)
     farm.until_ended(usual)
     farm.expect_no_loss(usual, 4, before)

@@ -367,5 +367,5 @@ def test_submitter_killed(cell: Cell, phase: str) -> None:
         submitter.wait(30)
     assert cell.farm.jobs(cell.name) == []
     cell.submit()
-    one("farm", "go-on")
+    one("farm", "resume")
     cell.check()

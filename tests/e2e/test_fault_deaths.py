@@ -85,7 +85,7 @@ def test_a_run_that_is_killed_before_its_campaign_is_kept_leaves_nothing_to_resu
 ) -> None:
     lab = matrix_lab
     before = changed(lab)
-    known = lab.cli("campaigns", "--json").ok().json
+    known = lab.cli("results", "list", "--json").ok().json
     # However long this test looks away: none of them says what it is.
     for serial in lab.serials:
         give(lab, serial, "hang", "moment=open:shell")
@@ -93,7 +93,7 @@ def test_a_run_that_is_killed_before_its_campaign_is_kept_leaves_nothing_to_resu
     poll_until(lambda: not faults_of(lab, lab.serials[0])[0]["moment"], "a phone is asked")
     ended(process)
     clear(lab)
-    assert lab.cli("campaigns", "--json").ok().json == known
+    assert lab.cli("results", "list", "--json").ok().json == known
     assert not_as_before(lab, before) == []
 
 
@@ -166,7 +166,7 @@ def test_what_a_killed_run_left_on_a_phone_is_ended_by_restore(
     poll_until(lambda: not faults_of(lab, serial), "the program hangs", timeout_s=60)
     ended(process)
     assert "benchmark" in changed(lab)[serial], "nothing was left"
-    lab.cli("restore", serial).ok()
+    lab.cli("device", "restore", serial).ok()
     assert changed(lab)[serial] == before
 
 

@@ -52,7 +52,7 @@ def test_a_program_that_the_user_names_is_run_and_read(cli: Cli, model: Path, tm
     assert f"--graph={model}" in run["command"]
     assert run["outcome"] == "completed", run["reason"]
     assert run["report"]["delegate"]["truth"] == "full"
-    assert "given --graph=" in cli("log", run["run_id"], "-a", "stderr").ok().stdout
+    assert "given --graph=" in cli("results", "log", run["run_id"], "-a", "stderr").ok().stdout
 
 
 def test_a_program_that_fails_is_a_failure_with_its_own_reason(cli: Cli, model: Path, tmp_path: Path) -> None:
@@ -99,5 +99,5 @@ def test_what_is_exported_of_this_computer_names_no_folder_of_it(cli: Cli, model
     assert "were there already" in cli("import", tmp_path / "night.zip").ok().stdout
     other = Cli(home=tmp_path / "other")
     other("import", tmp_path / "night.zip").ok()
-    (run,) = other("runs", "--json").ok().json
+    (run,) = other("results", "runs", "--json").ok().json
     assert (run["outcome"], run["report"]["delegate"]["truth"]) == ("completed", "full")

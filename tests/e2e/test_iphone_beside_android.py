@@ -58,6 +58,6 @@ def test_a_farms_worker_offers_its_iphone_and_measures_a_job_on_it(cli: Cli, tmp
                 host.rest()
             (job,) = queue.jobs("night")
         assert job["status"] == "done", host.log()
-        runs = host("runs", job["campaign_id"])
+        runs = host("results", "runs", job["campaign_id"])
         assert [(run["case"]["tool"], run["outcome"]) for run in runs] == [("litert-ios", "completed")] * 2
     assert list((tmp_path / "phone" / "app" / "Documents").iterdir()) == []

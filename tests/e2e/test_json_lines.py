@@ -86,7 +86,7 @@ def test_all_that_is_told_while_phones_are_worked_with_is_json(lab: Lab, plan_fi
     assert {"campaign-resumed", "campaign-ended"} <= {line["event"] for line in lines_of(resumed.stderr)}
     lines_of(
         lab.cli(
-            "device", "tune", serial, "--option", "sync_off", "-n", 4, "--min-secs", 0.05, BENCHFARM_LOG="json"
+            "device", "quiet", serial, "--option", "sync_off", "-n", 4, "--min-secs", 0.05, BENCHFARM_LOG="json"
         ).stderr
     )
     lines_of(lab.cli("doctor", BENCHFARM_LOG="json").stderr)

@@ -68,7 +68,7 @@ def test_two_sides_are_paired_process_by_process_with_a_verdict_of_prefill_and_o
     done = lab.cli("ab", "threads:1", "threads:4", *words)
     assert done.exit_code in {0, 1}, done.said
     campaign = done.said.rpartition("campaign: ")[2].split()[0]
-    runs = lab.cli("runs", campaign, "--json").ok().json
+    runs = lab.cli("results", "runs", campaign, "--json").ok().json
     pairs: dict[int, dict[int, set[str]]] = {}
     for run in runs:
         assert run["outcome"] == "completed", run["reason"]

@@ -30,7 +30,7 @@ def test_losing_the_progress_stream_stops_no_campaign(cli: Cli, model: Path, red
     )
     # 1: a busy computer gives no clean figure.
     assert code in {0, 1}
-    (campaign,) = cli("campaigns", "--json").ok().json
+    (campaign,) = cli("results", "list", "--json").ok().json
     assert (campaign["status"], campaign["stored"]) == ("finished", 2)
 
 

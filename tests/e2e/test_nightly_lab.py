@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from orchestrator.ports import Store
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import RunRecord
-from orchestrator.store.opening import open_store
+from orchestrator.store.opening import Store, open_store
 from tests.conftest import poll_until
 from tests.samples.farm_hosts import Host
 from tests.samples.places import MODELS

@@ -69,12 +69,12 @@ def check_raw_output_is_deleted(lab: Lab, tmp_path: Path) -> None:
     done = lab.cli("store", "prune", "--keep-raw", "0s", "--json").ok().json
     assert trial["runs"] == done["runs"] > 0
     # What takes less room than a note of its deletion stays.
-    campaigns = [item["campaign_id"] for item in lab.cli("campaigns", "--json").ok().json]
-    run_ids = [run["run_id"] for item in campaigns for run in lab.cli("runs", item, "--json").ok().json]
-    logs = ((run_id, lab.cli("log", run_id).ok().stdout) for run_id in run_ids)
+    campaigns = [item["campaign_id"] for item in lab.cli("results", "list", "--json").ok().json]
+    run_ids = [run["run_id"] for item in campaigns for run in lab.cli("results", "runs", item, "--json").ok().json]
+    logs = ((run_id, lab.cli("results", "log", run_id).ok().stdout) for run_id in run_ids)
     run_id, shown = next((run_id, text) for run_id, text in logs if "deleted: on " in text)
     assert "--keep-raw 0s" in shown
-    assert "0 changed" in lab.cli("reparse").ok().stdout
+    assert "0 changed" in lab.cli("results", "reparse").ok().stdout
     assert lab.cli("report", "--format", "csv").ok().stdout == before
-    kept = lab.cli("log", run_id, BENCHFARM_STORE=str(tmp_path / "copy.sqlite")).ok().stdout
+    kept = lab.cli("results", "log", run_id, BENCHFARM_STORE=str(tmp_path / "copy.sqlite")).ok().stdout
     assert "deleted: on " not in kept

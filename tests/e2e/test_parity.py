@@ -13,7 +13,7 @@ INT8 = min(MODELS.glob("*int8*.tflite"))
 
 def parity_runs(lab: Lab, campaign: str) -> dict[str, dict[str, Any]]:
     """The parity runs of a campaign, by delegate."""
-    runs = lab.cli("runs", campaign, "--json").ok().json
+    runs = lab.cli("results", "runs", campaign, "--json").ok().json
     return {run["case"]["delegate"]: run for run in runs if run["run_pass"] == "parity"}
 
 
@@ -42,7 +42,7 @@ def test_stored_outputs_are_compared_again_by_reparse(lab: Lab) -> None:
     extra = run["report"]["extra"]
     # What the runtime's own kernels differ by here is more than the threshold of the type.
     assert (extra["parity"], extra["parity_threshold"]) == ("same", max(2.0, extra["parity_kernel_distance"]))
-    again = lab.cli("reparse", done.json["campaign_id"], "--json").ok().json
+    again = lab.cli("results", "reparse", done.json["campaign_id"], "--json").ok().json
     assert (again["reviewed"], again["changed"]) == (1, [])
 
 

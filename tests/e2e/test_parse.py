@@ -34,7 +34,7 @@ def running_lab(lab_of: Callable[..., Lab]) -> Lab:
 
 def expect_the_stored_run(cli: Cli, run: dict[str, Any]) -> None:
     """Fail unless ``log RUN | parse -`` gives that one run, with its figures and what was asked for."""
-    shown = cli("log", run["run_id"]).ok().stdout
+    shown = cli("results", "log", run["run_id"]).ok().stdout
     read = cli("parse", "-", "--json", stdin=shown).ok().json
     assert isinstance(read, dict), "one run"
     report = run["report"]
@@ -71,7 +71,7 @@ def test_a_log_of_this_computer_is_read_as_the_run_that_is_stored(cli: Cli, mode
     assert {run["case"]["tool"] for run in runs} == {"litert"}
     for run in runs:
         expect_the_stored_run(cli, run)
-    logs = "".join(cli("log", run["run_id"]).ok().stdout for run in runs)
+    logs = "".join(cli("results", "log", run["run_id"]).ok().stdout for run in runs)
     assert [item["inference_avg_us"] for item in cli("parse", "-", "--json", stdin=logs).ok().json] == [
         run["report"]["inference_mean_us"] for run in runs
     ]

@@ -76,7 +76,7 @@ def run_and_act(lab: Lab, plan: Path, *acts: tuple[str, Callable[[], None]]) -> 
 
 def stored(lab: Lab, done: Done) -> list[dict[str, Any]]:
     """The campaign's runs, each of which is there once."""
-    runs: list[dict[str, Any]] = lab.cli("runs", done.json["campaign_id"], "--json").ok().json
+    runs: list[dict[str, Any]] = lab.cli("results", "runs", done.json["campaign_id"], "--json").ok().json
     keys = Counter((run["case"]["serial"], run["case"]["threads"], run["invocation"]) for run in runs)
     assert set(keys.values()) == {1}, keys
     return runs
@@ -131,7 +131,7 @@ def test_a_phone_that_is_plugged_in_joins_the_campaign(
     assert done.exit_code == 0, done.stderr
     assert f"{LATE}: joins the campaign" in done.stderr
     assert Counter(run["case"]["serial"] for run in stored(lab, done)) == {A: 4, B: 4, LATE: 4}
-    campaign = lab.cli("campaigns", "--json").ok().json[0]
+    campaign = lab.cli("results", "list", "--json").ok().json[0]
     assert (campaign["status"], campaign["stored"], campaign["planned"]) == ("finished", 12, 12)
 
 

@@ -87,7 +87,7 @@ def test_accelerators_that_nobody_planned_become_cases_of_their_own(lab: Lab, mo
     assert runs["nnapi(qti-default)"]["case"]["flags"] == [["nnapi_accelerator_name", "qti-default"]]
     assert runs["nnapi(nnapi-reference)"]["reason_code"] == "delegate-wrong-backend"
     assert len({json.dumps(run["case"]) for run in runs.values()}) == len(runs)
-    assert lab.cli("reparse", "--json").ok().json["changed"] in (0, [])
+    assert lab.cli("results", "reparse", "--json").ok().json["changed"] in (0, [])
 
 
 def test_memory_of_an_option_is_measured_in_a_process_of_its_own(lab: Lab, model: Path) -> None:
@@ -248,7 +248,7 @@ def test_a_pass_leaves_the_files_that_it_writes_and_no_others(lab: Lab, model: P
     runs = bench(lab, model, "-d", "xnnpack", "--pass", "timing,memory,profile")
     found = {}
     for run in runs:
-        refused = lab.cli("log", run["run_id"], "--out", tmp_path / "one")
+        refused = lab.cli("results", "log", run["run_id"], "--out", tmp_path / "one")
         found[run["run_pass"]] = refused.stderr.rpartition("there are: ")[2].split()
     assert found["timing"] == ["stdout,", "stderr,", "result.pb,", "runtime_info.pb,", "samples"]
     assert found["memory"] == ["stdout,", "stderr,", "result.pb,", "samples"]

@@ -29,7 +29,7 @@ def test_quickstart_measures_virtual_phones_and_this_computer_and_leaves_nothing
     for word in ("Google Pixel 3 (virtual)", "Google Pixel 4 (virtual)", "litert", "no measurements"):
         assert word in " ".join(done.stdout.split()), word
     own = Cli(home=folder)
-    runs = own("runs", "--json").ok().json
+    runs = own("results", "runs", "--json").ok().json
     assert {run["is_virtual"] for run in runs} == {True, False}
     assert {(run["outcome"], run["reason_code"]) for run in runs} <= {("completed", ""), ("skipped", "threads-unused")}
     assert {run["case"]["delegate"] for run in runs if run["outcome"] == "skipped"} <= {"gpu"}

@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Quality, QualityVerdict
-from orchestrator.store.opening import open_store
+from orchestrator.store.opening import Store, open_store
 from tests.e2e.conftest import prepared_cli
 from tests.samples.command import Cli, Done
 from tests.samples.places import MODELS
@@ -41,7 +40,7 @@ class Nights:
 
     def changes(self, *words: object) -> tuple[int, dict[str, Any]]:
         """Return the exit code, and the changes by configuration."""
-        done = self("regressions", "--json", *words)
+        done = self("history", "changes", "--json", *words)
         found = [change for group in done.json["groups"] for change in group["changes"]]
         assert done.json["fails"] == bool(done.exit_code), done.stderr
         return done.exit_code, {change["configuration"].rpartition(", native")[0]: change for change in found}
@@ -146,7 +145,7 @@ def test_a_slow_program_is_confirmed_in_the_process_mode_of_its_series(
     change = of(confirmed, "xnnpack", "4")
     assert change["status"] == "confirmed", change["status_detail"]
     campaign = change["status_detail"].split()[-1]
-    runs = nights("runs", campaign, "--json").ok().json
+    runs = nights("results", "runs", campaign, "--json").ok().json
     assert {run["case"]["mode"] for run in runs} == {"top-app"}
     assert len({run["case"]["build_sha256"] for run in runs}) == 2
 
@@ -163,7 +162,7 @@ def test_a_change_without_an_old_side_cannot_be_run_again_and_says_why(confirmed
 
 
 def test_what_was_confirmed_or_refuted_is_not_run_again(nights: Nights, confirmed: dict[str, Any]) -> None:
-    campaigns = len(nights("campaigns", "--json").ok().json)
+    campaigns = len(nights("results", "list", "--json").ok().json)
 
     exit_code, again = nights.changes("--confirm")
 
@@ -171,35 +170,35 @@ def test_what_was_confirmed_or_refuted_is_not_run_again(nights: Nights, confirme
     assert {name: item["status"] for name, item in again.items()} == {
         name: item["status"] for name, item in confirmed.items()
     }
-    assert len(nights("campaigns", "--json").ok().json) == campaigns
+    assert len(nights("results", "list", "--json").ok().json) == campaigns
 
 
 def test_changes_are_told_in_text_and_markdown(nights: Nights, confirmed: dict[str, Any]) -> None:
-    text = nights("regressions")
+    text = nights("history", "changes")
     assert text.exit_code == 1
     told = " ".join(text.stdout.split())
     assert "confirmed side by side" in told.split("refuted side by side")[0]
     assert told.count("[virtual]") == 3
     assert max(len(line) for line in text.stdout.splitlines()) <= 80
-    markdown = nights("regressions", "--format", "markdown", "--fail-on", "never").ok().stdout
+    markdown = nights("history", "changes", "--format", "markdown", "--fail-on", "never").ok().stdout
     assert markdown.startswith("## 3 changes new in the last 14 nights")
     assert markdown.count("| confirmed side by side") == 1
-    assert nights("regressions", "--format", "xml").exit_code == 2
-    assert nights("regressions", "--series", "colour=red").exit_code == 2
-    assert "delegate is cpu, xnnpack" in nights("regressions", "--series", "delegate=gpu").stderr
-    assert nights("annotate", "add", "delegate=cpu", "2026-03-09", " ").exit_code == 2
+    assert nights("history", "changes", "--format", "xml").exit_code == 2
+    assert nights("history", "changes", "--series", "colour=red").exit_code == 2
+    assert "delegate is cpu, xnnpack" in nights("history", "changes", "--series", "delegate=gpu").stderr
+    assert nights("history", "expect", "delegate=cpu", "2026-03-09", " ").exit_code == 2
     only = nights.changes("--series", "delegate=cpu")
     assert (only[0], [item["case"]["delegate"] for item in only[1].values()]) == (0, ["cpu"])
 
 
 def test_an_expected_change_is_told_as_such_and_fails_nothing(nights: Nights, confirmed: dict[str, Any]) -> None:
     night = of(confirmed, "xnnpack", "4")["night"]
-    added = nights("annotate", "add", "delegate=xnnpack,threads=4", night, "slower on purpose", "--json").ok().json
+    added = nights("history", "expect", "delegate=xnnpack,threads=4", night, "slower on purpose", "--json").ok().json
 
     exit_code, found = nights.changes("--fail-on", "confirmed")
     assert exit_code == 0
     assert [item["expected"] for item in found.values() if item["expected"]] == ["slower on purpose"]
-    assert "slower on purpose" in nights("annotate", "list").ok().stdout
-    assert nights("annotate", "delete", added["annotation_id"]).exit_code == 0
-    assert nights("annotate", "delete", added["annotation_id"]).exit_code == 2
+    assert "slower on purpose" in nights("history", "expected").ok().stdout
+    assert nights("history", "forget", added["annotation_id"]).exit_code == 0
+    assert nights("history", "forget", added["annotation_id"]).exit_code == 2
     assert nights.changes("--fail-on", "confirmed")[0] == 1

@@ -103,48 +103,50 @@ def without_farm(page: str) -> str:
 
 def test_site_is_written_once_and_renewed_when_a_note_is_added(weeks, tmp_path):
     out = tmp_path / "public"
-    first = weeks("site", "--out", out, "--reports", "2", "--json").ok().json
+    first = weeks("history", "site", "--out", out, "--reports", "2", "--json").ok().json
     assert (first["series"], first["nights"], first["reports"]) == (12, NIGHTS, 2)
     assert first["unchanged"] == first["removed"] == 0
-    again = weeks("site", "--out", out, "--reports", "2", "--json").ok().json
+    again = weeks("history", "site", "--out", out, "--reports", "2", "--json").ok().json
     assert (again["written"], again["unchanged"]) == (0, first["written"])
-    weeks("annotate", "add", "serial=pixel-4-a,delegate=gpu", "2026-03-31", "new driver").ok()
-    renewed = weeks("site", "--out", out, "--reports", "2", "--json").ok().json
+    weeks("history", "expect", "serial=pixel-4-a,delegate=gpu", "2026-03-31", "new driver").ok()
+    renewed = weeks("history", "site", "--out", out, "--reports", "2", "--json").ok().json
     # Two series and the overview.
     assert (renewed["written"], renewed["removed"]) == (3, 0)
     assert "new driver" in (out / "index.html").read_text()
-    fresh = weeks("site", "--out", out, "--reports", "2", "--fresh", "--json").ok().json
+    fresh = weeks("history", "site", "--out", out, "--reports", "2", "--fresh", "--json").ok().json
     assert fresh["written"] == 0
-    fewer = weeks("site", "--out", out, "--reports", "1", "--json").ok().json
+    fewer = weeks("history", "site", "--out", out, "--reports", "1", "--json").ok().json
     # What linked to the report that is gone: the series that ran that night, and the index.
     assert (fewer["written"], fewer["removed"]) == (9, 1)
 
 
 def test_report_is_written_anew_when_a_run_is_read_anew_without_another_latency(weeks, tmp_path):
     out = tmp_path / "public"
-    weeks("site", "--out", out, "--reports", "2").ok()
+    weeks("history", "site", "--out", out, "--reports", "2").ok()
     newest = newest_of(weeks)
     read_again(weeks)
-    renewed = weeks("site", "--out", out, "--reports", "2", "--json").ok().json
+    renewed = weeks("history", "site", "--out", out, "--reports", "2", "--json").ok().json
     assert renewed["written"] == 1
     assert "seen when it was read again" in (out / "campaigns" / f"{newest}.html").read_text()
 
 
 def test_since_chooses_the_nights(weeks, tmp_path):
-    found = weeks("site", "--out", tmp_path / "a", "--since", "2026-03-31", "--reports", "0", "--json").ok().json
+    found = (
+        weeks("history", "site", "--out", tmp_path / "a", "--since", "2026-03-31", "--reports", "0", "--json").ok().json
+    )
     assert found["nights"] == NIGHTS - 30
-    refused = weeks("site", "--out", tmp_path / "b", "--since", "yesterday")
+    refused = weeks("history", "site", "--out", tmp_path / "b", "--since", "yesterday")
     assert refused.exit_code == 2
     assert "isn't a date" in refused.stderr
 
 
 def test_site_of_an_empty_store_says_that_there_is_nothing(cli, tmp_path):
-    cli("site", "--out", tmp_path / "out").ok()
+    cli("history", "site", "--out", tmp_path / "out").ok()
     assert "Nothing was measured in this time." in (tmp_path / "out" / "index.html").read_text()
 
 
 def test_served_pages_are_those_of_the_site(weeks, tmp_path):
-    weeks("site", "--out", tmp_path / "out").ok()
+    weeks("history", "site", "--out", tmp_path / "out").ok()
     with served(weeks) as url:
         assert without_farm(ask(url)[2]) == (tmp_path / "out" / "index.html").read_text()
         series = sorted((tmp_path / "out" / "series").iterdir())[0]
@@ -165,7 +167,7 @@ def test_served_pages_are_those_of_the_site(weeks, tmp_path):
 def test_served_pages_follow_the_store(weeks):
     with served(weeks) as url:
         assert "a note of today" not in ask(url)[2]
-        weeks("annotate", "add", "serial=pixel-4-a,delegate=gpu", "2026-03-31", "a note of today").ok()
+        weeks("history", "expect", "serial=pixel-4-a,delegate=gpu", "2026-03-31", "a note of today").ok()
         # They are gathered again when a time has passed that depends on how long gathering takes.
         poll_until(lambda: "a note of today" in ask(url)[2], "the note is shown", 120)
         page = f"/campaigns/{newest_of(weeks)}.html"
@@ -359,7 +361,7 @@ def test_what_isnt_installed_is_told(weeks, tmp_path):
 
 
 def test_a_report_of_several_campaigns_shows_the_newest_figures_and_says_so(weeks, tmp_path):
-    newest, older = (weeks("campaigns", "--json").ok().json[place]["campaign_id"] for place in (0, 1))
+    newest, older = (weeks("results", "list", "--json").ok().json[place]["campaign_id"] for place in (0, 1))
     both = weeks("report", newest, older, "--format", "json", "--out", tmp_path / "both.json")
     alone = weeks("report", newest, "--format", "json", "--out", tmp_path / "alone.json")
     both.ok(), alone.ok()

@@ -93,8 +93,8 @@ def ran(lab: Lab, plan: Path, *, share: float) -> tuple[str, Counter[str]]:
 
 def stored_of(lab: Lab) -> tuple[str, Counter[tuple[str, str, int, str]]]:
     """Return the status of the newest campaign, and how often each of its results is stored, with how it ended."""
-    campaign = lab.cli("campaigns", "--json").ok().json[0]
-    runs = lab.cli("runs", campaign["campaign_id"], "--json", timeout_s=600.0).ok().json
+    campaign = lab.cli("results", "list", "--json").ok().json[0]
+    runs = lab.cli("results", "runs", campaign["campaign_id"], "--json", timeout_s=600.0).ok().json
     return campaign["status"], Counter(
         (json.dumps(run["case"], sort_keys=True), run["run_pass"], run["invocation"], run["outcome"]) for run in runs
     )

@@ -41,7 +41,9 @@ def test_status_tells_each_phones_work_while_it_runs_and_after_it_was_cut_off(
         refused = lab.cli("run", "--resume", *words)
         assert refused.exit_code == 2, refused.stderr
         assert f"process {process.pid} " in refused.stderr
-    (listed,) = [c for c in lab.cli("campaigns", "--json").ok().json if c["campaign_id"] == campaign["campaign_id"]]
+    (listed,) = [
+        c for c in lab.cli("results", "list", "--json").ok().json if c["campaign_id"] == campaign["campaign_id"]
+    ]
     assert listed["status"] == "running"
     process.kill()
     process.communicate()

@@ -78,7 +78,7 @@ def test_a_phone_without_perfetto_is_traced_with_atrace(lab: Lab, model: Path, t
 
 def test_a_traced_run_is_stored_and_its_latency_is_no_result(lab: Lab, model: Path, tmp_path: Path) -> None:
     made = lab.cli("trace", model, "-s", lab.serials[0], "--out", tmp_path, "--json").ok().json
-    (run,) = lab.cli("runs", made["campaign_id"], "--json").ok().json
+    (run,) = lab.cli("results", "runs", made["campaign_id"], "--json").ok().json
     assert run["run_pass"] == "trace"
     report = lab.cli("report", made["campaign_id"], "--format", "json").ok().json
     assert [row["median_us"] for row in report["results"]] == [None]
@@ -119,7 +119,7 @@ def test_after_kill_9_restore_ends_the_recording_and_puts_the_property_back(lab:
     assert lab.shell(serial, f"getprop {PROPERTY}") == "1"
     assert not clean(leftovers(lab, serial))
     lab.clear()
-    restored = json.loads(lab.cli("restore", serial, "--json").ok().stdout)["restored"][serial]
+    restored = json.loads(lab.cli("device", "restore", serial, "--json").ok().stdout)["restored"][serial]
     assert {"a trace being recorded", f"operators being traced ({PROPERTY})"} <= set(restored)
     assert clean(leftovers(lab, serial))
 
@@ -184,7 +184,7 @@ def test_a_bare_resume_takes_the_measurement_that_was_cut_off_and_not_the_trace_
         process.send_signal(signal.SIGKILL)
         process.communicate()
         lab.clear()
-    trace, bench = lab.cli("campaigns", "--json").ok().json[:2]
+    trace, bench = lab.cli("results", "list", "--json").ok().json[:2]
     assert (trace["name"], trace["status"], bench["status"]) == ("trace", "running", "running")
     done = lab.cli("run", "--resume", "--json").ok()
     assert done.json["campaign_id"] == bench["campaign_id"]

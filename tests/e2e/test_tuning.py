@@ -36,12 +36,12 @@ def test_a_search_that_is_killed_goes_on_to_the_same_end_and_repeats_nothing(lab
             if told == 3:
                 break
         search.kill()
-    before = {run["run_id"] for run in lab.cli("runs", campaign, "--json").ok().json}
+    before = {run["run_id"] for run in lab.cli("results", "runs", campaign, "--json").ok().json}
     assert len(before) >= 3
     assert not lab.cli("tune", "--campaign", campaign, "--json").json["searches"][0]["is_over"]
     resumed = lab.cli("run", "--resume", "--campaign", campaign, "--json").ok().json
     assert (resumed["status"], resumed["left"]) == ("finished", 0)
-    runs = lab.cli("runs", campaign, "--json").ok().json
+    runs = lab.cli("results", "runs", campaign, "--json").ok().json
     assert before < {run["run_id"] for run in runs}
     places = [json.dumps([run["case"], run["run_pass"], run["invocation"]], sort_keys=True) for run in runs]
     assert len(places) == len(set(places))

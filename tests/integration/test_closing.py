@@ -19,7 +19,6 @@ from orchestrator.engine.events import CampaignStarted
 from orchestrator.engine.invocation import close_campaign
 from orchestrator.engine.rounds import open_works
 from orchestrator.errors import UsageError
-from orchestrator.ports import Store
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.submissions import PhoneJob
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
@@ -27,6 +26,7 @@ from orchestrator.records.identity import RunId, Serial
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import Outcome
 from orchestrator.records.workload import Pass
+from orchestrator.store.opening import Store
 from tests.samples.stores import Samples
 
 if TYPE_CHECKING:

@@ -23,13 +23,13 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.farm import work
 from orchestrator.devices.journal import Change
 from orchestrator.errors import PlanError, StoreError, UsageError
-from orchestrator.ports import Store
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
 from orchestrator.queueing.submissions import PhoneJob
 from orchestrator.queueing.worker import TRIES_MAX, Callbacks, Ended, Look, Worker
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.identity import CampaignId, Serial
+from orchestrator.store.opening import Store
 from tests.conftest import poll_until
 
 if TYPE_CHECKING:

@@ -167,7 +167,7 @@ def status_of(lab: Lab, log: str, **environ: str) -> tuple[str, str]:
     # By its name: the newest isn't the last when the clock went back.
     named = re.search(r"campaign (\S+) '", log)
     assert named is not None, f"no campaign was begun: {log}"
-    listed: list[dict[str, Any]] = lab.cli("campaigns", "--json", **environ).ok().json
+    listed: list[dict[str, Any]] = lab.cli("results", "list", "--json", **environ).ok().json
     return named[1], next(item["status"] for item in listed if item["campaign_id"] == named[1])
 
 
@@ -181,7 +181,7 @@ def release(lab: Lab, **environ: str) -> None:
 def restore_as_told(lab: Lab, log: str, **environ: str) -> None:
     """Put the phones back of which a log says that they aren't yet, and how to."""
     for serial in dict.fromkeys(re.findall(r"'benchfarm device restore (\S+)' tries again", log)):
-        lab.cli("restore", serial, **environ).ok()
+        lab.cli("device", "restore", serial, **environ).ok()
 
 
 def finished(lab: Lab, log: str, **environ: str) -> list[dict[str, Any]]:
@@ -194,7 +194,7 @@ def finished(lab: Lab, log: str, **environ: str) -> list[dict[str, Any]]:
         campaign, status = status_of(lab, log, **environ)
     restore_as_told(lab, log, **environ)
     assert status == "finished", log[-6000:]
-    runs: list[dict[str, Any]] = lab.cli("runs", campaign, "--json", **environ).ok().json
+    runs: list[dict[str, Any]] = lab.cli("results", "runs", campaign, "--json", **environ).ok().json
     return [run for run in runs if run["outcome"] != "unfit"]
 
 

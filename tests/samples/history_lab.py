@@ -7,7 +7,6 @@ from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
 
-from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus
@@ -15,6 +14,7 @@ from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId,
 from orchestrator.records.run import LatencySummary, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import Grade, Quality, QualityVerdict
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
+from orchestrator.store.opening import Store
 
 START = datetime(2026, 3, 1, 22, tzinfo=UTC)
 NIGHTS = 40

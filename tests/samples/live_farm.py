@@ -11,7 +11,6 @@ import numpy as np
 
 from orchestrator.analysis.series import night_of
 from orchestrator.config.farm_documents import dump
-from orchestrator.ports import Store
 from orchestrator.queueing.queue import Announced, FarmQueue
 from orchestrator.queueing.schedule import Cron, Schedule, Schedules
 from orchestrator.queueing.submissions import IN_QUARANTINE, PhoneJob
@@ -20,6 +19,7 @@ from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import CampaignId, ModelSha, Serial, content_key
 from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import Build, DelegateName, Model, Pass, ToolName
+from orchestrator.store.opening import Store
 from tests.samples.history_lab import NEW, case_runs
 
 WORKING, FREE, KEPT_OUT, BROKEN, VIRTUAL, AWAY = "pixel-4-a", "pixel-6-a", "pixel-5-x", "s10-b", "virtual-3", "s22-c"

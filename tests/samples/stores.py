@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator.ports import Store
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
@@ -18,6 +17,7 @@ from orchestrator.records.run import Attachment, DelegateEvidence, DelegateTruth
 from orchestrator.records.run import ToolReport as Report
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, SkippedCase, ToolName
+from orchestrator.store.opening import Store
 from tests.samples.postgresql import Cluster, private_cluster
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ def reachable() -> Iterator[Path]:
 
 def test_what_is_made_is_the_users_alone_and_what_others_reach_is_named(reachable: Path) -> None:
     home = reachable / "home"
-    Cli(home=home)("annotate", "add", "delegate=gpu", "2026-11-01", "a driver")
+    Cli(home=home)("history", "expect", "delegate=gpu", "2026-11-01", "a driver")
     with Farm(Settings.from_environment({}, home=home)) as farm:
         _ = farm.store
         assert [item.level for item in _access(farm)] == ["ok"]

@@ -91,9 +91,9 @@ def test_another_lab_gets_every_run_byte_for_byte_and_can_read_and_compare_it(la
     assert f"imported from evidence.zip, sha256 {sum_of_file}, unsigned" in told
     origin = f"imported from evidence.zip (sha256 {sum_of_file[:12]}), unsigned"
     assert origin in " ".join(benchfarm(other, "report", "--format", "text").split())
-    assert "(imported)" in benchfarm(other, "campaigns")
+    assert "(imported)" in benchfarm(other, "results", "list")
     assert "(imported)" in benchfarm(other, "report", "--format", "csv")
-    (listed,) = json.loads(benchfarm(other, "campaigns", "--json"))
+    (listed,) = json.loads(benchfarm(other, "results", "list", "--json"))
     assert listed["origin"] == {"file": "evidence.zip", "sha256": sum_of_file, "signer": "", "is_trusted": False}
     assert "(imported)" not in benchfarm(lab, "report", "--format", "text")
 
@@ -128,7 +128,7 @@ def test_the_mark_of_an_import_stands_wherever_its_figures_stand(tmp_path):
     pages = {"report": tmp_path / "report.html", "compare": tmp_path / "compare.html"}
     Cli(home=other)("report", "--out", pages["report"])
     Cli(home=other)(*compared, "html", "--out", pages["compare"])
-    benchfarm(other, "site", "--out", tmp_path / "site")
+    benchfarm(other, "history", "site", "--out", tmp_path / "site")
     for page in (*pages.values(), *(tmp_path / "site").rglob("campaigns/*.html"), *tmp_path.rglob("series/*.html")):
         assert mark in page.read_text("utf-8"), page
     for rows in ("cases", "invocations"):
@@ -159,7 +159,7 @@ def test_a_signed_bundle_says_who_wrote_it_and_whether_that_is_trusted(lab, tmp_
     for number, trust in enumerate((public, key["public_key"])):
         home = tmp_path / f"trusting-{number}"
         benchfarm(home, "import", path, "--trust", trust)
-        (listed,) = json.loads(benchfarm(home, "campaigns", "--json"))
+        (listed,) = json.loads(benchfarm(home, "results", "list", "--json"))
         assert (listed["origin"]["signer"], listed["origin"]["is_trusted"]) == (key["fingerprint"], True)
         text = " ".join(benchfarm(home, "report", "--format", "text").split())
         assert f"signed by {key['fingerprint']}" in text
@@ -183,7 +183,7 @@ def test_a_trusted_key_lets_nothing_else_in(lab, bundle, tmp_path):
     assert "is unsigned" in benchfarm(other, "import", bundle, "--trust", stranger, code=2)
     refused = benchfarm(other, "import", signed, "--trust", stranger, code=2)
     assert "is signed by SHA256:" in refused
-    assert not Cli(home=other)("campaigns", "--json").stdout.count("campaign_id")
+    assert not Cli(home=other)("results", "list", "--json").stdout.count("campaign_id")
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,12 @@ def test_a_serial_number_with_escapes_is_shown_and_not_obeyed(strange_server: st
 
 def test_an_error_shows_what_was_typed_and_obeys_nothing(tmp_path: Path) -> None:
     cli = Cli(home=tmp_path / "home")
-    for words in (("--store", f"/{SERIAL}/x", "campaigns"), ("runs", SERIAL), (SERIAL,), ("bench", SERIAL, "--json")):
+    for words in (
+        ("--store", f"/{SERIAL}/x", "results", "list"),
+        ("results", "runs", SERIAL),
+        (SERIAL,),
+        ("bench", SERIAL, "--json"),
+    ):
         done = cli(*words)
         assert done.exit_code != 0
         assert is_harmless(done), words

@@ -34,7 +34,7 @@ def test_the_ending_of_the_file_says_the_format(cli: Cli, tmp_path: Path) -> Non
         (("report", "--out", "r.csv", "--format", "html"), "r.csv: the file's name ends as csv does"),
         (("export", "--out", "e.csv", "--format", "bundle"), "e.csv: the file's name ends as csv does"),
         (("compare", "--out", "c.md", "--format", "junit"), "c.md: the file's name ends as markdown does"),
-        (("regressions", "--out", "c.html"), "c.html: this command writes text, markdown, json, not html"),
+        (("history", "changes", "--out", "c.html"), "c.html: this command writes text, markdown, json, not html"),
         (("advise", "--out", "c.csv"), "c.csv: this command writes text, json, markdown"),
         (("bench", "model.tflite", "--out", "b.csv"), "b.csv: this command writes html, not csv"),
         ((*TABLE, "--format", "pdf"), "there is no format 'pdf'"),

@@ -44,11 +44,11 @@ def test_what_may_be_meant_either_way_is_asked_for_again_in_both() -> None:
         ("compare", "--level"),
         ("ab", "build:a", "build:b", "-m", "m.tflite", "--detect"),
         ("bisect", "--good", "a@1a2b3c", "--bad", "a@4d5e6f", "-m", "m.tflite", "--detect"),
-        ("regressions", "--threshold"),
+        ("history", "changes", "--threshold"),
         ("tune", str(min(MODELS.glob("*.tflite"))), "--alike"),
         ("tune", str(min(MODELS.glob("*.tflite"))), "--budget"),
         ("bench", str(min(MODELS.glob("*.tflite"))), "--precision"),
-        ("models", "build", "tiny_cnn", "--accuracy-source", "me", "--accuracy"),
+        ("model", "build", "tiny_cnn", "--accuracy-source", "me", "--accuracy"),
     ],
     ids=lambda words: f"{words[0]} {words[-1]}",
 )

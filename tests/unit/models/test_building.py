@@ -230,7 +230,7 @@ def test_file_that_ends_the_process_loses_none_that_was_built_before(done):
 def test_command_builds_the_same_bytes_again_and_its_manifest_says_how(built, tmp_path):
     models, _ = built
     ended = Cli(home=tmp_path)(
-        "models", "build", "tiny_cnn", "--variant", "float32,int8", "--accuracy", 55, "--accuracy-source",
+        "model", "build", "tiny_cnn", "--variant", "float32,int8", "--accuracy", 55, "--accuracy-source",
         "made up for a test", "--json", timeout_s=600,
     ).ok()  # fmt: skip
     entries = {entry.name: entry for entry in load_manifest(tmp_path / "models.yaml").values()}
@@ -296,7 +296,7 @@ def test_builder_that_is_killed_leaves_no_process_and_no_folder(tmp_path):
     )
     (tmp_path / "keras.py").write_text("")
     environ = Cli(home=tmp_path).environ(PYTHONPATH=f"{tmp_path}:{REPO}")
-    command = [BENCHFARM, "models", "build", "tiny_cnn"]
+    command = [BENCHFARM, "model", "build", "tiny_cnn"]
     with subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as builder:
         poll_until(mark.exists, "the builder starts TensorFlow", 120)
         builder.kill()

@@ -43,7 +43,7 @@ def server():
 
 
 def fetch(server, home: Path, *options: str, url: str = "", **environ: str) -> tuple[int, dict]:
-    words = ("models", "fetch", NAME, "--json", "--mirror", url or server.url, *options)
+    words = ("model", "fetch", NAME, "--json", "--mirror", url or server.url, *options)
     done = Cli(home=home)(*words, **environ)
     return done.exit_code, done.json
 

@@ -241,7 +241,7 @@ def test_open_shape_leaves_the_arena_unknown_and_scale_that_is_no_number_is_left
 @pytest.fixture
 def models(tmp_path):
     """``benchfarm model``."""
-    return partial(Cli(home=tmp_path / "home"), "models")
+    return partial(Cli(home=tmp_path / "home"), "model")
 
 
 def test_diff_tells_sizes_types_and_operators_and_ends_with_1(models, tmp_path):

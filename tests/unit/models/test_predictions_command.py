@@ -27,7 +27,7 @@ def test_prediction_stands_beside_what_this_computer_did(tmp_path):
     done = benchfarm("run", tmp_path / "plans" / "p.yaml")
     assert "1 stored" in done.said, done.said
 
-    told = benchfarm("models", "predictions", "--json").json
+    told = benchfarm("model", "predictions", "--json").json
     (trial,) = told["trials"]
     assert (trial["serial"], trial["extent"], trial["predicted"]["taken"]) == ("host", "partial", 29)
     assert told["hits"]["devices"] == {
@@ -40,13 +40,13 @@ def test_prediction_stands_beside_what_this_computer_did(tmp_path):
     }
     assert told["hits"]["virtual"]["trials"] == 0
 
-    shown = benchfarm("models", "inspect", INT8, "--delegate", "xnnpack", "--device", "host").stdout
+    shown = benchfarm("model", "inspect", INT8, "--delegate", "xnnpack", "--device", "host").stdout
     assert "xnnpack likely takes 29 of 30 operators in 1 partition" in shown
     assert "partition of 29: #0-#28" in shown
     assert "#29 SOFTMAX: its data is INT8" in shown
     assert "host took partial" in shown
     assert "hit rate: devices: 1 of 1 right" in shown
-    unknown = benchfarm("models", "inspect", INT8, "--delegate", "xnnpack", "--device", "nobody")
+    unknown = benchfarm("model", "inspect", INT8, "--delegate", "xnnpack", "--device", "nobody")
     assert (unknown.exit_code, "no stored run is of a device 'nobody'" in unknown.stderr) == (2, True)
 
 
@@ -59,5 +59,5 @@ def test_report_knows_the_manifests_accuracies_and_outlives_a_manifest_with_faul
     assert reporting._manifest_accuracies(settings) == {"a" * 64: 71.5}
     (tmp_path / "models.yaml").write_text("models: 3\n")
     assert reporting._manifest_accuracies(settings) == {}
-    done = Cli(home=tmp_path)("models", "list")
+    done = Cli(home=tmp_path)("model", "list")
     assert (done.exit_code, "models.yaml:1" in done.stderr) == (2, True)
