@@ -146,7 +146,7 @@ def measure(
     """Run what is open of a campaign on opened devices, and return what came of it."""
     if not any(device.kind is DeviceKind.HOST for device, _ in opened.devices):
         # This computer has time for it while phones measure; when it is measured itself, it hasn't.
-        load_ahead(len(campaign.invocations))
+        load_ahead(len(campaign.invocations), farm.settings.cache_folder)
     result = run_campaign(farm, campaign, models, builds, opened, arrivals)
     counted = _CountedRuns()
     runs = counted.of(farm.store.runs(campaign_ids=[campaign.campaign_id]))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 import threading
 from contextlib import suppress
@@ -11,6 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+from orchestrator.child_environment import child_environment
+from orchestrator.errors import UsageError
 from orchestrator.files import make_private
 from orchestrator.report.page_policy import pack_bytes
 
@@ -32,7 +36,7 @@ def packed_runtime(cache_folder: Path | None = None) -> str:
     with _MAKING:
         if cache_folder is None:
             return _bundle()
-        path = cache_folder / f"vega-{version('vl-convert-python')}.js.gz.txt"
+        path = _kept(cache_folder)
         with suppress(OSError, UnicodeDecodeError):
             kept = path.read_text("ascii")
             if kept.startswith(_GZIP_MARK) and kept.endswith("\n"):
@@ -45,6 +49,31 @@ def packed_runtime(cache_folder: Path | None = None) -> str:
                 stream.write(f"{made}\n")
             os.replace(stream.name, path)  # noqa: PTH105
         return made
+
+
+def make_ahead(cache_folder: Path) -> None:
+    """Have another process make the script unless it is kept; a report that needs it meanwhile waits for it.
+
+    The bundler lets no other thread of its process work, for two or three seconds. A report makes the script itself
+    where this failed.
+    """
+    with _MAKING:
+        if not _kept(cache_folder).is_file():
+            made_by = (
+                f"import pathlib, sys; from {__name__} import packed_runtime; packed_runtime(pathlib.Path(sys.argv[1]))"
+            )
+            with suppress(OSError, UsageError):
+                subprocess.run(
+                    [sys.executable, "-c", made_by, str(cache_folder)],
+                    env=child_environment(),
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    check=False,
+                )
+
+
+def _kept(cache_folder: Path) -> Path:
+    return cache_folder / f"vega-{version('vl-convert-python')}.js.gz.txt"
 
 
 @cache

@@ -16,7 +16,7 @@ from orchestrator.records.workload import DelegateName, Pass, ToolName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.chart_rows import chart_rows
 from orchestrator.report.scaling import delegate_steps, on_front, thread_steps
-from orchestrator.report.vega import packed_runtime
+from orchestrator.report.vega import make_ahead, packed_runtime
 from tests.samples.sample_lab import (
     MOBILENET_INT8,
     PIXEL_3,
@@ -117,3 +117,15 @@ def test_accuracy_file_that_cant_be_read_is_named_with_its_line(tmp_path: Path, 
     with pytest.raises(UsageError) as caught:
         load_accuracy(path)
     assert said in str(caught.value)
+
+
+def test_vegas_script_is_made_ahead_by_another_process(tmp_path: Path) -> None:
+    make_ahead(tmp_path)
+
+    (kept,) = tmp_path.iterdir()
+    changed = kept.read_text("ascii").replace("\n", "=\n")
+    kept.write_text(changed, "ascii")
+    assert packed_runtime(tmp_path) == changed[:-1], "a report takes what is kept"
+
+    make_ahead(tmp_path)
+    assert kept.read_text("ascii") == changed, "what is kept isn't made again"
