@@ -192,7 +192,8 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
     def state(self) -> DeviceState:
         """See Device.state: one round trip. A new boot id makes the facts be read again."""
         script = SectionScript(STATE_COMMANDS)
-        told = self._link.again(lambda: self._link.shell(script.text, timeout_s=_PROBE_TIMEOUT_S, what="state"))
+        text = self.with_removals(script.text)
+        told = self._link.again(lambda: self._link.shell(text, timeout_s=_PROBE_TIMEOUT_S, what="state"))
         state = state_from(script.split(told.text), at=self._link.clock.now())
         if self._facts is not None and state.boot_id and state.boot_id != self._facts.boot_id:
             self._facts = None
@@ -255,9 +256,6 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
     def measuring(self, *, cancelled: threading.Event | None = None) -> AbstractContextManager[None]:
         """See Device.measuring."""
         return self._link.lane.measuring(cancelled=cancelled)
-
-    def close(self) -> None:
-        """See Device.close: every operation has its own connection, so nothing is held."""
 
     def _ask_serial(self) -> Serial:
         answer = self._link.again(

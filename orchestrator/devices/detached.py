@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from orchestrator.clock import Deadline
 from orchestrator.devices.connection import writing_failure
-from orchestrator.devices.link import PhoneLink
+from orchestrator.devices.link import PhoneLink, cut_files, notes_of
 from orchestrator.devices.processes import PhoneProcess, family, folder_name, parse_processes
 from orchestrator.devices.shell import BY_SIGNAL, quote, reason_of
 from orchestrator.errors import (
@@ -34,6 +34,8 @@ _T = TypeVar("_T")
 #: In front of a run's folder in its wrapper's command line, so that strays are told from other processes.
 LABEL: Final = "benchfarm-run:"
 _OUTPUT_LIMIT_BYTES: Final = 256 << 20
+#: A file up to this size comes with the news of the run's end; a larger one takes its own time.
+_SMALL_BYTES: Final = 256 << 10
 #: One wait on the phone lasts no longer than that, so that a link that died without a word is noticed, and a run whose
 #: shell was killed.
 _LONGEST_WAIT_S: Final = 5.0
@@ -66,6 +68,8 @@ class _Look:
     has_rest: bool = False
     #: Whether the phone rebooted since the run began.
     rebooted: bool = False
+    #: The run's files, where they came whole with the news of its end.
+    files: Sequence[bytes | None] | None = None
 
 
 class DetachedRuns:
@@ -78,6 +82,8 @@ class DetachedRuns:
         self._runs_folder = folder
         #: Folders of runs that have certainly ended.
         self._ended: set[str] = set()
+        #: Those whose removal goes with the next command.
+        self._discarded: list[str] = []
 
     def run_folder(self, run_id: RunId) -> str:
         """See Device.run_folder; raises UsageError for an id that can't be the name of one."""
@@ -97,11 +103,11 @@ class DetachedRuns:
         Raises DeviceChangedError (rebooted in mid-run), DeviceCommandError (can't be started, or its shell was killed),
         LinkLostError and others when the phone couldn't be got back by the deadline.
         """
-        folder = self.run_folder(run_id)
+        folder, names = self.run_folder(run_id), ("out", "err", *files)
         clock = self._link.clock
         begun_s = clock.monotonic_s()
         try:
-            look = self._wait(command, folder, Deadline(timeout_s, clock), cancelled)
+            look = self._wait(command, folder, names, Deadline(timeout_s, clock), cancelled)
         except BaseException:
             # Whatever ends the wait, nothing may go on heating the phone.
             with contextlib.suppress(DeviceError):
@@ -122,7 +128,8 @@ class DetachedRuns:
                 self._ended.add(folder)
         else:
             self._ended.add(folder)
-        found = self._read(folder, ("out", "err", *files))
+        read = look.files if look.files is not None else self._read(folder, names)
+        found = {name: data for name, data in zip(names, read, strict=True) if data is not None}
         return ProcessResult(
             exit_code=look.exit_code,
             stdout=found.pop("out", b""),
@@ -132,10 +139,9 @@ class DetachedRuns:
             files=found,
         )
 
-    def _read(self, folder: str, names: Sequence[str]) -> dict[str, bytes]:
+    def _read(self, folder: str, names: Sequence[str]) -> Sequence[bytes | None]:
         paths = [f"{folder}/{name}" for name in names]
-        read = self._through_cuts(lambda: self._link.read_files(paths, limit_bytes=_OUTPUT_LIMIT_BYTES))
-        return {name: data for name, data in zip(names, read, strict=True) if data is not None}
+        return self._through_cuts(lambda: self._link.read_files(paths, limit_bytes=_OUTPUT_LIMIT_BYTES))
 
     def _check_writing(self, folder: str, *, what: str) -> None:
         """Raise what keeps a run's folder from being written: a run fails in many ways then, few of which say so."""
@@ -166,23 +172,36 @@ class DetachedRuns:
         )
 
     def discard_run(self, run_id: RunId) -> None:
-        """Remove a run's folder; what can't be removed goes with the next kill_strays."""
+        """Have a run's folder removed with the next command; what can't be removed goes with the next kill_strays."""
         folder = self.run_folder(run_id)
         with contextlib.suppress(DeviceError):
             if folder not in self._ended:
                 # Without its folder nobody would find what still runs.
                 self._link.again(lambda: self._kill([folder]))
             self._ended.discard(folder)
-            self._link.must(f"rm -rf {quote(folder)}", what=f"removing {folder}")
+            self._discarded.append(folder)
+
+    def with_removals(self, script: str) -> str:
+        """Return a script with the removal of discarded runs in front; it may be sent twice."""
+        folders = " ".join(map(quote, self._discarded))
+        self._discarded.clear()
+        return f"rm -rf {folders} 2>/dev/null\n{script}" if folders else script
+
+    def close(self) -> None:
+        """See Device.close: remove what was discarded; nothing else is held."""
+        if self._discarded:
+            with contextlib.suppress(DeviceError):
+                self._link.shell(self.with_removals(":"), timeout_s=_ANSWER_S, what="removing a run")
 
     @property
     def stray_look(self) -> str:
         """What tells `end_strays` of the runs that there are, and of all processes if there are any; it exits."""
-        return call("strays", self._runs_folder) + call("processes")
+        return self.with_removals(call("strays", self._runs_folder) + call("processes"))
 
     def kill_strays(self) -> Sequence[str]:
         """Kill every run of ours that is still alive, remove all runs' folders, and return what was killed."""
-        return self.end_strays(self._link.again(lambda: self._link.must(self.stray_look, what="looking for strays")))
+        look = self.stray_look
+        return self.end_strays(self._link.again(lambda: self._link.must(look, what="looking for strays")))
 
     def end_strays(self, told: str) -> Sequence[str]:
         """Do the same with what `stray_look` has just told."""
@@ -231,7 +250,14 @@ class DetachedRuns:
             raise DeviceCommandError(f"the phone's ps can't be read: {table[:200]!r}", serial=self._link.serial)
         return processes
 
-    def _wait(self, command: str, folder: str, deadline: Deadline, cancelled: threading.Event | None) -> _Look:
+    def _wait(
+        self,
+        command: str,
+        folder: str,
+        names: Sequence[str],
+        deadline: Deadline,
+        cancelled: threading.Event | None,
+    ) -> _Look:
         """Start the run and wait for its end, however often the link is lost meanwhile."""
         # It starts the run once, however often it is sent.
         token = secrets.token_hex(8)
@@ -240,7 +266,7 @@ class DetachedRuns:
         was_gone = False
         while True:
             try:
-                look = self._look(folder, start=start, span_s=deadline.remaining_s, cancelled=cancelled)
+                look = self._look(folder, names, start=start, span_s=deadline.remaining_s, cancelled=cancelled)
             except InterruptedByUserError:
                 return _Look(word="running")
             except (LinkLostError, DeviceTimeoutError, AdbUnavailableError):
@@ -265,16 +291,20 @@ class DetachedRuns:
     def _look(
         self,
         folder: str,
+        names: Sequence[str],
         *,
         start: str,
         span_s: float,
         cancelled: threading.Event | None,
     ) -> _Look:
-        """Have the phone wait for the end of a run, no longer than ``span_s``, and tell how it is."""
+        """Have the phone wait for the end of a run, no longer than ``span_s``, and tell how it is.
+
+        Its files come with that, unless there is a large one or one arrives damaged.
+        """
         span_s = min(_LONGEST_WAIT_S, span_s)
         step_s = min(WAIT_STEP_S, span_s)
         steps = math.ceil(span_s / step_s) if step_s else 0
-        script = start + call("wait", folder, f"{step_s:g}", steps)
+        script = start + call("wait", folder, f"{step_s:g}", steps) + call("read_files", _SMALL_BYTES, *names)
         result = self._link.shell(
             script,
             timeout_s=span_s + _ANSWER_S,
@@ -299,7 +329,9 @@ class DetachedRuns:
         rebooted = bool(told[1]) and bool(told[2]) and told[1] != told[2]
         if words[0] != "done" or len(words) < 2:
             return _Look(word=words[0], rebooted=rebooted)
-        return _Look(word="done", exit_code=int(words[1]), has_rest=words[2:] == ["left"], rebooted=rebooted)
+        has_rest = words[2:] == ["left"]
+        files = None if has_rest else cut_files(told[3], notes_of(result.stderr), len(names))
+        return _Look(word="done", exit_code=int(words[1]), has_rest=has_rest, rebooted=rebooted, files=files)
 
     def _through_cuts(
         self,

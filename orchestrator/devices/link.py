@@ -37,6 +37,8 @@ _T = TypeVar("_T")
 _RECONNECT_TIMEOUT_S: Final = 20.0
 _READ_ATTEMPTS: Final = 3
 _READ_TIMEOUT_S: Final = 120.0
+#: What read_files.sh notes of a file that is larger than it may print.
+TOO_LARGE: Final = "+"
 #: Begins the mark by which a command is found on the phone, as a comment in front of it.
 _MARK: Final = "benchfarm:"
 #: How long a phone may take for ending a command that ran too long; one that hangs as a whole doesn't answer.
@@ -88,7 +90,6 @@ class PhoneLink:
         *,
         timeout_s: float = 30.0,
         stdin: bytes = b"",
-        limit_bytes: int | None = None,
         cancelled: threading.Event | None = None,
         what: str = "",
     ) -> ShellResult:
@@ -106,7 +107,7 @@ class PhoneLink:
         command = f"#{mark}\n{command}" if mark else command
         with self.server.open_transport(self.transport, deadline, what=what, serial=self.serial) as connection:
             try:
-                result = run_shell(connection, command, stdin=stdin, limit_bytes=limit_bytes, cancelled=cancelled)
+                result = run_shell(connection, command, stdin=stdin, cancelled=cancelled)
             except DeviceTimeoutError:
                 if mark:
                     self._end(mark)
@@ -208,22 +209,21 @@ class PhoneLink:
     ) -> list[bytes | None]:
         """Return files' bytes (None: no such file), whole and compared by checksum, in one round trip.
 
-        Raises TransferError when size or checksum differ, DeviceCommandError when there is more than ``limit_bytes``.
+        Raises TransferError when size or checksum differ, DeviceCommandError when one has more than ``limit_bytes``.
         """
-        script, names = call("read_files", *paths), ", ".join(paths)
+        script, names = call("read_files", limit_bytes, *paths), ", ".join(paths)
         command = f"run-as {quote(package)} sh -c {quote(script)}" if package else script
         notes: list[str] = []
         for _ in range(_READ_ATTEMPTS):
-            try:
-                result = self.shell(command, timeout_s=timeout_s, limit_bytes=limit_bytes, what=f"reading {names}")
-            except OverflowError as error:
-                raise DeviceCommandError(
-                    f"{names}: {error}", serial=self.serial, hint="let the program print less"
-                ) from error
-            notes = [note for note in result.stderr.decode("utf-8", "replace").splitlines() if note.strip()]
+            result = self.shell(command, timeout_s=timeout_s, what=f"reading {names}")
+            notes = notes_of(result.stderr)
             if package and any(note.startswith("run-as:") for note in notes):
                 raise DeviceCommandError(" ".join(notes), serial=self.serial, hint="is the app a debuggable build?")
-            files = _cut(result.stdout, notes, len(paths))
+            if TOO_LARGE in notes:
+                raise DeviceCommandError(
+                    f"{names}: more than {limit_bytes} bytes", serial=self.serial, hint="let the program print less"
+                )
+            files = cut_files(result.stdout, notes, len(paths))
             if files is not None:
                 return files
         raise TransferError(
@@ -231,8 +231,13 @@ class PhoneLink:
         )
 
 
-def _cut(output: bytes, notes: Sequence[str], count: int) -> list[bytes | None] | None:
-    """Cut what came into files by the sizes in the notes; None when anything doesn't agree."""
+def notes_of(stderr: bytes) -> list[str]:
+    """Return the lines that read_files.sh prints of the files that it was asked for."""
+    return [note for note in stderr.decode("utf-8", "replace").splitlines() if note.strip()]
+
+
+def cut_files(output: bytes, notes: Sequence[str], count: int) -> list[bytes | None] | None:
+    """Cut what read_files.sh printed into files; None when anything doesn't agree, or a file was too large for it."""
     files: list[bytes | None] = []
     start = 0
     for note in notes:

@@ -80,13 +80,12 @@ def run_shell(
     command: str,
     *,
     stdin: bytes = b"",
-    limit_bytes: int | None = None,
     cancelled: threading.Event | None = None,
 ) -> ShellResult:
     """Run a command on a connection whose transport is chosen; its standard input ends after ``stdin``.
 
-    Raises LinkLostError when the connection ends before the exit packet, OverflowError when more than
-    ``limit_bytes`` were printed, InterruptedByUserError when ``cancelled`` is set (what runs gets SIGHUP).
+    Raises LinkLostError when the connection ends before the exit packet, InterruptedByUserError when ``cancelled`` is
+    set (what runs gets SIGHUP).
     """
     connection.request("shell,v2,raw:" + command)
     outgoing = memoryview(
@@ -111,8 +110,6 @@ def run_shell(
             for packet_id, payload in reader.feed(data):
                 if packet_id == STDOUT:
                     stdout += payload
-                    if limit_bytes is not None and len(stdout) > limit_bytes:
-                        raise OverflowError(f"more than {limit_bytes} bytes")
                 elif packet_id == STDERR:
                     stderr += payload
                 elif packet_id == EXIT and payload:

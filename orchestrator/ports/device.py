@@ -121,7 +121,7 @@ class Device(Protocol):
         """Return the folder of a run on the device; it is made by :meth:`run_detached`."""
 
     def discard_run(self, run_id: RunId) -> None:
-        """Remove a run's folder if the device can be reached; kill_strays removes what is left."""
+        """Remove a run's folder, at the latest with the next command; kill_strays removes what is left."""
 
     def kill_strays(self) -> Sequence[str]:
         """Kill what runs of ours left behind (also of crashed processes of ours); return what was killed."""

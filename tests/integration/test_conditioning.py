@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchfarm_lab.faults import parse_fault
+from orchestrator.clock import Deadline
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.conditioning import LadderConditioner
+from orchestrator.devices.connection import Connection
 from orchestrator.devices.fitness import unfit
 from orchestrator.devices.host import HostDevice
 from orchestrator.devices.journal import Change, UndoJournal
 from orchestrator.devices.server import AdbServer
 from orchestrator.errors import DeviceCommandError, DeviceSetAsideError, HostStorageError
 from orchestrator.records.device import DeviceState
-from orchestrator.records.identity import Serial
+from orchestrator.records.identity import RunId, Serial
 from orchestrator.records.plan import FitLimits, Quiet
 from tests.samples.manual_clock import ManualClock
 
@@ -39,6 +41,38 @@ def device(phone: "Phone", adb_server: object) -> Iterator[AdbDevice]:
     server = AdbServer(ServerAddress(port=adb_server.port))  # type: ignore[attr-defined]
     server.connect_tcp(phone.address)
     yield AdbDevice(server, phone.address)
+    server.disconnect(phone.address)
+
+
+class CountingServer(AdbServer):
+    """Counts the requests to phones."""
+
+    count = 0
+
+    def open_transport(self, transport: str, deadline: Deadline, *, what: str, serial: str = "") -> Connection:
+        self.count += 1
+        return super().open_transport(transport, deadline, what=what, serial=serial)
+
+
+def test_an_invocation_asks_a_phone_three_times(phone: "Phone", adb_server: object, tmp_path: Path) -> None:
+    server = CountingServer(ServerAddress(port=adb_server.port))  # type: ignore[attr-defined]
+    server.connect_tcp(phone.address)
+    device, conditioner = AdbDevice(server, phone.address), LadderConditioner(tmp_path)
+    state = conditioner.prepare(device, ANY).state
+    for name in ("first", "second"):
+        server.count = 0
+        assert conditioner.prepare(device, ANY, recent=state).reason == ""
+        run_id = RunId(name)
+        told = device.run_detached("echo out; echo x >made", run_id=run_id, timeout_s=60.0, files=("made", "not-made"))
+        assert (told.exit_code, told.stdout, told.files) == (0, b"out\n", {"made": b"x\n"})
+        device.discard_run(run_id)
+        state = device.state()
+        assert server.count == 3
+        assert device.shell(f"ls {device.work_folder}/runs").stdout == b""
+    device.run_detached("true", run_id=run_id, timeout_s=60.0)
+    device.discard_run(run_id)
+    device.close()
+    assert device.shell(f"ls {device.work_folder}/runs").stdout == b""
     server.disconnect(phone.address)
 
 

@@ -17,16 +17,16 @@ MD5 = hashlib.md5(DATA, usedforsecurity=False).hexdigest()
 
 
 def test_files_are_read_whole_whatever_their_names_are(shell: Shell) -> None:
-    names = ["a b", "'$x`y`*", "-n", "missing", "empty"]
-    for name, data in zip(names, (DATA, b"two\n", b"no end", None, b""), strict=True):
+    names = ["a b", "'$x`y`*", "-n", "missing", "empty", "large"]
+    for name, data in zip(names, (DATA, b"two\n", b"no end", None, b"", bytes(101)), strict=True):
         if data is not None:
             (shell.folder / name).write_bytes(data)
-    done = shell.call("read_files", *(shell.folder / name for name in names))
+    done = shell.call("read_files", 100, *(shell.folder / name for name in names))
     assert (done.returncode, done.stdout) == (0, DATA + b"two\nno end")
     told = [line.split()[:2] for line in done.stderr.decode().splitlines()]
     assert told[0] == [str(len(DATA)), SHA256]
     assert told[3] == ["-"]
-    assert [line[0] for line in told] == [str(len(DATA)), "4", "6", "-", "0"]
+    assert [line[0] for line in told] == [str(len(DATA)), "4", "6", "-", "0", "+"]
 
 
 @pytest.mark.parametrize("has_sha256sum", [True, False])

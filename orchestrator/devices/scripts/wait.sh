@@ -7,6 +7,7 @@
 #     `done CODE left` when something of the run still holds on after its program's end
 #   the boot id when the run began
 #   the boot id now
+# Where nothing of the run holds on any more, what the caller sends after this script is run in FOLDER; else it exits with 0.
 # Exit code 1: FOLDER is gone. 143: this shell was told to end, by its link's end or by anybody.
 
 cd "$1" || exit 1
@@ -66,3 +67,4 @@ b=
 read -r b <boot
 echo "$b"
 cat /proc/sys/kernel/random/boot_id
+[ -f end ] || exit 0
