@@ -61,7 +61,7 @@ ALLOWED: dict[str, set[str]] = {
     "queueing": PORTS,
     "serve": PORTS,
     "report": PORTS | {"analysis", "delegates", "programs", "resources"},
-    "engine": PORTS | {"planning", "analysis", "delegates", "programs", "store"},
+    "engine": PORTS | {"planning", "analysis", "delegates", "programs", "store", "devices"},
 }
 #: bootstrap puts everything together, app holds the use cases, cli shows them: each may know all that stands before it.
 for upper in ("bootstrap", "app", "cli"):

@@ -98,7 +98,7 @@ class ExperimentBook(_Folder):
 
 
 class QuarantineFolder(_Folder):
-    """Quarantine among the processes of one computer."""
+    """The devices that are kept out until somebody has looked at them, for all processes of one computer."""
 
     def __init__(self, folder: Path, *, clock: Clock | None = None) -> None:
         """Name the folder; it is made when the first phone is kept out."""
@@ -106,7 +106,7 @@ class QuarantineFolder(_Folder):
         self._clock = clock or SystemClock()
 
     def reason(self, serial: Serial) -> str:
-        """See Quarantine.reason. A file that can't be read keeps its phone out too."""
+        """Return why a device is kept out, empty when it isn't; a file that can't be read keeps its phone out too."""
         try:
             note = json.loads(self.path(serial).read_text("utf-8"))
             since = datetime.fromisoformat(note["since"]).astimezone()
@@ -117,13 +117,13 @@ class QuarantineFolder(_Folder):
             return f"{self.path(serial)} can't be read: {error}"
 
     def put(self, serial: Serial, reason: str) -> None:
-        """See Quarantine.put."""
+        """Keep a device out; the first reason stays. Raises HostStorageError."""
         if not self.path(serial).exists():
             note = {"serial": serial, "reason": reason, "since": self._clock.now().isoformat()}
             self._write(serial, json.dumps(note))
 
     def release(self, serial: Serial) -> str:
-        """See Quarantine.release."""
+        """Let a device in again; return why it was kept out, empty when it wasn't."""
         reason = self.reason(serial)
         self.path(serial).unlink(missing_ok=True)
         return reason

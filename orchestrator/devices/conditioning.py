@@ -83,7 +83,17 @@ class LadderConditioner:
         on_note: _Tell | None = None,
         cancelled: threading.Event | None = None,
     ) -> Fitness:
-        """See Conditioner.prepare. Raises DeviceError kinds, HostStorageError (nothing is changed then)."""
+        """Identify, clean, quieten and wait until fit; each change is journalled before it is made.
+
+        Called before every run. ``quiet`` is applied once for each boot; None means its defaults. From
+        then on others are kept from the device until it is restored, or this process wasn't heard of for a minute.
+        ``recent`` is the device's state if it was read just now; the device isn't asked again then. ``on_wait`` gets
+        the reason and the estimate when a wait begins; ``on_note`` what couldn't be had, and what was found.
+
+        Raises DeviceBusyError naming the holder (another computer, home or program uses the device),
+        DeviceChangedError (another device answers), DeviceStorageError, other DeviceError kinds, HostStorageError
+        (nothing is changed then).
+        """
         wanted = quiet or Quiet()
         if not isinstance(device, AdbDevice):
             device.kill_strays()
@@ -143,9 +153,10 @@ class LadderConditioner:
         return [change.what for change in changes]
 
     def restore(self, device: Device, *, on_note: _Tell | None = None, take: bool = False) -> Sequence[str]:
-        """See Conditioner.restore; what can't be undone stays in the journal and raises DeviceCommandError.
+        """Undo every journalled change, also one of a crashed process or another computer; return what was restored.
 
-        ``take``: also a phone that somebody else holds, who must be dead.
+        What can't be undone stays in the journal and raises DeviceCommandError. ``on_note`` gets each difference from
+        the first snapshot that is left then. ``take``: also a phone that somebody else holds, who must be dead.
         """
         if not isinstance(device, AdbDevice):
             return self._undo_all(device)

@@ -172,7 +172,7 @@ class DetachedRuns:
         )
 
     def discard_run(self, run_id: RunId) -> None:
-        """Have a run's folder removed with the next command; what can't be removed goes with the next kill_strays."""
+        """See Device.discard_run: no round trip of its own; what can't be removed goes with the next kill_strays."""
         folder = self.run_folder(run_id)
         with contextlib.suppress(DeviceError):
             if folder not in self._ended:

@@ -89,7 +89,7 @@ class FileLease:
 
     @contextlib.contextmanager
     def acquire(self, serial: Serial, *, wait_s: float = 0.0) -> Generator[None]:
-        """See Lease.acquire."""
+        """Hold the device while the context lasts; raises DeviceBusyError naming the holder."""
         try:
             make_private(self._folder)
             # A lock object of its own for each holder: one object would let its own process in again.

@@ -47,7 +47,10 @@ class LadderRescuer:
         on_note: Callable[[str], None],
         cancelled: threading.Event,
     ) -> bool:
-        """See Rescuer.rescue."""
+        """Climb the ladder, then wait as long as ``keep_waiting`` says; whether the device answers again.
+
+        ``on_note`` hears of each rung that is tried. A device is rebooted only with ``may_reboot``.
+        """
         if not isinstance(device, AdbDevice):
             return False
         for what, rung, answer_s in self._rungs(device, may_reboot=may_reboot):

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from orchestrator.engine.invocation import safe_name
 from orchestrator.errors import DeviceError, PlanError
 from orchestrator.planning.expansion import Expansion, without
 from orchestrator.planning.skips import NoBuild
-from orchestrator.ports import Device, FlagBook, Lease
+from orchestrator.ports import Device, FlagBook
 from orchestrator.records.build_spec import OWNED_FLAGS, FlagFault
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.workload import Build, Case, DelegateName, Pass, Skip, ToolName
+
+if TYPE_CHECKING:
+    from orchestrator.devices.lease import FileLease
 
 #: Longer than any program needs to print its flags, also on a phone that is busy.
 HELP_TIMEOUT_S: Final = 30.0
@@ -24,7 +27,7 @@ FaultsOf = Callable[[Case, Pass], Sequence[FlagFault]]
 
 def learn_flags(
     book: FlagBook,
-    lease: Lease,
+    lease: FileLease,
     devices: Sequence[tuple[Device, DeviceFacts]],
     builds: Mapping[tuple[Serial, ToolName], Build | NoBuild],
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, MutableMapping, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from orchestrator.clock import Deadline
 from orchestrator.engine.events import DeviceFinished, DeviceNote
@@ -23,9 +23,14 @@ from orchestrator.errors import (
     NoDeviceError,
     StoreError,
 )
-from orchestrator.ports import Device, Lease, Quarantine, Rescuer
+from orchestrator.ports import Device
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import Serial
+
+if TYPE_CHECKING:
+    from orchestrator.devices.books import QuarantineFolder
+    from orchestrator.devices.lease import FileLease
+    from orchestrator.devices.recovery import LadderRescuer
 
 #: After this many returns with nothing measured in between, a device is kept out.
 RETURNS_MAX: Final = 3
@@ -69,10 +74,10 @@ class Turns:
     def __init__(
         self,
         services: Services,
-        lease: Lease,
+        lease: FileLease,
         *,
-        rescuer: Rescuer | None = None,
-        quarantine: Quarantine | None = None,
+        rescuer: LadderRescuer | None = None,
+        quarantine: QuarantineFolder | None = None,
         unfit_pause_s: float = _UNFIT_PAUSE_S,
     ) -> None:
         """Without a rescuer, a device that is lost is abandoned at once."""

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from orchestrator.clock import Clock
-from orchestrator.ports import Conditioner, Device, Observer, ParityReference, Tool
+from orchestrator.ports import Device, Observer, ParityReference, Tool
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
 from orchestrator.records.workload import Build, Model, SkippedCase, ToolName
 
 if TYPE_CHECKING:
+    from orchestrator.devices.conditioning import LadderConditioner
     from orchestrator.store.opening import Store
 
 
@@ -24,7 +25,7 @@ class Services:
 
     store: Store
     tools: Mapping[ToolName, Tool]
-    conditioner: Conditioner
+    conditioner: LadderConditioner
     observer: Observer
     clock: Clock
     cancelled: threading.Event

@@ -1,9 +1,9 @@
-"""What can be done with a device, and what is done so that it can be measured."""
+"""What can be done with a device: a phone, an iPhone or this computer."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import Protocol
 
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import RunId, Serial
-from orchestrator.records.plan import FitLimits, Quiet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +120,7 @@ class Device(Protocol):
         """Return the folder of a run on the device; it is made by :meth:`run_detached`."""
 
     def discard_run(self, run_id: RunId) -> None:
-        """Remove a run's folder, at the latest with the next command; kill_strays removes what is left."""
+        """Have a run's folder removed: at the latest by the next `state`, `kill_strays` or `close`."""
 
     def kill_strays(self) -> Sequence[str]:
         """Kill what runs of ours left behind (also of crashed processes of ours); return what was killed."""
@@ -177,76 +176,3 @@ class Fitness:
     waited_s: float = 0.0
     #: The state that it was judged by.
     state: DeviceState | None = None
-
-
-class Conditioner(Protocol):
-    """Brings a device into a state in which a number means something, and restores what it changed."""
-
-    def prepare(
-        self,
-        device: Device,
-        limits: FitLimits,
-        *,
-        quiet: Quiet | None = None,
-        recent: DeviceState | None = None,
-        on_wait: Callable[[str], None] | None = None,
-        on_note: Callable[[str], None] | None = None,
-        cancelled: threading.Event | None = None,
-    ) -> Fitness:
-        """Identify, clean, quieten and wait until fit; each change is journalled before it is made.
-
-        Called before every run. ``quiet`` is applied once for each boot; None means its defaults. From
-        then on others are kept from the device until it is restored, or this process wasn't heard of for a minute.
-        ``recent`` is the device's state if it was read just now; the device isn't asked again then. ``on_wait`` gets
-        the reason and the estimate when a wait begins; ``on_note`` what couldn't be had, and what was found.
-
-        Raises DeviceBusyError naming the holder (another computer, home or program uses the device),
-        DeviceChangedError (another device answers), DeviceStorageError, other DeviceError kinds, HostStorageError.
-        """
-
-    def unrestored(self) -> Sequence[Serial]:
-        """Return the devices on which a change is still to be undone."""
-
-    def restore(self, device: Device, *, on_note: Callable[[str], None] | None = None) -> Sequence[str]:
-        """Undo every journalled change, also one of a crashed process or another computer; return what was restored.
-
-        ``on_note`` gets each difference from the first snapshot that is left then.
-        """
-
-
-class Rescuer(Protocol):
-    """Gets a device back that stopped answering."""
-
-    def rescue(
-        self,
-        device: Device,
-        *,
-        keep_waiting: Callable[[], bool],
-        may_reboot: bool,
-        on_note: Callable[[str], None],
-        cancelled: threading.Event,
-    ) -> bool:
-        """Climb the ladder, then wait as long as ``keep_waiting`` says; whether the device answers again.
-
-        ``on_note`` hears of each rung that is tried. A device is rebooted only with ``may_reboot``.
-        """
-
-
-class Quarantine(Protocol):
-    """Devices that are kept out until somebody has looked at them."""
-
-    def reason(self, serial: Serial) -> str:
-        """Return why a device is kept out, empty when it isn't."""
-
-    def put(self, serial: Serial, reason: str) -> None:
-        """Keep a device out; the first reason stays. Raises HostStorageError."""
-
-    def release(self, serial: Serial) -> str:
-        """Let a device in again; return why it was kept out, empty when it wasn't."""
-
-
-class Lease(Protocol):
-    """The exclusive right to use one device."""
-
-    def acquire(self, serial: Serial, *, wait_s: float = 0.0) -> AbstractContextManager[None]:
-        """Hold the device while the context lasts; raises DeviceBusyError naming the holder."""

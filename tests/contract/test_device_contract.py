@@ -158,8 +158,9 @@ def test_a_detached_run_stands_in_its_own_folder_whose_files_can_be_read(device:
     assert where.decode().strip().endswith(folder)
     assert device.read_file(f"{folder}/result") == b"data"
     device.discard_run(run_id)
-    assert device.read_file(f"{folder}/result") is None
     device.discard_run(run_id)
+    device.state()
+    assert device.read_file(f"{folder}/result") is None
 
 
 def test_a_detached_run_reads_no_input(device: Device, run_id: RunId) -> None:

@@ -167,6 +167,7 @@ def test_nothing_runs_on_and_nothing_lies_about_after_a_run(phone: PhoneBody, ru
     before = processes(phone)
     assert phone.device.run_detached("sleep 1 & echo out", run_id=run_id, timeout_s=60).stdout == b"out\n"
     phone.device.discard_run(run_id)
+    phone.device.state()
     assert phone.sh(f"ls -A {phone.device.work_folder}/runs").stdout == b""
     phone.device.run_detached("sleep 1", run_id=RunId(f"{run_id}-later"), timeout_s=60)
     phone.device.kill_strays()
