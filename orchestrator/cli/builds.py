@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator.app.builds import (
-    MakeRequest,
     add_build,
     fetch_builds,
     find_build,
-    make_build,
     releases_of,
     shows_as_benchmark,
 )
@@ -142,30 +140,6 @@ def add(
     is_shown = shows_as_benchmark(build)
     lines = _build_lines(build) + _doubted(build, is_shown=is_shown)
     return CommandResult(text="\n".join(lines), data=dataclasses.asdict(build) | {"shows_benchmark": is_shown})
-
-
-@command("build make")
-def make(
-    settings: Settings,
-    name: Annotated[str, arg("Build, as 'benchfarm build list' names it.")],
-    *,
-    source: Annotated[Path, opt("--source", "Checkout of the program's source.")],
-    abi: Annotated[str, opt("--abi", "ABI to build for.")] = "arm64-v8a",
-    target: Annotated[str, opt("--target", "Bazel's target (default: the declared recipe).")] = "",
-    timeout: Annotated[float, opt("--timeout", "Seconds per command, at most.", min=1)] = 14_400.0,
-) -> CommandResult:
-    """Build a program from its source, and use it.
-
-    Example: benchfarm build make mine --source litert --target //tflite/tools/benchmark:benchmark_model
-
-    Needs bazel or bazelisk, and for Android its NDK. The program is kept with the source's commit as its release.
-    """
-    request = MakeRequest(name=name, abi=abi, source=source.absolute(), target=target, timeout_s=timeout)
-    with Farm(settings) as farm:
-        build, commands = make_build(farm, request)
-    return CommandResult(
-        text="\n".join(_build_lines(build)), data=dataclasses.asdict(build) | {"commands": list(commands)}
-    )
 
 
 @command("build use")
