@@ -445,7 +445,7 @@ def test_page_has_no_serious_fault_of_accessibility(open_report, name, width, sc
     if page.locator("table.matrix td a.open").count():
         page.locator("table.matrix td a.open").first.click()
         page.get_by_role("dialog").wait_for()
-        assert serious_faults(page) == []
+        assert serious_faults(page, "dialog") == []
 
 
 def ground(page):
