@@ -376,6 +376,20 @@ def test_what_only_asks_the_store_loads_no_numbers_library(tmp_path: Path) -> No
     assert done.stderr.strip() == "[]"
 
 
+def test_only_the_farm_needs_the_packages_of_its_extra() -> None:
+    code = (
+        "import importlib, pkgutil, sys\n"
+        "sys.modules |= dict.fromkeys(('procrastinate', 'psycopg', 'psycopg_pool', 'croniter'))\n"
+        "from orchestrator import app, cli\n"
+        "for part in (app, cli):\n"
+        "    for module in pkgutil.iter_modules(part.__path__, f'{part.__name__}.'):\n"
+        "        if '.farm' not in module.name:\n"
+        "            importlib.import_module(module.name)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def writes_of(path: Path) -> Iterator[int]:
     """Yield the lines of a module that write to the terminal themselves."""
     for node in nodes_of(path):

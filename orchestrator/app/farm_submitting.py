@@ -23,9 +23,9 @@ from orchestrator.planning.selection import choose, misfit
 from orchestrator.predicates import Labels
 from orchestrator.queueing.newcomers import Added
 from orchestrator.queueing.queue import FarmQueue
-from orchestrator.queueing.submissions import PhoneJob, Submission, campaign_id_of
+from orchestrator.queueing.submissions import PhoneJob, Submission
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import Serial
+from orchestrator.records.identity import Serial, campaign_id_of
 from orchestrator.records.plan import DeviceSelection, Plan, PlanModel, Sharding
 from orchestrator.records.tokens import model_ending
 from orchestrator.records.workload import Model

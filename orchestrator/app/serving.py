@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.changepoint import RECENT_NIGHTS
-from orchestrator.app import farm_control, farm_schedules, site_pages
+from orchestrator.app import site_pages
 from orchestrator.app.farm_now import FarmNow, job_answer
 from orchestrator.app.phones import release_phone
 from orchestrator.app.site import campaign_html, gather, report_marks
@@ -177,18 +177,26 @@ class LiveAnswers:
         """Pause or drain a part of the farm."""
         if wanted.kind not in {"pause", "drain"}:
             raise UsageError(f"{wanted.kind!r} isn't known", hint="pause or drain")
+        from orchestrator.app import farm_control
+
         return self._done(lambda: farm_control.hold(self._settings, [wanted.scope], wanted.kind))
 
     def resume(self, scope: str) -> DoneAnswer:
         """End a pause or drain."""
+        from orchestrator.app import farm_control
+
         return self._done(lambda: farm_control.release(self._settings, [scope]))
 
     def submit(self, wanted: SubmissionRequest) -> DoneAnswer:
         """Queue a schedule's plan now."""
+        from orchestrator.app import farm_schedules
+
         return self._done(lambda: farm_schedules.submit_now(self._settings, wanted.schedule))
 
     def cancel(self, submission: str, phone: Phones = None) -> DoneAnswer:
         """Cancel a submission, or some phones' part of it."""
+        from orchestrator.app import farm_control
+
         return self._done(lambda: farm_control.cancel(self._settings, submission, phone or []))
 
     def release(self, serial: str) -> DoneAnswer:

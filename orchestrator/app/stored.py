@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from orchestrator.analysis.matching import Measured, measured_cases
 from orchestrator.bootstrap import Farm
 from orchestrator.errors import UsageError
-from orchestrator.queueing.submissions import campaign_id_of
 from orchestrator.records.campaign import Campaign, Invocation
-from orchestrator.records.identity import CampaignId, RunId
+from orchestrator.records.identity import CampaignId, RunId, campaign_id_of
 from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import Pass
 

@@ -15,7 +15,7 @@ from procrastinate.manager import JobManager
 
 from orchestrator.errors import UsageError
 from orchestrator.records.device import HOST_SERIAL
-from orchestrator.records.identity import CampaignId, Serial
+from orchestrator.records.identity import CampaignId, Serial, campaign_id_of
 
 #: The version of the messages.
 PROTOCOL: Final = 1
@@ -27,11 +27,6 @@ _LONGEST_SERIAL: Final = 112
 IN_QUARANTINE: Final = "in quarantine: "
 #: The fields of a message, all of them text.
 _FIELDS: Final = ("submission", "serial", "plan", "payload")
-
-
-def campaign_id_of(submission: str, serial: Serial) -> CampaignId:
-    """Return the campaign of a phone's part of a submission."""
-    return CampaignId(f"{submission}-{re.sub('[^A-Za-z0-9._-]', '_', serial)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import NewType
 
 Serial = NewType("Serial", str)
@@ -19,3 +20,8 @@ def content_key(value: object) -> str:
     """Return the sha256 of a value's canonical JSON: equal values, equal keys, on every host and version."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def campaign_id_of(submission: str, serial: Serial) -> CampaignId:
+    """Return the campaign of a phone's part of a farm's submission."""
+    return CampaignId(f"{submission}-{re.sub('[^A-Za-z0-9._-]', '_', serial)}")
