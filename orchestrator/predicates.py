@@ -17,7 +17,6 @@ import fnmatch
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 from orchestrator.errors import UsageError, nearest
@@ -40,8 +39,7 @@ class Labels(Protocol):
         """What else is said of it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoLabels:
+class NoLabels(NamedTuple):
     """The labels of a device without any."""
 
     pools: tuple[str, ...] = ()
@@ -52,8 +50,7 @@ class NoLabels:
 Claim = Callable[[DeviceFacts, Labels], bool | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Predicate:
+class Predicate(NamedTuple):
     """A claim about a device."""
 
     text: str
@@ -64,8 +61,7 @@ class Predicate:
         return self.claim(facts, labels or NoLabels()) is True
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """A fact that can be asked for: how its value is compared (a key of _READ), and how it is read (None: unknown)."""
 
     kind: str
@@ -76,46 +72,33 @@ def _version(text: str) -> tuple[int, ...] | None:
     return tuple(int(part) for part in text.split(".")) if re.fullmatch(r"\d{1,9}(\.\d{1,9}){0,5}", text) else None
 
 
+def _text(name: str) -> Field:
+    return Field("text", lambda facts: str(getattr(facts, name)) or None)
+
+
 FIELDS: Final[Mapping[str, Field]] = {
     "android": Field("version", lambda facts: _version(facts.os_version) if facts.kind is DeviceKind.ANDROID else None),
     "sdk": Field("number", lambda facts: facts.sdk),
-    "soc": Field("text", lambda facts: facts.soc or None),
-    "platform": Field("text", lambda facts: facts.platform or None),
+    **{name: _text(name) for name in ("soc", "platform")},
     "abi": Field("texts", lambda facts: facts.abis or None),
     "cores": Field("number", lambda facts: sum(len(cluster.cpus) for cluster in facts.clusters) or None),
     "memory": Field("bytes", lambda facts: facts.memory_bytes),
-    "gpu": Field("text", lambda facts: facts.gpu or None),
     "rooted": Field("truth", lambda facts: facts.is_rooted),
     "virtual": Field("truth", lambda facts: facts.is_virtual),
     "emulator": Field("truth", lambda facts: facts.is_emulator),
-    "kind": Field("text", lambda facts: facts.kind.value),
-    "profile": Field("text", lambda facts: facts.profile or None),
-    "serial": Field("text", lambda facts: str(facts.serial) or None),
-    "model": Field("text", lambda facts: facts.model or None),
-    "manufacturer": Field("text", lambda facts: facts.manufacturer or None),
-    "codename": Field("text", lambda facts: facts.codename or None),
+    **{name: _text(name) for name in ("kind", "gpu", "profile", "serial", "model", "manufacturer", "codename")},
 }
-#: What is said of a device rather than seen of it.
-_LABELS: Final[Mapping[str, Callable[[Labels], Sequence[str]]]] = {
-    "pool": lambda labels: labels.pools,
-    "tag": lambda labels: labels.tags,
-}
+#: What is said of a device rather than seen of it -> its attribute of labels.
+_LABELS: Final = {"pool": "pools", "tag": "tags"}
 _NAMES: Final = (*FIELDS, *_LABELS)
 _COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
-_TRUTHS: Final = {"true": True, "yes": True, "false": False, "no": False}
-
-
-def _field(name: str) -> Field:
-    if "." in name:
-        return Field("text", lambda facts: facts.properties.get(name))
-    return Field("texts", lambda facts: None) if name in _LABELS else FIELDS[name]
 
 
 def value_of(name: str, facts: DeviceFacts) -> object:
     """Return a fact or a system property by its name in claims, None when it isn't known; KeyError for no such name."""
-    return _field(name).read(facts)
+    return facts.properties.get(name) if "." in name else FIELDS[name].read(facts)
 
 
 def _read_number(text: str) -> int:
@@ -132,9 +115,9 @@ def _read_version(text: str) -> tuple[int, ...]:
 
 
 def _read_truth(text: str) -> bool:
-    if text.lower() not in _TRUTHS:
+    if text.lower() not in {"true", "yes", "false", "no"}:
         raise ValueError(f"{text!r} isn't true or false")
-    return _TRUTHS[text.lower()]
+    return text.lower() in {"true", "yes"}
 
 
 #: Reads the value that a fact of this kind is compared with; raises ValueError.
@@ -144,18 +127,16 @@ _READ: Final[Mapping[str, Callable[[str], Any]]] = {
 }  # fmt: skip
 
 
-def _compared(name: str, symbol: str, wanted: Any) -> Claim:  # noqa: ANN401 - what _READ returns
-    field = _field(name)
-
+def _compared(name: str, kind: str, symbol: str, wanted: Any) -> Claim:  # noqa: ANN401 - what _READ returns
     def judge(facts: DeviceFacts, labels: Labels) -> bool | None:
-        actual: Any = tuple(_LABELS[name](labels)) if name in _LABELS else field.read(facts)
+        actual: Any = tuple(getattr(labels, _LABELS[name])) if name in _LABELS else value_of(name, facts)
         if actual is None:
             return None
-        if field.kind in {"text", "texts"}:
-            texts = actual if field.kind == "texts" else (str(actual),)
+        if kind in {"text", "texts"}:
+            texts = actual if kind == "texts" else (str(actual),)
             pattern = wanted.casefold().replace("[", "[[]")
             return any(fnmatch.fnmatchcase(text.casefold(), pattern) for text in texts) == (symbol == "=")
-        if field.kind == "version":
+        if kind == "version":
             # 13 means all of 13: as many parts are compared as were asked for.
             actual = (*actual, *(0,) * len(wanted))[: len(wanted)]
         return _COMPARE[symbol](actual, wanted)
@@ -184,14 +165,15 @@ def _joined(decisive: bool, claims: Sequence[Claim]) -> Claim:
 
 
 class _Token(NamedTuple):
-    #: ``word``, ``quoted``, ``symbol``, ``bracket`` or ``end``.
+    #: ``word``, ``quoted``, ``symbol``, ``bracket``, ``end``, or ``other`` for what is none of them.
     kind: str
     text: str
     column: int
 
 
-_TOKEN: Final = re.compile(
-    r"""\s*(?:(?P<quoted>"[^"]*"|'[^']*')|(?P<symbol>==|!=|<=|>=|=|<|>)|(?P<bracket>[()])|(?P<word>[^\s"'=<>!()]+))"""
+_WORDING: Final = (
+    r"""\s*(?:(?P<quoted>"[^"]*"|'[^']*')|(?P<symbol>==|!=|<=|>=|=|<|>)|(?P<bracket>[()])|(?P<word>[^\s"'=<>!()]+)"""
+    r"""|(?P<other>\S))"""
 )
 
 
@@ -204,8 +186,8 @@ def parse_predicate(text: str) -> Predicate:
     if len(text) > _TEXT_MAX:
         raise UsageError(f"the predicate is longer than {_TEXT_MAX} characters")
     parser = _Parser(text)
-    claim = parser.any_of(0)
-    if (token := parser.peek()).kind != "end":
+    claim = parser.claim(0)
+    if (token := parser.next).kind != "end":
         raise parser.fault(token, f"{token.text!r} isn't expected; join claims with 'and' or 'or'")
     return Predicate(text=text, claim=claim)
 
@@ -215,92 +197,82 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._at = 0
+        found = [(str(item.lastgroup), item) for item in re.finditer(_WORDING, text)]
+        self._tokens = [_Token(kind, item[kind], item.start(kind) + 1) for kind, item in found]
+        for token in self._tokens:
+            if token.kind == "other":
+                problem = "the quote isn't closed" if token.text in "\"'" else f"{token.text!r} isn't expected"
+                raise UsageError(f"{problem} at character {token.column} of the predicate {text!r}")
+        self._tokens.append(_Token("end", "", len(text) + 1))
 
-    def peek(self) -> _Token:
-        """Return the next token; raises UsageError for what is none."""
-        found = _TOKEN.match(self._text, self._at)
-        if found:
-            kind = str(found.lastgroup)
-            return _Token(kind, found[kind], found.start(kind) + 1)
-        rest = self._text[self._at :].lstrip()
-        column = len(self._text) - len(rest) + 1
-        if rest:
-            problem = "the quote isn't closed" if rest[0] in "\"'" else f"{rest[0]!r} isn't expected"
-            raise UsageError(f"{problem} at character {column} of the predicate {self._text!r}")
-        return _Token("end", "", column)
+    @property
+    def next(self) -> _Token:
+        """The next token."""
+        return self._tokens[0]
 
     def fault(self, token: _Token, problem: str) -> UsageError:
         """Return the error for a token."""
         where = "at its end" if token.kind == "end" else f"at character {token.column}"
         return UsageError(f"{problem} ({where} of the predicate {self._text!r})")
 
-    def any_of(self, depth: int) -> Claim:
-        """Return claims joined by ``or``."""
-        claims = [self._all_of(depth)]
-        while self._took("or"):
-            claims.append(self._all_of(depth))
-        return _joined(True, claims)
+    def claim(self, depth: int) -> Claim:
+        """Return claims joined by ``or``, of which each may be several joined by ``and``."""
+        return self._several("or", lambda: self._several("and", lambda: self._one(depth + 1)))
 
-    def _all_of(self, depth: int) -> Claim:
-        claims = [self._one(depth + 1)]
-        while self._took("and"):
-            claims.append(self._one(depth + 1))
-        return _joined(False, claims)
+    def _several(self, word: str, read: Callable[[], Claim]) -> Claim:
+        claims = [read()]
+        while self._took(word):
+            claims.append(read())
+        return _joined(word == "or", claims)
 
     def _one(self, depth: int) -> Claim:
         if depth > _DEPTH_MAX:
-            raise self.fault(self.peek(), f"the predicate is nested more than {_DEPTH_MAX} levels deep")
+            raise self.fault(self.next, f"the predicate is nested more than {_DEPTH_MAX} levels deep")
         if self._took("not"):
             return _negated(self._one(depth + 1))
         if not self._took("("):
             return self._comparison()
-        claim = self.any_of(depth)
+        claim = self.claim(depth)
         if not self._took(")"):
-            raise self.fault(self.peek(), "a closing bracket is missing")
+            raise self.fault(self.next, "a closing bracket is missing")
         return claim
 
-    def _next(self) -> _Token:
-        token = self.peek()
-        found = _TOKEN.match(self._text, self._at)
-        self._at = found.end() if found else self._at
-        return token
+    def _take(self) -> _Token:
+        return self._tokens.pop(0) if len(self._tokens) > 1 else self.next
 
     def _took(self, word: str) -> bool:
-        """Whether a word or bracket came next, and go on behind it."""
-        token = self.peek()
-        if token.kind in {"word", "bracket"} and token.text.lower() == word:
-            self._next()
-            return True
-        return False
+        """Whether a word or bracket came next; it is taken then."""
+        is_next = self.next.kind in {"word", "bracket"} and self.next.text.lower() == word
+        if is_next:
+            self._take()
+        return is_next
 
     def _comparison(self) -> Claim:
-        token = self._next()
+        token = self._take()
         if token.kind != "word":
             raise self.fault(token, "the name of a fact is expected")
         name = token.text if "." in token.text else token.text.lower()
         if "." not in name and name not in _NAMES:
             hint = nearest(name, _NAMES) or f"known are {', '.join(_NAMES)}"
             raise self.fault(token, f"unknown fact {token.text!r}; {hint}")
-        kind = _field(name).kind
-        if self.peek().kind != "symbol":
+        kind = "text" if "." in name else "texts" if name in _LABELS else FIELDS[name].kind
+        if self.next.kind != "symbol":
             if kind == "truth":
-                return _compared(name, "=", True)
-            raise self.fault(self.peek(), f"one of = != < <= > >= is expected after {name}")
-        symbol_token = self._next()
-        symbol = "=" if symbol_token.text == "==" else symbol_token.text
+                return _compared(name, kind, "=", True)
+            raise self.fault(self.next, f"one of = != < <= > >= is expected after {name}")
+        symbol_token = self._take()
+        symbol = symbol_token.text.replace("==", "=")
         if kind in {"text", "texts", "truth"} and symbol not in {"=", "!="}:
             raise self.fault(symbol_token, f"{name} can only be compared by = and !=")
-        return _compared(name, symbol, self._value(name, kind))
+        return _compared(name, kind, symbol, self._value(name, kind))
 
     def _value(self, name: str, kind: str) -> object:
-        token = self._next()
+        token = self._take()
         if token.kind not in {"word", "quoted"}:
             raise self.fault(token, f"a value is expected for {name}")
         text = token.text[1:-1] if token.kind == "quoted" else token.text
-        following = self.peek()
-        if kind == "bytes" and {token.kind, following.kind} == {"word"} and following.text.lower() not in {"and", "or"}:
-            text = f"{text} {self._next().text}"
+        if kind == "bytes" and token.kind == self.next.kind == "word" and self.next.text.lower() not in {"and", "or"}:
+            text = f"{text} {self._take().text}"
         try:
             return _READ[kind](text)
         except ValueError as error:

@@ -13,7 +13,7 @@ from orchestrator.bootstrap import Farm, OpenedDevices
 from orchestrator.config.plan_keys import each
 from orchestrator.engine.bisect import BisectResult, Compared, Probe
 from orchestrator.engine.bisect import bisect as search
-from orchestrator.engine.campaign import CampaignResult
+from orchestrator.engine.events import CampaignEnded
 from orchestrator.errors import ArtifactError, DeviceUnusableError, PlanError, UsageError
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
@@ -154,7 +154,7 @@ class _Comparer:
         found = equal_campaign(recent, prepared.pairing)
         return self._farm.store.campaign(found.campaign_id) if found is not None else None
 
-    def _finished(self, result: CampaignResult) -> Campaign:
+    def _finished(self, result: CampaignEnded) -> Campaign:
         if result.status is not CampaignStatus.FINISHED:
             reason = next(iter(result.lost.values()), "it was abandoned")
             raise DeviceUnusableError(reason, hint="what was measured is stored; the same command resumes there")

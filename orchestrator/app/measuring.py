@@ -19,8 +19,8 @@ from orchestrator.app.phones import unchecked_hint
 from orchestrator.app.reporting import load_ahead, report_data
 from orchestrator.bootstrap import Farm, OpenedDevices, this_computer
 from orchestrator.config.plan_keys import PlanOptions
-from orchestrator.engine.campaign import CampaignResult, CampaignRunner
-from orchestrator.engine.events import DeviceNote, FileMoving, Notice
+from orchestrator.engine.campaign import CampaignRunner
+from orchestrator.engine.events import CampaignEnded, DeviceNote, FileMoving, Notice
 from orchestrator.engine.rounds import slim
 from orchestrator.engine.turns import Turns
 from orchestrator.engine.workload import Services, Workload
@@ -49,7 +49,7 @@ _NOT_WHICH_DELEGATE: Final = ("delegates", "flags", "modes", "passes", "sustaine
 class MeasuredCampaign:
     """What came of running a campaign."""
 
-    result: CampaignResult
+    result: CampaignEnded
     #: The devices that it began with, and those that could not be used.
     opened: OpenedDevices
     #: Its cases as a report shows them.
@@ -184,7 +184,7 @@ def run_campaign(
     builds: Sequence[Build],
     opened: OpenedDevices,
     arrivals: PluggedIn | None = None,
-) -> CampaignResult:
+) -> CampaignEnded:
     """Run what is open of a campaign; the farm's observer hears of it, and other processes see how it stands."""
     observer = PublishedBoard(farm.observer, farm.board_folder)
     farm.at_exit.callback(observer.close)

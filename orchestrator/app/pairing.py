@@ -17,7 +17,7 @@ from orchestrator.app.measuring import reopen, run_campaign
 from orchestrator.app.stored import load_measured
 from orchestrator.bootstrap import Farm, OpenedDevices, this_computer
 from orchestrator.config.plan_keys import PlanOptions, each, split
-from orchestrator.engine.campaign import CampaignResult
+from orchestrator.engine.events import CampaignEnded
 from orchestrator.engine.rounds import slim
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.planning.skips import tools_for
@@ -112,7 +112,7 @@ def parse_side(text: str) -> Side:
     return Side(kind="model" if is_model else "build", value=text)
 
 
-def compare_ab(farm: Farm, request: AbRequest) -> CampaignResult:
+def compare_ab(farm: Farm, request: AbRequest) -> CampaignEnded:
     """Measure two sides in turns; raises UsageError kinds before anything runs."""
     prepared = prepare(farm, request)
     if prepared.is_same:
@@ -181,7 +181,7 @@ def prepare(farm: Farm, request: AbRequest, opened: OpenedDevices | None = None)
     )
 
 
-def measure(farm: Farm, prepared: Prepared) -> CampaignResult:
+def measure(farm: Farm, prepared: Prepared) -> CampaignEnded:
     """Store the campaign and run it to its end."""
     farm.store.begin_campaign(
         prepared.campaign,
@@ -192,7 +192,7 @@ def measure(farm: Farm, prepared: Prepared) -> CampaignResult:
     return _run(farm, prepared.campaign, prepared.models, prepared.builds, prepared.opened)
 
 
-def go_on(farm: Farm, campaign: Campaign) -> CampaignResult:
+def go_on(farm: Farm, campaign: Campaign) -> CampaignEnded:
     """Run what a stored A/B campaign still lacks; raises as ``reopening.reopen``."""
     cases = {item.case.case_key: item.case for item in campaign.invocations}
     models, builds, opened = reopen(farm, campaign, list(cases.values()))
@@ -205,7 +205,7 @@ def _run(
     models: Sequence[Model],
     builds: Sequence[Build],
     opened: OpenedDevices,
-) -> CampaignResult:
+) -> CampaignEnded:
     result = run_campaign(farm, campaign, models, builds, opened)
     if result.fault is not None:
         raise result.fault

@@ -12,8 +12,7 @@ from orchestrator.app.pairing import go_on
 from orchestrator.app.phones import restore_phones
 from orchestrator.app.stored import find_campaign
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.engine.campaign import CampaignResult
-from orchestrator.engine.events import Notice
+from orchestrator.engine.events import CampaignEnded, Notice
 from orchestrator.engine.invocation import close_campaign
 from orchestrator.engine.rounds import open_works, slim
 from orchestrator.errors import DeviceBusyError, UsageError
@@ -22,7 +21,7 @@ from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.workload import Pass
 
 
-def resume(farm: Farm, prefix: str = "") -> MeasuredCampaign | CampaignResult | None:
+def resume(farm: Farm, prefix: str = "") -> MeasuredCampaign | CampaignEnded | None:
     """Resume a campaign that was cut off: the one that is named, else the newest open one.
 
     Returns what came of it, of an A/B comparison its campaign's end; None when none is named and none is open.

@@ -18,7 +18,7 @@ from orchestrator.cli.progress import farm_telling
 from orchestrator.cli.result import CommandResult, format_of, share_of, table, to_json
 from orchestrator.config.plan_keys import PlanOptions
 from orchestrator.engine.bisect import BisectResult
-from orchestrator.engine.campaign import CampaignResult
+from orchestrator.engine.events import CampaignEnded
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.quantities import parse_seconds
@@ -199,7 +199,7 @@ def bias(
         return told_pairs(farm, pairing.compare_ab(farm, request), output)
 
 
-def told_pairs(farm: Farm, result: CampaignResult, output: Output) -> CommandResult:
+def told_pairs(farm: Farm, result: CampaignEnded, output: Output) -> CommandResult:
     """Return what came of pairs."""
     campaign = result.campaign
     lines = [f"{serial}: {one_line(reason)}" for serial, reason in result.lost.items()]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import replace
 
-from orchestrator.analysis.rounds import Savings, savings
 from orchestrator.engine.case_runner import CaseFailures
 from orchestrator.engine.device_queue import Assigner, DeviceQueue, runs_of
 from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceJoined
@@ -23,40 +22,7 @@ from orchestrator.records.identity import Serial
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import Pass
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CampaignResult:
-    """How a campaign ended."""
-
-    campaign: Campaign
-    status: CampaignStatus
-    stored: int
-    #: Devices that were abandoned or aren't there, with the reason; their open invocations wait for a resume.
-    lost: Mapping[Serial, str] = field(default_factory=dict)
-    #: At least this many invocations aren't stored; of what a stopping rule adds only the next round is known.
-    left: int = 0
-    #: What the stopping rule came to; None without one.
-    savings: Savings | None = None
-    #: An error that ended a device's part and isn't the device's; to be raised once the result is reported.
-    fault: Exception | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stored:
-    """A campaign's runs at one moment, and what they leave open."""
-
-    runs: Sequence[RunRecord]
-    works: Mapping[Serial, OpenWork]
-
-    @property
-    def done(self) -> int:
-        """How many invocations are stored; unfit ones wait for another try."""
-        return sum(run.outcome is not Outcome.UNFIT for run in self.runs)
-
-    @property
-    def left(self) -> int:
-        """At least this many aren't."""
-        return sum(len(work.invocations) for work in self.works.values())
+_Stored = tuple[Sequence[RunRecord], Mapping[Serial, OpenWork]]
 
 
 class DevicePool:
@@ -168,7 +134,7 @@ class CampaignRunner:
         devices: Sequence[tuple[Device, DeviceFacts]],
         *,
         arrivals: Arrivals | None = None,
-    ) -> CampaignResult:
+    ) -> CampaignEnded:
         """Run every invocation that isn't stored yet, on the devices that are there.
 
         A device that is lost is waited for while others work, and ends its own queue only. Whatever happens, each
@@ -180,8 +146,7 @@ class CampaignRunner:
             StoreError, HostStorageError: a run couldn't be kept.
         """
         campaign = workload.campaign
-        stored = self._stored(workload)
-        runs, works = stored.runs, stored.works
+        runs, works = self._stored(workload)
         lost: dict[Serial, str] = {
             serial: "not attached, or not usable"
             for serial, work in works.items()
@@ -191,15 +156,15 @@ class CampaignRunner:
             CampaignStarted(
                 campaign=campaign,
                 devices=tuple(facts for _, facts in devices),
-                total=max(len(campaign.invocations), stored.done),
-                done=stored.done,
+                total=max(len(campaign.invocations), _done(runs)),
+                done=_done(runs),
                 stored=Counter(run.case.serial for run in runs),
                 left={serial: len(work.invocations) for serial, work in works.items()},
             )
         )
         pool = DevicePool(workload, [facts for _, facts in devices], self._services, arrivals, runs, lost)
         status = CampaignStatus.INTERRUPTED
-        at_end: _Stored | None = None
+        at_end = None
         try:
             faults = self._turns.run(
                 [device for device, facts in devices if pool.has_work_for(facts.serial, works)],
@@ -213,7 +178,7 @@ class CampaignRunner:
             if self._services.cancelled.is_set():
                 raise InterruptedByUserError
             at_end = self._stored(workload)
-            if not at_end.left:
+            if not _left(at_end[1]):
                 status = CampaignStatus.FINISHED
         except KeyboardInterrupt:
             raise InterruptedByUserError from None
@@ -225,12 +190,13 @@ class CampaignRunner:
         return replace(result, fault=faults[0] if faults else None)
 
     def _stored(self, workload: Workload) -> _Stored:
+        """Return a campaign's runs, and what they leave open on each device."""
         runs = runs_of(self._services, workload)
-        return _Stored(runs=runs, works=open_works(workload.campaign, runs, self._services.tools))
+        return runs, open_works(workload.campaign, runs, self._services.tools)
 
     def _end(
         self, workload: Workload, status: CampaignStatus, lost: Mapping[Serial, str], stored: _Stored | None
-    ) -> CampaignResult:
+    ) -> CampaignEnded:
         """``stored`` is what was read when all devices were through; None where they weren't."""
         campaign, finished_at = workload.campaign, self._services.clock.now()
         # Also of a check that was stored right before a crash.
@@ -239,18 +205,18 @@ class CampaignRunner:
         ):
             stored = None
         self._services.store.set_status(campaign.campaign_id, status, finished_at)
-        stored = stored or self._stored(workload)
-        result = CampaignResult(
-            campaign=replace(campaign, status=status, finished_at=finished_at),
-            status=status,
-            stored=stored.done,
-            lost=lost,
-            left=stored.left,
-            savings=savings(campaign, stored.runs),
-        )
-        self._services.observer.on_event(
-            CampaignEnded(
-                campaign=result.campaign, status=status, stored=stored.done, left=result.left, savings=result.savings
-            )
-        )
+        runs, works = stored or self._stored(workload)
+        ended = replace(campaign, status=status, finished_at=finished_at)
+        result = CampaignEnded(campaign=ended, stored=_done(runs), left=_left(works), lost=lost)
+        self._services.observer.on_event(result)
         return result
+
+
+def _done(runs: Iterable[RunRecord]) -> int:
+    """Return how many invocations are stored; unfit ones wait for another try."""
+    return sum(run.outcome is not Outcome.UNFIT for run in runs)
+
+
+def _left(works: Mapping[Serial, OpenWork]) -> int:
+    """Return how many aren't, at least."""
+    return sum(len(work.invocations) for work in works.values())

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from orchestrator.analysis.rounds import Savings
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
@@ -149,12 +148,18 @@ class DeviceFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignEnded:
-    """All devices are through."""
+    """How a campaign ended: all devices are through."""
 
     campaign: Campaign
-    status: CampaignStatus
     stored: int
     #: At least this many aren't stored; of what a stopping rule adds only the next round is known.
-    left: int
-    #: What the stopping rule came to; None without one.
-    savings: Savings | None = None
+    left: int = 0
+    #: Devices that were abandoned or aren't there, with the reason; their open invocations wait for a resume.
+    lost: Mapping[Serial, str] = field(default_factory=dict)
+    #: An error that ended a device's part and isn't the device's; to be raised once all is reported.
+    fault: Exception | None = None
+
+    @property
+    def status(self) -> CampaignStatus:
+        """How far the campaign is."""
+        return self.campaign.status

@@ -70,7 +70,7 @@ CAMPAIGN = Campaign(
 )  # fmt: skip
 A, B = Serial("A"), Serial("B")
 STARTED = CampaignStarted(campaign=CAMPAIGN, devices=(), total=7, done=2, stored={A: 2}, left={A: 2, B: 3})
-ENDED = CampaignEnded(campaign=CAMPAIGN, status=CampaignStatus.FINISHED, stored=7, left=0)
+ENDED = CampaignEnded(campaign=replace(CAMPAIGN, status=CampaignStatus.FINISHED), stored=7)
 
 
 class Nobody:
