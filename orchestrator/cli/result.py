@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
+import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import UsageError
@@ -18,8 +18,6 @@ from orchestrator.report.escapes import is_unseen, one_line
 
 #: The exit code of a command that did all it had time for, and left something out.
 CUT_EXIT_CODE: Final = 6
-#: A result's own fields, and the items of a list in one of these.
-_PIECES_DEPTH: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +35,24 @@ class CommandResult:
     is_kept: bool = False
 
 
-class Streamed:
+class Streamed(list[object]):
     """A list of a result whose items are made when they are written, one after the other, and not before."""
 
     def __init__(self, items: Callable[[], Iterable[object]]) -> None:
         """``items`` is asked for when the result is written; it must not need what the command has closed."""
-        self.items = items
+        super().__init__()
+        self._items = items
+        self._begun: Iterator[object] = iter(())
+
+    def __bool__(self) -> bool:
+        """Begin with the items; whether there are any, which the encoder asks first."""
+        items = iter(self._items())
+        first = list(itertools.islice(items, 1))
+        self._begun = itertools.chain(first, items)
+        return bool(first)
+
+    def __iter__(self) -> Iterator[object]:
+        return self._begun
 
 
 def to_json(value: object) -> str:
@@ -50,61 +60,31 @@ def to_json(value: object) -> str:
     return "".join(json_pieces(value))
 
 
-def json_pieces(value: object, *, depth: int = 0) -> Iterator[str]:
-    """Yield the text of :func:`to_json`, one item after the other of a list that is the value or stands in it.
+def json_pieces(value: object) -> Iterator[str]:
+    """Yield the text of :func:`to_json` piece by piece: that of thousands of runs is never there as a whole.
 
-    Thousands of runs as one text, and as plain values beside it, take many times their own place.
+    Nothing in it drives a terminal or turns text around: such characters are written as JSON's own escapes.
     """
-    indent = "  " * depth
-    brackets = ""
-    items: Iterator[tuple[str, object]] = iter(())
-    if isinstance(value, Mapping) and value and depth < _PIECES_DEPTH:
-        brackets = "{}"
-        items = ((_shown(f"{json.dumps(str(_plain(key)), ensure_ascii=False)}: "), item) for key, item in value.items())
-    elif isinstance(value, list | tuple) and value and depth < _PIECES_DEPTH:
-        brackets, items = "[]", (("", item) for item in value)
-    elif isinstance(value, Streamed) and depth < _PIECES_DEPTH:
-        brackets, items = "[]", (("", item) for item in value.items())
-    if not brackets:
-        whole = json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False, default=str)
-        # No text has a line break of its own: JSON escapes them.
-        yield _shown(whole.replace("\n", f"\n{indent}"))
-        return
-    yield brackets[0]
-    number = -1
-    for number, (key, item) in enumerate(items):
-        yield f"{',' if number else ''}\n{indent}  {key}"
-        yield from json_pieces(item, depth=depth + 1)
-    yield brackets[1] if number < 0 else f"\n{indent}{brackets[1]}"
-
-
-def _shown(text: str) -> str:
-    """Return JSON in which nothing drives a terminal or turns text around: such characters as JSON's own escapes."""
-    if all(line.isprintable() for line in text.split("\n")):
-        return text
-    return "".join(char if char == "\n" or not is_unseen(char) else json.dumps(char)[1:-1] for char in text)
+    encoder = json.JSONEncoder(indent=2, ensure_ascii=False, allow_nan=False, check_circular=False, default=_plain)
+    for piece in encoder.iterencode(value):
+        if piece.replace("\n", "").isprintable():
+            yield piece
+        else:
+            yield "".join(char if char == "\n" or not is_unseen(char) else json.dumps(char)[1:-1] for char in piece)
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, enum.Enum):
-        return value.value
-    if isinstance(value, Streamed):
-        return [_plain(item) for item in value.items()]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
         if isinstance(value, RunRecord):
             # Stored from 0; whoever reads it counts from 1, as everywhere.
             fields["invocation"] += 1
-        return {name: _plain(item) for name, item in fields.items() if not isinstance(item, bytes)}
+        return {name: item for name, item in fields.items() if not isinstance(item, bytes)}
     if isinstance(value, Mapping):
-        return {str(_plain(key)): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item) for item in value]
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, PurePath):
-        return str(value)
-    return value
+        return dict(value)
+    if isinstance(value, set | frozenset):
+        return list(value)
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def table(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, right: tuple[int, ...] = ()) -> str:

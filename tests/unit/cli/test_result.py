@@ -16,7 +16,7 @@ from orchestrator.cli.terminal import say, say_json
 from orchestrator.report.escapes import one_line
 
 
-class Colour(enum.Enum):
+class Colour(enum.StrEnum):
     RED = "red"
 
 
