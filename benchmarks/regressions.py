@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from orchestrator.analysis.changepoint import Preset, changes, is_alarm, partition
+from orchestrator.analysis.changepoint import PENALTY, changes, is_alarm, partition
 from orchestrator.analysis.compare import compare_pairs, threshold_for
 from orchestrator.records.verdict import ComparisonOutcome
 
@@ -77,7 +77,7 @@ def mann_whitney(latency: np.ndarray) -> np.ndarray:
 
 
 DETECTORS: dict[str, Detector] = {
-    **{f"partitioning, {preset.value} ({preset.penalty:g})": partitioning(preset.penalty) for preset in Preset},
+    **{f"partitioning ({penalty:g})": partitioning(penalty) for penalty in (14.0, PENALTY, 36.0)},
     "fixed 5 % threshold": fixed_threshold,
     "Mann-Whitney 5 v 20": mann_whitney,
 }
@@ -129,10 +129,9 @@ def like_ruptures(generator: np.random.Generator, count: int) -> str:
         return "ruptures isn't installed"
     z = generator.normal(0, 1, (count, WINDOW))
     z[: count // 2, 60:] += 3.0
-    penalty = Preset.DEFAULT.penalty
-    ours = partition(z, np.full(count, WINDOW), penalty=penalty)
+    ours = partition(z, np.full(count, WINDOW), penalty=PENALTY)
     theirs = [
-        ruptures.KernelCPD(kernel="linear", min_size=3).fit(row.reshape(-1, 1)).predict(pen=penalty)[:-1] for row in z
+        ruptures.KernelCPD(kernel="linear", min_size=3).fit(row.reshape(-1, 1)).predict(pen=PENALTY)[:-1] for row in z
     ]
     return f"{sum(one == other for one, other in zip(ours, theirs, strict=True))} of {count}"
 

@@ -163,17 +163,17 @@ def plain(site: Site, folder: Path) -> int:
 
 def write(site: Site, folder: Path) -> tuple[float, float, int]:
     """Write all pages but reports; return the seconds of series and of the overview, and the bytes."""
-    target = SiteFolder(folder)
-    shared = [site_pages.style_file(), site_pages.script_file()]
-    target.check([*(item.path for item in shared), "index.html", *(f"series/{page}" for page in site.by_name)])
+    shared, pages = [site_pages.style_file(), site_pages.script_file()], site_pages.all_pages(site)
+    target = SiteFolder(folder, [*(item.path for item in shared), *pages])
     for item in shared:
         target.write(item.path, item.content)
     begin = time.perf_counter()
-    for path, html in site_pages.series_pages(site):
-        target.write(path, html.encode())
+    for path, page in pages.items():
+        if path.startswith("series/"):
+            target.write(path, page().encode())
     middle = time.perf_counter()
-    target.write("index.html", site_pages.overview_page(site).encode())
-    return middle - begin, time.perf_counter() - middle, target.finish().size_bytes
+    target.write("index.html", pages["index.html"]().encode())
+    return middle - begin, time.perf_counter() - middle, target.finish()["size_bytes"]
 
 
 def main() -> None:

@@ -16,7 +16,6 @@ before the newest, so that a step which is news doesn't hide itself by looking l
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,6 +37,8 @@ SEGMENT_NIGHTS: Final = 3
 LEAST_CHANGE: Final = 0.02
 #: Series of constant figures have no noise; the log of a latency is never known better than this.
 LEAST_SIGMA: Final = 0.002
+#: For a cut, in squared sigmas.
+PENALTY: Final = 18.0
 _HAMPEL_NIGHTS: Final = 5
 _HAMPEL_SIGMAS: Final = 2.5
 #: Nights whose means say how much neighbours remember, and those that say whether they remember for longer.
@@ -58,19 +59,6 @@ _WINSOR_SIGMAS: Final = 2.5
 _WINSOR_LEFT: Final = 0.9776
 #: By how much a cut elsewhere may be worse, in deviance, to be in the 95 % interval of its place.
 _PLACE_COST: Final = 3.84
-
-
-class Preset(enum.StrEnum):
-    """How readily a change is called one; the figure is the penalty for a cut, in squared sigmas."""
-
-    SENSITIVE = "sensitive"
-    DEFAULT = "default"
-    QUIET = "quiet"
-
-    @property
-    def penalty(self) -> float:
-        """The penalty for a cut."""
-        return {Preset.SENSITIVE: 14.0, Preset.DEFAULT: 18.0, Preset.QUIET: 36.0}[self]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +88,7 @@ class Change:
     is_newest: bool
 
 
-def changes(latency: Floats, *, penalty: float = Preset.DEFAULT.penalty) -> list[Change]:
+def changes(latency: Floats, *, penalty: float = PENALTY) -> list[Change]:
     """Return every cut of every series, by series and night.
 
     Args:

@@ -15,8 +15,7 @@ from orchestrator.analysis.changepoint import RECENT_NIGHTS
 from orchestrator.app import site_pages
 from orchestrator.app.farm_now import FarmNow, job_answer
 from orchestrator.app.phones import release_phone
-from orchestrator.app.site import campaign_html, gather, report_marks
-from orchestrator.app.site_series import Site, SiteSeries
+from orchestrator.app.site import Site, SiteSeries, campaign_html, gather, report_marks
 from orchestrator.bootstrap import Farm
 from orchestrator.engine.history import FoundChange
 from orchestrator.errors import UsageError

@@ -3,41 +3,54 @@
 from __future__ import annotations
 
 import hashlib
-from array import array
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import math
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from orchestrator import __version__
 from orchestrator.analysis.changepoint import WINDOW_NIGHTS
-from orchestrator.analysis.series import night_details, night_of, night_table
+from orchestrator.analysis.series import NightDetails, NightTable, first_moment, night_details, night_of, night_table
 from orchestrator.app.history import night_meant
 from orchestrator.app.reporting import report_data
-from orchestrator.app.site_series import Site, SiteCampaign, site_series
 from orchestrator.bootstrap import Farm
-from orchestrator.engine.history import FoundOutputs, Question, Regressions, find_regressions
+from orchestrator.engine.causes import content_differences, system_differences
+from orchestrator.engine.history import (
+    ChangeGroup,
+    FoundChange,
+    OutputsChange,
+    Question,
+    Regressions,
+    describe_series,
+    find_regressions,
+    fits,
+    plain_campaigns,
+    read_nights,
+)
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.history import Points
-from orchestrator.records.identity import CampaignId, Serial
+from orchestrator.records.history import DeviceSighting, Points, RunMark
+from orchestrator.records.identity import CampaignId, SeriesKey
+from orchestrator.records.night import THREADS_UNUSED
 from orchestrator.records.parity import ParityVerdict
+from orchestrator.records.run import Outcome
+from orchestrator.records.workload import Case, Pass
+from orchestrator.report.labels import page_name
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
 
-_NO_POINTS: Final = Points(
-    series=(),
-    contents=(),
-    campaigns=(),
-    series_at=array("q"),
-    contents_at=array("q"),
-    campaign_at=array("q"),
-    latency_us=array("d"),
-    trusted=array("q"),
-)
 TITLE: Final = "Benchmark history"
+#: A figure that is at least this many nights old is shown as missing.
+SILENT_NIGHTS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,64 +77,232 @@ class WrittenSite:
     written: int
     unchanged: int
     removed: int
-    #: Pages that somebody changed, left as they are.
-    kept: Sequence[str]
     size_bytes: int
 
 
-def build(farm: Farm, request: SiteRequest) -> WrittenSite:
-    """Write or renew the pages; raises UsageError, HostStorageError."""
-    from orchestrator.app import site_pages
-    from orchestrator.report.site_folder import SiteFolder
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteEvent:
+    """Something that happened beside a series: a note of a person, an update of its phone, another program."""
 
-    site, marks = gather(
-        farm.store, since=first_night(request.since, farm), title=request.title, reports=request.reports
-    )
-    folder = SiteFolder(request.out)
-    shown = [item for item in site.campaigns if item.has_page]
-    shared = [site_pages.style_file(), site_pages.script_file()]
-    if shown:
-        shared.append(site_pages.library_file(farm.settings.cache_folder))
-    reports = [f"campaigns/{item.page}" for item in shown]
-    fixed = ["index.html", "campaigns/index.html"]
-    folder.check([*(item.path for item in shared), *fixed, *reports, *(f"series/{page}" for page in site.by_name)])
-    for item in shared:
-        folder.write(item.path, item.content)
-    for path, html in site_pages.series_pages(site):
-        folder.write(path, html.encode())
-    for campaign, path in zip(shown, reports, strict=True):
-        mark = marks[campaign.campaign.campaign_id]
-        if not request.fresh and folder.note(path) == mark:
-            folder.keep(path, mark)
-            continue
-        folder.write(path, campaign_html(farm, campaign.campaign.campaign_id).encode(), note=mark)
-    # The pages that lead to all others come last: what they name is there.
-    folder.write("campaigns/index.html", site_pages.campaigns_page(site).encode())
-    folder.write("index.html", site_pages.overview_page(site).encode())
-    return WrittenSite(
-        path=request.out / "index.html",
-        series=len(site.series),
-        nights=len(site.nights),
-        reports=len(reports),
-        **asdict(folder.finish()),
-    )
+    night: date
+    #: ``note``, ``system``, ``build``, ``model``, ``file``, ``outputs``, ``figures`` or ``no figure``.
+    kind: str
+    text: str
 
 
-def first_night(since: str, farm: Farm) -> date | None:
-    """Return the night that ``--since`` means, None for the newest ninety; raises UsageError."""
-    return night_meant(since, farm, "--since") if since else None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteNight:
+    """One night of one series."""
+
+    night: date
+    median_us: float
+    low_us: float
+    high_us: float
+    invocations: int
+    is_trusted: bool
+    campaigns: tuple[CampaignId, ...]
 
 
-def campaign_html(farm: Farm, campaign_id: CampaignId) -> str:
-    """Return a campaign's report as a page of the site."""
-    from orchestrator.app import site_pages
-    from orchestrator.report.render import render_html
+@dataclass(frozen=True, kw_only=True)
+class SiteSeries:
+    """One series over the site's nights."""
 
-    campaign = farm.store.campaign(campaign_id)
-    assert campaign is not None
-    cache_folder, title = farm.settings.cache_folder, campaign.name or campaign.campaign_id
-    library = f"../{site_pages.library_file(cache_folder).path}"
-    return render_html(report_data(farm, [campaign]), title=title, cache_folder=cache_folder, library=library)
+    key: SeriesKey
+    case: Case
+    facts: DeviceFacts | None
+    is_virtual: bool
+    changes: tuple[FoundChange, ...]
+    events: tuple[SiteEvent, ...]
+    #: Of each of the site's nights, NaN where there is none.
+    latency_us: NDArray[np.float64]
+    last_place: int
+    is_trusted: bool
+    #: Where the outputs became worth something else, oldest first.
+    outputs: tuple[OutputsChange, ...] = ()
+
+    @property
+    def page(self) -> str:
+        """The file name of its page."""
+        return f"{page_name(self.key)}.html"
+
+    @property
+    def phone(self) -> str:
+        """The device as people know it."""
+        return self.facts.title.removesuffix(" (virtual)") if self.facts is not None else str(self.case.serial)
+
+    @property
+    def model(self) -> str:
+        """The model's name without its ending."""
+        return self.case.model_name.removesuffix(".tflite")
+
+    @property
+    def last_us(self) -> float:
+        """The newest figure."""
+        return float(self.latency_us[self.last_place])
+
+    @cached_property
+    def window_us(self) -> float | None:
+        """The median of all nights before the newest figure; None when it is the only one."""
+        before = self.latency_us[: self.last_place]
+        there = before[np.isfinite(before)]
+        return float(np.median(there)) if there.size else None
+
+    @property
+    def against_window(self) -> float | None:
+        """The newest figure against the median of the nights before it, as a relative difference."""
+        return None if self.window_us is None else self.last_us / self.window_us - 1
+
+    @property
+    def newest(self) -> FoundChange | None:
+        """The newest change."""
+        return max(self.changes, key=lambda change: change.night, default=None)
+
+    def outputs_on(self, night: date) -> OutputsChange | None:
+        """Return what the outputs are worth on a night when they are wrong or drift; None else."""
+        known = [item for item in self.outputs if item.night <= night]
+        return known[-1] if known and known[-1].after is not ParityVerdict.SAME else None
+
+    @property
+    def faulty_outputs(self) -> OutputsChange | None:
+        """What the outputs are worth now when they are wrong or drift; None else."""
+        return self.outputs_on(date.max)
+
+    @property
+    def silent_nights(self) -> int:
+        """Nights of the farm since the newest figure."""
+        return len(self.latency_us) - 1 - self.last_place
+
+    @property
+    def badness(self) -> float:
+        """The order of the overview: the logarithm of the slow-down, by its newest change or against the window.
+
+        The larger counts; outputs that are wrong and weren't expected to be are worse than any. After a change that is
+        expected or refuted, the nights since then are the window.
+        """
+        faulty = self.faulty_outputs
+        if faulty is not None and faulty.after is ParityVerdict.WRONG and not faulty.expected:
+            return math.inf
+        newest = self.newest
+        if newest is not None and not newest.counts:
+            return math.log(self.last_us / newest.after_us)
+        worst = math.log1p(self.against_window or 0.0)
+        return worst if newest is None else max(worst, math.log(newest.ratio))
+
+    @property
+    def label(self) -> str:
+        """One line that names it."""
+        return f"{self.model} on {self.phone} ({self.case.serial}), {self.case.configuration}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteCampaign:
+    """A campaign as the index lists it."""
+
+    campaign: Campaign
+    stored: int
+    planned: int
+    is_virtual: bool
+    #: Whether the site has a page of it.
+    has_page: bool
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.campaign.name or self.campaign.campaign_id
+
+    @property
+    def page(self) -> str:
+        """The file name of its page."""
+        return f"{page_name(self.campaign.campaign_id)}.html"
+
+    @property
+    def night(self) -> date:
+        """The night in which it began."""
+        return night_of(self.campaign.created_at)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """Everything that the pages show."""
+
+    title: str
+    since: date | None
+    table: NightTable
+    details: NightDetails
+    #: Worst first.
+    series: tuple[SiteSeries, ...]
+    groups: tuple[ChangeGroup, ...]
+    #: Those that nobody expected and those that are wrong first.
+    faulty_outputs: tuple[OutputsChange, ...]
+    #: Newest first.
+    campaigns: tuple[SiteCampaign, ...]
+    #: Whether a server shows it, with the live page of the farm beside it.
+    is_live: bool = False
+
+    @property
+    def nights(self) -> Sequence[date]:
+        """Every night on which anything was measured, in order."""
+        return self.table.nights
+
+    @cached_property
+    def by_name(self) -> Mapping[str, SiteSeries]:
+        """The series by the file name of their page."""
+        return {item.page: item for item in self.series}
+
+    @cached_property
+    def by_id(self) -> Mapping[CampaignId, SiteCampaign]:
+        """The campaigns by their ids."""
+        return {item.campaign.campaign_id: item for item in self.campaigns}
+
+    @cached_property
+    def _places(self) -> Mapping[SeriesKey, int]:
+        return {key: place for place, key in enumerate(self.table.series)}
+
+    @cached_property
+    def _campaign_bounds(self) -> NDArray[np.int64]:
+        return np.searchsorted(self.details.campaigns[0], np.arange(len(self.table.series) + 1))
+
+    def nights_of(self, series: SiteSeries) -> list[SiteNight]:
+        """Return the nights of a series that have a figure, oldest first."""
+        place = self._places[series.key]
+        details = self.details
+        campaigns: dict[int, list[CampaignId]] = {}
+        begin, end = self._campaign_bounds[place : place + 2].tolist()
+        _, nights, ids = details.campaigns
+        for number in range(begin, end):
+            campaigns.setdefault(int(nights[number]), []).append(ids[number])
+        columns = zip(
+            self.nights,
+            self.table.latency_us[place].tolist(),
+            details.low_us[place].tolist(),
+            details.high_us[place].tolist(),
+            details.invocations[place].tolist(),
+            details.is_trusted[place].tolist(),
+            strict=True,
+        )
+        return [
+            SiteNight(
+                night=night,
+                median_us=median,
+                low_us=low,
+                high_us=high,
+                invocations=count,
+                is_trusted=is_trusted,
+                campaigns=tuple(campaigns.get(number, ())),
+            )
+            for number, (night, median, low, high, count, is_trusted) in enumerate(columns)
+            if math.isfinite(median)
+        ]
+
+    @property
+    def has_virtual(self) -> bool:
+        """Whether any figure is a virtual phone's."""
+        return any(item.is_virtual for item in self.series) or any(item.is_virtual for item in self.campaigns)
+
+    @property
+    def has_real(self) -> bool:
+        """Whether any figure is a real device's."""
+        return any(not item.is_virtual for item in self.series)
 
 
 def gather(
@@ -131,29 +312,26 @@ def gather(
 
     The marks are of the moment before the rest is read: later ones differ when something changes meanwhile.
     """
-    campaigns = store.campaigns()
-    plain = {item.campaign_id for item in campaigns if item.terms.pairing is None}
-    nights = sorted({night_of(item.created_at) for item in campaigns if item.campaign_id in plain})
-    first = since or (nights[-WINDOW_NIGHTS] if len(nights) > WINDOW_NIGHTS else None)
-    chosen = [item for item in campaigns if first is None or night_of(item.created_at) >= first]
+    campaigns, plain = store.campaigns(), plain_campaigns(store)
+    nights = sorted({night_of(item.created_at) for item in plain})
+    first = since or (nights[-WINDOW_NIGHTS] if len(nights) > WINDOW_NIGHTS else date.min)
+    chosen = [item for item in campaigns if night_of(item.created_at) >= first]
     marks = report_marks(store, chosen)
-    points = store.points(since=min((item.created_at for item in chosen), default=None)) if chosen else _NO_POINTS
-    only = {item.campaign_id for item in chosen if item.campaign_id in plain}
+    only = {item.campaign_id for item in plain} & {item.campaign_id for item in chosen}
+    whole, points = read_nights(store, since=first)
     table = night_table(points, only=only)
     details = night_details(points, table)
-    found = find_regressions(store, Question(since=table.nights[0])) if table.nights else None
+    found = find_regressions(store, Question(since=first), table=whole)
+    series = sorted(_series(store, table, details.is_trusted, found, only), key=lambda row: (-row.badness, row.key))
     pages = len(chosen) if reports is None else reports
-    progress = store.progress()
-    virtual = _virtual_campaigns(store, chosen, points)
+    progress, virtual = store.progress(), _virtual_campaigns(store, chosen, points)
     site = Site(
         title=title,
         since=since,
         table=table,
         details=details,
-        series=tuple(
-            sorted(site_series(store, table, details.is_trusted, found, only), key=lambda row: (-row.badness, row.key))
-        ),
-        groups=found.groups if found is not None else (),
+        series=tuple(series),
+        groups=found.groups,
         faulty_outputs=_faulty_outputs(found),
         campaigns=tuple(
             SiteCampaign(
@@ -169,14 +347,107 @@ def gather(
     return site, marks
 
 
-def _faulty_outputs(found: Regressions | None) -> tuple[FoundOutputs, ...]:
+def _faulty_outputs(found: Regressions) -> tuple[OutputsChange, ...]:
     """Return the series whose outputs are wrong or drift now, the unexpected and the wrong ones first."""
-    turns = sorted(found.outputs if found is not None else (), key=lambda item: item.change.night)
-    newest = {item.change.series_key: item for item in turns}
-    faulty = [item for item in newest.values() if item.change.after is not ParityVerdict.SAME]
+    newest = {item.series_key: item for item in sorted(found.outputs, key=lambda item: item.night)}
+    faulty = [item for item in newest.values() if item.after is not ParityVerdict.SAME]
     return tuple(
-        sorted(faulty, key=lambda item: (bool(item.expected), item.change.after is not ParityVerdict.WRONG, item.label))
+        sorted(faulty, key=lambda item: (bool(item.expected), item.after is not ParityVerdict.WRONG, item.label))
     )
+
+
+def _series(
+    store: Store, table: NightTable, trusted: NDArray[np.bool_], found: Regressions, only: Collection[CampaignId]
+) -> Iterator[SiteSeries]:
+    """Yield every series of a table; ``only`` are the campaigns that count."""
+    cases, devices, words = store.series(), store.devices(), describe_series(store)
+    builds = {str(sha256): build.name for sha256, build in store.builds().items()}
+    annotations = [item for item in store.annotations() if table.nights and item.night >= table.nights[0]]
+    updates = {serial: _updates(seen, table) for serial, seen in store.sightings().items()}
+    changes: dict[SeriesKey, list[FoundChange]] = defaultdict(list)
+    for change in sorted(found.changes, key=lambda item: item.night):
+        changes[change.series_key].append(change)
+    outputs: dict[SeriesKey, list[OutputsChange]] = defaultdict(list)
+    for turn in sorted(found.outputs, key=lambda item: item.night):
+        outputs[turn.series_key].append(turn)
+    mishaps = _mishaps(store, table, only)
+    for place, key in enumerate(table.series):
+        sketch, row = table.sketches[place], table.latency_us[place]
+        last = int(np.flatnonzero(np.isfinite(row))[-1])
+        events = [
+            *(
+                SiteEvent(night=item.night, kind="note", text=item.text)
+                for item in annotations
+                if fits(item.selection, key, words.get(key, {}))
+            ),
+            *updates.get(sketch.serial, ()),
+            *_contents(table, place, builds),
+            *mishaps.get(key, ()),
+            *(SiteEvent(night=item.night, kind="outputs", text=f"outputs {item.turn}") for item in outputs[key]),
+        ]
+        if key in found.other_figures:
+            text = "the program's figures are of another kind (median, mean): earlier nights aren't compared"
+            events.append(SiteEvent(night=found.other_figures[key], kind="figures", text=text))
+        yield SiteSeries(
+            key=key,
+            case=cases[key],
+            facts=devices.get(sketch.serial),
+            is_virtual=sketch.is_virtual,
+            changes=tuple(changes[key]),
+            events=tuple(sorted(events, key=lambda event: event.night)),
+            outputs=tuple(outputs[key]),
+            latency_us=row,
+            last_place=last,
+            is_trusted=bool(trusted[place, last]),
+        )
+
+
+def _updates(seen: Sequence[DeviceSighting], table: NightTable) -> list[SiteEvent]:
+    """Return what became another thing on a device within the nights."""
+    events = []
+    for before, after in pairwise(seen):
+        night = night_of(after.at)
+        changed = [f"{name} {old} -> {new}" for name, old, new in system_differences(before, after)]
+        if changed and table.nights and night >= table.nights[0]:
+            events.append(SiteEvent(night=night, kind="system", text="; ".join(changed)))
+    return events
+
+
+def _contents(table: NightTable, place: int, builds: Mapping[str, str]) -> Iterator[SiteEvent]:
+    """Yield the nights from which a series had another program, model or library."""
+    row = table.contents_at[place]
+    there = np.flatnonzero(row >= 0)
+    for before, after in pairwise(there[np.r_[True, row[there][1:] != row[there][:-1]]].tolist()):
+        left, right = (table.contents[int(row[night])] for night in (before, after))
+        for name, old, new in content_differences(left, right, builds):
+            yield SiteEvent(night=table.nights[after], kind=name.partition(" ")[0], text=f"{name} {old} -> {new}")
+
+
+def _mishaps(store: Store, table: NightTable, only: Collection[CampaignId]) -> dict[SeriesKey, list[SiteEvent]]:
+    """Return of each series the nights that it has no figure of, with what became of their runs."""
+    if not table.nights:
+        return {}
+    place_of_night = {night: place for place, night in enumerate(table.nights)}
+    row_of = {key: row for row, key in enumerate(table.series)}
+    codes: dict[tuple[SeriesKey, date], Counter[str]] = defaultdict(Counter)
+    for mark in store.marks(since=first_moment(table.nights[0])):
+        night, row = night_of(mark.created_at), row_of.get(mark.series_key)
+        place = place_of_night.get(night)
+        is_figure = mark.run_pass is Pass.TIMING and mark.reason_code != THREADS_UNUSED and mark.campaign_id in only
+        if is_figure and row is not None and place is not None and not np.isfinite(table.latency_us[row][place]):
+            codes[mark.series_key, night][_what_became(mark)] += 1
+    events: dict[SeriesKey, list[SiteEvent]] = defaultdict(list)
+    for (key, night), counts in codes.items():
+        text = ", ".join(code if count == 1 else f"{code} ({count} times)" for code, count in counts.most_common())
+        events[key].append(SiteEvent(night=night, kind="no figure", text=text))
+    return events
+
+
+def _what_became(mark: RunMark) -> str:
+    """Return the code that says why a run has no figure."""
+    if mark.outcome is Outcome.COMPLETED:
+        return f"rejected: {', '.join(mark.findings) or mark.reason_code or 'its findings say why'}"
+    return ": ".join(dict.fromkeys(word for word in (mark.outcome.value, mark.reason_code) if word))
 
 
 def report_marks(store: Store, campaigns: Sequence[Campaign]) -> Mapping[CampaignId, str]:
@@ -203,15 +474,61 @@ def report_marks(store: Store, campaigns: Sequence[Campaign]) -> Mapping[Campaig
 
 def _virtual_campaigns(store: Store, campaigns: Sequence[Campaign], points: Points) -> Collection[CampaignId]:
     """Return the campaigns with virtual phones; those without any figure are asked for their cases."""
-    devices: Mapping[Serial, DeviceFacts] = store.devices()
+    devices = store.devices()
     is_virtual = [item.is_virtual for item in points.series]
     places = {at for at, series in zip(points.campaign_at, points.series_at, strict=True) if is_virtual[series]}
     virtual = {points.campaigns[place].campaign_id for place in places}
     known = {item.campaign_id for item in points.campaigns}
     for item in campaigns:
         whole = None if item.campaign_id in known else store.campaign(item.campaign_id)
-        if whole is not None and any(
-            devices[one.case.serial].is_virtual for one in whole.invocations if one.case.serial in devices
-        ):
+        serials = {one.case.serial for one in whole.invocations} if whole is not None else set()
+        if any(devices[serial].is_virtual for serial in serials if serial in devices):
             virtual.add(item.campaign_id)
     return virtual
+
+
+def build(farm: Farm, request: SiteRequest) -> WrittenSite:
+    """Write or renew the pages; raises UsageError, HostStorageError."""
+    from orchestrator.app import site_pages
+    from orchestrator.report.site_folder import SiteFolder
+
+    since = first_night(request.since, farm)
+    site, marks = gather(farm.store, since=since, title=request.title, reports=request.reports)
+    shown = {f"campaigns/{item.page}": item.campaign.campaign_id for item in site.campaigns if item.has_page}
+    shared = [site_pages.style_file(), site_pages.script_file()]
+    if shown:
+        shared.append(site_pages.library_file(farm.settings.cache_folder))
+    pages = site_pages.all_pages(site)
+    folder = SiteFolder(request.out, [*(item.path for item in shared), *pages, *shown])
+    for item in shared:
+        folder.write(item.path, item.content)
+    for path, campaign_id in shown.items():
+        mark = marks[campaign_id]
+        if request.fresh or not folder.keeps(path, mark):
+            folder.write(path, campaign_html(farm, campaign_id).encode(), note=mark)
+    for path, page in pages.items():
+        folder.write(path, page().encode())
+    return WrittenSite(
+        path=request.out / "index.html",
+        series=len(site.series),
+        nights=len(site.nights),
+        reports=len(shown),
+        **folder.finish(),
+    )
+
+
+def first_night(since: str, farm: Farm) -> date | None:
+    """Return the night that ``--since`` means, None for the newest ninety; raises UsageError."""
+    return night_meant(since, farm, "--since") if since else None
+
+
+def campaign_html(farm: Farm, campaign_id: CampaignId) -> str:
+    """Return a campaign's report as a page of the site."""
+    from orchestrator.app import site_pages
+    from orchestrator.report.render import render_html
+
+    campaign = farm.store.campaign(campaign_id)
+    assert campaign is not None
+    cache_folder, title = farm.settings.cache_folder, campaign.name or campaign.campaign_id
+    library = f"../{site_pages.library_file(cache_folder).path}"
+    return render_html(report_data(farm, [campaign]), title=title, cache_folder=cache_folder, library=library)

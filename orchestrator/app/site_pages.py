@@ -7,15 +7,15 @@ import gzip
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
-from orchestrator.app.site_series import SILENT_NIGHTS, Site, SiteCampaign, SiteNight, SiteSeries
-from orchestrator.engine.history import ChangeGroup, FoundChange, FoundOutputs
+from orchestrator.app.site import SILENT_NIGHTS, Site, SiteCampaign, SiteNight, SiteSeries
+from orchestrator.engine.history import ChangeGroup, FoundChange, OutputsChange
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import Quality
@@ -95,8 +95,7 @@ def overview_page(site: Site) -> str:
         root="",
         counts=_counts(site),
         faulty=[
-            (item, f"{page_name(item.change.series_key)}.html" in site.by_name)
-            for item in site.faulty_outputs[:_MOST_GROUPS]
+            (item, f"{page_name(item.series_key)}.html" in site.by_name) for item in site.faulty_outputs[:_MOST_GROUPS]
         ],
         more_faulty=max(0, len(site.faulty_outputs) - _MOST_GROUPS),
         groups=[_group(item) for item in site.groups[:_MOST_GROUPS]],
@@ -183,10 +182,14 @@ def series_page(site: Site, row: SiteSeries) -> str:
     )
 
 
-def series_pages(site: Site) -> Iterator[tuple[str, str]]:
-    """Yield the path and the content of each series' page."""
-    for row in site.series:
-        yield f"series/{row.page}", series_page(site, row)
+def all_pages(site: Site) -> Mapping[str, Callable[[], str]]:
+    """Return what makes each page but the reports, by its path; those that lead to all others come last."""
+    pages = {f"series/{row.page}": partial(series_page, site, row) for row in site.series}
+    return {
+        **pages,
+        "campaigns/index.html": partial(campaigns_page, site),
+        "index.html": partial(overview_page, site),
+    }
 
 
 def _page(template: str, site: Site, **values: object) -> str:
@@ -209,8 +212,8 @@ def _place(night: date, nights: Sequence[SiteNight], chart: NightChart) -> float
 def _quality(row: SiteSeries, night: SiteNight) -> str:
     """Return what a night's figure is worth; however well it was measured, with wrong outputs it is nothing."""
     faulty = row.outputs_on(night.night)
-    if faulty is not None and (faulty.change.after is ParityVerdict.WRONG or night.is_trusted):
-        return f"outputs {faulty.change.after.value}"
+    if faulty is not None and (faulty.after is ParityVerdict.WRONG or night.is_trusted):
+        return f"outputs {faulty.after.value}"
     quality = Quality.TRUSTED if night.is_trusted else Quality.SUSPECT
     if not math.isfinite(night.low_us):
         return f"{quality.word}, one process"
@@ -267,10 +270,10 @@ def _grid(site: Site, paths: Sequence[str]) -> Grid:
     def state(change: FoundChange | None) -> tuple[str, str]:
         return ("", "") if change is None else (change.state, STATE_CLASSES.get(change.state, "v-warning"))
 
-    def outputs(item: FoundOutputs | None) -> tuple[str, str]:
+    def outputs(item: OutputsChange | None) -> tuple[str, str]:
         if item is None:
             return "", ""
-        return item.change.after.value, "v-error" if item.change.after is ParityVerdict.WRONG else "v-warning"
+        return item.after.value, "v-error" if item.after is ParityVerdict.WRONG else "v-warning"
 
     columns = (
         column_of(rows, "model", lambda row: row.model, kind="case"),
@@ -283,7 +286,6 @@ def _grid(site: Site, paths: Sequence[str]) -> Grid:
         column_of(newest, "on", lambda change: "" if change is None else f"{change.night}"),
         badge_of(newest, "state", state),
         *([badge_of(faulty, "outputs", outputs)] if any(faulty) else ()),
-        choice_of(rows, "grade", lambda row: row.grade),
         choice_of(rows, "last night", lambda row: f"{site.nights[row.last_place]}"),
     )
     return Grid(

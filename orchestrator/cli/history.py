@@ -13,16 +13,14 @@ from orchestrator.analysis.changepoint import LEAST_CHANGE
 from orchestrator.app import history, site
 from orchestrator.app.access import Listening, access_of, address_of, require_packages
 from orchestrator.app.farm_beside import queue_beside
-from orchestrator.app.history import ChangesRequest
 from orchestrator.app.notifying import FORMS, Message, receiver_of, send
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.frame import Out, Texts, arg, command, opt
 from orchestrator.cli.progress import farm_telling, tell
 from orchestrator.cli.result import CommandResult, format_of, share_of, table, to_json
-from orchestrator.engine.history import FoundChange, FoundOutputs, Regressions
+from orchestrator.engine.history import FoundChange, OutputsChange, Question, Regressions
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
-from orchestrator.records.history import ConfirmationStatus
 from orchestrator.report.escapes import markdown_text, one_line
 from orchestrator.units import format_change
 
@@ -30,14 +28,6 @@ _SELECTION = (
     "A series key or its beginning, or words that must all match: delegate=gpu,GPU=*640*. The words are delegate, "
     "model, serial, phone, soc, GPU, tool and threads."
 )
-#: What people read of a change that was measured again.
-_STATUS: Final[Mapping[ConfirmationStatus, str]] = {
-    ConfirmationStatus.UNCONFIRMED: "not confirmed yet",
-    ConfirmationStatus.CONFIRMED: "confirmed side by side",
-    ConfirmationStatus.REFUTED: "refuted side by side",
-    ConfirmationStatus.CANNOT: "can't be confirmed",
-    ConfirmationStatus.EXPLAINED: "confirmed by other series",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +36,6 @@ class ChangesOptions:
 
     since: Annotated[str, opt("--since", "30d, 4w or a date (default: changes of the last 14 nightly runs).")] = ""
     series: Annotated[Texts, opt("--series", f"{_SELECTION} Repeat for several.")] = ()
-    preset: Annotated[str, opt("--preset", "sensitive, default or quiet.")] = "default"
     threshold: Annotated[str, opt("--threshold", "Smallest change to report, at least 2%.")] = "2%"
     confirm: Annotated[
         bool, opt("--confirm", "Measure old against new on the same phone for each unconfirmed change.")
@@ -69,26 +58,20 @@ def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
     Example: benchfarm history changes --since 30d
     """
     form, out = format_of(options.form, options.out, tuple(_RENDERERS), default="text"), options.out
-    request = ChangesRequest(
-        since=options.since,
-        selections=options.series,
-        preset=options.preset,
-        threshold=share_of(options.threshold, "--threshold", least=LEAST_CHANGE, most=1.0),
-        confirm=options.confirm,
-        fail_on=options.fail_on,
-    )
+    threshold = share_of(options.threshold, "--threshold", least=LEAST_CHANGE, most=1.0)
     if options.notify_form not in FORMS:
         raise UsageError(f"--notify-format {options.notify_form!r} isn't known", hint=" or ".join(FORMS))
     receivers = [receiver_of(text, "--notify", mail_server=settings.smtp) for text in options.notify]
     with farm_telling(settings, makes_store=False) as farm:
-        done = history.find_changes(farm, request)
+        question = Question(since=site.first_night(options.since, farm), selections=options.series, threshold=threshold)
+        done = history.find_changes(farm, question, confirm=options.confirm, fail_on=options.fail_on)
     text = _RENDERERS[form](done.found)
     if out is not None:
         write_file(out, text.encode())
         text = str(out)
     if done.nothing and (out is not None or form in {"text", "markdown"}):
         is_markdown = out is None and form == "markdown"
-        text = f"{text}\n\n{_escaped(done.nothing) if is_markdown else one_line(done.nothing)}"
+        text = f"{text}\n\n{markdown_text(one_line(done.nothing)) if is_markdown else one_line(done.nothing)}"
     data = {**_data(done.found), "fails": done.fails}
     undelivered = []
     if receivers and done.fails:
@@ -178,8 +161,6 @@ def write_site(
         f"{done.path}: {done.series} series, {done.reports} reports; "
         f"{done.written} pages written, {done.unchanged} unchanged, {done.removed} removed"
     )
-    if done.kept:
-        text += f"\nleft as they are, since somebody changed them: {', '.join(done.kept[:5])}"
     return CommandResult(text=text, data=done)
 
 
@@ -243,116 +224,107 @@ def serve(settings: Settings, options: ServeOptions) -> CommandResult:
     return CommandResult(text="", data={"url": url})
 
 
-def _causes(change: FoundChange) -> str:
-    told = []
+_CHANGE_HEAD: Final = (
+    "series",
+    "time",
+    "change [95 %]",
+    "since (95 %)",
+    "confidence",
+    "status",
+    "what changed with it",
+)
+_OUTPUTS_HEAD: Final = ("series", "outputs", "since", "last compared", "expected")
+
+
+def _name(item: FoundChange | OutputsChange) -> str:
+    return f"{item.series_key[:12]} {item.label}{' [virtual]' if item.is_virtual else ''}"
+
+
+def _change_cells(change: FoundChange) -> tuple[str, ...]:
+    """Return what is told of a change, as _CHANGE_HEAD names it."""
+    causes = []
     for cause in change.causes:
         share = "" if cause.share is None else f", explains {cause.share * 100:.0f} %"
         moved = "" if cause.moved is None else f", {cause.moved[0]} of {cause.moved[1]} series with it moved"
-        told.append(f"{cause.name} {cause.before} -> {cause.after}{share}{moved}")
-    return one_line("; ".join(told) or "nothing that is known changed")
-
-
-def _line(change: FoundChange) -> str:
-    virtual = " [virtual]" if change.is_virtual else ""
-    expected = f"; expected: {change.expected}" if change.expected else ""
+        causes.append(f"{cause.name} {cause.before} -> {cause.after}{share}{moved}")
     detail = f" ({change.status_detail})" if change.status_detail else ""
-    return one_line(
-        f"{change.series_key[:12]}  {change.case.model_name} on {change.phone} ({change.case.serial}), "
-        f"{change.case.configuration}: {change.before_us / 1000:.3f} -> {change.after_us / 1000:.3f} ms, "
-        f"{format_change(change.ratio)} [{format_change(change.low)}, {format_change(change.high)}], "
-        f"{change.night} ({change.earliest} to {change.latest}), confidence {change.confidence * 100:.1f} %, "
-        f"{_STATUS[change.status]}{detail}{expected}{virtual}"
+    return (
+        _name(change),
+        f"{change.before_us / 1000:.3f} -> {change.after_us / 1000:.3f} ms",
+        f"{format_change(change.ratio)} [{format_change(change.low)}, {format_change(change.high)}]",
+        f"{change.night} ({change.earliest} to {change.latest})",
+        f"confidence {change.confidence * 100:.1f} %",
+        f"{change.state}: {change.expected}" if change.expected else f"{change.state}{detail}",
+        "; ".join(causes) or "nothing that is known changed",
     )
+
+
+def _outputs_cells(item: OutputsChange) -> tuple[str, ...]:
+    """Return what is told of outputs that turned, as _OUTPUTS_HEAD names it."""
+    before = f"last compared {item.last_before}" if item.last_before else ""
+    expected = f"expected: {item.expected}" if item.expected else ""
+    return (_name(item), f"outputs {item.turn}", f"since {item.night}", before, expected)
+
+
+#: What stands over some rows, what their cells are called, and the rows.
+_Part = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
+
+
+def _parts(found: Regressions) -> list[_Part]:
+    parts: list[_Part] = [
+        (group.sentence, _CHANGE_HEAD, [_change_cells(item) for item in group.members]) for group in found.groups
+    ]
+    outputs = [_outputs_cells(item) for item in found.outputs]
+    return [*parts, ("outputs against the reference", _OUTPUTS_HEAD, outputs)] if outputs else parts
 
 
 def _heading(found: Regressions) -> str:
     asked = f"since {found.since}" if found.since else "new in the last 14 nights"
-    worse = sum(item.change.is_worse for item in found.outputs)
+    worse = sum(item.is_worse for item in found.outputs)
     outputs = f"; the outputs of {worse} turned wrong or drifted" if worse else ""
     other = len(found.other_figures)
     kinds = f"; {other} series changed between means and medians, nights before that aren't compared" if other else ""
     return f"{len(found.changes)} changes {asked}, in {found.series} series over {found.nights} nights{outputs}{kinds}"
 
 
-def _outputs_text(item: FoundOutputs) -> str:
-    return f"{item.change.before or 'not compared before'} -> {item.change.after}"
-
-
-def _outputs_line(item: FoundOutputs) -> str:
-    virtual = " [virtual]" if item.is_virtual else ""
-    before = f", last compared {item.change.last_before}" if item.change.last_before else ""
-    expected = f"; expected: {item.expected}" if item.expected else ""
-    return one_line(
-        f"{item.change.series_key[:12]}  {item.case.model_name} on {item.phone} ({item.case.serial}), "
-        f"{item.case.configuration}: outputs {_outputs_text(item)} since {item.change.night}{before}{expected}{virtual}"
-    )
-
-
 def _as_text(found: Regressions) -> str:
     from orchestrator.report.comparisons import wrapped
 
-    lines = [_heading(found)]
-    for group in found.groups:
-        lines += ["", one_line(group.sentence)]
-        for change in group.members:
-            lines += [f"  {_line(change)}", f"    {_causes(change)}"]
-    if found.outputs:
-        lines += ["", "outputs against the reference", *(f"  {_outputs_line(item)}" for item in found.outputs)]
-    return "\n".join(
-        part for line in lines for part in wrapped(line, following=" " * (len(line) - len(line.lstrip()) + 4))
-    )
+    lines = list(wrapped(_heading(found), following="    "))
+    for heading, _, rows in _parts(found):
+        lines += ["", *wrapped(one_line(heading), following="    ")]
+        for row in rows:
+            lines += wrapped(f"  {one_line(', '.join(filter(None, row)))}", following=" " * 6)
+    return "\n".join(lines)
 
 
 def _as_markdown(found: Regressions) -> str:
     lines = [f"## {_heading(found)}"]
-    for group in found.groups:
-        lines += ["", f"### {_escaped(group.sentence)}", ""]
-        lines += ["| series | change | since | status | what changed with it |", "|---|---|---|---|---|"]
-        for change in group.members:
-            name = f"{change.case.model_name}, {change.phone}, {change.case.configuration}"
-            status = _STATUS[change.status] + (f"; expected: {change.expected}" if change.expected else "")
-            cells = (name, format_change(change.ratio), f"{change.night}", status, _causes(change))
-            lines.append(f"| {' | '.join(_escaped(cell) for cell in cells)} |")
-    if found.outputs:
-        lines += ["", "### Outputs against the reference", "", "| series | outputs | since | expected |"]
-        lines.append("|---|---|---|---|")
-    for item in found.outputs:
-        name = f"{item.case.model_name}, {item.phone}, {item.case.configuration}"
-        told = (name, _outputs_text(item), f"{item.change.night}", item.expected)
-        lines.append(f"| {' | '.join(_escaped(cell) for cell in told)} |")
+    for heading, head, rows in _parts(found):
+        lines += [
+            "",
+            f"### {markdown_text(one_line(heading))}",
+            "",
+            f"| {' | '.join(head)} |",
+            "|---" * len(head) + "|",
+        ]
+        lines += [f"| {' | '.join(markdown_text(one_line(cell)) for cell in row)} |" for row in rows]
     return "\n".join(lines)
 
 
-def _escaped(text: str) -> str:
-    """Return text that is only text in a cell of a Markdown table."""
-    return markdown_text(one_line(text))
-
-
 def _data(found: Regressions) -> dict[str, object]:
+    def told(item: FoundChange | OutputsChange) -> dict[str, object]:
+        return {**asdict(item), "configuration": item.case.configuration}
+
     return {
         "since": found.since,
         "nights": found.nights,
         "series": found.series,
         "groups": [
-            {
-                "sentence": group.sentence,
-                "series": group.series,
-                "changes": [{**asdict(change), "configuration": change.case.configuration} for change in group.members],
-            }
+            {"sentence": group.sentence, "series": group.series, "changes": [told(item) for item in group.members]}
             for group in found.groups
         ],
-        "outputs": [
-            {
-                **asdict(item.change),
-                "is_worse": item.change.is_worse,
-                "case": asdict(item.case),
-                "configuration": item.case.configuration,
-                "phone": item.phone,
-                "is_virtual": item.is_virtual,
-                "expected": item.expected,
-            }
-            for item in found.outputs
-        ],
+        "outputs": [{**told(item), "is_worse": item.is_worse} for item in found.outputs],
         "other_figures": found.other_figures,
     }
 

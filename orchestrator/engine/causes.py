@@ -86,7 +86,7 @@ class _Exposures:
     def causes(self, change: Change) -> Iterable[Cause]:
         """Yield what is another thing since a change's nights, with its share."""
         before, after = sides_of(change, self._table)
-        differences = self._between(before, after) + _device_differences(
+        differences = content_differences(before, after, self._builds) + _device_differences(
             self._sightings.get(self._table.sketches[change.series].serial, ()),
             self._last_before(change),
             self._table.nights[change.latest],
@@ -116,8 +116,8 @@ class _Exposures:
         old, new = at[rows, last], at[rows, first]
         found: dict[Difference, set[int]] = {}
         for series in np.flatnonzero(has_both & (old != new)).tolist():
-            between = self._between(self._table.contents[int(old[series])], self._table.contents[int(new[series])])
-            for difference in between:
+            before, after = (self._table.contents[int(side[series])] for side in (old, new))
+            for difference in content_differences(before, after, self._builds):
                 found.setdefault(difference, set()).add(series)
         nights = self._table.nights
         changed = {
@@ -136,32 +136,37 @@ class _Exposures:
         there = np.flatnonzero(np.isfinite(row[: change.earliest]))
         return self._table.nights[int(there[-1])] if there.size else self._table.nights[0]
 
-    def _between(self, before: Contents, after: Contents) -> list[Difference]:
-        found = []
-        if before.model_sha256 != after.model_sha256:
-            found.append(("model", before.model_sha256[:12], after.model_sha256[:12]))
-        if before.build_sha256 != after.build_sha256:
-            old, new = (f"{self._builds.get(sha, '')}@{sha[:12]}" for sha in (before.build_sha256, after.build_sha256))
-            found.append(("build", old, new))
-        old_files, new_files = dict(before.files), dict(after.files)
-        return found + [
-            (f"file {name}", old_files[name][:12], new_files[name][:12])
-            for name in sorted(old_files.keys() & new_files.keys())
-            if old_files[name] != new_files[name]
-        ]
+
+def content_differences(before: Contents, after: Contents, builds: Mapping[str, str]) -> list[Difference]:
+    """Return what of a night's contents is another thing; ``builds`` are the names of builds by their sha256."""
+    found = []
+    if before.model_sha256 != after.model_sha256:
+        found.append(("model", before.model_sha256[:12], after.model_sha256[:12]))
+    if before.build_sha256 != after.build_sha256:
+        old, new = (f"{builds.get(sha, '')}@{sha[:12]}" for sha in (before.build_sha256, after.build_sha256))
+        found.append(("build", old, new))
+    old_files, new_files = dict(before.files), dict(after.files)
+    return found + [
+        (f"file {name}", old_files.get(name, "none")[:12], new_files.get(name, "none")[:12])
+        for name in sorted(old_files.keys() | new_files.keys())
+        if old_files.get(name) != new_files.get(name)
+    ]
 
 
-def _device_differences(seen: Sequence[DeviceSighting], before: date, after: date) -> list[Difference]:
-    earlier = [item for item in seen if night_of(item.at) <= before]
-    later = [item for item in seen if night_of(item.at) <= after]
-    if not earlier or not later or earlier[-1] is later[-1]:
-        return []
-    old, new = earlier[-1].facts, later[-1].facts
+def system_differences(before: DeviceSighting, after: DeviceSighting) -> list[Difference]:
+    """Return what is another thing on a device than it was at an earlier sighting."""
+    old, new = before.facts, after.facts
     return [
         (name, old.get(name, "unknown"), new.get(name, "unknown"))
         for name in {**old, **new}
         if old.get(name) != new.get(name)
     ]
+
+
+def _device_differences(seen: Sequence[DeviceSighting], before: date, after: date) -> list[Difference]:
+    earlier = [item for item in seen if night_of(item.at) <= before]
+    later = [item for item in seen if night_of(item.at) <= after]
+    return system_differences(earlier[-1], later[-1]) if earlier and later else []
 
 
 def _nights_of_campaigns(store: Store, table: NightTable) -> dict[CampaignId, int]:
@@ -177,8 +182,6 @@ def _nights_of_campaigns(store: Store, table: NightTable) -> dict[CampaignId, in
 def _covariates(store: Store, table: NightTable, change: Change, nights: Mapping[CampaignId, int]) -> list[Cause]:
     """Return which of heat, battery and clocks shifted with a change, and how much of it that explains."""
     figures: dict[str, list[list[float]]] = {name: [[] for _ in table.nights] for name in _COVARIATES}
-    grades: list[set[str]] = [set() for _ in table.nights]
-    healths: list[set[str]] = [set() for _ in table.nights]
     capacities: list[list[float]] = [[] for _ in table.nights]
     start = max(0, change.night - change.nights_before, change.night - _READ_NIGHTS)
     campaigns = [name for name, place in nights.items() if place >= start]
@@ -187,13 +190,9 @@ def _covariates(store: Store, table: NightTable, change: Change, nights: Mapping
         if run.latency_us is None:
             continue
         place = nights[run.campaign_id]
-        if run.verdict.grade is not None:
-            grades[place].add(run.verdict.grade.value)
         for name, value in _readings(run).items():
             figures[name][place].append(value)
         capacities[place] += _full_charge_mah(run)
-        if run.state_before is not None and run.state_before.battery_health:
-            healths[place].add(run.state_before.battery_health)
     causes = []
     for name, values in figures.items():
         covariate = np.array([np.median(item) if item else np.nan for item in values])
@@ -202,12 +201,6 @@ def _covariates(store: Store, table: NightTable, change: Change, nights: Mapping
             share, before, after = found
             unit = _COVARIATES[name]
             causes.append(Cause(name=name, before=f"{before:.4g} {unit}", after=f"{after:.4g} {unit}", share=share))
-    for name, words in (("grade", grades), ("battery health", healths)):
-        old, new = (
-            "/".join(sorted(set().union(*part))) for part in (words[start : change.night], words[change.night :])
-        )
-        if old and new and old != new:
-            causes.append(Cause(name=name, before=old, after=new, share=None))
     sides = capacities[start : change.night], capacities[change.night :]
     swapped = other_battery(*([float(np.median(night)) for night in side if night] for side in sides))
     if swapped is not None:
@@ -319,10 +312,9 @@ def _updates(
             night = next((place for place, night in enumerate(table.nights) if night >= night_of(new.at)), None)
             if night is None:
                 continue
-            for name in _NAMES:
-                before, after = old.facts.get(name), new.facts.get(name)
-                if before and after and before != after:
-                    yield serial, night, (name, before, after)
+            for difference in system_differences(old, new):
+                if difference[0] in _NAMES and "unknown" not in difference:
+                    yield serial, night, difference
 
 
 def _is_near(change: Change, night: int) -> bool:

@@ -6,29 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from orchestrator.analysis.attribution import Cause, group_changes
-from orchestrator.analysis.changepoint import (
-    LEAST_CHANGE,
-    RECENT_NIGHTS,
-    WINDOW_NIGHTS,
-    Change,
-    Preset,
-    changes,
-    is_alarm,
-)
-from orchestrator.analysis.outputs import OutputsChange, outputs_changes
-from orchestrator.analysis.series import NightTable, night_of, night_table
+from orchestrator.analysis.changepoint import LEAST_CHANGE, RECENT_NIGHTS, WINDOW_NIGHTS, Change, changes, is_alarm
+from orchestrator.analysis.series import Floats, NightTable, night_of, night_table
 from orchestrator.delegates import DELEGATES
 from orchestrator.engine.causes import causes_of, explained, nights_of_one_kind, sides_of
 from orchestrator.errors import UsageError
+from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.history import Annotation, ConfirmationStatus, Contents, RunMark
+from orchestrator.records.history import Annotation, ConfirmationStatus, Contents, Points, RunMark
 from orchestrator.records.identity import SeriesKey
-from orchestrator.records.workload import Case, DelegateName
+from orchestrator.records.parity import NO_EVIDENCE, OUTPUT_FINDINGS, ParityVerdict
+from orchestrator.records.run import Outcome
+from orchestrator.records.workload import Case, DelegateName, Pass
 from orchestrator.units import format_slowdown
 
 if TYPE_CHECKING:
@@ -44,11 +38,10 @@ _RANKS: Final = {
     ConfirmationStatus.EXPLAINED: 0,
     ConfirmationStatus.UNCONFIRMED: 1,
     ConfirmationStatus.CANNOT: 1,
+    ConfirmationStatus.REFUTED: 2,
 }
 #: Words that a selection may use, beside a series' key.
 SELECTION_WORDS: Final = ("delegate", "model", "serial", "phone", "soc", "GPU", "tool", "threads")
-
-
 _STATES: Final[Mapping[ConfirmationStatus, str]] = {
     ConfirmationStatus.UNCONFIRMED: "not confirmed yet",
     ConfirmationStatus.CONFIRMED: "confirmed",
@@ -59,16 +52,29 @@ _STATES: Final[Mapping[ConfirmationStatus, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundChange:
-    """A change of one series, with what is known about it."""
+class SeriesChange:
+    """A night from which a series is another one."""
 
     series_key: SeriesKey
     case: Case
     #: The device as people know it.
     phone: str
     is_virtual: bool
-    #: The first night of the new level, and the first and last on which it may have begun (95 %).
     night: date
+    #: What somebody wrote who expected it; empty for an unexpected one.
+    expected: str = ""
+
+    @property
+    def label(self) -> str:
+        """Model, phone and configuration in one line."""
+        return f"{self.case.model_name} on {self.phone} ({self.case.serial}), {self.case.configuration}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundChange(SeriesChange):
+    """A change of a series' latency, with what is known about it; ``night`` is the first one of the new level."""
+
+    #: The first and last night on which it may have begun (95 %).
     earliest: date
     latest: date
     #: Level after / level before, with its 95 % interval.
@@ -83,16 +89,9 @@ class FoundChange:
     causes: tuple[Cause, ...] = ()
     status: ConfirmationStatus = ConfirmationStatus.UNCONFIRMED
     status_detail: str = ""
-    #: What somebody wrote who expected it; empty for an unexpected one.
-    expected: str = ""
     #: What the series measured on the last night before, and on the first one after.
     before: Contents
     after: Contents
-
-    @property
-    def label(self) -> str:
-        """Model, phone and configuration in one line."""
-        return f"{self.case.model_name} on {self.phone} ({self.case.serial}), {self.case.configuration}"
 
     @property
     def state(self) -> str:
@@ -106,6 +105,27 @@ class FoundChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OutputsChange(SeriesChange):
+    """A night from which comparisons with the reference say something else of a series' outputs."""
+
+    #: ``same``, ``drift`` or ``wrong``; None when they were never compared before.
+    before: ParityVerdict | None
+    after: ParityVerdict
+    #: The last night that was compared before; None when there is none.
+    last_before: date | None
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether they are worth less than before."""
+        return self.after.badness > (self.before.badness if self.before is not None else 0)
+
+    @property
+    def turn(self) -> str:
+        """What they turned from and to, in words."""
+        return f"{self.before or 'not compared before'} -> {self.after}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeGroup:
     """Changes that happened together, in one sentence."""
 
@@ -113,24 +133,6 @@ class ChangeGroup:
     members: tuple[FoundChange, ...]
     #: Series that fit the sentence's description, changed or not.
     series: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundOutputs:
-    """A series whose outputs turned wrong or right, as comparisons with the reference say."""
-
-    change: OutputsChange
-    case: Case
-    #: The device as people know it.
-    phone: str
-    is_virtual: bool
-    #: What somebody wrote who expected it; empty for an unexpected one.
-    expected: str = ""
-
-    @property
-    def label(self) -> str:
-        """Model, phone and configuration in one line."""
-        return f"{self.case.model_name} on {self.phone} ({self.case.serial}), {self.case.configuration}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +144,7 @@ class Regressions:
     series: int
     groups: tuple[ChangeGroup, ...]
     #: Worse ones first.
-    outputs: tuple[FoundOutputs, ...] = ()
+    outputs: tuple[OutputsChange, ...] = ()
     #: Series with a night from which on their figures are medians after means, or means after medians: earlier nights
     #: aren't compared with later ones.
     other_figures: Mapping[SeriesKey, date] = field(default_factory=dict)
@@ -160,72 +162,77 @@ class Question:
     #: None: what is news, each series' newest change of the last 14 nights.
     since: date | None = None
     selections: tuple[str, ...] = ()
-    preset: Preset = Preset.DEFAULT
+    #: The smallest change that counts, as a share.
     threshold: float = LEAST_CHANGE
 
 
-def find_regressions(store: Store, question: Question) -> Regressions:
+def find_regressions(store: Store, question: Question, *, table: NightTable | None = None) -> Regressions:
     """Return every change that a question asks for, attributed and grouped; those that matter most first.
 
-    Raises UsageError for a selection that no series of a store that has some fits.
+    ``table``: the nights, where they were read already. Raises UsageError for a selection that no series of a store
+    that has some fits.
     """
     wanted: Sequence[SeriesKey] = ()
     if question.selections:
         attributes = describe_series(store)
-        _check_selections(question.selections, attributes)
-        wanted = [key for key, words in attributes.items() if any(fits(it, key, words) for it in question.selections)]
+        wanted = _selected(question.selections, attributes)
         if not wanted:
             return Regressions(since=question.since, nights=0, series=0, groups=())
-    table = read_nights(store, since=question.since, series_keys=wanted)
+    if table is None:
+        table, _ = read_nights(store, since=question.since, series_keys=wanted)
     marks = store.marks(series_keys=wanted)
     if not question.selections:
         # After all that was read of series: one may begin meanwhile.
         attributes = describe_series(store)
-    cuts = changes(table.latency_us, penalty=question.preset.penalty)
+    cuts = changes(table.latency_us)
     table, other_figures = nights_of_one_kind(store, table, cuts)
     if other_figures:
-        cuts = changes(table.latency_us, penalty=question.preset.penalty)
+        cuts = changes(table.latency_us)
     found = [change for change in cuts if _is_asked_for(change, table, question)]
-    cases = store.series([table.series[change.series] for change in found]) if found else {}
-    confirmations = {(item.series_key, item.night): item for item in store.confirmations()}
     annotations = store.annotations()
-
-    def described(change: Change, causes: tuple[Cause, ...], update: str) -> FoundChange:
+    updates = explained(
+        table,
+        found,
+        cuts,
+        store.sightings() if found else {},
+        {key: words["delegate"] for key, words in attributes.items()},
+    )
+    confirmations = {(item.series_key, item.night): item for item in store.confirmations()}
+    cases = store.series([table.series[change.series] for change in found]) if found else {}
+    members = []
+    for change, causes, update in zip(found, causes_of(store, table, found), updates, strict=True):
         key = table.series[change.series]
         night, earliest, latest = (table.nights[place] for place in (change.night, change.earliest, change.latest))
-        row = table.latency_us[change.series]
-        before, after = sides_of(change, table)
         confirmation = confirmations.get((key, night))
         status = confirmation.status if confirmation else ConfirmationStatus.UNCONFIRMED
+        detail = confirmation.detail if confirmation else ""
         # Unless a rerun has said what it is.
-        is_explained = update and status in (ConfirmationStatus.UNCONFIRMED, ConfirmationStatus.CANNOT)
-        return FoundChange(
-            series_key=key,
-            case=cases[key],
-            phone=attributes[key].get("phone", str(cases[key].serial)),
-            is_virtual=table.sketches[change.series].is_virtual,
-            night=night,
-            earliest=earliest,
-            latest=latest,
-            ratio=change.ratio,
-            low=change.low,
-            high=change.high,
-            confidence=change.confidence,
-            noise=change.noise,
-            before_us=_median_of(row[: change.night], -change.nights_before),
-            after_us=_median_of(row[change.night :], change.nights_after),
-            nights_after=change.nights_after,
-            causes=causes,
-            status=ConfirmationStatus.EXPLAINED if is_explained else status,
-            status_detail=update if is_explained else confirmation.detail if confirmation else "",
-            expected=_expected(annotations, key, attributes[key], earliest, latest),
-            before=before,
-            after=after,
+        if update and status in (ConfirmationStatus.UNCONFIRMED, ConfirmationStatus.CANNOT):
+            status, detail = ConfirmationStatus.EXPLAINED, update
+        row = table.latency_us[change.series]
+        before, after = sides_of(change, table)
+        members.append(
+            FoundChange(
+                **_about(key, cases[key], attributes[key], annotations, earliest, latest),
+                is_virtual=table.sketches[change.series].is_virtual,
+                night=night,
+                earliest=earliest,
+                latest=latest,
+                ratio=change.ratio,
+                low=change.low,
+                high=change.high,
+                confidence=change.confidence,
+                noise=change.noise,
+                before_us=_median_of(row[: change.night], -change.nights_before),
+                after_us=_median_of(row[change.night :], change.nights_after),
+                nights_after=change.nights_after,
+                causes=causes,
+                status=status,
+                status_detail=detail,
+                before=before,
+                after=after,
+            )
         )
-
-    delegates = {key: words["delegate"] for key, words in attributes.items()}
-    updates = explained(table, found, cuts, store.sightings() if found else {}, delegates)
-    members = [described(*item) for item in zip(found, causes_of(store, table, found), updates, strict=True)]
     return Regressions(
         since=question.since,
         nights=len(table.nights),
@@ -236,77 +243,103 @@ def find_regressions(store: Store, question: Question) -> Regressions:
     )
 
 
+def _about(
+    key: SeriesKey,
+    case: Case,
+    words: Mapping[str, str],
+    annotations: Sequence[Annotation],
+    earliest: date,
+    latest: date,
+) -> dict[str, Any]:
+    """Return what a change of these nights has of its series; one night more on each side may be expected."""
+    day = timedelta(days=1)
+    expected = (
+        item.text
+        for item in annotations
+        if earliest - day <= item.night <= latest + day and fits(item.selection, key, words)
+    )
+    phone = words.get("phone", str(case.serial))
+    return {"series_key": key, "case": case, "phone": phone, "expected": next(expected, "")}
+
+
+#: Series, night, what its outputs were worth before and are since, and the last night that was compared before.
+_Turn = tuple[SeriesKey, date, ParityVerdict | None, ParityVerdict, date | None]
+
+
 def _outputs(
     store: Store,
     question: Question,
     marks: Sequence[RunMark],
     attributes: Mapping[SeriesKey, Mapping[str, str]],
     annotations: Sequence[Annotation],
-) -> tuple[FoundOutputs, ...]:
-    """Return the changes of outputs that a question asks for: since a night, or each series' newest if it is news."""
-    campaigns = [item for item in store.campaigns() if item.terms.pairing is None]
+) -> tuple[OutputsChange, ...]:
+    """Return the changes of outputs that a question asks for: since a night, or each series' newest if it is news.
+
+    Of several comparisons of a night the worst counts.
+    """
+    campaigns = plain_campaigns(store)
     nights = sorted({night_of(item.created_at) for item in campaigns})
     if not nights:
         return ()
-    first = question.since or nights[-RECENT_NIGHTS:][0]
-    shown = {item.campaign_id for item in campaigns}
-    changes_of: dict[SeriesKey, list[OutputsChange]] = {}
-    for change in outputs_changes([mark for mark in marks if mark.campaign_id in shown]):
-        changes_of.setdefault(change.series_key, []).append(change)
-    asked = [
-        change
-        for of_series in changes_of.values()
-        for change in (of_series if question.since is not None else of_series[-1:])
-        if change.night >= first
-    ]
-    cases = store.series([change.series_key for change in asked]) if asked else {}
-    devices = store.devices()
-
-    def described(change: OutputsChange) -> FoundOutputs:
-        case, words = cases[change.series_key], attributes[change.series_key]
-        facts = devices.get(case.serial)
-        earliest = change.last_before or change.night
-        return FoundOutputs(
-            change=change,
-            case=case,
-            phone=words.get("phone", str(case.serial)),
-            is_virtual=facts is not None and facts.is_virtual,
-            expected=_expected(annotations, change.series_key, words, earliest, change.night),
+    first, shown = question.since or nights[-RECENT_NIGHTS:][0], {item.campaign_id for item in campaigns}
+    verdicts: dict[SeriesKey, dict[date, ParityVerdict]] = {}
+    for mark in marks:
+        verdict = _outputs_of(mark) if mark.campaign_id in shown else None
+        if verdict is not None:
+            of_series, night = verdicts.setdefault(mark.series_key, {}), night_of(mark.created_at)
+            of_series[night] = max(verdict, of_series.get(night, verdict), key=lambda item: item.badness)
+    turns: list[_Turn] = []
+    for key, of_series in verdicts.items():
+        own: list[_Turn] = []
+        last: date | None = None
+        before: ParityVerdict | None = None
+        for night, after in sorted(of_series.items()):
+            if after is not (before or ParityVerdict.SAME):
+                own.append((key, night, before, after, last))
+            last, before = night, after
+        turns += [turn for turn in (own if question.since is not None else own[-1:]) if turn[1] >= first]
+    cases, devices = store.series([turn[0] for turn in turns]) if turns else {}, store.devices()
+    found = []
+    for key, night, before, after, last in turns:
+        facts = devices.get(cases[key].serial)
+        found.append(
+            OutputsChange(
+                **_about(key, cases[key], attributes[key], annotations, last or night, night),
+                is_virtual=facts is not None and facts.is_virtual,
+                night=night,
+                before=before,
+                after=after,
+                last_before=last,
+            )
         )
-
-    return tuple(
-        sorted(
-            map(described, asked), key=lambda item: (not item.change.is_worse, item.change.night, item.case.model_name)
-        )
-    )
+    return tuple(sorted(found, key=lambda item: (not item.is_worse, item.night, item.case.model_name)))
 
 
-def _expected(
-    annotations: Sequence[Annotation], key: SeriesKey, words: Mapping[str, str], earliest: date, latest: date
-) -> str:
-    """Return what somebody wrote who expected a change of these nights, a night more on each side; else nothing."""
-    day = timedelta(days=1)
-    return next(
-        (
-            item.text
-            for item in annotations
-            if earliest - day <= item.night <= latest + day and fits(item.selection, key, words)
-        ),
-        "",
-    )
+def _outputs_of(mark: RunMark) -> ParityVerdict | None:
+    """Return what a comparison says; None for one that proves nothing, and for runs that compared nothing."""
+    if mark.run_pass is not Pass.PARITY or mark.outcome is not Outcome.COMPLETED or NO_EVIDENCE & set(mark.findings):
+        return None
+    told = [OUTPUT_FINDINGS[code] for code in mark.findings if code in OUTPUT_FINDINGS]
+    return max(told, key=lambda verdict: verdict.badness, default=ParityVerdict.SAME)
 
 
-def read_nights(store: Store, *, since: date | None, series_keys: Sequence[SeriesKey] = ()) -> NightTable:
-    """Return the window's nights; A/B campaigns are left out, whose old builds are no news of the night."""
-    campaigns = [campaign for campaign in store.campaigns() if campaign.terms.pairing is None]
+def plain_campaigns(store: Store) -> list[Campaign]:
+    """Return the campaigns that count; an A/B campaign's old builds are no news of the night."""
+    return [campaign for campaign in store.campaigns() if campaign.terms.pairing is None]
+
+
+def read_nights(
+    store: Store, *, since: date | None, series_keys: Sequence[SeriesKey] = ()
+) -> tuple[NightTable, Points]:
+    """Return the window's nights, with some before ``since``, and what was read for them (of all campaigns)."""
+    campaigns = plain_campaigns(store)
     nights = sorted({night_of(campaign.created_at) for campaign in campaigns})
     asked = 0 if since is None else sum(night >= since for night in nights) + _LEAD_NIGHTS
     kept = nights[-max(WINDOW_NIGHTS, asked) :]
-    if not kept:
-        return night_table(store.points(series_keys=series_keys), last_nights=WINDOW_NIGHTS)
-    first = min(item.created_at for item in campaigns if night_of(item.created_at) >= kept[0])
+    first = min((item.created_at for item in campaigns if kept and night_of(item.created_at) >= kept[0]), default=None)
     points = store.points(since=first, series_keys=series_keys)
-    return night_table(points, last_nights=len(kept), only={campaign.campaign_id for campaign in campaigns})
+    only = {campaign.campaign_id for campaign in campaigns}
+    return night_table(points, last_nights=max(1, len(kept)), only=only), points
 
 
 def describe_series(store: Store) -> dict[SeriesKey, dict[str, str]]:
@@ -330,20 +363,39 @@ def _words(case: Case, facts: DeviceFacts | None) -> dict[str, str]:
     return {name: value for name, value in words.items() if value}
 
 
-def _check_selections(selections: Sequence[str], attributes: Mapping[SeriesKey, Mapping[str, str]]) -> None:
+def check_selection(selection: str) -> None:
+    """Refuse a selection that can never fit; raises UsageError."""
+    known = {word.lower() for word in SELECTION_WORDS}
+    for part in selection.split(","):
+        name, equals, _ = part.strip().partition("=")
+        if not part.strip() or (equals and name.strip().lower() not in known):
+            raise UsageError(
+                f"{selection!r} names no series",
+                hint=f"a series key, or words such as delegate=gpu; the words are {', '.join(SELECTION_WORDS)}",
+            )
+
+
+def _selected(selections: Sequence[str], attributes: Mapping[SeriesKey, Mapping[str, str]]) -> list[SeriesKey]:
+    """Return the series that fit any selection; raises UsageError for a selection that none fits."""
+    found: dict[SeriesKey, None] = {}
     for selection in selections:
-        if not attributes or any(fits(selection, key, words) for key, words in attributes.items()):
-            continue
-        known = []
-        for part in selection.split(","):
-            name, equals, _ = part.partition("=")
-            word = next((item for item in SELECTION_WORDS if item.lower() == name.strip().lower()), "")
-            values = sorted({words[word] for words in attributes.values() if word in words})
-            if equals and not any(fits(part, key, words) for key, words in attributes.items()):
-                more = f" and {len(values) - _NAMED} more" if len(values) > _NAMED else ""
-                known.append(f"{word} is {', '.join(values[:_NAMED])}{more}" if values else f"no series has a {word}")
-        hint = "; ".join(known) or f"there are {len(attributes)} series, for example {next(iter(attributes))}"
-        raise UsageError(f"no series fits {selection!r}", hint=hint)
+        check_selection(selection)
+        fitting = [key for key, words in attributes.items() if fits(selection, key, words)]
+        if attributes and not fitting:
+            known = []
+            for part in selection.split(","):
+                name, equals, _ = part.partition("=")
+                word = next((item for item in SELECTION_WORDS if item.lower() == name.strip().lower()), "")
+                values = sorted({words[word] for words in attributes.values() if word in words})
+                if equals and not any(fits(part, key, words) for key, words in attributes.items()):
+                    more = f" and {len(values) - _NAMED} more" if len(values) > _NAMED else ""
+                    known.append(
+                        f"{word} is {', '.join(values[:_NAMED])}{more}" if values else f"no series has a {word}"
+                    )
+            hint = "; ".join(known) or f"there are {len(attributes)} series, for example {next(iter(attributes))}"
+            raise UsageError(f"no series fits {selection!r}", hint=hint)
+        found |= dict.fromkeys(fitting)
+    return list(found)
 
 
 def fits(selection: str, series_key: SeriesKey, words: Mapping[str, str]) -> bool:
@@ -366,7 +418,7 @@ def _is_asked_for(change: Change, table: NightTable, question: Question) -> bool
     return is_large and table.nights[change.night] >= question.since
 
 
-def _median_of(row: np.ndarray[tuple[int, ...], np.dtype[np.float64]], nights: int) -> float:
+def _median_of(row: Floats, nights: int) -> float:
     """Return the median of the first so many figures, of the last for a negative number."""
     there = row[np.isfinite(row)]
     return float(np.median(there[nights:] if nights < 0 else there[:nights]))
@@ -394,7 +446,7 @@ def _grouped(
     def rank(group: ChangeGroup) -> tuple[bool, int, int, float]:
         return (
             all(item.expected for item in group.members),
-            min(_RANKS.get(item.status, 2) for item in group.members),
+            min(_RANKS[item.status] for item in group.members),
             -len(group.members),
             -max(abs(item.ratio - 1) for item in group.members),
         )
@@ -411,10 +463,7 @@ def _sentence(words: Mapping[str, str], members: Sequence[FoundChange], series: 
     night = max(sorted(set(nights)), key=nights.count)
     since = f"since {night:%Y-%m-%d}"
     if len(members) == 1 and not words:
-        only = members[0]
-        return (
-            f"{only.case.model_name} on {only.phone} ({only.case.serial}), {only.case.configuration}, {since}: {change}"
-        )
+        return f"{members[0].label}, {since}: {change}"
     how_many = "all" if len(members) == series else "most"
     delegate = (
         f"{DELEGATES[DelegateName(words['delegate'])].label} "

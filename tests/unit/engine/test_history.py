@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.analysis.changepoint import Preset
 from orchestrator.app.gauges import Numbers
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.engine.history import Question, find_regressions, fits, moment_of
@@ -321,7 +320,7 @@ def test_another_battery_is_said_to_be_one() -> None:
 
 
 def test_nothing_is_found_where_nothing_changed() -> None:
-    found = find_regressions(Months().fill(), Question(preset=Preset.SENSITIVE))
+    found = find_regressions(Months().fill(), Question())
 
     assert (found.series, found.groups) == (16, ())
 
@@ -419,10 +418,10 @@ def test_outputs_that_turned_wrong_are_told_until_they_are_right_again() -> None
         return [
             (
                 item.case.series_key,
-                str(item.change.before),
-                str(item.change.after),
-                (item.change.night - START.date()).days,
-                item.change.is_worse,
+                str(item.before),
+                str(item.after),
+                (item.night - START.date()).days,
+                item.is_worse,
             )
             for item in found.outputs
         ]
@@ -436,7 +435,7 @@ def test_outputs_that_turned_wrong_are_told_until_they_are_right_again() -> None
         last,
     ]
     (found,) = find_regressions(store, Question(selections=(wrong.series_key,))).outputs
-    assert (found.change.last_before, found.expected) == (found.change.night - timedelta(days=3), "")
+    assert (found.last_before, found.expected) == (found.night - timedelta(days=3), "")
 
 
 def test_a_selection_that_no_series_fits_is_refused_and_told_what_there_is() -> None:
@@ -456,12 +455,17 @@ def test_a_series_that_begins_while_the_store_is_read_is_described_like_the_othe
     months = Months()
 
     class Growing(MemoryStore):
+        is_read = False
+
         def points(self, **chosen: Any) -> Points:
-            if not self.campaigns():
-                months.fill(factor=gpu_on_640)
+            self.is_read = True
             return super().points(**chosen)
 
+        def series(self, *keys: Any) -> Any:
+            return super().series(*keys) if self.is_read else {}
+
     months.store = Growing()
+    months.fill(factor=gpu_on_640)
     found = find_regressions(months.store, Question())
     assert found.groups
     assert found.groups[0].members[0].phone == "Pixel 4"
