@@ -15,7 +15,7 @@ from orchestrator.analysis.changepoint import RECENT_NIGHTS
 from orchestrator.app import site_pages
 from orchestrator.app.farm_now import FarmNow, job_answer
 from orchestrator.app.phones import release_phone
-from orchestrator.app.site import Site, SiteSeries, campaign_html, gather, report_marks
+from orchestrator.app.site import Site, SiteSeries, gather, report_marks
 from orchestrator.bootstrap import Farm
 from orchestrator.engine.history import FoundChange
 from orchestrator.errors import UsageError
@@ -98,7 +98,7 @@ class LivePages:
         return self._report(campaign.campaign.campaign_id, marks[campaign.campaign.campaign_id])
 
     def _made_report(self, campaign_id: CampaignId, _mark: str) -> bytes:
-        return campaign_html(self._farm, campaign_id).encode()
+        return site_pages.campaign_html(self._farm, campaign_id).encode()
 
     def _current(self) -> tuple[Site, Mapping[CampaignId, str]]:
         begin_s = time.monotonic()

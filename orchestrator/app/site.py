@@ -1,4 +1,4 @@
-"""History pages for any web server, and what they and the live pages show."""
+"""What history pages show: the series over the nights, what changed, and the campaigns."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -20,7 +19,6 @@ from orchestrator import __version__
 from orchestrator.analysis.changepoint import WINDOW_NIGHTS
 from orchestrator.analysis.series import NightDetails, NightTable, first_moment, night_details, night_of, night_table
 from orchestrator.app.history import night_meant
-from orchestrator.app.reporting import report_data
 from orchestrator.bootstrap import Farm
 from orchestrator.engine.causes import content_differences, system_differences
 from orchestrator.engine.history import (
@@ -44,6 +42,7 @@ from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import Outcome
 from orchestrator.records.workload import Case, Pass
 from orchestrator.report.labels import page_name
+from orchestrator.resources import data_folder
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
@@ -51,33 +50,6 @@ if TYPE_CHECKING:
 TITLE: Final = "Benchmark history"
 #: A figure that is at least this many nights old is shown as missing.
 SILENT_NIGHTS: Final = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteRequest:
-    """Which pages are written, and where."""
-
-    out: Path
-    since: str = ""
-    title: str = TITLE
-    #: Newest campaigns that get a page; all when None.
-    reports: int | None = None
-    fresh: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenSite:
-    """What the folder of a site holds now."""
-
-    path: Path
-    series: int
-    nights: int
-    reports: int
-    #: Pages that were written, were as they should be, and were of no use any more.
-    written: int
-    unchanged: int
-    removed: int
-    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -452,15 +424,13 @@ def _what_became(mark: RunMark) -> str:
 
 def report_marks(store: Store, campaigns: Sequence[Campaign]) -> Mapping[CampaignId, str]:
     """Return of each campaign what its report depends on, as a hash: how far it is, and what was read from its runs."""
-    from orchestrator.app.site_pages import templates_key
-
     progress = store.progress()
     readings = store.readings([item.campaign_id for item in campaigns])
     marks = {}
     for item in campaigns:
         told = (
             __version__,
-            templates_key(),
+            _templates_key(),
             item.name,
             item.status.value,
             item.finished_at,
@@ -487,48 +457,13 @@ def _virtual_campaigns(store: Store, campaigns: Sequence[Campaign], points: Poin
     return virtual
 
 
-def build(farm: Farm, request: SiteRequest) -> WrittenSite:
-    """Write or renew the pages; raises UsageError, HostStorageError."""
-    from orchestrator.app import site_pages
-    from orchestrator.report.site_folder import SiteFolder
-
-    since = first_night(request.since, farm)
-    site, marks = gather(farm.store, since=since, title=request.title, reports=request.reports)
-    shown = {f"campaigns/{item.page}": item.campaign.campaign_id for item in site.campaigns if item.has_page}
-    shared = [site_pages.style_file(), site_pages.script_file()]
-    if shown:
-        shared.append(site_pages.library_file(farm.settings.cache_folder))
-    pages = site_pages.all_pages(site)
-    folder = SiteFolder(request.out, [*(item.path for item in shared), *pages, *shown])
-    for item in shared:
-        folder.write(item.path, item.content)
-    for path, campaign_id in shown.items():
-        mark = marks[campaign_id]
-        if request.fresh or not folder.keeps(path, mark):
-            folder.write(path, campaign_html(farm, campaign_id).encode(), note=mark)
-    for path, page in pages.items():
-        folder.write(path, page().encode())
-    return WrittenSite(
-        path=request.out / "index.html",
-        series=len(site.series),
-        nights=len(site.nights),
-        reports=len(shown),
-        **folder.finish(),
-    )
-
-
 def first_night(since: str, farm: Farm) -> date | None:
     """Return the night that ``--since`` means, None for the newest ninety; raises UsageError."""
     return night_meant(since, farm, "--since") if since else None
 
 
-def campaign_html(farm: Farm, campaign_id: CampaignId) -> str:
-    """Return a campaign's report as a page of the site."""
-    from orchestrator.app import site_pages
-    from orchestrator.report.render import render_html
-
-    campaign = farm.store.campaign(campaign_id)
-    assert campaign is not None
-    cache_folder, title = farm.settings.cache_folder, campaign.name or campaign.campaign_id
-    library = f"../{site_pages.library_file(cache_folder).path}"
-    return render_html(report_data(farm, [campaign]), title=title, cache_folder=cache_folder, library=library)
+@cache
+def _templates_key() -> str:
+    """Return a hash of all templates: with another one, pages look another way."""
+    files = sorted((data_folder("reports") / "templates").iterdir())
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()

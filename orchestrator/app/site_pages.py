@@ -14,16 +14,20 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
-from orchestrator.app.site import SILENT_NIGHTS, Site, SiteCampaign, SiteNight, SiteSeries
+from orchestrator.app.reporting import report_data
+from orchestrator.app.site import SILENT_NIGHTS, TITLE, Site, SiteCampaign, SiteNight, SiteSeries, first_night, gather
+from orchestrator.bootstrap import Farm
 from orchestrator.engine.history import ChangeGroup, FoundChange, OutputsChange
+from orchestrator.records.identity import CampaignId
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import Quality
 from orchestrator.report.grids import Column, Grid, badge_of, choice_of, column_of, number_of
 from orchestrator.report.labels import STATE_CLASSES, column_decimals, page_name, short_names
 from orchestrator.report.page_policy import pack
-from orchestrator.report.render import render_template
+from orchestrator.report.render import render_html, render_template
 from orchestrator.report.rows import origin_of
+from orchestrator.report.site_folder import SiteFolder
 from orchestrator.report.sparklines import CHART_SIZE, NightChart, night_chart, spark_box, spark_path
 from orchestrator.report.vega import packed_runtime
 from orchestrator.resources import data_folder
@@ -35,6 +39,33 @@ _MOST_GROUPS: Final = 12
 _MOST_MEMBERS: Final = 20
 #: A figure this much off the window's median is told as slower or faster.
 _NOTEWORTHY: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteRequest:
+    """Which pages are written, and where."""
+
+    out: Path
+    since: str = ""
+    title: str = TITLE
+    #: Newest campaigns that get a page; all when None.
+    reports: int | None = None
+    fresh: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenSite:
+    """What the folder of a site holds now."""
+
+    path: Path
+    series: int
+    nights: int
+    reports: int
+    #: Pages that were written, were as they should be, and were of no use any more.
+    written: int
+    unchanged: int
+    removed: int
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +107,6 @@ def _joined(*names: str) -> bytes:
 
 def _shared(stem: str, ending: str, content: bytes) -> SharedFile:
     return SharedFile(path=f"assets/{stem}-{hashlib.sha256(content).hexdigest()[:12]}.{ending}", content=content)
-
-
-@cache
-def templates_key() -> str:
-    """Return a hash of all templates: with another one, pages look another way."""
-    files = sorted((data_folder("reports") / "templates").iterdir())
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
 def overview_page(site: Site) -> str:
@@ -298,3 +322,39 @@ def _grid(site: Site, paths: Sequence[str]) -> Grid:
         link=("series/", ".html"),
         order="worst first",
     )
+
+
+def build(farm: Farm, request: SiteRequest) -> WrittenSite:
+    """Write or renew the pages; raises UsageError, HostStorageError."""
+    since = first_night(request.since, farm)
+    site, marks = gather(farm.store, since=since, title=request.title, reports=request.reports)
+    shown = {f"campaigns/{item.page}": item.campaign.campaign_id for item in site.campaigns if item.has_page}
+    shared = [style_file(), script_file()]
+    if shown:
+        shared.append(library_file(farm.settings.cache_folder))
+    pages = all_pages(site)
+    folder = SiteFolder(request.out, [*(item.path for item in shared), *pages, *shown])
+    for item in shared:
+        folder.write(item.path, item.content)
+    for path, campaign_id in shown.items():
+        mark = marks[campaign_id]
+        if request.fresh or not folder.keeps(path, mark):
+            folder.write(path, campaign_html(farm, campaign_id).encode(), note=mark)
+    for path, page in pages.items():
+        folder.write(path, page().encode())
+    return WrittenSite(
+        path=request.out / "index.html",
+        series=len(site.series),
+        nights=len(site.nights),
+        reports=len(shown),
+        **folder.finish(),
+    )
+
+
+def campaign_html(farm: Farm, campaign_id: CampaignId) -> str:
+    """Return a campaign's report as a page of the site."""
+    campaign = farm.store.campaign(campaign_id)
+    assert campaign is not None
+    cache_folder, title = farm.settings.cache_folder, campaign.name or campaign.campaign_id
+    library = f"../{library_file(cache_folder).path}"
+    return render_html(report_data(farm, [campaign]), title=title, cache_folder=cache_folder, library=library)

@@ -154,9 +154,11 @@ def write_site(
 
     Example: benchfarm history site --out pages
     """
-    request = site.SiteRequest(out=out, since=since, title=title, reports=reports, fresh=fresh)
+    from orchestrator.app import site_pages
+
+    request = site_pages.SiteRequest(out=out, since=since, title=title, reports=reports, fresh=fresh)
     with Farm(settings, makes_store=False) as farm:
-        done = site.build(farm, request)
+        done = site_pages.build(farm, request)
     text = (
         f"{done.path}: {done.series} series, {done.reports} reports; "
         f"{done.written} pages written, {done.unchanged} unchanged, {done.removed} removed"
