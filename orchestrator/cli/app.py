@@ -23,14 +23,16 @@ def run() -> None:
     # Known before the options are parsed, so that what the parser refuses is told as JSON too.
     options.json_output = "--json" in sys.argv
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # A cancelled job and a closed terminal are no reason to leave phones changed either.
-        signal.signal(number, _stop)
+        # A cancelled job and a closed terminal are no reason to leave phones changed either; nohup's are ignored.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _stop)
     options.log_format = _format_on_command_line(sys.argv)
     if "_BENCHFARM_COMPLETE" in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
         completion_init()
     try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         exit_code = ROOT.main(prog_name="benchfarm", standalone_mode=False)
         if exit_code == InterruptedByUserError.exit_code:
             # The option parser ends on Ctrl-C without a word.

@@ -51,22 +51,29 @@ def test_a_log_whose_flags_were_damaged_is_refused(tmp_path: Path) -> None:
         parse_files((path,))
 
 
-def test_a_stopped_command_that_came_to_no_phone_says_nothing_of_phones() -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from orchestrator.cli import main; main()", "parse", "-"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin is not None
-    assert process.stderr is not None
-    # More than a pipe holds: once it is written the command reads.
-    process.stdin.write("a line\n" * 100_000)
-    process.stdin.flush()
-    process.send_signal(signal.SIGTERM)
-    said = process.stderr.read()
-    process.stdin.close()
-    assert process.wait() == 130
-    assert "stopped" in said
-    assert "phone" not in said
+#: Runs the command in its arguments after the first two: a signal, and the module during whose import it arrives.
+STOPPED = """
+import os, sys
+from orchestrator.cli import main
+class Stop:
+    def find_spec(self, name, *_):
+        if name == wanted:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), number)
+number, wanted = int(sys.argv.pop(1)), sys.argv.pop(1)
+sys.meta_path.insert(0, Stop())
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["typer", "orchestrator.cli.explaining"])
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_stopped_says_so_at_any_moment(tmp_path: Path, stop: signal.Signals, module: str) -> None:
+    """Nothing of phones, to which it didn't come; what nohup starts outlives its terminal."""
+    words = [sys.executable, "-c", STOPPED, str(int(stop)), module, "parse", "--json", *written(tmp_path, RUN)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    error = {"code": "interrupted-by-user", "message": "stopped by Ctrl-C or a signal", "hint": "", "exit_code": 130}
+    assert (done.returncode, json.loads(done.stdout)) == (130, {"error": error})
+    assert done.stderr == f"benchfarm: error: {error['message']}\n"
+    if stop is signal.SIGHUP:
+        subprocess.run(["nohup", *words], capture_output=True, check=True)
