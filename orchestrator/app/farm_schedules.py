@@ -20,8 +20,8 @@ from orchestrator.bootstrap import Farm, Settings, this_computer
 from orchestrator.config.farm_documents import dump, read_plan
 from orchestrator.config.plan import load_plan
 from orchestrator.config.profiles import KeptInventory
-from orchestrator.engine.night import bounded
 from orchestrator.errors import BenchfarmError, NoDeviceError, UsageError
+from orchestrator.planning.time_budget import bounded
 from orchestrator.quantities import parse_seconds
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.schedule import Cron, Line, Schedule, Schedules

@@ -17,9 +17,9 @@ from orchestrator.app.farm_phones import away_meant, check_names, choose_phones,
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.farm_documents import dump, labels_of, read_facts, read_labels, read_plan
 from orchestrator.config.plan import load_plan
-from orchestrator.engine.night import bounded
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.planning.selection import choose, misfit
+from orchestrator.planning.time_budget import bounded
 from orchestrator.predicates import Labels
 from orchestrator.queueing.newcomers import Added
 from orchestrator.queueing.queue import FarmQueue

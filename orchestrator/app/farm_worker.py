@@ -26,7 +26,6 @@ from orchestrator.config.declared_programs import lent
 from orchestrator.config.farm_documents import read_facts, read_payload, read_plan
 from orchestrator.config.profiles import KeptInventory
 from orchestrator.devices.discovery import KnownPhones
-from orchestrator.engine.night import bounded
 from orchestrator.engine.rounds import open_works, slim
 from orchestrator.errors import (
     ArtifactError,
@@ -40,6 +39,7 @@ from orchestrator.errors import (
     StoreError,
     UsageError,
 )
+from orchestrator.planning.time_budget import bounded
 from orchestrator.ports import Device, Observer
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.newcomers import Newcomers

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from orchestrator.bootstrap import Farm
 from orchestrator.engine.events import Notice
-from orchestrator.engine.night import bounded, cut_to_time, left_s
 from orchestrator.errors import UsageError
 from orchestrator.planning.expansion import Expansion
+from orchestrator.planning.time_budget import bounded, cut_to_time, left_s
+from orchestrator.ports import session_of
 from orchestrator.quantities import parse_seconds
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.night import OUT_OF_TIME, parse_time_of_day
@@ -79,7 +80,18 @@ def when_open(farm: Farm, plan: Plan) -> Plan:
 
 def in_time(farm: Farm, plan: Plan, expansion: Expansion, *, reference_check: bool) -> Expansion:
     """Return what there is time for; the rest is among the skips."""
-    return cut_to_time(farm.store, farm.tools, plan, expansion, farm.clock.now(), reference_check=reference_check)
+    return _cut(farm, plan, expansion, farm.clock.now(), reference_check)
+
+
+def _cut(farm: Farm, plan: Plan, expansion: Expansion, now: datetime, reference_check: bool) -> Expansion:
+    return cut_to_time(
+        plan,
+        expansion,
+        now,
+        recent_of=farm.store.recent_runs,
+        unit_of=lambda case: session_of(farm.tools, case),
+        reference_check=reference_check,
+    )
 
 
 def as_it_would_be(farm: Farm, plan: Plan, expansion: Expansion, *, reference_check: bool) -> tuple[Expansion, str]:
@@ -89,7 +101,7 @@ def as_it_would_be(farm: Farm, plan: Plan, expansion: Expansion, *, reference_ch
     total_s = left_s(bound.until, bound.phone_time_s, begins)
     if total_s is None:
         return expansion, ""
-    kept = cut_to_time(farm.store, farm.tools, bound, expansion, begins, reference_check=reference_check)
+    kept = _cut(farm, bound, expansion, begins, reference_check)
     opens = f", from {begins:%Y-%m-%d %H:%M} UTC on" if begins > now else ""
     left_out = len(expansion.cases) - len(kept.cases)
     cut = f"; {left_out} of {len(expansion.cases)} cases are left out" if left_out else ""

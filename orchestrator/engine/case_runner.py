@@ -11,8 +11,8 @@ from typing import Final
 from orchestrator.analysis.rounds import is_hopeless
 from orchestrator.engine.events import DeviceNote, InvocationStarted, Measuring, RunStored
 from orchestrator.engine.invocation import Placer, RunRecords, basis_of, covered, request_of
-from orchestrator.engine.night import TimeLeft
 from orchestrator.engine.rounds import slim
+from orchestrator.engine.time_left import TimeLeft
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import (
     AdbUnavailableError,

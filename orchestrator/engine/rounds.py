@@ -13,7 +13,7 @@ from orchestrator.analysis.samples import MEAN_CLOCK, mean_clock_share
 from orchestrator.analysis.search import next_search, search_standings
 from orchestrator.analysis.sustained import is_over
 from orchestrator.planning.assignment import key_of
-from orchestrator.ports import SessionTool, Tool
+from orchestrator.ports import Tool, session_of
 from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.device import DeviceState
@@ -21,7 +21,7 @@ from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.night import NOT_BEGUN
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.search import SearchRule
-from orchestrator.records.workload import Case, Pass, ToolName
+from orchestrator.records.workload import Pass, ToolName
 
 #: A process that died may have had an accident; a second one that does has none.
 _LOOKS: Final = 2
@@ -136,12 +136,6 @@ def following(marker: Invocation, runs: Iterable[RunRecord]) -> Invocation:
     own = [run for run in runs if run.case.case_key == marker.case.case_key]
     numbers = [run.invocation for run in own if run.run_pass is Pass.SUSTAINED]
     return replace(marker, number=max(numbers, default=marker.number - 1) + 1)
-
-
-def session_of(tools: Mapping[ToolName, Tool], case: Case) -> str:
-    """Return what a case has in common with others that one process measures; empty when it is run alone."""
-    tool = tools[case.tool]
-    return tool.session(case, Pass.TIMING) if isinstance(tool, SessionTool) else ""
 
 
 def slim(run: RunRecord) -> RunRecord:

@@ -17,6 +17,7 @@ from orchestrator.ports.tool import (
     Tool,
     Turn,
     TurnTool,
+    session_of,
 )
 
 __all__ = [
@@ -34,4 +35,5 @@ __all__ = [
     "Tool",
     "Turn",
     "TurnTool",
+    "session_of",
 ]

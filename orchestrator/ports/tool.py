@@ -87,6 +87,12 @@ class SessionTool(Tool, Protocol):
         """Return cases that the process measured and nobody could plan: an option for each accelerator it found."""
 
 
+def session_of(tools: Mapping[ToolName, Tool], case: Case) -> str:
+    """Return what a case has in common with others that one process measures; empty when it is run alone."""
+    tool = tools[case.tool]
+    return tool.session(case, Pass.TIMING) if isinstance(tool, SessionTool) else ""
+
+
 @runtime_checkable
 class TurnTool(Tool, Protocol):
     """A program whose process does different things in turns, one of which is a case's: prefill and decode."""

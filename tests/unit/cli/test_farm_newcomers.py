@@ -15,7 +15,7 @@ from orchestrator.app.farm_payload import by_kind
 from orchestrator.app.farm_phones import usable
 from orchestrator.app.farm_submitting import kept_submission, meant
 from orchestrator.config.farm_documents import Content, Payload, PhoneLabels, dump, read_payload, read_plan
-from orchestrator.engine.night import bounded
+from orchestrator.planning.time_budget import bounded
 from orchestrator.queueing.newcomers import GONE_S, Added
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, ModelSha, Serial

@@ -1,4 +1,4 @@
-"""A campaign's time: which cases it has time for, and which invocations may still begin.
+"""The time that a campaign may take, and which cases it has time for. Pure.
 
 The stalest and most important cases go first, by what their last runs took.
 """
@@ -12,23 +12,19 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.clock import Clock, Deadline
-from orchestrator.engine.rounds import session_of
 from orchestrator.planning.expansion import Expansion, least_duration_s, without
-from orchestrator.ports import Tool
-from orchestrator.records.campaign import Campaign, Invocation, Terms
-from orchestrator.records.identity import CaseKey, Serial, SeriesKey
+from orchestrator.records.campaign import Invocation
+from orchestrator.records.identity import CaseKey, SeriesKey
 from orchestrator.records.night import OUT_OF_TIME, ImportanceRule, RecentRun
 from orchestrator.records.plan import Plan
-from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.workload import Case, Pass, Skip, ToolName
+from orchestrator.records.workload import Case, Pass, Skip
 from orchestrator.units import format_duration
 
 if TYPE_CHECKING:
-    from orchestrator.store.opening import Store
+    pass
 
 #: Three times the reference workload, with its start and the probes around it; and how often it is run.
-_CHECK_S: Final = 15.0
+CHECK_S: Final = 15.0
 _CHECK_EVERY_S: Final = 900.0
 #: The last runs of a series and pass whose median says how long the next one takes.
 _LAST: Final = 8
@@ -61,25 +57,31 @@ def left_s(until: datetime | None, phone_time_s: float | None, now: datetime) ->
 
 
 def cut_to_time(
-    store: Store,
-    tools: Mapping[ToolName, Tool],
     plan: Plan,
     expansion: Expansion,
     now: datetime,
     *,
+    recent_of: Callable[[Sequence[SeriesKey]], Recent],
+    unit_of: Callable[[Case], str],
     reference_check: bool,
 ) -> Expansion:
     """Return what a plan has time for; the rest is skipped, each case with its reason.
 
-    ``reference_check``: the reference workload will bracket it, and takes its part of the time. Raises StoreError.
+    Args:
+        plan: with its end.
+        expansion: what it means on the devices.
+        now: when it begins.
+        recent_of: returns the last runs of some series.
+        unit_of: what cases have in common that one process measures; empty for a case that is run alone.
+        reference_check: whether the reference workload will bracket it, and takes its part of the time.
     """
     total_s = left_s(plan.until, plan.phone_time_s, now)
     if total_s is None:
         return expansion
     skips: dict[CaseKey, Skip] = {}
-    usable_s = max(0.0, total_s - (_CHECK_S * (2 + total_s // _CHECK_EVERY_S) if reference_check else 0.0))
+    usable_s = max(0.0, total_s - (CHECK_S * (2 + total_s // _CHECK_EVERY_S) if reference_check else 0.0))
     for queue in expansion.invocations.values():
-        recent = store.recent_runs(list(dict.fromkeys(item.case.series_key for item in queue)))
+        recent = recent_of(list(dict.fromkeys(item.case.series_key for item in queue)))
         reasons = left_out(
             queue,
             costs_s=costs_of(queue, recent, sustained_s=plan.sustained_s),
@@ -87,7 +89,7 @@ def cut_to_time(
             rules=plan.importance,
             left_s=usable_s,
             now=now,
-            unit_of=lambda case: session_of(tools, case),
+            unit_of=unit_of,
         )
         skips |= {key: Skip(reason_code=OUT_OF_TIME, reason=reason) for key, reason in reasons.items()}
     return without(expansion, skips)
@@ -216,69 +218,3 @@ def _days_since(runs: Sequence[RecentRun], now: datetime) -> float:
     if not runs:
         return NEVER_DAYS
     return max(0.0, (now - max(run.started_at for run in runs)) / timedelta(days=1))
-
-
-class TimeLeft:
-    """What one device has left of a campaign's time, by a clock that nobody sets; without a limit there is no end."""
-
-    def __init__(
-        self, campaign: Campaign, runs: Sequence[RunRecord], clock: Clock, store: Store, serial: Serial
-    ) -> None:
-        """``runs`` are the device's of this campaign so far. Raises StoreError."""
-        terms = campaign.terms
-        self._sustained_s = terms.sustained_s
-        self._deadline: Deadline | None = None
-        #: What the last run of a series took, in one pass.
-        self._taken_s: dict[tuple[SeriesKey, Pass], float] = {}
-        self._reserve_s = _CHECK_S if any(item.run_pass is Pass.REFERENCE for item in campaign.invocations) else 0.0
-        phone_time_s = None if terms.phone_time_s is None else max(0.0, terms.phone_time_s - busy_s(terms, runs))
-        seconds = left_s(terms.until, phone_time_s, clock.now())
-        if seconds is None:
-            return
-        self._deadline = Deadline(seconds, clock)
-        #: The end of the campaign, where that is nearer than the end of the phone's own time.
-        self._end = terms.until if phone_time_s is None or seconds < phone_time_s else None
-        series = dict.fromkeys(item.case.series_key for item in campaign.invocations if item.case.serial == serial)
-        self._taken_s = usual_s(store.recent_runs(list(series)))
-        for run in runs:
-            self.learn(run)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing may begin any more."""
-        return self._deadline is not None and self._deadline.expired
-
-    def learn(self, run: RunRecord) -> None:
-        """Take note of how long a run took."""
-        if run.duration_s:
-            self._taken_s[run.case.series_key, run.run_pass] = run.duration_s
-
-    def lacks(self, invocation: Invocation) -> str:
-        """Return why an invocation would end too late, empty when there is time for it."""
-        if self._deadline is None:
-            return ""
-        needed_s = least_duration_s(invocation, sustained_s=self._sustained_s)
-        if invocation.run_pass is not Pass.SUSTAINED:
-            needed_s = self._taken_s.get((invocation.case.series_key, invocation.run_pass), needed_s)
-        if self._deadline.remaining_s >= needed_s + self._reserve_s:
-            return ""
-        ends = f"which ends {self._end:%Y-%m-%d %H:%M} UTC" if self._end is not None else "that was given"
-        left = format_duration(self._deadline.remaining_s)
-        return f"about {format_duration(needed_s)} are needed, and {left} are left of the time {ends}"
-
-
-def busy_s(terms: Terms, runs: Sequence[RunRecord]) -> float:
-    """Return the seconds that a device was busy with its runs, the waits between them included.
-
-    A pause longer than the campaign waits for a phone is time in which nobody ran it, and counts as nothing.
-    """
-    total_s, ended_at = 0.0, None
-    for run in sorted(runs, key=lambda run: run.started_at):
-        if run.outcome is Outcome.SKIPPED:
-            continue
-        pause_s = 0.0 if ended_at is None else (run.started_at - ended_at).total_seconds()
-        end = run.started_at + timedelta(seconds=run.duration_s)
-        if ended_at is None or end > ended_at:
-            total_s += run.duration_s + (pause_s if 0 < pause_s <= terms.limits.wait_s + 60.0 else 0.0)
-            ended_at = end
-    return total_s

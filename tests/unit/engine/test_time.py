@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.night import (
+from orchestrator.engine.rounds import open_work
+from orchestrator.engine.time_left import TimeLeft, busy_s
+from orchestrator.planning.expansion import Expansion
+from orchestrator.planning.time_budget import (
     Recent,
-    TimeLeft,
     bounded,
-    busy_s,
     costs_of,
     cut_to_time,
     importance_of,
@@ -22,8 +24,6 @@ from orchestrator.engine.night import (
     left_s,
     usual_pause_s,
 )
-from orchestrator.engine.rounds import open_work
-from orchestrator.planning.expansion import Expansion
 from orchestrator.programs.native import NativeTool
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.device import DeviceFacts, DeviceKind
@@ -155,18 +155,18 @@ def test_a_plan_without_limits_is_left_whole_and_one_with_is_cut_with_reasons() 
     cases = [replace(CASE, threads=threads) for threads in (1, 2, 4)]
     queue = tuple(Invocation(case=case, run_pass=Pass.TIMING, number=number) for number in (0, 1) for case in cases)
     expansion = Expansion(invocations={CASE.serial: queue}, skipped=())
-    store = MemoryStore()
-    assert cut_to_time(store, TOOLS, PLAN, expansion, START, reference_check=False) is expansion
+    cut = partial(cut_to_time, recent_of=MemoryStore().recent_runs, unit_of=lambda case: "")
+    assert cut(PLAN, expansion, START, reference_check=False) is expansion
     # Each invocation is thought to take 1.5 times 4.5 s.
     plan = replace(PLAN, phone_time_s=30.0)
-    cut = cut_to_time(store, TOOLS, plan, expansion, START, reference_check=False)
-    assert len(cut.cases) == 2
-    (skip,) = cut.skipped
+    kept = cut(plan, expansion, START, reference_check=False)
+    assert len(kept.cases) == 2
+    (skip,) = kept.skipped
     assert skip.reason_code == OUT_OF_TIME
     # The reference workload takes its part.
     plan = replace(PLAN, phone_time_s=50.0)
-    assert len(cut_to_time(store, TOOLS, plan, expansion, START, reference_check=False).cases) == 3
-    assert len(cut_to_time(store, TOOLS, plan, expansion, START, reference_check=True).cases) == 1
+    assert len(cut(plan, expansion, START, reference_check=False).cases) == 3
+    assert len(cut(plan, expansion, START, reference_check=True).cases) == 1
 
 
 def named(model: str, delegate: DelegateName = DelegateName.XNNPACK) -> Case:
