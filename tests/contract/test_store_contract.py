@@ -241,19 +241,10 @@ def test_a_run_is_stored_once(store: Store, samples) -> None:
     assert store.append_run(run) is True
     assert store.append_run(run) is False
     assert store.append_run(again) is False
+    with pytest.raises(StoreError, match=str(run.run_id)):
+        store.append_run(samples.run(1, run_id=run.run_id))
 
     assert list(store.runs(with_attachments=True)) == [run]
-
-
-def test_a_run_id_belongs_to_one_run(store: Store, samples) -> None:
-    samples.begin(store)
-    first = samples.run(0)
-    store.append_run(first)
-
-    with pytest.raises(StoreError, match=str(first.run_id)):
-        store.append_run(samples.run(1, run_id=first.run_id))
-
-    assert list(store.runs(with_attachments=True)) == [first]
 
 
 @pytest.mark.parametrize("marked", [True, False])

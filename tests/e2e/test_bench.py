@@ -131,13 +131,12 @@ def test_memory_and_operator_profiles_are_passes_of_their_own(lab: Lab, model: P
     assert by_pass["timing"]["report"]["peak_memory_mib"] is None
 
 
-@pytest.mark.parametrize("name", ["a b", "-leading", "quo'te\"", "$(reboot)", "new\nline", "模型✓", "a;b&c|d"])
-def test_a_model_of_any_name_is_measured_under_that_name(lab: Lab, model: Path, tmp_path: Path, name: str) -> None:
-    odd = tmp_path / f"{name}.tflite"
-    shutil.copy(model, odd)
-    runs = bench(lab, odd, "--tool", "native,apk")["runs"]
+def test_models_of_any_name_are_measured_under_that_name(lab: Lab, model: Path, tmp_path: Path) -> None:
+    names = ["a b", "-leading", "quo'te\"", "$(reboot)", "new\nline", "模型✓", "a;b&c|d"]
+    odd = [shutil.copy(model, tmp_path / f"{name}.tflite") for name in names]
+    runs = bench(lab, *odd, "--tool", "native,apk")["runs"]
     assert {run["outcome"] for run in runs} == {"completed"}
-    assert {run["case"]["model_name"] for run in runs} == {odd.stem}
+    assert {run["case"]["model_name"] for run in runs} == {*names}
     lab.cli("report", "--format", "text").ok()
     lab.cli("report").ok()
 
@@ -207,16 +206,7 @@ def test_ctrl_c_keeps_what_was_measured_and_puts_the_phones_back(lab: Lab, plan_
     assert lab.cli("run", "--resume", "--json").ok().json["left"] == 0
 
 
-@pytest.mark.parametrize(
-    ("stop", "runs"),
-    [
-        (signal.SIGINT, True),
-        (signal.SIGTERM, True),
-        (signal.SIGHUP, True),
-        (signal.SIGINT, False),
-        (signal.SIGTERM, False),
-    ],
-)
+@pytest.mark.parametrize(("stop", "runs"), [(signal.SIGINT, True), (signal.SIGHUP, True), (signal.SIGTERM, False)])
 def test_one_phone_is_restored_however_the_command_is_stopped(
     lab: Lab, model: Path, stop: signal.Signals, runs: bool
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -108,16 +107,6 @@ def opening_child(where: str, after: str = "") -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-
-
-def test_a_process_that_is_killed_while_it_migrates_changes_nothing(filled: Path, samples) -> None:
-    process = opening_child(str(filled), "KILL")
-    _, said = process.communicate(timeout=120)
-
-    assert process.returncode == -signal.SIGKILL, said.decode()
-    store = open_store(filled)
-    assert list(store.runs(with_attachments=True)) == [samples.run(number) for number in range(3)]
-    store.close()
 
 
 def test_processes_that_make_one_store_at_once_all_get_it(unused_database: str) -> None:

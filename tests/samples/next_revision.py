@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 from sqlalchemy import Connection
 
 from orchestrator.store.revisions import REVISIONS, Revisions
 
 
 def with_next_revision(after: str = "") -> Revisions:
-    """Return the shipped revisions with one more, which ends with a statement of the test's, or with ``KILL``."""
+    """Return the shipped revisions with one more, which ends with a statement of the test's."""
 
     def upgrade(connection: Connection) -> None:
         connection.exec_driver_sql("ALTER TABLE runs ADD COLUMN operator TEXT DEFAULT 'nobody'")
-        if after == "KILL":
-            os.kill(os.getpid(), signal.SIGKILL)
         if after:
             connection.exec_driver_sql(after)
 
