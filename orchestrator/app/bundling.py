@@ -16,6 +16,7 @@ from orchestrator.errors import UsageError
 from orchestrator.files import write_file
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
+from orchestrator.records.identity import RunId
 from orchestrator.records.run import RunRecord
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class ExportRequest:
     """What is exported, and where to."""
 
     campaigns: tuple[str, ...]
+    runs: tuple[str, ...]
     #: A key of ``FORMATS``.
     form: str
     rows: str
@@ -71,9 +73,15 @@ class Exported:
 
 
 def export(settings: Settings, request: ExportRequest) -> Exported:
-    """Write campaigns to a file or folder; raises UsageError for a file that exists, without ``force``."""
+    """Write campaigns, or some of their runs, to a file or folder.
+
+    Raises:
+        UsageError: An unknown run or campaign; a file that exists, without ``force``.
+    """
     if request.rows not in ROWS:
         raise UsageError(f"there are no rows of {request.rows!r}", hint=f"choose one of {', '.join(ROWS)}")
+    if request.runs and request.form not in {"bundle", "proto"}:
+        raise UsageError(f"--run chooses runs for bundles and protos; {request.form} is about whole campaigns")
     if request.sign and request.form != "bundle":
         raise UsageError(f"--sign signs bundles; {request.form} has no place for a signature")
     if request.key is not None and not request.sign:
@@ -127,18 +135,41 @@ def _bundle(farm: Farm, chosen: Sequence[Campaign], request: ExportRequest) -> E
 
     ids = [campaign.campaign_id for campaign in chosen]
     out = request.target
+    run_ids = _run_ids(farm, chosen, request.runs)
     if request.force and out.is_dir():
         raise UsageError(f"{out}: is a folder")
     # With --force the file that exists stays until the new one is whole.
     made = out.with_name(f".{out.name}.{os.getpid()}.new") if request.force else out
     key = signing_key(farm.settings, request.key) if request.sign else None
-    contents = write_bundle(made, farm.store, ids, folders=_folders(farm), at=farm.clock.now(), key=key)
+    contents = write_bundle(
+        made, farm.store, ids, run_ids=run_ids, folders=_folders(farm), at=farm.clock.now(), key=key
+    )
     made.replace(out)
     return Exported(files=[out], contents=contents, signer=key.public.fingerprint if key is not None else "")
 
 
 def _folders(farm: Farm) -> Sequence[Path]:
     return (farm.settings.data_folder, farm.settings.cache_folder, farm.settings.state_folder)
+
+
+def _run_ids(farm: Farm, chosen: Sequence[Campaign], prefixes: Sequence[str]) -> list[RunId]:
+    """Return the runs that a person names by the beginnings of their ids."""
+    if not prefixes:
+        return []
+    known = [run.run_id for run in farm.store.runs(campaign_ids=[campaign.campaign_id for campaign in chosen])]
+    found = []
+    for prefix in prefixes:
+        if not prefix:
+            raise UsageError("--run names no run", hint="'benchfarm results runs CAMPAIGN' lists them")
+        fitting = [run_id for run_id in known if run_id.startswith(prefix)]
+        if len(fitting) != 1:
+            what = "no run" if not fitting else f"{len(fitting)} runs"
+            raise UsageError(
+                f"{what} of {', '.join(campaign.campaign_id for campaign in chosen)} begin with {prefix!r}",
+                hint="'benchfarm results runs CAMPAIGN' lists them",
+            )
+        found += fitting
+    return found
 
 
 def _results(farm: Farm, chosen: list[Campaign], request: ExportRequest) -> list[Path]:
@@ -167,11 +198,12 @@ def _protos(farm: Farm, chosen: Sequence[Campaign], request: ExportRequest) -> d
     from orchestrator.programs.grammar.protos import encode_result
     from orchestrator.report.escapes import visible
 
+    wanted = set(_run_ids(farm, chosen, request.runs))
     made: dict[Path, bytes] = {}
     ids = [campaign.campaign_id for campaign in chosen]
     origins = {item.campaign_id: f", {item.terms.origin.text}" for item in chosen if item.terms.origin is not None}
     for run in farm.store.runs(campaign_ids=ids, with_attachments=True):
-        if run.report is None or run.latency_us is None:
+        if (wanted and run.run_id not in wanted) or run.report is None or run.latency_us is None:
             continue
         own = next((item.data for item in run.attachments if item.name == "result.pb"), b"")
         # Programs leave the name empty: here it says what the figures are of, and that virtual ones are none.

@@ -32,6 +32,7 @@ class ExportOptions:
             "bundle, csv, parquet, json, bencher, proto or leaderboard (default: by --out, else bundle).",
         ),
     ] = ""
+    runs: Annotated[Texts, opt("--run", "Export only this run, by id or its beginning. Repeat for several.")] = ()
     rows: Annotated[str, opt("--rows", "Rows of csv and parquet: cases or invocations.")] = "cases"
     force: Annotated[bool, opt("--force", "Replace an existing file.")] = False
     sign: Annotated[bool, opt("--sign", "Sign a bundle with the key of this computer.")] = False

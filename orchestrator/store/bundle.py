@@ -28,7 +28,7 @@ from orchestrator.documents import dump_document, load_document
 from orchestrator.errors import StoreCorruptError, StoreError, UsageError
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
-from orchestrator.records.identity import CampaignId
+from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import Attachment, RunRecord
 from orchestrator.records.workload import Build, Case, Model
 from orchestrator.store.own_folders import OwnFolders, own_folders
@@ -86,14 +86,15 @@ def write_bundle(
     store: Store,
     campaign_ids: Sequence[CampaignId],
     *,
+    run_ids: Collection[RunId] = (),
     folders: Collection[Path] = (),
     at: datetime,
     key: SigningKey | None = None,
 ) -> BundleContents:
-    """Write campaigns to a file that isn't there yet; signed, where a key is given.
+    """Write campaigns, or only some of their runs, to a file that isn't there yet; signed, where a key is given.
 
     Folders of this computer are left out: those that the store knows, and ``folders``. Raises UsageError when the file
-    is there or can't be written, StoreError for a campaign that the store doesn't hold.
+    is there or can't be written, StoreError for a campaign or run that the store doesn't hold.
     """
     campaigns = []
     for campaign_id in campaign_ids:
@@ -104,7 +105,7 @@ def write_bundle(
     own = own_folders(store, campaigns, folders)
     try:
         with zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED) as archive:
-            contents, records_sha256 = _write_records(archive, store, campaigns, own)
+            contents, records_sha256 = _write_records(archive, store, campaigns, frozenset(run_ids), own)
             manifest = {
                 "schema": SCHEMA,
                 "schema_version": SCHEMA_VERSION,
@@ -130,14 +131,18 @@ def write_bundle(
 
 
 def _write_records(
-    archive: zipfile.ZipFile, store: Store, campaigns: Sequence[Campaign], own: OwnFolders
+    archive: zipfile.ZipFile, store: Store, campaigns: Sequence[Campaign], chosen: Collection[RunId], own: OwnFolders
 ) -> tuple[BundleContents, str]:
     """Write what runs left behind, and the records; return how much there is, and the records' sha256."""
     blobs: set[str] = set()
     cases: list[Case] = []
+    run_ids: set[RunId] = set()
     lines: list[str] = []
     virtual_runs = 0
     for run in store.runs(campaign_ids=[campaign.campaign_id for campaign in campaigns], with_attachments=True):
+        if chosen and run.run_id not in chosen:
+            continue
+        run_ids.add(run.run_id)
         cases.append(run.case)
         virtual_runs += run.is_virtual
         # A phone's own paths stay as they are, whatever this computer's are called.
@@ -150,22 +155,31 @@ def _write_records(
                 archive.writestr(f"blobs/{item.sha256}", item.data)
         bare = replace(run, attachments=())
         lines.append(_line("run", bare, own, _OF_HOST_RUNS if is_host else _OF_RUNS, left=left))
+    if missing := set(chosen) - run_ids:
+        raise StoreError(f"these campaigns have no run {', '.join(sorted(missing))}")
     contents = BundleContents(campaigns=len(campaigns), runs=len(lines), virtual_runs=virtual_runs, blobs=len(blobs))
     digest = hashlib.sha256()
     with archive.open(_RECORDS, "w", force_zip64=True) as stream:
-        for line in (*_referring(store, campaigns, cases, own), *lines):
+        for line in (*_referring(store, campaigns, cases, own, is_cut=bool(chosen)), *lines):
             data = line.encode("ascii") + b"\n"
             digest.update(data)
             stream.write(data)
     return contents, digest.hexdigest()
 
 
-def _referring(store: Store, campaigns: Sequence[Campaign], cases: Sequence[Case], own: OwnFolders) -> Iterator[str]:
-    """Yield the lines of campaigns and of everything that their cases refer to, without this computer's paths."""
+def _referring(
+    store: Store, campaigns: Sequence[Campaign], cases: Sequence[Case], own: OwnFolders, *, is_cut: bool
+) -> Iterator[str]:
+    """Yield the lines of campaigns and of everything that their cases refer to, without this computer's paths.
+
+    ``is_cut``: of a part of the runs, without the plan of the others.
+    """
     for campaign in campaigns:
         portable = replace(campaign, terms=replace(campaign.terms, files={}, plan_folder="", parity_inputs=""))
+        portable = replace(portable, invocations=(), skipped=()) if is_cut else portable
         yield _line("campaign", portable, own, _OF_CAMPAIGNS)
-    used = [*cases, *(item.case for campaign in campaigns for item in campaign.invocations)]
+    planned = () if is_cut else [item.case for campaign in campaigns for item in campaign.invocations]
+    used = [*cases, *planned]
     devices, models, builds = store.devices(), store.models(), store.builds()
     for serial in dict.fromkeys(case.serial for case in used):
         yield _line("device", devices[serial])

@@ -283,6 +283,22 @@ def test_an_import_never_changes_what_is_stored(lab, bundle, tmp_path):
     assert "is another one" in refused
 
 
+def test_chosen_runs_come_with_what_they_refer_to_and_no_more(lab, tmp_path):
+    chosen = next(run for run in runs_of(lab) if run.case.delegate is DelegateName.GPU)
+    path = tmp_path / "one.zip"
+    benchfarm(lab, "export", "--run", chosen.run_id, "--out", path)
+    other = tmp_path / "other"
+    benchfarm(other, "import", path)
+    (taken,) = runs_of(other)
+    assert (taken.run_id, taken.attachments) == (chosen.run_id, chosen.attachments)
+    store = open_store(other / "store.sqlite")
+    assert set(store.devices()) == {f"{chosen.case.serial}@lab-01"}
+    assert set(store.models()) == {chosen.case.model_sha256}
+    store.close()
+    assert "no run" in benchfarm(lab, "export", "--run", "zzz", "--out", tmp_path / "none.zip", code=2)
+    assert not (tmp_path / "none.zip").exists()
+
+
 def test_a_bundle_says_what_is_in_it_and_holds_no_path_of_this_computer(lab, bundle):
     with zipfile.ZipFile(bundle) as archive:
         manifest = json.loads(archive.read("manifest.json"))
@@ -487,7 +503,9 @@ def test_a_file_that_is_not_there_is_told_as_that(tmp_path):
     assert "no such file" in benchfarm(tmp_path / "home", "import", tmp_path / "nope.zip", code=2)
 
 
-@pytest.mark.parametrize("words", [("--format", "xml"), ("--rows", "cells")])
+@pytest.mark.parametrize(
+    "words", [("--format", "xml"), ("--rows", "cells"), ("--format", "csv", "--run", "a"), ("--run", "")]
+)
 def test_what_can_not_be_exported_is_refused(lab, tmp_path, words):
     benchfarm(lab, "export", "--out", tmp_path / "x", *words, code=2)
     assert not (tmp_path / "x").exists()
