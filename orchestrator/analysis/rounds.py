@@ -50,6 +50,14 @@ class Decision:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """What adding invocations only where they were needed came to, against the same number for every case."""
+
+    given: int
+    fixed: int
+
+
 def decide(latencies_us: Sequence[float], rule: StoppingRule, pace: Pace = EVEN) -> Decision:
     """Return whether a case's invocations (one latency each, in microseconds) are enough under the rule.
 
@@ -175,6 +183,28 @@ class CaseStanding:
                 return "more to come"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Savings:
+    """What the stopping rule came to."""
+
+    cases: int
+    invocations: int
+    #: What the noisiest case got: a fixed scheme gives as many to every case for the same certainty.
+    noisiest: Saved
+    #: Against the rule's most for every case.
+    most: Saved
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        if not self.cases:
+            return ""
+        each, most = self.noisiest.fixed // self.cases, self.most.fixed // self.cases
+        counted = "1 case" if self.cases == 1 else f"{self.cases} cases"
+        said = f"{counted}, {self.invocations} invocations; a fixed scheme of {most} would have run {self.most.fixed}"
+        return said if each == most else f"{said}, one of as many as the noisiest got ({each}) {self.noisiest.fixed}"
+
+
 def is_hopeless(endings: Sequence[tuple[Outcome, str]]) -> bool:
     """Return whether a case's invocations (outcome and reason code, in the order they were made) leave no hope.
 
@@ -279,6 +309,19 @@ def spent_s(campaign: Campaign, runs: Iterable[RunRecord]) -> float:
             total_s += run.duration_s + (pause_s if waited else 0.0)
         ended_at = end if ended_at is None else max(ended_at, end)
     return total_s
+
+
+def savings(campaign: Campaign, runs: Iterable[RunRecord]) -> Savings | None:
+    """Return what the stopping rule saved, None for a campaign without one; cases that failed don't count."""
+    rule = campaign.terms.stopping
+    if rule is None:
+        return None
+    aside = {StopReason.FAILED, StopReason.UNUSED, StopReason.BESIDE, StopReason.PLANNED}
+    counts = [item.stored for item in standings(campaign, runs).values() if item.reason not in aside]
+    noisiest, most = (
+        Saved(given=sum(counts), fixed=each * len(counts)) for each in (max(counts, default=0), rule.most)
+    )
+    return Savings(cases=len(counts), invocations=sum(counts), noisiest=noisiest, most=most)
 
 
 def _planned(campaign: Campaign) -> dict[CaseKey, tuple[Case, frozenset[int]]]:

@@ -78,8 +78,9 @@ def describe(event: object) -> str:
                 text += f"; {difference_so_far(so_far, run)} against A after {pairs}"
         case DeviceFinished(serial=serial, left=left, reason=reason) if left:
             text = f"{serial}: abandoned with {left} invocations left: {reason or 'stopped'}"
-        case CampaignEnded(campaign=campaign, status=status, stored=stored, left=left):
-            text = f"campaign {campaign.campaign_id} {status}: {stored} stored, {left} left"
+        case CampaignEnded(campaign=campaign, status=status, stored=stored, left=left, savings=savings):
+            saved = f"; {savings.text}" if savings is not None and savings.text else ""
+            text = f"campaign {campaign.campaign_id} {status}: {stored} stored, {left} left{saved}"
         case _:
             text = ""
     return one_line(text)

@@ -152,6 +152,8 @@ def _summary(farm: Farm, measured: MeasuredCampaign, out: Path | None) -> Comman
     lacking = measured.opened.choice.lacking
     lines += [lacking] if lacking else []
     lines += [one_line(f"{serial}: not measured: {why}") for serial, why in missing.items()]
+    if result.savings is not None and result.savings.text:
+        lines.append(result.savings.text)
     if any(item.run_pass is Pass.SUSTAINED for item in campaign.invocations):
         lines.append(f"latency against time: 'benchfarm results sustained {campaign.campaign_id}'")
     if result.left:
@@ -173,6 +175,7 @@ def _summary(farm: Farm, measured: MeasuredCampaign, out: Path | None) -> Comman
             "status": campaign.status,
             "stored": result.stored,
             "left": result.left,
+            "saved": result.savings,
             "stopped": Streamed(lambda: stopped(campaign, again())),
             "without_result": measured.without_result,
             "nothing_clean": nothing_clean,

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 
+from orchestrator.analysis.rounds import savings
 from orchestrator.engine.case_runner import CaseFailures
 from orchestrator.engine.device_queue import Assigner, DeviceQueue, runs_of
 from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceJoined
@@ -207,7 +208,9 @@ class CampaignRunner:
         self._services.store.set_status(campaign.campaign_id, status, finished_at)
         runs, works = stored or self._stored(workload)
         ended = replace(campaign, status=status, finished_at=finished_at)
-        result = CampaignEnded(campaign=ended, stored=_done(runs), left=_left(works), lost=lost)
+        result = CampaignEnded(
+            campaign=ended, stored=_done(runs), left=_left(works), lost=lost, savings=savings(campaign, runs)
+        )
         self._services.observer.on_event(result)
         return result
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.analysis.rounds import StopReason, is_hopeless, next_round, spent_s, standings
+from orchestrator.analysis.rounds import StopReason, is_hopeless, next_round, savings, spent_s, standings
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
 from orchestrator.records.plan import StoppingRule
@@ -210,3 +210,12 @@ def test_cases_of_one_process_get_another_one_as_long_as_any_needs_it() -> None:
     found = replace(runs[-1], run_id=RunId("found"), case=replace(case(3, ToolName.PERF_OPTIONS), flags=(("x", "y"),)))
     again = next_round(the_campaign, [*runs, found], SERIAL, lambda _: "one session")
     assert {item.case.case_key for item in again} == {item.case.case_key for item in batch}
+
+
+def test_what_was_saved_is_counted_against_both_fixed_schemes() -> None:
+    runs = finish(campaign(), [])
+    saved = savings(campaign(), runs)
+    assert saved is not None
+    assert (saved.cases, saved.invocations, saved.most.fixed) == (3, len(runs), 36)
+    assert f"3 cases, {len(runs)} invocations; a fixed scheme of 12 would have run 36" in saved.text
+    assert savings(campaign(rule=None), runs) is None
