@@ -24,7 +24,7 @@ from orchestrator.report.comparisons import interval_text
 from orchestrator.units import format_change
 
 if TYPE_CHECKING:
-    from orchestrator.artifacts.releases import Release
+    from orchestrator.artifacts.archive import Release
 
 #: The gravest first: one slow case makes a build bad.
 _GRAVITY: Final = (
@@ -61,7 +61,7 @@ def bisect(farm: Farm, request: BisectRequest) -> tuple[BisectResult, Sequence[R
     if len(opened.devices) != 1:
         names = ", ".join(facts.serial for facts in opened.facts)
         raise UsageError(f"{len(opened.devices)} devices fit: {names}", hint="name one with --device")
-    releases = releases_between(farm.library.history.releases(good.name), good, bad, opened.facts[0].abis)
+    releases = releases_between(farm.library.archive.releases(good.name), good, bad, opened.facts[0].abis)
     comparer = _Comparer(farm, request, releases, opened)
     result = search(
         len(releases),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.artifacts.elf import ProgramFacts
-from orchestrator.artifacts.program import check_shows_benchmark, inspect_program, shows_benchmark
+from orchestrator.artifacts.program import check_shows_benchmark, inspect_program
 from orchestrator.bootstrap import Farm
 from orchestrator.config.declared_programs import tool_named
 from orchestrator.errors import ArtifactError, UsageError
@@ -16,31 +16,29 @@ from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.workload import Build
 
 if TYPE_CHECKING:
+    from orchestrator.artifacts.archive import Release
     from orchestrator.artifacts.fetching import Fetched
-    from orchestrator.artifacts.releases import Release
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedRelease:
     """A release that is kept, and the ABIs for which it is in use."""
 
-    name: str
     release: Release
     used_for: list[str]
 
 
 def releases_of(farm: Farm) -> list[ListedRelease]:
     """Return every release that is kept, by name, the oldest first; raises ArtifactError."""
-    history = farm.library.history
+    archive = farm.library.archive
 
-    def used_for(name: str, release: Release) -> list[str]:
-        pins = ((abi, history.pinned(name, abi)) for abi in release.abis)
-        return [abi for abi, pin in pins if pin is not None and pin.release_id == release.release_id]
+    def is_used(release: Release, abi: str) -> bool:
+        pin = archive.pinned(release.name, abi)
+        return pin is not None and pin.release_id == release.release_id
 
     return [
-        ListedRelease(name=name, release=release, used_for=used_for(name, release))
-        for name in history.names()
-        for release in history.releases(name)
+        ListedRelease(release=release, used_for=[abi for abi in release.abis if is_used(release, abi)])
+        for release in archive.all()
     ]
 
 
@@ -84,14 +82,7 @@ def find_build(
     build = farm.library.resolve(tool_named(tool), abi, name_or_path=name)
     assert build.path is not None, "what is resolved has a file"
     declared = (item for item in farm.library.specs if item.name == build.name and item.abi in build.abi.split(","))
-    return build, inspect_program(build.path), next(declared, None), farm.library.release_of(build, abi)
-
-
-def shows_as_benchmark(build: Build) -> bool:
-    """Whether nothing speaks against a build being a benchmark program; an APK is known by its package."""
-    if build.is_virtual or build.tool.is_app or build.tool.is_declared or build.path is None:
-        return True
-    return shows_benchmark(build.path)
+    return build, inspect_program(build.path), next(declared, None), farm.library.release_of(build)
 
 
 def _chosen(specs: Sequence[BuildSpec], names: Sequence[str], abis: Sequence[str]) -> list[BuildSpec]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.app.pairing import AbRequest, measure, pair_comparison, prepare
-from orchestrator.artifacts.shelf import sha256_of
+from orchestrator.artifacts.archive import sha256_of
 from orchestrator.bootstrap import Farm
 from orchestrator.config.plan_keys import PlanOptions
 from orchestrator.engine.events import DeviceNote

@@ -1,10 +1,10 @@
-"""Downloading one file: cut-off ones are resumed, and nothing is handed over that isn't whole."""
+"""Downloading one file from an allowed address: cut-off ones are resumed, nothing is handed over that isn't whole."""
 
 from __future__ import annotations
 
-import base64
 import errno
 import hashlib
+import ipaddress
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -12,11 +12,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urljoin
+from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 
-from orchestrator.artifacts.addresses import Mirror, scheme_of, shown, why_refused
 from orchestrator.clock import Clock, SystemClock
-from orchestrator.errors import DownloadError, HostStorageError, NotThereError
+from orchestrator.errors import DownloadError, HostStorageError, NotThereError, UsageError
 from orchestrator.files import make_private
 
 if TYPE_CHECKING:
@@ -28,12 +27,96 @@ _REDIRECTS_MAX: Final = 5
 _ATTEMPTS_MAX: Final = 5
 _PART_BYTES: Final = 1 << 16
 _SIZE_MAX: Final = 4 << 30
-_MD5: Final = re.compile(r"md5=([A-Za-z0-9+/]{22}==)")
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 
 _UNREACHABLE: Final = " can't be reached"
 
 Progress = Callable[[int, int | None], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mirror:
+    """A place that holds copies: ``origin`` is the beginning of addresses that it stands for, empty for all."""
+
+    prefix: str
+    origin: str = ""
+
+    def rewritten(self, url: str) -> str:
+        """Return where the mirror keeps a file.
+
+        With an origin, that beginning of the address is replaced. Without, the address without its scheme lies below
+        the mirror's prefix: ``https://host/a/b`` is ``<prefix>/host/a/b``, as recursive downloaders lay files out.
+        """
+        if self.origin:
+            return self.prefix + url.removeprefix(self.origin) if url.startswith(self.origin) else url
+        return f"{self.prefix.rstrip('/')}/{url.partition('://')[2]}"
+
+
+def parse_mirror(text: str) -> Mirror | None:
+    """Read ``PREFIX`` or ``ORIGIN=PREFIX``; None for an empty text.
+
+    Raises:
+        UsageError: either part isn't an http or https address.
+    """
+    if not text.strip():
+        return None
+    # An origin ends before "=http": addresses may have an equals sign of their own.
+    origin, found, rest = text.strip().partition("=http")
+    prefix = f"http{rest}" if found else origin
+    origin = origin if found else ""
+    for part in filter(None, (origin, prefix)):
+        split = _split(part)
+        if split is None or split.scheme not in {"http", "https"} or not split.hostname:
+            raise UsageError(
+                f"{shown(part)!r} can't be a mirror: it isn't an http or https address",
+                hint="give PREFIX or ORIGIN=PREFIX with --mirror or $BENCHFARM_MIRROR, for example https://mirror.example/",
+            )
+    return Mirror(prefix=prefix, origin=origin)
+
+
+def why_refused(url: str, mirror: Mirror | None) -> str:
+    """Return why nothing is fetched from an address, empty when it may be used.
+
+    Only https is safe from whoever sits on the way. Plain http is taken from this computer, and from a mirror that was
+    given with http.
+    """
+    split = _split(url)
+    if split is None or not split.hostname:
+        return "it has no host"
+    if split.scheme == "https":
+        return ""
+    if split.scheme != "http":
+        return f"its scheme is {split.scheme or 'missing'}, not https"
+    if _is_loopback(split.hostname):
+        return ""
+    named = _split(mirror.prefix) if mirror is not None else None
+    if named is not None and named.scheme == "http" and (named.hostname, named.port) == (split.hostname, split.port):
+        return ""
+    return "plain http is taken from a mirror and from this computer only"
+
+
+def shown(url: str) -> str:
+    """Return an address as it may be shown and kept: without user name, password, query and fragment."""
+    split = _split(url)
+    if split is None:
+        return "an address that can't be read"
+    return urlunsplit((split.scheme, split.netloc.rpartition("@")[2], split.path, "", ""))
+
+
+def _split(url: str) -> SplitResult | None:
+    try:
+        split = urlsplit(url)
+        _ = split.port
+    except ValueError:
+        return None
+    return split
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +165,8 @@ class Downloader:
     """Fetches files over https, through the proxies that the environment names (``HTTPS_PROXY``, ``NO_PROXY`` ...).
 
     A file that is cut off stays in ``partial_folder`` with what its server told it by, and the next call goes on there
-    (Range and If-Range), so that two contents can't be mixed. A whole file is handed over only after its length, and
-    the MD5 where the server sends one, were compared.
+    (Range and If-Range), so that two contents can't be mixed. A whole file is handed over only after its length was
+    compared.
     """
 
     def __init__(
@@ -236,7 +319,7 @@ class Downloader:
                 return response
             target = urljoin(url, response.headers.get("Location", ""))
             response.close()
-            if scheme_of(target) != scheme_of(url):
+            if urlsplit(target).scheme != urlsplit(url).scheme:
                 raise DownloadError(
                     f"{shown(url)} redirects to another scheme, {shown(target)}: refused",
                     hint="give the right address in the build file, or a mirror with --mirror",
@@ -271,7 +354,7 @@ class Downloader:
                     )
         if total is not None and size < total:
             raise _CutOffError(f"{size} of {total} bytes came")
-        if total is None and not response.raw.chunked and not _MD5.search(response.headers.get("x-goog-hash", "")):
+        if total is None and not response.raw.chunked:
             # Its end is that of the connection, whatever ended that.
             _discard(draft)
             raise DownloadError(
@@ -282,7 +365,6 @@ class Downloader:
             _discard(draft)
             announced = "some" if total is None else total
             raise DownloadError(f"{shown(url)} has the wrong length: {size} bytes came, {announced} were announced")
-        _check_md5(draft, response.headers.get("x-goog-hash", ""), url)
         return validators
 
 
@@ -313,18 +395,6 @@ def _extent(
     if status in {401, 403, 407}:
         raise DownloadError(f"{shown(url)} needs a permission that is missing (HTTP {status})")
     raise DownloadError(f"{shown(url)}: the server answers HTTP {status}", hint="try again later")
-
-
-def _check_md5(path: Path, header: str, url: str) -> None:
-    """Compare with the hash that Google's storage sends: ``x-goog-hash: crc32c=..., md5=...``, in base64."""
-    found = _MD5.search(header)
-    if not found:
-        return
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).digest()
-    if digest != base64.b64decode(found[1]):
-        _discard(path)
-        raise DownloadError(f"{shown(url)}: what came isn't what the server has (MD5 differs)", hint="run it again")
 
 
 def _read_validators(draft: Path) -> Validators:

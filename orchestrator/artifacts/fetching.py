@@ -11,11 +11,9 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Final
 
-from orchestrator.artifacts.addresses import folder_of, shown
-from orchestrator.artifacts.download import Downloader, Validators
+from orchestrator.artifacts.archive import Arrival, Release, ReleaseFile
+from orchestrator.artifacts.download import Downloader, Validators, shown
 from orchestrator.artifacts.library import BuildLibrary
-from orchestrator.artifacts.program import Arrival
-from orchestrator.artifacts.releases import Release
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.errors import DownloadError, NotThereError
 from orchestrator.records.build_spec import BuildSpec
@@ -95,7 +93,7 @@ class BuildFetcher:
         if spec.recipe:
             return Fetched(name=spec.name, abi=spec.abi, status=FetchStatus.RECIPE, recipe=spec.recipe)
         fetch = self._from_folder if spec.file else self._from_server
-        before = [release for release in self._library.history.releases(spec.name) if spec.abi in release.abis]
+        before = [release for release in self._library.archive.releases(spec.name) if spec.abi in release.abis]
         release, absent = fetch(spec, keep_pin, on_progress or (lambda _: None))
         # Only what came from the same address says whether that address has changed.
         before = [item for item in before if item.program.url == release.program.url]
@@ -107,7 +105,7 @@ class BuildFetcher:
             status=FetchStatus.NEW if last is None else FetchStatus.CHANGED if changed else FetchStatus.UNCHANGED,
             release=release,
             previous=last if changed else None,
-            in_use=self._library.history.pinned(spec.name, spec.abi),
+            in_use=self._library.archive.pinned(spec.name, spec.abi),
             absent=absent,
         )
 
@@ -115,90 +113,82 @@ class BuildFetcher:
         self, spec: BuildSpec, keep_pin: bool, _on_progress: Callable[[FileProgress], None]
     ) -> tuple[Release, tuple[str, ...]]:
         """Take a program and its libraries from a folder of this computer."""
-        arrivals, absent = [], []
-        for item in spec.libraries:
-            if item.file and Path(item.file).is_file():
-                arrivals.append(Arrival(path=Path(item.file), name=item.name, group=item.group))
-            elif item.file:
-                absent.append(item.name)
-        release = self._library.register(
-            spec.name, Arrival(path=Path(spec.file)), arrivals, tag="", abi=spec.abi, pin=not keep_pin
-        )
-        return release, tuple(absent)
+        program, named = Path(spec.file), [item for item in spec.libraries if item.file]
+        arrivals = [
+            Arrival(path=Path(item.file), file=ReleaseFile(name=item.name, group=item.group))
+            for item in named
+            if Path(item.file).is_file()
+        ]
+        absent = tuple(item.name for item in named if not Path(item.file).is_file())
+        arrival = Arrival(path=program, file=ReleaseFile(name=program.name))
+        return self._library.register(spec.name, arrival, arrivals, tag="", abi=spec.abi, pin=not keep_pin), absent
 
     def _from_server(
         self, spec: BuildSpec, keep_pin: bool, on_progress: Callable[[FileProgress], None]
     ) -> tuple[Release, tuple[str, ...]]:
         with ExitStack() as stack:
-            program = self._arrival(stack, spec, spec.program, spec.url, "", on_progress)
+
+            def arrival(name: str, url: str, group: str = "") -> Arrival:
+                """Download a file, or take the kept copy when the server still has that content."""
+                kept = self._kept(spec, url)
+                known = Validators(etag=kept.file.etag, last_modified=kept.file.last_modified) if kept else None
+
+                def progress(received_bytes: int, total_bytes: int | None) -> None:
+                    on_progress(FileProgress(name=name, received_bytes=received_bytes, total_bytes=total_bytes))
+
+                got = stack.enter_context(self._downloader.fetched(url, known=known, on_progress=progress))
+                validators = got.validators if got is not None else known
+                assert validators is not None
+                file = ReleaseFile(
+                    name=name, url=shown(url), etag=validators.etag, last_modified=validators.last_modified,
+                    group=group, tag=self._tag(url, validators.last_modified),
+                )  # fmt: skip
+                path = got.path if got is not None else kept.path if kept is not None else None
+                assert path is not None
+                return Arrival(path=path, file=file)
+
+            program = arrival(spec.program, spec.url)
             arrivals, absent = self._by_hand(spec), []
-            held = {item.group for item in arrivals}
+            held = {item.file.group for item in arrivals}
             for item in spec.libraries:
                 if not item.url or item.group in held:
                     continue
                 try:
-                    arrivals.append(self._arrival(stack, spec, item.name, item.url, item.group, on_progress))
+                    arrivals.append(arrival(item.name, item.url, item.group))
                 except NotThereError:
                     if not item.optional:
                         raise
                     absent.append(item.name)
-            if any(item.url for item in arrivals):
-                self._check_still_there(spec, program)
-            tag = self._tag(spec.url, program.last_modified)
-            folder = folder_of(program.url)
-            tagged = [
-                replace(item, tag=tag) if item.url and folder_of(item.url) == folder else item for item in arrivals
+            validators = Validators(etag=program.file.etag, last_modified=program.file.last_modified)
+            has_fetched = any(item.file.url for item in arrivals)
+            if has_fetched and validators.if_range and not self._downloader.has_still(spec.url, validators):
+                raise DownloadError(
+                    f"{shown(spec.url)} was replaced while its libraries were fetched", hint="try again"
+                )
+            folder = _folder_of(program.file.url)
+            beside = [
+                replace(item, file=replace(item.file, tag=program.file.tag))
+                if item.file.url and _folder_of(item.file.url) == folder
+                else item
+                for item in arrivals
             ]
-            release = self._library.register(spec.name, program, tagged, tag=tag, abi=spec.abi, pin=not keep_pin)
+            release = self._library.register(
+                spec.name, program, beside, tag=program.file.tag, abi=spec.abi, pin=not keep_pin
+            )
             return release, tuple(absent)
 
     def _by_hand(self, spec: BuildSpec) -> list[Arrival]:
         """Return the groups that a person completed for the release in use: a newer program keeps them."""
-        in_use = self._library.history.pinned(spec.name, spec.abi)
+        in_use = self._library.archive.pinned(spec.name, spec.abi)
         libraries = in_use.libraries if in_use is not None else ()
         held = {file.group for file in libraries if file.group and not file.url}
         return [self._library.arrival(file) for file in libraries if file.group in held]
 
-    def _arrival(
-        self,
-        stack: ExitStack,
-        spec: BuildSpec,
-        name: str,
-        url: str,
-        group: str,
-        on_progress: Callable[[FileProgress], None],
-    ) -> Arrival:
-        """Download a file, or take the kept copy when the server still has that content."""
-        kept = self._kept(spec, url)
-        known = Validators(etag=kept.etag, last_modified=kept.last_modified) if kept is not None else None
-
-        def progress(received_bytes: int, total_bytes: int | None) -> None:
-            on_progress(FileProgress(name=name, received_bytes=received_bytes, total_bytes=total_bytes))
-
-        got = stack.enter_context(self._downloader.fetched(url, known=known, on_progress=progress))
-        if got is None:
-            assert kept is not None
-            return replace(kept, name=name, group=group, tag=self._tag(url, kept.last_modified))
-        return Arrival(
-            path=got.path, name=name, url=shown(url), etag=got.validators.etag,
-            last_modified=got.validators.last_modified, group=group, tag=self._tag(url, got.validators.last_modified),
-        )  # fmt: skip
-
     def _kept(self, spec: BuildSpec, url: str) -> Arrival | None:
         """Return what was fetched last from an address, if it is still there whole."""
-        for release in reversed(self._library.history.releases(spec.name)):
-            for number, file in enumerate(release.files):
-                if file.url == shown(url) and (file.etag or file.last_modified):
-                    is_program = number == 0
-                    is_whole = self._library.kept(file, is_program=is_program) is not None
-                    return self._library.arrival(file, is_program=is_program) if is_whole else None
-        return None
-
-    def _check_still_there(self, spec: BuildSpec, program: Arrival) -> None:
-        """Libraries were fetched after the program: it must not have been replaced meanwhile."""
-        validators = Validators(etag=program.etag, last_modified=program.last_modified)
-        if validators.if_range and not self._downloader.has_still(spec.url, validators):
-            raise DownloadError(f"{shown(spec.url)} was replaced while its libraries were fetched", hint="try again")
+        files = [file for release in self._library.archive.releases(spec.name) for file in release.files]
+        last = next((f for f in reversed(files) if f.url == shown(url) and (f.etag or f.last_modified)), None)
+        return self._library.arrival(last) if last is not None and self._library.archive.is_whole(last) else None
 
     def _tag(self, url: str, last_modified: str) -> str:
         """Return which release an address holds: its version, else its date."""
@@ -210,3 +200,7 @@ class BuildFetcher:
         except ValueError:
             date = self._clock.now()
         return f"{'latest ' if '/latest/' in url else ''}{date:%Y-%m-%d}"
+
+
+def _folder_of(url: str) -> str:
+    return url.rpartition("/")[0]

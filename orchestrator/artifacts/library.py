@@ -1,28 +1,25 @@
-"""The benchmark programs on this computer: each kept under the sha256 of its content, found by name, tool and ABI."""
+"""The benchmark programs on this computer: added, checked, and found by name, tool and ABI."""
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import re
 from collections.abc import Sequence
-from datetime import datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from orchestrator.artifacts.archive import Archive, Arrival, Release, ReleaseFile, sha256_of
 from orchestrator.artifacts.elf import HEXAGON, ProgramFacts, inspect_elf
 from orchestrator.artifacts.program import (
-    ABI_SEPARATOR,
-    Arrival,
-    Declarations,
     abi_name,
     check_against,
+    check_complete,
     check_set,
     fits,
     inspect_program,
     is_shared_library,
 )
-from orchestrator.artifacts.releases import Release, ReleaseFile, ReleaseHistory
-from orchestrator.artifacts.shelf import KnownFiles, Shelf, sha256_of
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.errors import ArtifactError
 from orchestrator.programs import program as program_of
@@ -41,16 +38,14 @@ _UNKNOWN: Final = "its (unknown) ABI"
 
 
 class BuildLibrary:
-    """The cache of benchmark programs with their libraries, and what is declared about them."""
+    """The kept benchmark programs with their libraries, and what is declared about them."""
 
     def __init__(self, cache_folder: Path, specs: Sequence[BuildSpec] = (), *, clock: Clock | None = None) -> None:
-        self._shelf = Shelf(cache_folder)
-        self._libraries = Shelf(cache_folder / "libraries")
-        self._clock = clock or SystemClock()
-        self.history = ReleaseHistory(cache_folder / "releases")
+        self.archive = Archive(cache_folder)
         self.specs: tuple[BuildSpec, ...] = tuple(specs)
-        self._declared = Declarations(self.specs)
-        self._files = KnownFiles()
+        self._clock = clock or SystemClock()
+
+    # Adding -----------------------------------------------------------------------------------------------------------
 
     def add(
         self,
@@ -77,11 +72,6 @@ class BuildLibrary:
                 belong together.
             HostStorageError: no space left.
         """
-        if name and not _NAME.fullmatch(name):
-            raise ArtifactError(
-                f"{name!r} can't be the name of a build",
-                hint="give one of letters, digits, dots, dashes and underscores with --name",
-            )
         if tool is not None:
             name = name or str(tool) * tool.is_declared
             if other := next((s.tool for s in self.specs if s.name == name and s.tool is not tool), None):
@@ -89,24 +79,28 @@ class BuildLibrary:
                 raise ArtifactError(problem, hint="give another --name")
             if not (tool.is_app or program_of(tool).file_name):
                 raise ArtifactError(f"{tool} isn't started by benchfarm from a file: there is nothing to keep")
-        if is_shared_library(path):
-            return self._add_libraries([path, *libraries], name, release, tool)
-        facts = inspect_program(path)
-        if tool is not None and facts.is_apk != tool.is_app:
-            raise ArtifactError(f"{str(path)!r} is {'an' if facts.is_apk else 'no'} APK, which isn't what {tool} needs")
-        name = name or self._declared.name_for(path, facts, tool)
-        if not _NAME.fullmatch(name):
-            raise ArtifactError(f"{name!r} can't be the name of a build", hint="give another one with --name")
-        groups = {item.name: item.group for item in self._declared.libraries(name)}
-        given = {file.name: file for file in libraries}
+        is_library = is_shared_library(path)
+        facts = None if is_library else inspect_program(path)
+        if facts is not None:
+            _check_kind(facts, tool, path)
+            name = name or self._name_for(path, facts, tool)
+        if (name or not is_library) and not _NAME.fullmatch(name):
+            raise ArtifactError(
+                f"{name!r} can't be the name of a build",
+                hint="give one of letters, digits, dots, dashes and underscores with --name",
+            )
+        groups = self._groups(name)
+        if is_library:
+            files = [_arrival(item, group=groups.get(item.name, ""), tag=release) for item in (path, *libraries)]
+            return self._add_libraries(files, name, tool)
         beside = {item: path.parent / item for item in groups if (path.parent / item).is_file()}
         if tool is not None and tool.is_declared:
             beside |= libraries_beside(tool, path)
-        arrivals = [
-            Arrival(path=file, name=item, group=groups.get(item, ""), tag=release)
-            for item, file in sorted((beside | given).items())
-        ]
-        return self._built(self.register(name, Arrival(path=path, tag=release), arrivals, tag=release, tool=tool))
+        beside |= {file.name: file for file in libraries}
+        files = [_arrival(beside[item], item, group=groups.get(item, ""), tag=release) for item in sorted(beside)]
+        return self._with_companions(
+            self.register(name, _arrival(path, tag=release), files, tag=release, tool=tool),
+        )
 
     def register(
         self,
@@ -135,58 +129,49 @@ class BuildLibrary:
             HostStorageError: no space left.
         """
         facts = inspect_program(program.path)
-        sha256 = sha256_of(program.path)
-        spec = self._declared.spec(name, (abi,) if abi else facts.abis)
+        program, *libraries = [_hashed(item) for item in (program, *libraries)]
+        spec = self._spec(name, (abi,) if abi else facts.abis)
         if spec is not None and not facts.is_fake:
-            check_against(spec, facts, sha256, program.path, abi=abi)
-            self._declared.check_complete(spec, [item.name for item in libraries])
-        members = [dataclasses.replace(item, sha256=sha256_of(item.path)) for item in libraries]
-        main = dataclasses.replace(program, name=name, sha256=sha256, tag=tag)
-        check_set(main, facts, members, self.history.tags_of)
-        now = self._clock.now()
-        path = self._shelf.keep(
-            program.path,
-            name=_file_name(program.path, facts, spec if abi else None),
-            label=_label(self._build(name, facts, sha256, program.path, tool=tool), now),
-            sha256=sha256,
-        )
-        files = [_kept(dataclasses.replace(program, sha256=sha256), path)]
-        for item in members:
-            label = {"name": item.name, "added_at": now.isoformat()}
-            files.append(_kept(item, self._libraries.keep(item.path, name=item.name, label=label, sha256=item.sha256)))
+            check_against(spec, facts, program.file.sha256, program.path, abi=abi)
+            check_complete(spec, [item.file.name for item in libraries])
+        main = Arrival(path=program.path, file=replace(program.file, name=name, tag=tag))
+        check_set(main, facts, libraries, self.archive.tags_of)
+        file_name = spec.program if spec is not None and abi else program.path.name
+        program = replace(program, file=replace(program.file, name=file_name))
+        for item in (program, *libraries):
+            self.archive.keep(item.path, sha256=item.file.sha256, name=item.file.name)
         release = Release(
-            name=name, abis=(abi,) if abi else facts.abis or (_ANY_ABI,), tag=tag, seen_at=now, files=tuple(files)
+            name=name,
+            abis=(abi,) if abi else facts.abis or (_ANY_ABI,),
+            tag=tag,
+            seen_at=self._clock.now(),
+            files=tuple(item.file for item in (program, *libraries)),
+            tool=tool or self._tool_of(name, facts),
+            built_for=facts.abis,
+            version=facts.version,
+            package=facts.package,
+            is_virtual=facts.is_fake,
         )
-        return self.history.record(release, pin=pin)
+        return self.archive.record(release, pin=pin)
 
-    def _built(self, release: Release) -> Build:
-        build = self._read(release.program.sha256)
-        assert build is not None, "it has just been kept"
-        return dataclasses.replace(build, companions=self._companions(release))
-
-    def _add_libraries(self, paths: Sequence[Path], name: str, tag: str, tool: ToolName | None) -> Build:
+    def _add_libraries(self, files: Sequence[Arrival], name: str, tool: ToolName | None) -> Build:
         """Add libraries to those releases of a program that are in use for their ABI; return the last of them."""
         if not name:
             raise ArtifactError(
-                f"{str(paths[0])!r} is a shared library, not a program",
+                f"{str(files[0].path)!r} is a shared library, not a program",
                 hint="say for which program it is: benchfarm build add FILE --name NAME",
             )
-        groups = {item.name: item.group for item in self._declared.libraries(name)}
-        given = {
-            path.name: Arrival(path=path, name=path.name, group=groups.get(path.name, ""), tag=tag) for path in paths
-        }
-        abis = {inspect_elf(path).abis[0] for path in paths} - {HEXAGON}
+        abis = {inspect_elf(item.path).abis[0] for item in files} - {HEXAGON}
         added: Build | None = None
-        for abi in sorted({abi for release in self.history.releases(name) for abi in release.abis}):
-            release = self.history.pinned(name, abi)
+        for abi in sorted({abi for release in self.archive.releases(name) for abi in release.abis}):
+            release = self.archive.pinned(name, abi)
             if release is None or (abis and abi not in abis):
                 continue
-            there = {file.name: self.arrival(file) for file in release.libraries}
-            program = self.arrival(release.program, is_program=True)
-            arrivals = [arrival for _, arrival in sorted((there | given).items())]
-            kept = self._read(release.program.sha256)
-            own = tool or (kept.tool if kept is not None else None)
-            added = self._built(self.register(name, program, arrivals, tag=release.tag, abi=abi, tool=own))
+            program, *there = [self.arrival(file) for file in release.files]
+            merged = {item.file.name: item for item in (*there, *files)}
+            libraries = [merged[item] for item in sorted(merged)]
+            own = tool or release.tool
+            added = self._with_companions(self.register(name, program, libraries, tag=release.tag, abi=abi, tool=own))
         if added is None:
             wanted = f" for {' and '.join(sorted(abis))}" if abis else ""
             raise ArtifactError(
@@ -195,33 +180,27 @@ class BuildLibrary:
             )
         return added
 
-    def arrival(self, file: ReleaseFile, *, is_program: bool = False) -> Arrival:
+    def arrival(self, file: ReleaseFile) -> Arrival:
         """Return a kept file as one that comes again; raises ArtifactError when it isn't what it was."""
-        path = self.kept(file, is_program=is_program)
-        if path is None:
+        path = self.archive.path(file.sha256)
+        if path is None or not self.archive.is_whole(file):
             raise ArtifactError(f"the kept copy of {file.name} is damaged or gone", hint="fetch or add it again")
-        fields = {name: value for name, value in dataclasses.asdict(file).items() if name != "size_bytes"}
-        return Arrival(path=path, **fields)
+        return Arrival(path=path, file=file)
 
-    def kept(self, file: ReleaseFile, *, is_program: bool) -> Path | None:
-        """Return where a file of a release lies, None when it isn't there with the content that it had."""
-        path = (self._shelf if is_program else self._libraries).file(file.sha256)
-        return path if sha256_of(path) == file.sha256 else None
+    # Looking ----------------------------------------------------------------------------------------------------------
 
     def list(self) -> Sequence[Build]:
-        """Return all cached programs, by name, the newest first within one name."""
-        builds = filter(None, map(self._read, self._shelf.contents()))
-        return sorted(builds, key=lambda build: (build.name, -self._added_at(build.sha256)))
+        """Return all kept programs, by name, the newest first within one name."""
+        return [release.build(self.archive.path(release.program.sha256)) for release in self._kept()]
 
-    def verify(self) -> Sequence[tuple[Build, bool]]:
-        """Hash every cached program again; return each with whether its content is what it was."""
-        return [(build, sha256_of(build.path) == build.sha256) for build in self.list()]
-
-    def verify_libraries(self) -> Sequence[tuple[str, str, bool]]:
-        """Hash every library of every release again; return name, sha256, and whether it is what it was."""
-        releases = [release for name in self.history.names() for release in self.history.releases(name)]
-        files = {(file.name, file.sha256): file for release in releases for file in release.libraries}
-        return [(name, sha, self.kept(files[name, sha], is_program=False) is not None) for name, sha in sorted(files)]
+    def verify(self) -> Sequence[tuple[str, str, bool]]:
+        """Hash every file of every release again; return name, sha256, and whether it is what it was."""
+        files = {
+            (release.name if number == 0 else file.name, file.sha256): file
+            for release in self.archive.all()
+            for number, file in enumerate(release.files)
+        }
+        return [(name, sha256, self.archive.is_whole(file)) for (name, sha256), file in sorted(files.items())]
 
     def find_release(self, wanted: str) -> Release:
         """Return the release that ``NAME@DIGITS`` names, by its own or its program's first digits; the newest of them.
@@ -230,7 +209,7 @@ class BuildLibrary:
             ArtifactError: there is none, or the digits fit several programs.
         """
         name, _, digits = wanted.partition("@")
-        known = self.history.releases(name)
+        known = self.archive.releases(name)
         fitting = [r for r in known if r.release_id.startswith(digits) or r.program.sha256.startswith(digits)]
         if not fitting or not digits:
             there = ", ".join(f"{name}@{release.release_id}" for release in known)
@@ -242,21 +221,26 @@ class BuildLibrary:
             raise ArtifactError(f"{wanted!r} fits several releases", hint="give more digits")
         return fitting[-1]
 
-    def release_of(self, build: Build, abi: str = "") -> Release | None:
-        """Return the release that a build comes from: the one in use for the ABI, else the newest with its program."""
-        pinned = self.history.pinned(build.name, abi) if abi else None
-        if pinned is not None and pinned.program.sha256 == build.sha256:
-            return pinned
-        known = [r for r in self.history.releases(build.name) if r.program.sha256 == build.sha256]
+    def release_of(self, build: Build) -> Release | None:
+        """Return the newest release with a build's program and libraries, else the newest with its program."""
+        known = [r for r in reversed(self.archive.releases(build.name)) if r.program.sha256 == build.sha256]
         contents = {(companion.name, companion.sha256) for companion in build.companions}
-        same = [r for r in known if {(file.name, file.sha256) for file in r.libraries} == contents]
-        return next(reversed(same or known), None)
+        same = (r for r in known if {(file.name, file.sha256) for file in r.libraries} == contents)
+        return next(same, next(iter(known), None))
 
     def has(self, tool: ToolName, facts: DeviceFacts, named: str = "") -> bool:
         """Whether a program for a tool, of a name when one is given, is kept that a device may run."""
         names = [abi_name(abi, facts.kind) for abi in facts.abis]
-        kept = [b for b in (self._named(named) if named else self.list()) if b.tool is tool and not b.is_virtual]
-        return any(fits(build.abi, name) for build in kept for name in names)
+        kept = [r for r in (self._named(named) if named else self._kept()) if r.tool is tool and not r.is_virtual]
+        return any(fits(release.built_for, name) for release in kept for name in names)
+
+    def declared_for(self, facts: DeviceFacts, tool: ToolName) -> BuildSpec | None:
+        """Return the declared default program of a tool for the first of a device's ABIs that has one."""
+        names = [abi_name(abi, facts.kind) for abi in facts.abis]
+        specs = [spec for spec in self.specs if spec.tool is tool and spec.is_default and spec.abi in names]
+        return min(specs, key=lambda spec: names.index(spec.abi), default=None)
+
+    # Choosing ---------------------------------------------------------------------------------------------------------
 
     def resolve(self, tool: ToolName, abi: str, *, name_or_path: str = "", kind: DeviceKind | None = None) -> Build:
         """Return the program to use for a tool on a device's ABI, with its libraries.
@@ -276,25 +260,16 @@ class BuildLibrary:
         if "/" in name_or_path:
             return self._from_path(Path(name_or_path).expanduser(), tool, wanted)
         named = self._named(name_or_path) if name_or_path else self._default(tool)
-        fitting = [build for build in named if build.tool is tool and fits(build.abi, wanted)]
+        fitting = [release for release in named if release.tool is tool and fits(release.built_for, wanted)]
         pins = {sha for spec in self.specs if spec.name == name_or_path for sha in spec.sha256s}
-        usable = [build for build in fitting if not pins or build.sha256 in pins or build.is_virtual]
+        usable = [r for r in fitting if not pins or r.program.sha256 in pins or r.is_virtual]
         if not usable:
             raise self._missing(tool, wanted, name_or_path, named)
-        by_content = bool(_SHA_PREFIX.fullmatch(name_or_path))
-        build, release = self._in_use(usable, wanted, name_or_path.partition("@")[2], by_content=by_content)
-        if self._files.sha256(build.path) != build.sha256:
-            raise ArtifactError(
-                f"{build.path} isn't what it was when it was added",
-                hint="add the file again: benchfarm build add FILE",
-            )
-        return self._with_companions(build, release, wanted)
-
-    def declared_for(self, facts: DeviceFacts, tool: ToolName) -> BuildSpec | None:
-        """Return the declared default program of a tool for the first of a device's ABIs that has one."""
-        names = [abi_name(abi, facts.kind) for abi in facts.abis]
-        specs = [spec for spec in self.specs if spec.tool is tool and spec.is_default and spec.abi in names]
-        return min(specs, key=lambda spec: names.index(spec.abi), default=None)
+        build = self._with_companions(self._in_use(usable, wanted, name_or_path))
+        spec = self._spec(build.name, (wanted,))
+        if spec is not None and not build.is_virtual:
+            check_complete(spec, [companion.name for companion in build.companions])
+        return build
 
     def resolve_for(self, facts: DeviceFacts, tool: ToolName, *, name_or_path: str = "") -> Build:
         """Return the program to use on a device: the first of its ABIs that there is one for.
@@ -315,17 +290,18 @@ class BuildLibrary:
 
     def check_for(self, build: Build, facts: DeviceFacts) -> None:
         """Look whether a program that was got elsewhere can go to a device; raises ArtifactError."""
-        abi = next((abi for abi in facts.abis if fits(build.abi, abi_name(abi, facts.kind))), (*facts.abis, "")[0])
+        abis = build.abi.split(",") if build.abi else []
+        abi = next((abi for abi in facts.abis if fits(abis, abi_name(abi, facts.kind))), (*facts.abis, "")[0])
         self._check_for(build, facts, abi)
 
     def _check_for(self, build: Build, facts: DeviceFacts, abi: str) -> None:
         """Look at the file itself, and not at what was written down about it, before it goes to a device."""
-        found = self._files.program(build.path) if build.path else None
+        found = _known_program(build.path) if build.path else None
         if (build.is_virtual or (found is not None and found.is_fake)) and not facts.is_virtual:
             raise ArtifactError(f"{build.name} is a fake binary that only a virtual phone runs, not {facts.serial}")
         if found is not None and found.abis and abi_name(abi, facts.kind) not in found.abis:
             raise ArtifactError(f"{build.name} is built for {', '.join(found.abis)}, {facts.serial} runs {abi}")
-        spec = self._declared.spec(build.name, (abi,))
+        spec = self._spec(build.name, (abi,))
         levels = [found.min_sdk if found else None, spec.min_sdk if spec else None]
         min_sdk = max((level for level in levels if level is not None), default=None)
         if min_sdk is not None and facts.sdk is not None and facts.sdk < min_sdk:
@@ -334,148 +310,183 @@ class BuildLibrary:
                 hint="build or get the program for an older Android",
             )
 
-    def _in_use(
-        self, usable: Sequence[Build], wanted: str, digits: str, *, by_content: bool
-    ) -> tuple[Build, Release | None]:
-        """Return the build that is meant: the named contents, else those that were put in use, else the newest."""
+    def _in_use(self, usable: Sequence[Release], wanted: str, named: str) -> Release:
+        """Return the release that is meant: the one named, else the one that was put in use, else the newest."""
+        name, _, digits = named.partition("@")
         if digits:
-            release = self.find_release(f"{usable[0].name}@{digits}") if self.history.releases(usable[0].name) else None
-            chosen = next((b for b in usable if release is not None and b.sha256 == release.program.sha256), usable[0])
-            return chosen, release
+            chosen = self.find_release(named)
+            return chosen if chosen in usable else usable[0]
         for abi in (_ANY_ABI, wanted):
-            pinned = self.history.pinned(usable[0].name, abi)
+            pinned = self.archive.pinned(usable[0].name, abi)
             if pinned is None:
                 continue
-            for build in usable:
-                if build.sha256 == pinned.program.sha256:
-                    return build, pinned
-            if not by_content and self._shelf.file(pinned.program.sha256) is None:
+            if any(release.program.sha256 == pinned.program.sha256 for release in usable):
+                return pinned
+            if not _SHA_PREFIX.fullmatch(name) and self.archive.path(pinned.program.sha256) is None:
                 tag = f" ({pinned.tag})" if pinned.tag else ""
                 raise ArtifactError(
                     f"{pinned.name}: {pinned.release_id}{tag}, which is in use, is gone from the cache",
                     hint="fetch or add it again, or use another: benchfarm build use NAME@DIGITS",
                 )
-        return usable[0], self.release_of(usable[0])
+        return usable[0]
 
-    def _with_companions(self, build: Build, release: Release | None, wanted: str) -> Build:
-        companions = self._companions(release) if release is not None else ()
-        spec = self._declared.spec(build.name, (wanted,))
-        if spec is not None and not build.is_virtual:
-            self._declared.check_complete(spec, [companion.name for companion in companions])
-        return dataclasses.replace(build, companions=companions)
-
-    def _companions(self, release: Release) -> tuple[Companion, ...]:
-        found = []
+    def _with_companions(self, release: Release) -> Build:
+        """Return a release's program with its libraries; raises ArtifactError when a file isn't what it was."""
+        companions = []
+        path = self.archive.path(release.program.sha256)
+        if path is None or _known_sha256(path) != release.program.sha256:
+            raise ArtifactError(
+                f"{path or release.name} isn't what it was when it was added",
+                hint="add the file again: benchfarm build add FILE",
+            )
         for file in release.libraries:
-            path = self._libraries.file(file.sha256)
-            if path is None or self._files.sha256(path) != file.sha256:
+            beside = self.archive.path(file.sha256)
+            if beside is None or _known_sha256(beside) != file.sha256:
                 raise ArtifactError(
                     f"{file.name}, which belongs beside {release.name}, is damaged or gone",
                     hint="fetch or add the program again",
                 )
-            found.append(Companion(name=file.name, sha256=file.sha256, path=path))
-        return tuple(found)
+            companions.append(Companion(name=file.name, sha256=file.sha256, path=beside))
+        return replace(release.build(path), companions=tuple(companions))
 
     def _from_path(self, path: Path, tool: ToolName, wanted: str) -> Build:
-        facts = self._files.program(path)
-        name = self._declared.name_for(path, facts, tool)
-        if facts.is_apk != tool.is_app:
-            raise ArtifactError(f"{str(path)!r} is {'an' if facts.is_apk else 'no'} APK, which isn't what {tool} needs")
-        build = self._build(name, facts, self._files.sha256(path), path.absolute(), tool=tool)
-        if not fits(build.abi, wanted):
-            raise ArtifactError(f"{str(path)!r} is built for {build.abi}, the device needs {wanted or _UNKNOWN}")
+        facts = _known_program(path)
+        _check_kind(facts, tool, path)
+        if not fits(facts.abis, wanted):
+            built_for = ",".join(facts.abis)
+            raise ArtifactError(f"{str(path)!r} is built for {built_for}, the device needs {wanted or _UNKNOWN}")
+        name, folder = self._name_for(path, facts, tool), path.absolute().parent
         beside = [
-            Arrival(name=item.name, path=file, sha256=self._files.sha256(file), group=item.group)
-            for item in self._declared.libraries(name)
-            if (file := build.path.parent / item.name if build.path else path).is_file()
+            _hashed(_arrival(folder / item, item, group=group))
+            for item, group in self._groups(name).items()
+            if (folder / item).is_file()
         ]
-        program = Arrival(name=path.name, path=path, sha256=build.sha256)
+        program = _hashed(_arrival(path.absolute()))
         # Groups that only exist in releases aren't asked of a folder: what lies in one is taken as one release.
-        check_set(program, facts, [item for item in beside if not item.group], self.history.tags_of)
-        companions = tuple(Companion(name=item.name, sha256=item.sha256, path=item.path) for item in beside)
-        return dataclasses.replace(build, companions=companions)
+        check_set(program, facts, [item for item in beside if not item.file.group], self.archive.tags_of)
+        return Build(
+            name=name, tool=tool, sha256=BuildSha(program.file.sha256), abi=",".join(facts.abis), version=facts.version,
+            package=facts.package, is_virtual=facts.is_fake, path=program.path,
+            companions=tuple(Companion(name=i.file.name, sha256=i.file.sha256, path=i.path) for i in beside),
+        )  # fmt: skip
 
-    def _default(self, tool: ToolName) -> Sequence[Build]:
-        """Return the real builds that may stand for a tool, the declared default's first, the newest of each first."""
+    def _kept(self) -> Sequence[Release]:
+        """Return the newest release of each program that is here, by name, the newest first within one name."""
+        found: dict[tuple[str, str], Release] = {}
+        for name in self.archive.names():
+            for release in reversed(self.archive.releases(name)):
+                if self.archive.path(release.program.sha256) is not None:
+                    found.setdefault((name, release.program.sha256), release)
+        return list(found.values())
+
+    def _default(self, tool: ToolName) -> Sequence[Release]:
+        """Return the real programs that may stand for a tool, the newest first: the declared default, else others."""
         defaults = {spec.name for spec in self.specs if spec.is_default and spec.tool is tool}
         pins = {spec.name: spec.sha256s for spec in self.specs if spec.sha256s}
-        real = [b for b in self.list() if not b.is_virtual and b.sha256 in pins.get(b.name, (b.sha256,))]
-        return [b for b in real if b.name in defaults] or [
-            b for b in real if b.name not in {s.name for s in self.specs}
+        real = [r for r in self._kept() if not r.is_virtual and r.program.sha256 in pins.get(r.name, r.program.sha256)]
+        declared = {spec.name for spec in self.specs}
+        return [r for r in real if r.name in defaults] or [r for r in real if r.name not in declared]
+
+    def _named(self, wanted: str) -> Sequence[Release]:
+        name, _, digits = wanted.partition("@")
+        kept = self._kept()
+        by_sha = [r for r in kept if not digits and _SHA_PREFIX.fullmatch(name) and r.program.sha256.startswith(name)]
+        if by_sha or not digits:
+            return by_sha or [release for release in kept if release.name == name]
+        return [
+            release
+            for release in reversed(self.archive.releases(name))
+            if (release.release_id.startswith(digits) or release.program.sha256.startswith(digits))
+            and self.archive.path(release.program.sha256) is not None
         ]
 
-    def _named(self, wanted: str) -> Sequence[Build]:
-        name, _, digits = wanted.partition("@")
-        if not digits and _SHA_PREFIX.fullmatch(name):
-            by_sha = [build for build in self.list() if build.sha256.startswith(name)]
-            if by_sha:
-                return by_sha
-        ids = {r.program.sha256 for r in self.history.releases(name) if digits and r.release_id.startswith(digits)}
-        return [b for b in self.list() if b.name == name and (b.sha256.startswith(digits) or b.sha256 in ids)]
-
-    def _missing(self, tool: ToolName, wanted: str, name: str, others: Sequence[Build]) -> ArtifactError:
+    def _missing(self, tool: ToolName, wanted: str, name: str, others: Sequence[Release]) -> ArtifactError:
         base = name.partition("@")[0]
         specs = [s for s in self.specs if s.tool is tool and (s.name == base if base else s.is_default)]
         fitting = [spec for spec in specs if spec.abi == wanted]
         what = f"no build {name!r}" if name else f"no build of {tool!s}"
         message = f"{what} for {wanted or _UNKNOWN} is on this computer"
-        has = sorted({f"{build.tool} for {build.abi}" for build in others})
-        if has:
+        kept = self._kept()
+        fakes = sorted({r.name for r in kept if r.is_virtual and r.tool is tool and fits(r.built_for, wanted)})
+        if has := sorted({f"{release.tool} for {','.join(release.built_for)}" for release in others}):
             message += f" (there is {', '.join(has)})"
-        elif not name and (
-            fakes := sorted({b.name for b in self.list() if b.is_virtual and b.tool is tool and fits(b.abi, wanted)})
-        ):
+        elif not name and fakes:
             are = "are fake binaries" if len(fakes) > 1 else "is a fake binary"
             message += f" ({' and '.join(fakes)} {are}, which only virtual phones run, by name)"
         elif base and not specs:
-            known = sorted({spec.name for spec in self.specs if spec.tool is tool} | {b.name for b in self.list()})
+            known = sorted({spec.name for spec in self.specs if spec.tool is tool} | {r.name for r in kept})
             message += f"; known are {', '.join(known)}" if known else ""
         hint = fitting[0].how_to_get if fitting else f"benchfarm build add FILE --name {base or 'NAME'}"
         return ArtifactError(message, hint=hint)
 
-    def _build(self, name: str, facts: ProgramFacts, sha256: str, path: Path, tool: ToolName | None = None) -> Build:
-        if tool is None:
-            declared = next((spec.tool for spec in self.specs if spec.name == name), usual_tool(DeviceKind.ANDROID))
-            tool = next(each for each in ToolName if each.is_app) if facts.is_apk else declared
-        return Build(
-            name=name, tool=tool, sha256=BuildSha(sha256), abi=ABI_SEPARATOR.join(facts.abis), version=facts.version,
-            package=facts.package, is_virtual=facts.is_fake, path=path,
-        )  # fmt: skip
+    # What is declared -------------------------------------------------------------------------------------------------
 
-    def _read(self, sha256: str) -> Build | None:
-        """Return the program with this content, None when it isn't whole."""
-        label = self._shelf.label(sha256)
-        try:
-            if label is None:
-                return None
-            return Build(
-                name=str(label["name"]), tool=ToolName(str(label["tool"])), sha256=BuildSha(sha256),
-                abi=str(label["abi"]), version=str(label["version"]), package=str(label["package"]),
-                is_virtual=bool(label["is_virtual"]), path=self._shelf.file(sha256),
-            )  # fmt: skip
-        except (ValueError, KeyError, TypeError):
-            return None
+    def _name_for(self, path: Path, facts: ProgramFacts, tool: ToolName | None) -> str:
+        """Return the declared name that a file's name stands for, else the file's own without .apk."""
+        specs = [s for s in self.specs if (s.tool is tool if tool else not program_of(s.tool).shares_file_name)]
+        for spec in specs:
+            is_of_kind = spec.tool.is_app == facts.is_apk and spec.abi in facts.abis
+            if is_of_kind and path.name == spec.url.rpartition("/")[2]:
+                return spec.name
+        by_program = {spec.program: spec.name for spec in specs}
+        return by_program.get(path.name) or path.name.removesuffix(".apk")
 
-    def _added_at(self, sha256: str) -> float:
-        try:
-            return datetime.fromisoformat(str((self._shelf.label(sha256) or {})["added_at"])).timestamp()
-        except (ValueError, KeyError):
-            return 0.0
+    def _tool_of(self, name: str, facts: ProgramFacts) -> ToolName:
+        if facts.is_apk:
+            return next(each for each in ToolName if each.is_app)
+        return next((spec.tool for spec in self.specs if spec.name == name), usual_tool(DeviceKind.ANDROID))
+
+    def _spec(self, name: str, abis: Sequence[str]) -> BuildSpec | None:
+        """Return what is declared of a build; for an ABI that isn't declared, what holds for all, without its pins."""
+        of_name = [spec for spec in self.specs if spec.name == name]
+        fitting = next((spec for spec in of_name if spec.abi in abis), None)
+        return fitting or (replace(of_name[0], sha256s=()) if of_name else None)
+
+    def _groups(self, name: str) -> dict[str, str]:
+        """Return the libraries that are declared of a build, whatever its ABI, and the group of each."""
+        return {item.name: item.group for spec in self.specs if spec.name == name for item in spec.libraries}
 
 
-def _kept(arrival: Arrival, path: Path) -> ReleaseFile:
-    fields = {name: value for name, value in dataclasses.asdict(arrival).items() if name != "path"}
-    return ReleaseFile(**{**fields, "name": arrival.name or path.name}, size_bytes=path.stat().st_size)
+def _arrival(path: Path, name: str = "", *, group: str = "", tag: str = "") -> Arrival:
+    return Arrival(path=path, file=ReleaseFile(name=name or path.name, group=group, tag=tag))
 
 
-def _label(build: Build, added_at: datetime) -> dict[str, object]:
-    return {
-        "name": build.name, "tool": build.tool.value, "abi": build.abi, "version": build.version,
-        "package": build.package, "is_virtual": build.is_virtual, "added_at": added_at.isoformat(),
-    }  # fmt: skip
+def _hashed(arrival: Arrival) -> Arrival:
+    """Return a file with the hash and the size of its content; both are empty when it can't be read."""
+    sha256 = sha256_of(arrival.path)
+    size_bytes = arrival.path.stat().st_size if sha256 else 0
+    return replace(arrival, file=replace(arrival.file, sha256=sha256, size_bytes=size_bytes))
 
 
-def _file_name(path: Path, facts: ProgramFacts, spec: BuildSpec | None) -> str:
-    """Return what a kept program is called: as declared when it was downloaded, else as the user's file."""
-    name = spec.program if spec is not None else path.name
-    return name if not facts.is_apk or name.endswith(".apk") else f"{name}.apk"
+def _check_kind(facts: ProgramFacts, tool: ToolName | None, path: Path) -> None:
+    if tool is not None and facts.is_apk != tool.is_app:
+        raise ArtifactError(f"{str(path)!r} is {'an' if facts.is_apk else 'no'} APK, which isn't what {tool} needs")
+
+
+def _known_sha256(path: Path) -> str:
+    """Return the hash of a file's content, read once until somebody writes it, however many phones it goes to."""
+    return _sha256_once(path, _stamp(path))
+
+
+def _known_program(path: Path) -> ProgramFacts:
+    """Return what a program is, read once until somebody writes it; raises ArtifactError as inspect_program does."""
+    return _program_once(path, _stamp(path))
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Return what changes when somebody writes the file."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@functools.lru_cache(maxsize=256)
+def _sha256_once(path: Path, stamp: tuple[int, ...]) -> str:
+    return sha256_of(path)
+
+
+@functools.lru_cache(maxsize=256)
+def _program_once(path: Path, stamp: tuple[int, ...]) -> ProgramFacts:
+    return inspect_program(path)

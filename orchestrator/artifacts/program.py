@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-import mmap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from orchestrator.artifacts import apk, elf
+from orchestrator.artifacts.archive import Arrival
 from orchestrator.artifacts.elf import HEXAGON, ProgramFacts, inspect_elf
 from orchestrator.errors import ArtifactError
-from orchestrator.programs import program as program_of
-from orchestrator.records.build_spec import BuildSpec, LibrarySpec
+from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.workload import ToolName
 
 #: Flags and words of every benchmark program of TFLite and LiteRT: one of them stands in the file of each.
 _WORDS: Final = (
@@ -61,29 +57,21 @@ def is_shared_library(path: Path) -> bool:
     return is_elf and not inspect_elf(path).is_program
 
 
-def shows_benchmark(path: Path) -> bool:
-    """Whether an executable has a word of the benchmark programs in it; raises ArtifactError when it can't be read.
-
-    One that is packed, or starts another, has none.
-    """
-    try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return any(content.find(word) >= 0 for word in _WORDS)
-    except (OSError, ValueError) as error:
-        raise ArtifactError(f"{str(path)!r} can't be read: {error}", hint="check the path") from error
-
-
 def check_shows_benchmark(path: Path) -> None:
-    """Raise ArtifactError for an executable that holds no word of a benchmark program.
+    """Raise ArtifactError for an executable that holds no word of a benchmark program, or can't be read.
 
-    An APK is known by its package, a fake binary by its mark, and a library comes with its program.
+    An APK is known by its package, a fake binary by its mark, and a library comes with its program. One that is packed,
+    or starts another, is refused.
     """
     try:
         facts = inspect_program(path)
     except ArtifactError:
         # Whoever reads it next reports what is wrong with it, or takes it as a library.
         return
-    if not (facts.is_apk or facts.is_fake or shows_benchmark(path)):
+    if facts.is_apk or facts.is_fake:
+        return
+    content = path.read_bytes()
+    if not any(word in content for word in _WORDS):
         raise ArtifactError(
             f"{str(path)!r} is no benchmark program: none of its strings are (num_threads, warmup_runs)",
             hint="add benchmark_model or another benchmark program of TFLite or LiteRT, not a packed one",
@@ -109,44 +97,14 @@ def check_against(spec: BuildSpec, facts: ProgramFacts, sha256: str, path: Path,
         raise ArtifactError(f"{str(path)!r} isn't {spec.name} ({spec.title}): {wrong}", hint=hint)
 
 
-class Declarations:
-    """The declared builds."""
-
-    def __init__(self, specs: Sequence[BuildSpec]) -> None:
-        self.specs = tuple(specs)
-
-    def name_for(self, path: Path, facts: ProgramFacts, tool: ToolName | None = None) -> str:
-        """Return the declared name that a file's name stands for, else the file's own without .apk."""
-        specs = [s for s in self.specs if (s.tool is tool if tool else not program_of(s.tool).shares_file_name)]
-        for spec in specs:
-            is_of_kind = spec.tool.is_app == facts.is_apk and spec.abi in facts.abis
-            if is_of_kind and path.name == spec.url.rpartition("/")[2]:
-                return spec.name
-        by_program = {spec.program: spec.name for spec in specs}
-        return by_program.get(path.name) or path.name.removesuffix(".apk")
-
-    def spec(self, name: str, abis: Sequence[str]) -> BuildSpec | None:
-        """Return what is declared of a build; for an ABI that isn't declared, what holds for all, without its pins."""
-        of_name = [spec for spec in self.specs if spec.name == name]
-        fitting = next((spec for spec in of_name if spec.abi in abis), None)
-        return fitting or (dataclasses.replace(of_name[0], sha256s=()) if of_name else None)
-
-    def libraries(self, name: str) -> Sequence[LibrarySpec]:
-        """Return the libraries that are declared of a build, whatever its ABI."""
-        return list({item.name: item for s in self.specs if s.name == name for item in s.libraries}.values())
-
-    def check_complete(self, spec: BuildSpec, names: Sequence[str]) -> None:
-        """Raise ArtifactError when a library that is always needed isn't among the names."""
-        missing = [item.name for item in spec.libraries if not item.optional and item.name not in names]
-        if missing:
-            raise ArtifactError(
-                f"{spec.name} needs {' and '.join(missing)} beside it",
-                hint=f"{spec.how_to_get}; or put all files into one folder, then add the program",
-            )
-
-
-#: Between the ABIs of an APK that has several.
-ABI_SEPARATOR: Final = ","
+def check_complete(spec: BuildSpec, names: Sequence[str]) -> None:
+    """Raise ArtifactError when a library that is always needed isn't among the names."""
+    missing = [item.name for item in spec.libraries if not item.optional and item.name not in names]
+    if missing:
+        raise ArtifactError(
+            f"{spec.name} needs {' and '.join(missing)} beside it",
+            hint=f"{spec.how_to_get}; or put all files into one folder, then add the program",
+        )
 
 
 def abi_name(abi: str, kind: DeviceKind | None) -> str:
@@ -158,41 +116,9 @@ def abi_name(abi: str, kind: DeviceKind | None) -> str:
     return f"linux-{abi}" if kind is DeviceKind.HOST and not abi.startswith("linux-") else abi
 
 
-def fits(build_abi: str, wanted: str) -> bool:
+def fits(built_for: Sequence[str], wanted: str) -> bool:
     """Return whether a build runs there; one without native code runs everywhere."""
-    return not build_abi or wanted in build_abi.split(ABI_SEPARATOR)
-
-
-#: What every phone has: the NDK's public libraries, and the vendors' that programs in /data/local/tmp may load.
-_ON_PHONES: Final = frozenset(
-    {
-        "libEGL.so", "libGLESv1_CM.so", "libGLESv2.so", "libGLESv3.so", "libOpenCL.so", "libOpenMAXAL.so",
-        "libOpenSLES.so", "libRS.so", "libaaudio.so", "libamidi.so", "libandroid.so", "libbase.so", "libbinder.so",
-        "libbinder_ndk.so", "libc++.so", "libc.so", "libcamera2ndk.so", "libcdsprpc.so", "libadsprpc.so",
-        "libcutils.so", "libdl.so", "libdl_android.so", "libft2.so", "libhardware.so", "libicu.so",
-        "libjnigraphics.so", "liblog.so", "libm.so", "libmediandk.so", "libnativehelper.so", "libnativewindow.so",
-        "libneuralnetworks.so", "libsdsprpc.so", "libstdc++.so", "libsync.so", "libui.so", "libutils.so",
-        "libvndksupport.so", "libvulkan.so", "libz.so",
-    }
-)  # fmt: skip
-#: Beginnings of the names of libraries that some vendors' phones have for their accelerators.
-_ON_SOME_PHONES: Final = ("libQnn", "libSnpe", "libapu", "libedgetpu", "libenn", "libneuron")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
-    """A file that is to be kept or used, and what is known of where it came from."""
-
-    path: Path
-    name: str = ""
-    #: Empty until it was computed.
-    sha256: str = ""
-    url: str = ""
-    etag: str = ""
-    last_modified: str = ""
-    #: What a library was made with when that isn't the program, and which release of that; empty when unknown.
-    group: str = ""
-    tag: str = ""
+    return not built_for or wanted in built_for
 
 
 def check_set(
@@ -207,49 +133,36 @@ def check_set(
         tags_of: sha256 -> the releases in which that content was seen.
 
     Raises:
-        ArtifactError: a library for another machine, one that is missing, one of another release.
+        ArtifactError: a library for another machine, or one of another release.
     """
 
-    def tags(file: Arrival) -> frozenset[str]:
-        return tags_of(file.sha256) | ({file.tag} if file.tag else frozenset())
+    def tags(arrival: Arrival) -> frozenset[str]:
+        return tags_of(arrival.file.sha256) | ({arrival.file.tag} if arrival.file.tag else frozenset())
 
     own = tags(program)
     groups: dict[str, list[Arrival]] = {}
     for library in libraries:
-        if library.group:
-            groups.setdefault(library.group, []).append(library)
+        if library.file.group:
+            groups.setdefault(library.file.group, []).append(library)
         elif own and (theirs := tags(library)) and not own & theirs:
             raise ArtifactError(
-                f"{library.name} is of release {' and '.join(sorted(theirs))}, "
-                f"{program.name} of {' and '.join(sorted(own))}: they don't belong together",
+                f"{library.file.name} is of release {' and '.join(sorted(theirs))}, "
+                f"{program.file.name} of {' and '.join(sorted(own))}: they don't belong together",
                 hint="take all files from one release",
             )
     for group, members in sorted(groups.items()):
         if len(members) > 1 and not frozenset.intersection(*map(tags, members)):
-            parts = ", ".join(f"{m.name} of {' and '.join(sorted(tags(m))) or 'an unknown one'}" for m in members)
+            parts = ", ".join(f"{m.file.name} of {' and '.join(sorted(tags(m))) or 'an unknown one'}" for m in members)
             raise ArtifactError(
                 f"the {group} libraries must be of one release: {parts}",
                 hint="add them together and say of which release: benchfarm build add FILE --with FILE --release TAG",
             )
     if facts.is_fake or facts.is_apk:
         return
-    needed = {program.name: facts.needed}
     for library in libraries:
-        found = inspect_elf(library.path)
-        if found.abis == (HEXAGON,):
-            continue
-        if found.abis[0] not in facts.abis:
+        (abi,) = inspect_elf(library.path).abis
+        if abi != HEXAGON and abi not in facts.abis:
             raise ArtifactError(
-                f"{library.name} is built for {found.abis[0]}, {program.name} for {', '.join(facts.abis)}: "
+                f"{library.file.name} is built for {abi}, {program.file.name} for {', '.join(facts.abis)}: "
                 "they can't be used together"
-            )
-        needed[library.name] = found.needed
-    if all(abi.startswith("linux-") for abi in facts.abis):
-        return
-    for name, wishes in needed.items():
-        elsewhere = [wish for wish in wishes if wish not in needed and not wish.startswith(_ON_SOME_PHONES)]
-        if missing := [wish for wish in elsewhere if wish not in _ON_PHONES]:
-            raise ArtifactError(
-                f"{name} needs {' and '.join(missing)}, which no phone has and which doesn't come with it",
-                hint="add it together with the program: benchfarm build add FILE --with LIBRARY",
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import textwrap
 from collections.abc import Mapping
 from functools import partial
@@ -14,7 +13,6 @@ from orchestrator.app.builds import (
     fetch_builds,
     find_build,
     releases_of,
-    shows_as_benchmark,
 )
 from orchestrator.app.flags import flags_of, public_flag
 from orchestrator.bootstrap import Farm, Settings
@@ -28,9 +26,9 @@ from orchestrator.report.escapes import one_line
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
+    from orchestrator.artifacts.archive import Release
     from orchestrator.artifacts.elf import ProgramFacts
     from orchestrator.artifacts.fetching import Fetched
-    from orchestrator.artifacts.releases import Release
 
 _PROGRAM_PROBLEM: Final = ArtifactError.exit_code
 #: In place of "in use", for what no device is given unless a plan names it.
@@ -51,23 +49,14 @@ def list_builds(
     """
     with Farm(settings) as farm:
         releases, builds, specs = releases_of(farm), farm.library.list(), farm.library.specs
-    tools = {build.name: build.tool.value for build in builds} | {spec.name: spec.tool.value for spec in specs}
-    fakes = {build.sha256 for build in builds if build.is_virtual}
     rows = []
     for item in reversed(releases):
         if item.used_for or everything:
             release, state = item.release, "kept"
             if item.used_for:
-                state = _FAKE if release.program.sha256 in fakes else "in use"
-            rows.append((item.name, tools.get(item.name, ""), ", ".join(release.abis), *_cells(release), state))
-    shown = {item.release.program.sha256 for item in releases}
-    rows += [
-        (build.name, build.tool.value, build.abi, build.sha256[:12], "", "", "", "kept")
-        for build in builds
-        if build.sha256 not in shown
-    ]
-    here = {(item.name, abi) for item in releases for abi in item.release.abis}
-    here |= {(build.name, abi) for build in builds for abi in build.abi.split(",")}
+                state = _FAKE if release.is_virtual else "in use"
+            rows.append((release.name, release.tool.value, ", ".join(release.abis), *_cells(release), state))
+    here = {(item.release.name, abi) for item in releases for abi in (*item.release.abis, *item.release.built_for)}
     rows += [
         (spec.name, spec.tool.value, spec.abi, "", "", "", "", "not here")
         for spec in specs
@@ -80,7 +69,7 @@ def list_builds(
         {
             "release": item.release,
             "release_id": item.release.release_id,
-            "is_virtual": item.release.program.sha256 in fakes,
+            "is_virtual": item.release.is_virtual,
             "in_use_for": item.used_for,
         }
         for item in releases
@@ -137,9 +126,7 @@ def add(
     """
     with Farm(settings) as farm:
         build = add_build(farm, file, name, libraries, release=release, tool=tool)
-    is_shown = shows_as_benchmark(build)
-    lines = _build_lines(build) + _doubted(build, is_shown=is_shown)
-    return CommandResult(text="\n".join(lines), data=dataclasses.asdict(build) | {"shows_benchmark": is_shown})
+    return CommandResult(text="\n".join(_build_lines(build)), data=build)
 
 
 @command("build use")
@@ -153,7 +140,7 @@ def pin(
     """
     with Farm(settings) as farm:
         release = farm.library.find_release(wanted)
-        farm.library.history.pin(release)
+        farm.library.archive.pin(release)
     text = f"{release.name} for {', '.join(release.abis)}: {_titled(release)} is in use now"
     return CommandResult(text=one_line(text), data={"in_use": release, "release_id": release.release_id})
 
@@ -171,8 +158,7 @@ def which(
     """
     with Farm(settings) as farm:
         kept, facts, spec, release = find_build(farm, tool, abi, build)
-    is_shown = shows_as_benchmark(kept)
-    lines = [*_build_lines(kept), *_doubted(kept, is_shown=is_shown), *_of_file(facts, spec)]
+    lines = [*_build_lines(kept), *_of_file(facts, spec)]
     if release is not None:
         lines.append(f"  release: {_titled(release)}")
         lines += [f"  from: {file.url}" for file in release.files if file.url]
@@ -187,7 +173,6 @@ def which(
             "min_sdk": facts.min_sdk,
             "needed": facts.needed,
             "debuggable": facts.debuggable,
-            "shows_benchmark": is_shown,
         },
     )
 
@@ -237,8 +222,7 @@ def verify(settings: Settings) -> CommandResult:
     Example: benchfarm build verify
     """
     with Farm(settings) as farm:
-        checked = [(build.name, str(build.sha256), intact) for build, intact in farm.library.verify()]
-        checked += farm.library.verify_libraries()
+        checked = farm.library.verify()
     rows = [(name, sha256[:12], "as it was" if intact else "DAMAGED") for name, sha256, intact in checked]
     damaged = [name for name, _, intact in checked if not intact]
     text = table(("file", "sha256", "content"), rows) if rows else "no program is in the cache"
@@ -276,15 +260,6 @@ def _fetched_lines(result: Fetched) -> list[str]:
     if result.absent:
         lines.append(f"  not there, and not needed always: {', '.join(result.absent)}")
     return [one_line(line) for line in lines]
-
-
-def _doubted(build: Build, *, is_shown: bool) -> list[str]:
-    """Return a warning about a file that may be another program than a benchmark."""
-    if is_shown:
-        return []
-    looked_for = "nothing in the file is of a benchmark program (no num_threads, no warmup_runs)"
-    instead = f"benchfarm build add FILE --name {build.name} puts another in this one's place"
-    return [f"  LOOK: {looked_for}; {instead}"]
 
 
 def _build_lines(build: Build) -> list[str]:

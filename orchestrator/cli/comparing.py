@@ -28,7 +28,7 @@ from orchestrator.report.escapes import one_line
 from orchestrator.units import format_change
 
 if TYPE_CHECKING:
-    from orchestrator.artifacts.releases import Release
+    from orchestrator.artifacts.archive import Release
 
 _FORMATS: Final = ("text", "markdown", "json", "junit", "github", "html")
 #: The keys of a plan that both sides of a pair share.

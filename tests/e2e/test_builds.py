@@ -15,7 +15,6 @@ from tests.samples.command import Cli, Done
 from tests.samples.places import MODELS
 from tests.unit.artifacts.file_server import FileServer, file_server
 from tests.unit.artifacts.sample_files import elf
-from tests.unit.artifacts.test_inspecting import elf_with_notes
 
 MODEL = MODELS / "texturenet_0.25_256_float.tflite"
 PLACE = "/files.example/latest"
@@ -161,24 +160,7 @@ def test_a_program_that_shows_nothing_of_a_benchmark_is_refused(cli: Cli, tmp_pa
         assert "is no benchmark program" in cli("build", "add", path, "--name", "own").ended_with(4).said
     assert cli("build", "list", "--json").ok().json["cached"] == []
     for path in (benchmark, fake):
-        assert cli("build", "add", path, "--json").ok().json["shows_benchmark"] is True
-
-
-def test_a_program_of_a_linux_computer_is_not_named_for_a_phone_with_the_same_machine(cli: Cli, tmp_path: Path) -> None:
-    for name, interpreter in (("for_linux", b"/lib64/ld-linux-x86-64.so.2"), ("for_android", b"/system/bin/linker64")):
-        (tmp_path / name).write_bytes(elf_with_notes([], machine=62, interpreter=interpreter) + b"num_threads")
-        cli("build", "add", tmp_path / name).ok()
-    missing = cli("build", "which", "native", "--build", "for_linux", "--abi", "x86_64")
-    assert missing.exit_code == 4
-    assert "no build 'for_linux' for x86_64 is on this computer (there is native for linux-x86_64)" in missing.stderr
-    found = {
-        abi: cli("build", "which", "native", "--build", name, "--abi", abi, "--json").ok().json["build"]["name"]
-        for name, abi in (("for_linux", "linux-x86_64"), ("for_android", "x86_64"))
-    }
-    assert found == {"linux-x86_64": "for_linux", "x86_64": "for_android"}
-    # Without a name, what stands first for the tool is of the right kind as well.
-    chosen = cli("build", "which", "native", "--abi", "x86_64", "--json").ok().json["build"]["name"]
-    assert chosen == "for_android"
+        cli("build", "add", path).ok()
 
 
 def test_stand_ins_are_listed_and_missed_as_what_only_virtual_phones_run(cli: Cli, tmp_path: Path) -> None:
