@@ -22,7 +22,7 @@ from orchestrator.records.campaign import Campaign, CampaignStatus, Terms
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.plan import DeviceSelection, FitLimits, Matrix, Plan, PlanModel, RunSettings
-from orchestrator.records.tuning import OptionTrial, PhoneExperiments
+from orchestrator.records.tuning import PhoneExperiments
 from orchestrator.records.workload import USUAL_DELEGATE, Build
 
 
@@ -31,8 +31,7 @@ def find_quiet(
 ) -> tuple[PhoneExperiments, Path]:
     """Try quiet steps on a phone with a sample model, and keep those that make it scatter less; then restore it.
 
-    Returns what is known of the phone, and the file that holds it. Each trial is kept when it ends, so that an
-    interrupted tune resumes. Raises UsageError for what is no option or no phone.
+    Returns what is known of the phone, and the file that holds it. Raises UsageError for what is no option or no phone.
     """
     unknown = [name for name in options if name not in OPTIONS]
     if unknown:
@@ -74,29 +73,17 @@ def find_quiet(
         notice = Notice(event="device-note", text=f"{facts.serial}: {text}", keys={"serial": facts.serial})
         farm.observer.on_event(notice)
 
-    book, case = farm.experiments, expansion.cases[0]
-    known = _known(book, facts)
-    with_what = f"case {case.case_key}, {invocations} invocations"
-    ended = list(known.begun) if known.begun_with == with_what else []
-    if ended:
-        say(f"resumes a tune that was cut off; {len(ended)} trials are there")
-
-    def keep(trial: OptionTrial) -> None:
-        ended.append(trial)
-        book.save(replace(known, begun=tuple(ended), begun_with=with_what))
-
+    known = _known(farm.experiments, facts)
     laboratory = Laboratory(device, facts, workload, services, tell=say)
     with farm.lease.acquire(facts.serial):
         try:
-            tuned = laboratory.tune(
-                case, options or OPTIONS, invocations=invocations, finished=tuple(ended), on_trial=keep
-            )
+            tuned = laboratory.tune(expansion.cases[0], options or OPTIONS, invocations=invocations)
         finally:
             farm.conditioner.restore(device, on_note=say)
     # What wasn't tried this time stays as it was found before.
     kept = {**known.options, **tuned.options}
-    found = replace(known, tuned_at=farm.clock.now(), options=kept, trials=tuned.trials, begun=(), begun_with="")
-    return found, book.save(found)
+    found = replace(known, tuned_at=farm.clock.now(), options=kept, trials=tuned.trials)
+    return found, farm.experiments.save(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -201,7 +201,7 @@ def unchecked_hint(settings: Settings, facts: DeviceFacts) -> str:
 
 
 def check_phones(
-    farm: Farm, serials: Sequence[str], *, apk: Path | None, out: Path | None
+    farm: Farm, serials: Sequence[str], *, out: Path | None
 ) -> Iterator[tuple[AdbDevice | IPhoneDevice, DeviceFacts, Sequence[PhoneCheck], Path]]:
     """Check the named phones, or all that are attached and free.
 
@@ -210,11 +210,6 @@ def check_phones(
     """
     from orchestrator.devices.checking import check_iphone, check_phone
 
-    app = None
-    if apk is not None:
-        from orchestrator.artifacts.apk import inspect_apk
-
-        app = (inspect_apk(apk).package, apk)
     if out is not None and len(serials) != 1:
         raise UsageError("--out needs one phone", hint="name it with -s SERIAL")
     for device, facts in farm.open_devices(DeviceSelection(serials=tuple(serials))).devices:
@@ -224,9 +219,7 @@ def check_phones(
         check_writable(path)
         with farm.lease.acquire(facts.serial):
             checks = list(
-                check_phone(device, farm.conditioner, app=app)
-                if isinstance(device, AdbDevice)
-                else check_iphone(device)
+                check_phone(device, farm.conditioner) if isinstance(device, AdbDevice) else check_iphone(device)
             )
         yield device, facts, checks, path
 

@@ -22,20 +22,6 @@ DEFAULT_PROFILES = ("pixel-3", "pixel-4")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which lab is wanted."""
-
-    #: One for each phone, ``PROFILE`` or ``PROFILE@1-2.3`` with its USB path; those by default when empty.
-    profiles: Sequence[str] = ()
-    #: Seconds of the phones in one real second.
-    speed: float = 1.0
-    seed: int = 0
-    #: Programs of this computer's kind are run for real.
-    rooted: bool = False
-    exit_with_parent: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
     """A lab that is up."""
 
@@ -46,18 +32,32 @@ class Started:
     speed: float
 
 
-def start(settings: Settings, wanted: Wanted) -> Started:
-    """Start a lab and connect its phones.
+def start(
+    settings: Settings,
+    profiles: Sequence[str] = (),
+    *,
+    speed: float = 1.0,
+    seed: int = 0,
+    rooted: bool = False,
+    exit_with_parent: bool = False,
+) -> Started:
+    """Start a lab and connect its phones; when anything fails, all that was started is stopped again.
 
-    When anything fails, all that was started is stopped again.
+    Args:
+        settings: name its folder.
+        profiles: one for each phone, ``PROFILE`` or ``PROFILE@1-2.3`` with its USB path; the usual ones when empty.
+        speed: seconds of the phones in one real second.
+        seed: of the phones' noise.
+        rooted: whether they have su.
+        exit_with_parent: whether the lab ends with this process.
     """
     from orchestrator.devices.server import AdbServer
     from orchestrator.devices.server_process import find_adb
 
     folder = settings.lab_folder
-    asked = [name.partition("@") for name in wanted.profiles or DEFAULT_PROFILES]
+    asked = [name.partition("@") for name in profiles or DEFAULT_PROFILES]
     specs = [
-        virtual_lab.phone_spec(name, serial, rooted=wanted.rooted, usb=usb)
+        virtual_lab.phone_spec(name, serial, rooted=rooted, usb=usb)
         for (name, serial), (_, _, usb) in zip(serials_for(tuple(name for name, _, _ in asked)), asked, strict=True)
     ]
     server = AdbServer.start(
@@ -72,9 +72,9 @@ def start(settings: Settings, wanted: Wanted) -> Started:
             folder,
             specs,
             adb_key=folder / ".android" / "adbkey.pub",
-            time_factor=wanted.speed,
-            seed=wanted.seed,
-            exit_with_parent=wanted.exit_with_parent,
+            time_factor=speed,
+            seed=seed,
+            exit_with_parent=exit_with_parent,
             environ=settings.environ,
         )
         for phone in lab.phones:
@@ -85,7 +85,7 @@ def start(settings: Settings, wanted: Wanted) -> Started:
     except BaseException:
         stop(settings)
         raise
-    return Started(phones=lab.phones, adb_server=str(server.address), pid=lab.pid, speed=wanted.speed)
+    return Started(phones=lab.phones, adb_server=str(server.address), pid=lab.pid, speed=speed)
 
 
 def attach(settings: Settings, profile: str, *, serial: str = "") -> dict[str, Any]:

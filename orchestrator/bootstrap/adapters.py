@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from orchestrator.config.profiles import KeptInventory, Labels
     from orchestrator.devices.books import ExperimentBook, QuarantineFolder
     from orchestrator.devices.conditioning import LadderConditioner
+    from orchestrator.devices.hub_power import HubPower
     from orchestrator.devices.lease import FileLease
     from orchestrator.devices.recovery import LadderRescuer
     from orchestrator.ports import Device, ParityReference, Tool
@@ -101,16 +102,14 @@ class Adapters:
     def tools(self) -> Mapping[ToolName, Tool]:
         """The benchmark programs."""
         from orchestrator.devices.books import MeterBook
-        from orchestrator.devices.hub_power import HubPower
         from orchestrator.programs import program
         from orchestrator.programs.running.passes import in_all_passes
 
         meters = MeterBook(self.settings.data_folder / "meters")
-        power = HubPower(journal=self.conditioner.journal, search_path=self.settings.environ.get("PATH"))
 
         def made(name: ToolName) -> Tool:
             own = program(name).tool()
-            return own if name in IMPORTED_TOOLS else in_all_passes(own, self.hold, meters, power)
+            return own if name in IMPORTED_TOOLS else in_all_passes(own, self.hold, meters, self.hub_power)
 
         return _Tools(made)
 
@@ -157,8 +156,7 @@ class Adapters:
 
     def downloader(self, *, mirror: str = "", stall_s: float = 30.0, deadline_s: float = 1800.0) -> Downloader:
         """What downloads files; ``mirror`` wins over the environment's. Raises UsageError for a wrong one."""
-        from orchestrator.artifacts.addresses import parse_mirror
-        from orchestrator.artifacts.download import Downloader
+        from orchestrator.artifacts.download import Downloader, parse_mirror
 
         named = parse_mirror(mirror or self.settings.mirror)
         folder = self.settings.cache_folder / "downloads"
@@ -175,7 +173,6 @@ class Adapters:
     def conditioner(self) -> LadderConditioner:
         """Brings phones into a fit state and back."""
         from orchestrator.devices.conditioning import LadderConditioner
-        from orchestrator.devices.hub_power import Uhubctl
         from orchestrator.programs.apk import PACKAGE
 
         def zone_limits(facts: DeviceFacts) -> Mapping[str, float]:
@@ -188,7 +185,7 @@ class Adapters:
             stray_apps=(PACKAGE,),
             tuned=lambda facts: self.experiments.options(facts.serial, facts.fingerprint),
             clock=self.clock,
-            uhubctl=Uhubctl(search_path=self.settings.environ.get("PATH")),
+            power=self.hub_power,
         )
 
     @cached_property
@@ -224,7 +221,16 @@ class Adapters:
         """Gets phones back that stopped answering."""
         from orchestrator.devices.recovery import LadderRescuer
 
-        return LadderRescuer(search_path=self.settings.environ.get("PATH"))
+        return LadderRescuer(self.hub_power)
+
+    @cached_property
+    def hub_power(self) -> HubPower:
+        """Switches the ports of USB hubs."""
+        from orchestrator.devices.hub_power import HubPower
+        from orchestrator.devices.journal import UndoJournal
+
+        journal = UndoJournal(self.settings.state_folder / "journals")
+        return HubPower(journal, search_path=self.settings.environ.get("PATH"))
 
     def match_profile(self, facts: DeviceFacts) -> str:
         """Return the name of the profile that fits a phone, empty when none does."""

@@ -145,7 +145,6 @@ def check(
     settings: Settings,
     serials: Annotated[Listed, opt("--serial -s", "Serial number (default: all attached phones).")] = (),
     *,
-    apk: Annotated[Path | None, opt("--apk", "App to install and remove again.")] = None,
     out: Annotated[Path | None, opt("--out -o", "File for the report.")] = None,
 ) -> CommandResult:
     """Check on the phone everything that benchfarm relies on.
@@ -157,7 +156,7 @@ def check(
     """
     results, texts, failed = [], [], False
     with Farm(settings, makes_store=False) as farm:
-        for device, facts, checks, path in check_phones(farm, serials, apk=apk, out=out):
+        for device, facts, checks, path in check_phones(farm, serials, out=out):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_file(path, to_json(_report(device, facts, checks)) + "\n")
             failed = failed or any(item.result is CheckResult.FAILS for item in checks)

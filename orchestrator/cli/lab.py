@@ -25,8 +25,7 @@ def up(
 
     Example: benchfarm lab up pixel-3 pixel-8
     """
-    wanted = virtual_phones.Wanted(profiles=profiles, speed=speed, seed=seed, rooted=rooted)
-    lab = virtual_phones.start(settings, wanted)
+    lab = virtual_phones.start(settings, profiles, speed=speed, seed=seed, rooted=rooted)
     rows = [(phone.serial, phone.profile, phone.address) for phone in lab.phones]
     text = table(("serial", "profile", "address"), rows)
     return CommandResult(text=f"{text}\nadb server at {lab.adb_server}; 'benchfarm lab down' stops all of it", data=lab)

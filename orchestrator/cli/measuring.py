@@ -221,7 +221,7 @@ def quickstart(
         store=str(folder / "store.sqlite"),
     )
     virtual_phones.stop_quietly(own)
-    lab = virtual_phones.start(own, virtual_phones.Wanted(speed=_PHONE_SPEED, exit_with_parent=True))
+    lab = virtual_phones.start(own, speed=_PHONE_SPEED, exit_with_parent=True)
     try:
         serials = tuple(serial for _, serial in virtual_phones.serials_for(virtual_phones.DEFAULT_PROFILES))
         result = bench(own, virtual_phones.quickstart_options(serials), folder / "report.html")

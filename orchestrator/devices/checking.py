@@ -64,52 +64,46 @@ class PhoneCheck:
 #: Result, what was seen, what the phone loses by it.
 _Found = tuple[CheckResult, str, str]
 _FATAL: Final = "nothing can be measured on this phone"
-#: What is lost without a tool or a file that benchfarm has no other way for.
-_LOST: Final[dict[str, str]] = {
-    **dict.fromkeys(("cat", "chmod", "getprop", "mkdir", "rm", "wc", "sleep"), _FATAL),
-    "ps": "programs left behind can't be found: no run is started",
-    "grep": "heat, clocks and load are unknown",
-    "am": "the benchmark app can't be started",
-    "pm": "the benchmark app can't be installed",
-    "run-as": "files of a debuggable app can't be read",
-    "cmd": "airplane mode and fixed performance mode can't be set",
-    "svc": "Wi-Fi and mobile data can't be switched off",
-    "input": "the screen can't be switched",
-    "logcat": "the app's results and reasons of kills can't be read",
-    "pidof": "other programs that measure aren't noticed",
-    "atrace": "before Android 10 no trace can be recorded",
-    "scaling_cur_freq": "clocks are unknown: throttling shows by heat and figures only",
-    "stat-file": "the load of other processes is unknown",
-}
-#: What is different without one that it has another way for; a name that is in neither table costs nothing.
-_OTHERWISE: Final[dict[str, str]] = {
-    "df": "a full disk shows only when a file can't be written",
-    "md5sum": "",
-    "ps-pgid": "processes of a run are found by their parents alone",
-    "renice": "the sampler runs at the program's priority",
-    "setsid": "a run shares its session with adb's shell",
-    "sha256sum": "files are compared by md5",
-    "sleep-fraction": "the phone waits in whole seconds",
-    "stat": "files are compared again before each campaign",
-    "tail": "a full disk shows only when a file can't be written",
-    "taskset": "--taskset can't be used; the sampler isn't kept off the big cores",
-    "timeout": "a tool that hangs is ended by its process number",
-    "log": "the log can't be tried by this check",
-    "perfetto": "traces are recorded with atrace, if that is there",
-    "time_in_state": "mean clocks of a run are estimated from samples",
-    "temp": "heat comes from thermalservice and the battery alone",
-    "current_now": "energy needs perfetto's meters or the battery service's current",
-    "comm": "the end of a run is noticed up to half a second late",
+#: What is lost without a tool or a file that benchfarm has no other way for; what else is different without one. A name
+#: that isn't here costs nothing.
+_MISSING, _OTHER = CheckResult.MISSING, CheckResult.ANOTHER_WAY
+_WITHOUT: Final[dict[str, tuple[CheckResult, str]]] = {
+    **dict.fromkeys(("cat", "chmod", "getprop", "mkdir", "rm", "wc", "sleep"), (_MISSING, _FATAL)),
+    "ps": (_MISSING, "programs left behind can't be found: no run is started"),
+    "grep": (_MISSING, "heat, clocks and load are unknown"),
+    "am": (_MISSING, "the benchmark app can't be started"),
+    "pm": (_MISSING, "the benchmark app can't be installed"),
+    "run-as": (_MISSING, "files of a debuggable app can't be read"),
+    "cmd": (_MISSING, "airplane mode and fixed performance mode can't be set"),
+    "svc": (_MISSING, "Wi-Fi and mobile data can't be switched off"),
+    "input": (_MISSING, "the screen can't be switched"),
+    "logcat": (_MISSING, "the app's results and reasons of kills can't be read"),
+    "pidof": (_MISSING, "other programs that measure aren't noticed"),
+    "atrace": (_MISSING, "before Android 10 no trace can be recorded"),
+    "scaling_cur_freq": (_MISSING, "clocks are unknown: throttling shows by heat and figures only"),
+    "stat-file": (_MISSING, "the load of other processes is unknown"),
+    **dict.fromkeys(("df", "tail"), (_OTHER, "a full disk shows only when a file can't be written")),
+    "ps-pgid": (_OTHER, "processes of a run are found by their parents alone"),
+    "renice": (_OTHER, "the sampler runs at the program's priority"),
+    "setsid": (_OTHER, "a run shares its session with adb's shell"),
+    "sha256sum": (_OTHER, "files are compared by md5"),
+    "sleep-fraction": (_OTHER, "the phone waits in whole seconds"),
+    "stat": (_OTHER, "files are compared again before each campaign"),
+    "taskset": (_OTHER, "--taskset can't be used; the sampler isn't kept off the big cores"),
+    "timeout": (_OTHER, "a tool that hangs is ended by its process number"),
+    "log": (_OTHER, "the log can't be tried by this check"),
+    "perfetto": (_OTHER, "traces are recorded with atrace, if that is there"),
+    "time_in_state": (_OTHER, "mean clocks of a run are estimated from samples"),
+    "temp": (_OTHER, "heat comes from thermalservice and the battery alone"),
+    "current_now": (_OTHER, "energy needs perfetto's meters or the battery service's current"),
+    "comm": (_OTHER, "the end of a run is noticed up to half a second late"),
 }
 
 
-def check_phone(
-    device: AdbDevice, conditioner: LadderConditioner, *, app: tuple[str, Path] | None = None
-) -> Iterator[PhoneCheck]:
+def check_phone(device: AdbDevice, conditioner: LadderConditioner) -> Iterator[PhoneCheck]:
     """Yield what came of each check; the device must be leased, and is restored at the end.
 
-    ``app``: package and APK of an app that is installed and removed again, unless it is there already. A phone that
-    fails a check raises nothing; what comes of it says so.
+    A phone that fails a check raises nothing; what comes of it says so.
     """
     checks: dict[str, Callable[[], _Found]] = {
         "shell": lambda: _shell(device),
@@ -126,8 +120,6 @@ def check_phone(
         "log": lambda: _log(device),
         "quiet mode": lambda: _quiet(device, conditioner),
     }
-    if app is not None:
-        checks["app"] = lambda: _app(device, *app)
     yield from _tools(device)
     yield from _made(device.clock, checks)
 
@@ -179,9 +171,7 @@ def _tools(device: AdbDevice) -> Iterator[PhoneCheck]:
         short = "stat-file" if name == "/proc/stat" else name.rpartition("/")[2]
         result, cost = CheckResult.WORKS, ""
         if word != "works":
-            has_other_way = short not in _LOST
-            result = CheckResult.ANOTHER_WAY if has_other_way else CheckResult.MISSING
-            cost = _OTHERWISE.get(short, "") if has_other_way else _LOST[short]
+            result, cost = _WITHOUT.get(short, (_OTHER, ""))
         if short in {"perfetto", "atrace"} and has_no_tracer:
             result, cost = CheckResult.MISSING, "no trace can be recorded"
         yield PhoneCheck(name=name, result=result, seen=seen.strip(), cost=cost, took_s=took_s)
@@ -329,13 +319,13 @@ def _log(device: AdbDevice) -> _Found:
     deadline = Deadline(_LOG_TIMEOUT_S, device.clock)
     with device.follow_log() as lines:
         if device.shell(f"log -t benchfarm {nonce}").exit_code != 0:
-            return CheckResult.MISSING, "no tool log", _OTHERWISE["log"]
+            return CheckResult.MISSING, "no tool log", _WITHOUT["log"][1]
         for line in lines:
             if nonce.encode() in line:
                 return _works("a line written was read")
             if deadline.expired:
                 break
-    return CheckResult.MISSING, f"no line within {_LOG_TIMEOUT_S:.0f} s", _LOST["logcat"]
+    return CheckResult.MISSING, f"no line within {_LOG_TIMEOUT_S:.0f} s", _WITHOUT["logcat"][1]
 
 
 def _quiet(device: AdbDevice, conditioner: LadderConditioner) -> _Found:
@@ -352,17 +342,6 @@ def _quiet(device: AdbDevice, conditioner: LadderConditioner) -> _Found:
     if notes:
         return CheckResult.ANOTHER_WAY, seen, "; ".join(notes)
     return _works(seen)
-
-
-def _app(device: AdbDevice, package: str, apk: Path) -> _Found:
-    """Install an app and remove it again; one that is there already is left alone."""
-    if device.package(package) is not None:
-        return _works(f"{package} is installed already, left as it is")
-    device.install(apk, sha256=hashlib.sha256(apk.read_bytes()).hexdigest(), package=package)
-    device.shell(f"pm uninstall {quote(package)}", timeout_s=60.0)
-    if device.package(package) is not None:
-        return _fails(f"{package} can't be removed", "remove it by hand")
-    return _works(f"{package} was installed and removed")
 
 
 def _iphone_app(device: IPhoneDevice) -> _Found:

@@ -18,7 +18,7 @@ from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.audit import SNAPSHOT_COMMANDS, Difference, differences, parse_snapshot
 from orchestrator.devices.fitness import FitWait, danger
 from orchestrator.devices.heartbeat import LEASE_S
-from orchestrator.devices.hub_power import Uhubctl, port_of
+from orchestrator.devices.hub_power import HubPower, port_of
 from orchestrator.devices.journal import Change, UndoJournal, format_changes, parse_changes
 from orchestrator.devices.owner_note import FREE_MIN_BYTES, Claims, Standing, check_free, must
 from orchestrator.devices.quiet_steps import SCREEN_OFF, SCREEN_ON, QuietStep, is_network_serial, screen_undo, steps_for
@@ -54,7 +54,7 @@ class LadderConditioner:
         tuned: TunedOptions | None = None,
         lease_s: float = LEASE_S,
         clock: Clock | None = None,
-        uhubctl: Uhubctl | None = None,
+        power: HubPower | None = None,
     ) -> None:
         """``journal_folder`` is on this computer and outlives the process; ``stray_apps`` are stopped.
 
@@ -65,7 +65,7 @@ class LadderConditioner:
         self._stray_apps = tuple(stray_apps)
         self._tuned = tuned
         self._clock = clock or SystemClock()
-        self._uhubctl = uhubctl or Uhubctl()
+        self._power = power or HubPower()
         self._claims = Claims(journal_folder, clock=self._clock, lease_s=lease_s)
         #: Devices made quiet by this process, how and in which boot. Each is touched by the thread with its lease.
         self._quiet: dict[Serial, tuple[Quiet, str]] = {}
@@ -138,9 +138,9 @@ class LadderConditioner:
         """
         undone: list[str] = []
         for change in self.journal.ports_off(serial):
-            if not self._uhubctl.does(change.port, "on"):
+            if not self._power.does(change.port, "on"):
                 hub, _, number = change.port.partition(" ")
-                why = "failed" if self._uhubctl.is_there else "isn't installed here"
+                why = "failed" if self._power.is_there else "isn't installed here"
                 return undone, f"{change.what}: 'uhubctl -l {hub} -p {number} -a on' {why}"
             self.journal.forget(serial, change)
             undone.append(change.what)
@@ -312,7 +312,7 @@ class LadderConditioner:
         off = self.journal.ports_off(device.serial)
         left = [change for change in self.journal.pending(device.serial) if not change.port]
         if isinstance(device, AdbDevice):
-            if off and [change.port for change in off] == [" ".join(port_of(device) or ())]:
+            if off and [change.port for change in off] == [port_of(device)]:
                 # It is there, on that very port: somebody powered it on.
                 off, why = [], ""
             elsewhere = self._phones_own(device)

@@ -59,7 +59,7 @@ SERVER_FAILURES: Final[tuple[tuple[str, type[DeviceError], str], ...]] = (
 WRITING_FAILURES: Final[tuple[tuple[str, type[DeviceError], str, str], ...]] = (
     (
         "no space left|quota exceeded", DeviceStorageError, "there is no space left on the phone",
-        "free some space on the phone or lower the blob budget",
+        "free some space on the phone",
     ),
     (
         "read-only file system", DeviceUnusableError, "the phone's storage is read-only",

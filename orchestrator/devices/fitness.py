@@ -16,11 +16,9 @@ from orchestrator.records.device import DeviceState
 from orchestrator.records.plan import FitLimits
 from orchestrator.units import format_duration
 
-#: A fit of three numbers takes more readings than three.
+#: A rate is of so many readings at least.
 _READINGS_MIN: Final = 4
 _READINGS_KEPT: Final = 40
-#: Time constants of a phone's body, in seconds, among which the best fitting one is taken.
-_TAUS_S: Final = tuple(15.0 * 1.3**step for step in range(20))
 #: A battery goes on getting warmer for a while after the load has ended.
 _SURE_AFTER_S: Final = 60.0
 
@@ -40,24 +38,18 @@ class Readings:
         del self.points[:-_READINGS_KEPT]
 
     def remaining_s(self) -> float | None:
-        """Return the seconds left until the limit is met, infinity for never, None while too little is known.
-
-        An exponential (Newton's law of cooling) by least squares over a grid of time constants; a straight line while
-        there are too few readings for one.
-        """
+        """Return the seconds left until the limit is met at the latest rate, infinity for never, None while unknown."""
         points, span_s = self._until_now()
         if len(points) < 2 or span_s <= 0:
             return None
-        slope, level = _line(points)
-        straight_s = math.inf if slope >= 0 else max(0.0, -level / slope)
-        curved_s = _curve(points) if len(points) >= _READINGS_MIN else None
-        return straight_s if curved_s is None else max(straight_s, curved_s)
+        slope, level = _line(points[-_READINGS_MIN:])
+        return math.inf if slope >= 0 else max(0.0, -level / slope)
 
     def is_hopeless(self, left_s: float) -> bool:
         """Whether the limit can't be met in the time left.
 
-        Judged by the straight line, which is the hopeful one: cooling only gets slower. A quantity that doesn't fall
-        at all is given a minute.
+        Judged by a straight line, which is hopeful: cooling only gets slower. A quantity that doesn't fall at all is
+        given a minute.
         """
         points, span_s = self._until_now()
         if len(points) < _READINGS_MIN or points[-1][1] <= 0 or span_s <= 0:
@@ -66,12 +58,7 @@ class Readings:
         slope, _ = _line(points[-max(_READINGS_MIN, len(points) // 2) :])
         if slope >= 0:
             return span_s >= _SURE_AFTER_S
-        straight_s = points[-1][1] / -slope
-        is_long = span_s >= _SURE_AFTER_S and len(points) >= 2 * _READINGS_MIN
-        # Even the hopeful estimate takes a good part of the time, and the curve comes to rest above the limit.
-        if is_long and straight_s > left_s / 3 and _curve(points) == math.inf:
-            return True
-        return span_s >= _SURE_AFTER_S / 3 and straight_s > 1.5 * left_s
+        return span_s >= _SURE_AFTER_S / 3 and points[-1][1] / -slope > 1.5 * left_s
 
     def _until_now(self) -> tuple[list[tuple[float, float]], float]:
         """Return the readings with the last one's time as 0, and the seconds that they span."""
@@ -87,19 +74,6 @@ def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
         return 0.0, values[-1]
     slope, level = statistics.linear_regression(times, values)
     return slope, level
-
-
-def _curve(points: Sequence[tuple[float, float]]) -> float | None:
-    """Return the seconds until an exponential through the points is at 0, None when it doesn't fall to it sensibly."""
-    best: tuple[float, float] | None = None
-    for tau_s in _TAUS_S:
-        height, rest = _line([(math.exp(-t / tau_s), v) for t, v in points])
-        if height <= 0:
-            continue
-        error = sum((v - rest - height * math.exp(-t / tau_s)) ** 2 for t, v in points)
-        left_s = math.inf if rest >= 0 else max(0.0, tau_s * math.log(height / -rest))
-        best = min(best or (error, left_s), (error, left_s))
-    return best[1] if best is not None else None
 
 
 _SHORTEST_PAUSE_S: Final = 1.0

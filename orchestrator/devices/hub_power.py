@@ -37,16 +37,38 @@ _SWITCH_S: Final = 60.0
 
 
 class HubPower:
-    """Switches ports by ``uhubctl``, where that is installed and the hub can."""
+    """Switches ports by the program ``uhubctl``, where that is installed and the hub can; one for all devices."""
 
-    def __init__(self, *, journal: UndoJournal, search_path: str | None = None) -> None:
-        """``journal`` keeps which ports are off; ``search_path`` is as :class:`Uhubctl` takes it."""
+    def __init__(self, journal: UndoJournal | None = None, *, search_path: str | None = None) -> None:
+        """``journal`` keeps which ports are off; ``search_path``: where uhubctl is looked for, $PATH when None."""
         self._journal = journal
-        self._uhubctl = Uhubctl(search_path=search_path)
+        self._path = shutil.which("uhubctl", path=search_path)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether uhubctl is installed."""
+        return self._path is not None
 
     def can_switch(self, device: Device) -> bool:
         """Whether a device's port is known, and there is a program that can power it off."""
-        return self._uhubctl.is_there and isinstance(device, AdbDevice) and port_of(device) is not None
+        return self.is_there and isinstance(device, AdbDevice) and port_of(device) is not None
+
+    def does(self, port: str, action: str) -> bool:
+        """Switch a port (``1-4 2`` is port 2 of hub 1-4; ``on``, ``off``, ``cycle``); False when that can't be done."""
+        if self._path is None or not re.fullmatch(r"\d+(-\d+(\.\d+)*)? \d+", port):
+            return False
+        try:
+            done = subprocess.run(
+                [*self._command(port), action],
+                capture_output=True,
+                timeout=_SWITCH_S,
+                check=False,
+                env=child_environment(),
+                stdin=subprocess.DEVNULL,
+            )
+            return done.returncode == 0
+        except (OSError, subprocess.TimeoutExpired):
+            return False
 
     @contextlib.contextmanager
     def off(self, device: Device, *, after_s: float, lasts_s: float) -> Iterator[None]:
@@ -58,10 +80,12 @@ class HubPower:
         """
         port = port_of(device) if isinstance(device, AdbDevice) else None
         assert port is not None
-        change = Change(what=f"USB port {port[1]} of hub {port[0]} powered off", port=" ".join(port))
+        assert self._journal is not None
+        hub, _, number = port.partition(" ")
+        change = Change(what=f"USB port {number} of hub {hub} powered off", port=port)
         self._journal.add(device.serial, change)
         process = subprocess.Popen(
-            [sys.executable, "-ISc", _SCRIPT, *self._uhubctl.command(port), f"{after_s:g}", f"{lasts_s:g}"],
+            [sys.executable, "-ISc", _SCRIPT, *self._command(port), f"{after_s:g}", f"{lasts_s:g}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -79,49 +103,18 @@ class HubPower:
                 process.kill()
                 is_on = False
             # Else it stays in the journal, and is tried again when the phone is restored.
-            if is_on or self._uhubctl.does(change.port, "on"):
+            if is_on or self.does(port, "on"):
                 self._journal.forget(device.serial, change)
 
-
-class Uhubctl:
-    """The program ``uhubctl``."""
-
-    def __init__(self, *, search_path: str | None = None) -> None:
-        """``search_path`` is where it is looked for ($PATH's form); None is this process's."""
-        self._path = shutil.which("uhubctl", path=search_path)
-
-    @property
-    def is_there(self) -> bool:
-        """Whether it is installed."""
-        return self._path is not None
-
-    def command(self, port: tuple[str, str]) -> list[str]:
-        """Return its command line for a hub's port, but for the action's name; it must be there."""
+    def _command(self, port: str) -> list[str]:
+        """Return uhubctl's command line for a port, but for the action's name; it must be there."""
         assert self._path is not None
-        return [self._path, "-l", port[0], "-p", port[1], "-a"]
-
-    def does(self, port: str, action: str) -> bool:
-        """Switch a port (``1-4 2`` is port 2 of hub 1-4; ``on``, ``off``, ``cycle``); False when that can't be done."""
-        found = re.fullmatch(r"(\d+(?:-\d+(?:\.\d+)*)?) (\d+)", port)
-        if self._path is None or found is None:
-            return False
-        command = [*self.command((found[1], found[2])), action]
-        try:
-            done = subprocess.run(
-                command,
-                capture_output=True,
-                timeout=_SWITCH_S,
-                check=False,
-                env=child_environment(),
-                stdin=subprocess.DEVNULL,
-            )
-            return done.returncode == 0
-        except (OSError, subprocess.TimeoutExpired):
-            return False
+        hub, _, number = port.partition(" ")
+        return [self._path, "-l", hub, "-p", number, "-a"]
 
 
-def port_of(device: AdbDevice) -> tuple[str, str] | None:
-    """Return where a phone is plugged in as uhubctl names it, None when that isn't known."""
+def port_of(device: AdbDevice) -> str | None:
+    """Return where a phone is plugged in: ``1-4 2`` for port 2 of hub 1-4, None when that isn't known."""
     try:
         listed = parse_devices(device.server.device_list())
     except DeviceError:
@@ -132,14 +125,10 @@ def port_of(device: AdbDevice) -> tuple[str, str] | None:
     return usb_port(paths.get(device.transport) or remembered)
 
 
-def usb_port(path: str) -> tuple[str, str] | None:
-    """Return a USB path's hub and port as uhubctl names them (``1-4.2`` is port 2 of hub 1-4); None for no path."""
+def usb_port(path: str) -> str | None:
+    """Return a USB path's hub and port: ``1-4 2`` for ``1-4.2``, ``1 4`` for ``1-4`` at the root; None for no path."""
     found = re.fullmatch(r"(?:usb:)?(\d+-\d+(?:\.\d+)*)", path)
     if found is None:
         return None
-    hub, dot, number = found[1].rpartition(".")
-    if dot:
-        return hub, number
-    # A port of the root hub.
-    hub, _, number = found[1].partition("-")
-    return hub, number
+    hub, _, number = found[1].rpartition("." if "." in found[1] else "-")
+    return f"{hub} {number}"

@@ -22,7 +22,6 @@ from orchestrator.clock import Clock
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.connection import writing_failure
 from orchestrator.devices.heartbeat import LEASE_S, LOST_EXIT_CODE, LOST_WORDS
-from orchestrator.devices.lease import is_dead, own_life
 from orchestrator.devices.shell import reason_of
 from orchestrator.errors import DeviceBusyError, DeviceCommandError, InterruptedByUserError
 from orchestrator.ports import Device, ShellResult
@@ -49,8 +48,6 @@ class Standing:
     held_s: float
     #: Until which second of the phone's uptime: it moves when the note is renewed.
     held_until_s: float
-    #: The foreign holder was a process of this computer that is certainly gone.
-    holder_is_dead: bool
     #: Foreign programs that measure right now: name and pid.
     strays: tuple[str, ...]
     #: None when df can't be read.
@@ -75,15 +72,13 @@ def parse_standing(text: str) -> Standing:
         elif word in {"held", "serial", "boot", "free"}:
             found.setdefault(word, rest.strip())
     held, until, words = (*found.get("held", "").split(" ", 2), "", "", "")[:3]
-    who, life = _note_of(words)
     return Standing(
         serial=found.get("serial", ""),
         boot_id=found.get("boot", ""),
-        holder=f"{who} (its note on the phone is valid for {held} s more)" if "held" in found else "",
+        holder=f"{_writer_of(words)} (its note on the phone is valid for {held} s more)" if "held" in found else "",
         is_written=is_written,
         held_s=float(held) if held.isdigit() else 0.0,
         held_until_s=float(until) if until.isdigit() else 0.0,
-        holder_is_dead=is_dead(life),
         strays=tuple(strays),
         free_bytes=_free_bytes(found.get("free", "")),
         then=then if ran else None,
@@ -107,13 +102,13 @@ def check_free(standing: Standing, serial: str) -> None:
         )
 
 
-def _note_of(words: str) -> tuple[str, str]:
-    """Return who wrote a foreign note, and its life; what can't be read comes from another computer."""
+def _writer_of(words: str) -> str:
+    """Return who wrote a foreign note; what can't be read comes from another computer."""
     try:
         note = json.loads(words)
-        return f"process {int(note['pid'])} on {note['host']}", str(note.get("life", ""))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return "another computer", ""
+        return f"process {int(note['pid'])} on {note['host']}"
+    except (ValueError, KeyError, TypeError):
+        return "another computer"
 
 
 def _free_bytes(line: str) -> int | None:
@@ -142,10 +137,10 @@ class Claims:
         ``take``: also a phone that another holds. ``then``: a script that is run after that if the phone is ours.
         """
         seconds = max(1, round(hold_s))
-        words = json.dumps({"host": self._host, "pid": os.getpid(), "life": own_life(), "hold_s": seconds})
+        words = json.dumps({"host": self._host, "pid": os.getpid(), "hold_s": seconds})
         return call("claim", folder, self.token, seconds, words, "1" if take else "", "1" if then else "") + then
 
-    def take(self, device: Device, *, by_force: bool = False, then: str = "") -> Standing:
+    def take(self, device: AdbDevice, *, by_force: bool = False, then: str = "") -> Standing:
         """Take a phone, or renew that it is ours; the result names the holder when another has it.
 
         ``by_force``: take it from whoever has it. ``then``: a script that is run in the same round trip if it is ours.
@@ -153,16 +148,9 @@ class Claims:
         """
         self.let_go(device)
         hold_s = self._lease_s * _speed_of(device.facts())
-
-        def claim(*, take: bool) -> Standing:
-            script = self.script(device.work_folder, hold_s=hold_s, take=take, then=then)
-            return parse_standing(must(device, script).text)
-
-        standing = claim(take=by_force)
-        if standing.holder_is_dead:
-            # Known for certain, on this computer: its note needn't expire.
-            standing = claim(take=True)
-        if isinstance(device, AdbDevice) and standing.is_written:
+        script = self.script(device.work_folder, hold_s=hold_s, take=by_force, then=then)
+        standing = parse_standing(must(device, script).text)
+        if standing.is_written:
             # Builtins only; after another boot it does nothing.
             renewal = call(
                 "hold", device.work_folder, standing.boot_id, self.token, max(1, round(hold_s)), LOST_EXIT_CODE,
@@ -173,7 +161,7 @@ class Claims:
 
     def take_over(
         self,
-        device: Device,
+        device: AdbDevice,
         *,
         tell: Callable[[str], None],
         then: str = "",
@@ -194,12 +182,11 @@ class Claims:
             standing = self.take(device, then=then)
         return standing
 
-    def let_go(self, device: Device) -> None:
+    def let_go(self, device: AdbDevice) -> None:
         """Stop renewing the note; it expires by itself."""
-        if isinstance(device, AdbDevice):
-            device.note.let_go()
+        device.note.let_go()
 
-    def release(self, device: Device) -> None:
+    def release(self, device: AdbDevice) -> None:
         """Remove our note; raises DeviceError kinds."""
         self.let_go(device)
         must(device, call("release", device.work_folder, self.token))

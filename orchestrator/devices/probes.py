@@ -212,20 +212,9 @@ def parse_first_number(text: str) -> float | None:
 
 
 def parse_screen(text: str) -> dict[str, Any]:
-    """Read lines of ``dumpsys power`` (mWakefulness, Display Power) and ``dumpsys window policy`` (keyguard)."""
-    wakefulness = re.search(r"mWakefulness=(\w+)", text)
-    display = re.search(r"Display Power: state=(\w+)", text)
-    keyguard = re.search(
-        r"(?:^|\s)(?:showing|mIsShowing|mShowingLockscreen|mKeyguardShowing|isStatusBarKeyguard|mDreamingLockscreen)"
-        r"\s*=\s*(true|false)",
-        text,
-    )
-    screen_on: bool | None = None
-    if display is not None:
-        screen_on = display[1] == "ON"
-    elif wakefulness is not None:
-        screen_on = wakefulness[1] == "Awake"
-    return {"screen_on": screen_on, "locked": keyguard[1] == "true" if keyguard else None}
+    """Read lines of ``dumpsys power``: the display's state, else mWakefulness."""
+    found = re.search(r"Display Power: state=(\w+)", text) or re.search(r"mWakefulness=(\w+)", text)
+    return {"screen_on": found[1] in {"ON", "Awake"} if found else None}
 
 
 def parse_foreground(text: str, *, cmdlines: str = "") -> str:
@@ -240,19 +229,16 @@ def parse_foreground(text: str, *, cmdlines: str = "") -> str:
 
 
 def parse_kernel_counts(text: str) -> dict[str, Any]:
-    """Read /proc/stat, whole or its lines cpu, ctxt, btime, processes and procs_running, with or without paths."""
-    found = re.findall(r"^(?:/proc/stat:)?(cpu|ctxt|btime|processes|procs_running)\s+([\d ]+)$", text, re.M)
+    """Read /proc/stat, whole or its lines cpu and btime, with or without paths."""
+    found = re.findall(r"^(?:/proc/stat:)?(cpu|btime)\s+([\d ]+)$", text, re.M)
     values = {name: [int(word) for word in words.split()] for name, words in reversed(found)}
     # The kernel's order: user nice system idle iowait irq softirq steal; what follows is counted in user already.
     ticks = values.get("cpu", [])[:8]
     is_known = len(ticks) >= 5
-    singles = {
-        "context_switches": "ctxt", "processes_started": "processes", "runnable": "procs_running", "boot_at_s": "btime",
-    }  # fmt: skip
     return {
         "cpu_busy_s": (sum(ticks) - ticks[3] - ticks[4]) / TICKS_PER_S if is_known else None,
         "cpu_total_s": sum(ticks) / TICKS_PER_S if is_known else None,
-        **{field: next(iter(values.get(name, ())), None) for field, name in singles.items()},
+        "boot_at_s": next(iter(values.get("btime", ())), None),
     }
 
 

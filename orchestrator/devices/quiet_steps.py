@@ -35,8 +35,6 @@ class QuietStep:
 
     #: In words, also the change's name in the journal.
     name: str
-    #: The field of Quiet that asks for it.
-    option: str
     #: Prints what it is now; nothing where the phone doesn't have it.
     read: str
     #: Whether what was read is what is wanted.
@@ -94,7 +92,6 @@ def _screen_steps(screen: Screen) -> list[QuietStep]:
     is_on = screen is not Screen.OFF
     switch = QuietStep(
         name=SCREEN_ON if is_on else SCREEN_OFF,
-        option="screen",
         read="dumpsys power | grep -m 1 mWakefulness=",
         accepts=lambda told: ("Awake" in told) is is_on,
         apply=screen_undo("Awake" if is_on else ""),
@@ -104,7 +101,6 @@ def _screen_steps(screen: Screen) -> list[QuietStep]:
         return [switch]
     stay = QuietStep(
         name="staying awake while plugged in",
-        option="screen",
         read="settings get global stay_on_while_plugged_in",
         accepts=lambda told: told.isdigit() and int(told) & 7 == 7,
         apply="svc power stayon true",
@@ -128,7 +124,6 @@ def put_setting(namespace: str, name: str, told: str) -> str:
 def _animation(name: str) -> QuietStep:
     return QuietStep(
         name=name.replace("_", " "),
-        option="animations_off",
         read=f"settings get global {name}",
         accepts=lambda told: re.fullmatch(r"0(\.0*)?", told) is not None,
         apply=f"settings put global {name} 0",
@@ -149,7 +144,6 @@ def _airplane(facts: DeviceFacts, refusal: str) -> QuietStep:
         refusal = "before Android 11 only root may switch it"
     return QuietStep(
         name="airplane mode",
-        option="airplane",
         read="settings get global airplane_mode_on",
         accepts=lambda told: told == "1",
         apply=switch(True),
@@ -161,7 +155,6 @@ def _airplane(facts: DeviceFacts, refusal: str) -> QuietStep:
 def _doze(kind: str) -> QuietStep:
     return QuietStep(
         name=f"{kind} doze being off",
-        option="no_doze",
         read=f"dumpsys deviceidle enabled {kind}",
         accepts=lambda told: told == "0",
         apply=f"dumpsys deviceidle disable {kind}",
@@ -172,7 +165,6 @@ def _doze(kind: str) -> QuietStep:
 def _radio(service: str, setting: str, name: str, refusal: str) -> QuietStep:
     return QuietStep(
         name=f"{name} being off",
-        option="sync_off",
         read=f"settings get global {setting}",
         accepts=lambda told: told in {"0", "null"},
         apply=f"svc {service} disable",
@@ -185,7 +177,6 @@ def _fixed_performance(facts: DeviceFacts) -> QuietStep:
     command = "cmd power set-fixed-performance-mode-enabled"
     return QuietStep(
         name="fixed performance mode",
-        option="fixed_performance",
         # Android can't be asked; it is off unless a test harness has switched it on.
         read="echo off",
         accepts=lambda told: False,
@@ -208,7 +199,6 @@ def _file(name: str, value: str, what: str, refusal: str) -> QuietStep:
     path = f"/sys/devices/system/cpu/cpufreq/{name}"
     return QuietStep(
         name=what,
-        option="pin_clocks",
         read=f"cat {path}",
         accepts=lambda told: told == value,
         apply=as_root(f"echo {value} >{path}"),
@@ -224,7 +214,6 @@ def _pinned_gpu(refusal: str) -> QuietStep:
 
     return QuietStep(
         name="the GPU's smallest clock",
-        option="pin_gpu",
         # Some systems let only root read them.
         read=as_root(call("gpu_clock", "read")),
         accepts=lambda told: len(told.split()) == 3 and told.split()[1] == told.split()[2],
@@ -241,7 +230,6 @@ def _thermal_control(refusal: str) -> QuietStep:
 
     return QuietStep(
         name="the vendor's thermal control being off",
-        option="thermal_control_off",
         read=call("running_services", "read", *THERMAL_SERVICES.split()),
         accepts=lambda told: told in {"", "stopped"},
         apply=as_root(call("running_services", "stop", *THERMAL_SERVICES.split())),

@@ -11,7 +11,7 @@ from typing import Final
 
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.devices.adb import AdbDevice
-from orchestrator.devices.hub_power import Uhubctl, port_of, usb_port
+from orchestrator.devices.hub_power import HubPower, port_of, usb_port
 from orchestrator.errors import DeviceError
 from orchestrator.ports import Device
 
@@ -27,15 +27,10 @@ _LONGEST_PAUSE_S: Final = 10.0
 class LadderRescuer:
     """Gets phones back; one for all phones of a process."""
 
-    def __init__(
-        self, *, search_path: str | None = None, answer_s: float = _ANSWER_S, clock: Clock | None = None
-    ) -> None:
-        """``search_path`` is where ``uhubctl`` is looked for ($PATH's form); None is this process's.
-
-        ``answer_s``: how long a phone may take to answer after each rung but a boot.
-        """
+    def __init__(self, power: HubPower, *, answer_s: float = _ANSWER_S, clock: Clock | None = None) -> None:
+        """``answer_s``: how long a phone may take to answer after each rung but a boot."""
         self._answer_s = answer_s
-        self._uhubctl = Uhubctl(search_path=search_path)
+        self._power = power
         self._clock = clock or SystemClock()
 
     def rescue(
@@ -69,16 +64,16 @@ class LadderRescuer:
     def cycle_port(self, usb_path: str) -> bool:
         """Power the port of a USB path off and on; False when that can't be done. A hub may switch all of its ports."""
         port = usb_port(usb_path)
-        return port is not None and self._uhubctl.does(" ".join(port), "cycle")
+        return port is not None and self._power.does(port, "cycle")
 
     def _rungs(self, device: AdbDevice, *, may_reboot: bool) -> Iterator[tuple[str, Callable[[], bool], float]]:
         """Yield what may help, each asked for when those before it didn't."""
         yield "is reconnected", lambda: _succeeds(lambda: device.reconnect(timeout_s=self._answer_s)), self._answer_s
-        port = port_of(device) if self._uhubctl.is_there else None
+        port = port_of(device) if self._power.is_there else None
         if port is not None:
             yield (
                 "its USB port is powered off and on",
-                lambda: self._uhubctl.does(" ".join(port), "cycle"),
+                lambda: self._power.does(port, "cycle"),
                 self._answer_s,
             )
         if may_reboot:

@@ -110,35 +110,21 @@ class Laboratory:
         self._placer = Placer(device, workload, services)
         self._tell = tell
 
-    def tune(
-        self,
-        case: Case,
-        options: Sequence[str],
-        *,
-        invocations: int,
-        finished: Sequence[OptionTrial] = (),
-        on_trial: Callable[[OptionTrial], None] = lambda trial: None,
-    ) -> Tuned:
+    def tune(self, case: Case, options: Sequence[str], *, invocations: int) -> Tuned:
         """Try each option against none in turns, then what seems to help once more; raises DeviceError kinds.
 
         Args:
             case: what is measured.
             options: by their names in Quiet.
             invocations: of either side in each trial.
-            finished: trials of an earlier process with the same case and number of invocations; they aren't repeated.
-            on_trial: hears of each trial as it ends.
 
         Raises InterruptedByUserError; the caller restores the phone in any case.
         """
-        known = {(trial.options, trial.is_confirmation): trial for trial in finished}
 
         def tried(names: tuple[str, ...], *, is_confirmation: bool = False) -> OptionTrial:
-            trial = known.get((names, is_confirmation))
-            if trial is None:
-                count = invocations * (CONFIRMATION if is_confirmation else 1)
-                trial = self._trial(case, names, count, is_confirmation=is_confirmation)
-                on_trial(trial)
-                self._tell(f"{', '.join(names)}: {trial.reason}")
+            count = invocations * (CONFIRMATION if is_confirmation else 1)
+            trial = self._trial(case, names, count, is_confirmation=is_confirmation)
+            self._tell(f"{', '.join(names)}: {trial.reason}")
             return trial
 
         return chosen(options, tried)

@@ -165,10 +165,6 @@ class DeviceState:
     #: Of all cores together since boot: time in which they worked, and all time.
     cpu_busy_s: float | None = None
     cpu_total_s: float | None = None
-    context_switches: int | None = None
-    #: Processes and threads made since boot, and how many could run at this moment.
-    processes_started: int | None = None
-    runnable: int | None = None
     #: When the device was booted, in Unix seconds by its own wall clock: it moves only when that clock is set.
     boot_at_s: int | None = None
     #: The app that has the screen, as far as that is known cheaply.
@@ -178,4 +174,3 @@ class DeviceState:
     busy_cores: float | None = None
     memory_available_bytes: int | None = None
     screen_on: bool | None = None
-    locked: bool | None = None

@@ -45,6 +45,3 @@ class PhoneExperiments:
     #: What Quiet's open fields take on this phone: the kept options.
     options: Mapping[str, bool] = field(default_factory=dict)
     trials: tuple[OptionTrial, ...] = ()
-    #: Of a tune that was cut off: its trials that ended, and what they were made with (case and invocations).
-    begun: tuple[OptionTrial, ...] = ()
-    begun_with: str = ""

@@ -107,26 +107,6 @@ def test_an_option_that_is_not_there_is_refused(cli: Cli) -> None:
     assert "fixed_performance" in done.stderr
 
 
-def test_a_tune_that_was_killed_goes_on_from_the_trials_that_ended(rooted: Lab) -> None:
-    serial = rooted.serials[0]
-    # The second trial takes some seconds, so that it isn't over before the process is killed.
-    words = ("device", "quiet", serial, "-n", 4, "--min-secs", "12", "--option", "no_doze", "--option", "sync_off")
-    process = rooted.cli.start(*words)
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "no_doze: " in line:
-            break
-    process.kill()
-    process.wait()
-    done = rooted.cli(*words, "--json").ok()
-    assert "resumes a tune that was cut off; 1 trials are there" in done.stderr
-    assert "no_doze: " not in done.stderr
-    assert [trial["options"] for trial in done.json["trials"]][:2] == [["no_doze"], ["sync_off"]]
-    again = rooted.cli(*words, "--json").ok()
-    assert "that was cut off" not in again.stderr
-    assert rooted.cli("device", "audit", serial).exit_code == 0
-
-
 def test_a_phone_that_another_home_uses_is_left_alone_without_a_word_of_putting_it_back(
     lab: Lab, tmp_path: Path
 ) -> None:

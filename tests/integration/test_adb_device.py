@@ -130,28 +130,6 @@ def test_a_phone_is_known_by_its_own_serial_and_not_by_its_address(device: AdbDe
     assert not facts.is_rooted
 
 
-def test_state_tells_heat_battery_clocks_and_screen(device: AdbDevice) -> None:
-    state = device.state()
-    assert state.heat_c
-    assert state.thermal_status == 0
-    assert state.battery_percent is not None
-    assert 0 < state.battery_percent <= 100
-    assert state.battery_heat_c is not None
-    assert state.plugged in {"none", "ac", "usb", "wireless"}
-    assert set(state.clock_khz) == set(state.clock_limit_khz) == set(state.time_in_state) == {0, 4}
-    assert state.load_1min is not None
-    assert state.screen_on is not None
-    assert set(state.governors) == set(state.clock_floor_khz) == {0, 4}
-    assert state.boot_id
-    assert state.uptime_s is not None
-    assert state.cpu_busy_s is not None
-    assert state.context_switches is not None
-    assert state.boot_at_s is not None
-    assert state.gpu_khz is not None
-    assert state.gpu_limit_khz is not None
-    assert state.foreground == "com.android.launcher"
-
-
 def test_a_phone_that_lets_nobody_in_is_listed_with_what_to_do(bench: Bench) -> None:
     phone = bench.lab.add("pixel-3")
     fault(phone, "unauthorized")
@@ -305,18 +283,12 @@ def test_output_that_ends_without_an_exit_code_is_a_lost_link(device: AdbDevice,
         device.shell("seq 1 1000")
 
 
-def test_a_hung_phone_raises_at_the_deadline_in_every_operation(device: AdbDevice, phone: "Phone", model: Path) -> None:
-    fault(phone, "hang")
+def test_a_hung_phone_raises_at_the_deadline_and_gets_well_again(device: AdbDevice, phone: "Phone") -> None:
+    hang = fault(phone, "hang")
     with pytest.raises(DeviceTimeoutError):
         device.shell("true", timeout_s=0.5)
     with pytest.raises(DeviceTimeoutError):
         device.check_health(timeout_s=0.5)
-
-
-def test_a_phone_gets_well_again_after_a_hang(device: AdbDevice, phone: "Phone") -> None:
-    hang = fault(phone, "hang")
-    with pytest.raises(DeviceTimeoutError):
-        device.shell("true", timeout_s=0.3)
     phone.faults.remove(hang)
     device.check_health()
 
@@ -336,16 +308,13 @@ def test_a_run_whose_start_was_cut_off_halfway_may_be_tried_again(device: AdbDev
 
 
 def test_waiting_for_a_run_costs_the_phone_hardly_a_process_and_leaves_none(device: AdbDevice, run_id: RunId) -> None:
-    device.state()
-    before = device.state().processes_started
-    none = device.state().processes_started
+    def started() -> int:
+        return int(device.shell("grep ^processes /proc/stat").text.split()[1])
+
+    before = started()
     device.run_detached("sleep 8", run_id=run_id, timeout_s=60, files=("where",))
-    after = device.state().processes_started
-    assert before is not None
-    assert none is not None
-    assert after is not None
-    # A state's own, then what starts, watches and reads the run: looking ten times a second would be 80 more.
-    assert (after - none) - (none - before) < 60
+    # What starts, watches and reads the run: looking ten times a second would be 80 more.
+    assert started() - before < 60
     assert "sleep" not in device.shell("ps -A -o ARGS").text
 
 
@@ -461,20 +430,19 @@ def test_a_push_cut_off_is_tried_again_and_leaves_nothing_else(device: AdbDevice
     assert sorted(path.rpartition("/")[2].partition(".")[2] for path in found) == ["tflite", "verified"]
 
 
-def test_the_least_used_files_make_room_under_the_budget(bench: Bench, phone: "Phone", tmp_path: Path) -> None:
+def test_files_of_earlier_campaigns_make_room_under_the_budget(bench: Bench, phone: "Phone", tmp_path: Path) -> None:
     def source(number: int) -> Path:
         path = tmp_path / f"model{number}"
         path.write_bytes(bytes([number]) * 300_000)
         return path
 
     first = AdbDevice(bench.server, phone.address, blob_budget_bytes=1_000_000)
-    for number in (1, 2, 3):
-        place(first, source(number))
-        first.shell(f"touch -d @{1_700_000_000 + number} {WORK_FOLDER}/models/*.verified; sleep 0")
+    assert [place(first, source(number)) for number in (1, 2, 3)] == [300_000] * 3
     second = AdbDevice(bench.server, phone.address, blob_budget_bytes=1_000_000)
+    assert place(second, source(3)) == 0
     assert place(second, source(4)) == 300_000
-    assert len(second.shell(f"ls -d {WORK_FOLDER}/models/*/").text.split()) <= 3
-    assert place(second, source(4)) == 0
+    assert len(second.shell(f"ls -d {WORK_FOLDER}/models/*/").text.split()) == 2
+    assert [place(second, source(number)) for number in (3, 4)] == [0, 0]
 
 
 def test_a_phone_too_old_for_exit_codes_is_refused_with_the_reason(bench: Bench) -> None:

@@ -107,17 +107,6 @@ def test_a_setting_that_was_not_there_is_not_there_afterwards(device: AdbDevice,
     assert setting(device) == "null"
 
 
-def test_a_setting_changed_by_a_crashed_process_is_not_taken_for_the_phones_own(
-    device: AdbDevice, tmp_path: Path
-) -> None:
-    device.shell("settings put global stay_on_while_plugged_in 1")
-    LadderConditioner(tmp_path).prepare(device, ANY)
-    second = LadderConditioner(tmp_path)
-    second.prepare(device, ANY)
-    second.restore(device)
-    assert setting(device) == "1"
-
-
 def test_nothing_is_changed_that_could_not_be_noted_before(device: AdbDevice, tmp_path: Path) -> None:
     before = setting(device)
     (tmp_path / "journal").write_text("a file where a folder should be")

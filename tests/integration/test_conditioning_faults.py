@@ -105,11 +105,6 @@ def prepare(conditioner: LadderConditioner, device: AdbDevice, quiet: Quiet = EV
     conditioner.prepare(device, ANY, quiet=quiet)
 
 
-def take_over(conditioner: LadderConditioner, device: AdbDevice) -> None:
-    """Restore: the note of a process that was killed on this computer needn't expire."""
-    conditioner.restore(device)
-
-
 def clear(phone: Phone, device: AdbDevice) -> None:
     phone.faults.clear()
     device.wait_until_ready(timeout_s=60.0)
@@ -179,7 +174,7 @@ def test_a_fault_at_any_step_leaves_nothing_behind(
         clear(phone, device)
         if not tripped:
             break
-        take_over(conditioner, device)
+        conditioner.restore(device)
         as_before(device, phone, before)
         assert conditioner.unrestored() == []
     assert step > 12
@@ -216,7 +211,8 @@ def test_a_process_killed_at_any_step_leaves_what_the_next_one_can_undo(
         phone.reboot()
         device.wait_until_ready(timeout_s=60.0)
     home = tmp_path / "other" if how == "from another home" else own
-    take_over(LadderConditioner(home), device)
+    # The note of a process that was killed expires in a minute, unless it is known to be dead.
+    LadderConditioner(home).restore(device, take=how == "from another home")
     as_before(device, phone, before)
 
 
@@ -241,7 +237,7 @@ def test_a_restore_killed_at_any_step_is_finished_by_the_next_one(
     script = _KILLED_RESTORING.format(port=adb_server.port, address=phone.address, step=step, home=str(tmp_path))
     killed = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=240, check=False, cwd=REPO)
     assert killed.returncode == -9, killed.stderr.decode()
-    take_over(LadderConditioner(tmp_path), device)
+    LadderConditioner(tmp_path).restore(device)
     as_before(device, phone, before)
 
 
@@ -325,20 +321,6 @@ def test_the_phone_of_a_holder_that_fell_silent_is_taken_over_and_refuses_what_h
     assert "mark" not in device.shell(f"ls {device.work_folder}").text.split()
     # What he changed is undone from the phone's own file, and nothing of his is left.
     assert second.restore(device) == ["staying awake while plugged in"]
-    assert device.shell(f"ls {device.work_folder}").text.split() in ([], ["runs"])
-
-
-def test_the_phone_of_a_holder_killed_on_this_computer_is_taken_over_at_once(
-    device: Tripwire, holder: subprocess.Popen[str], tmp_path: Path
-) -> None:
-    holder.kill()
-    holder.wait()
-    second = LadderConditioner(tmp_path / "b")
-    told: list[str] = []
-    second.prepare(device, ANY, on_wait=told.append)
-    assert told == []
-    second.restore(device)
-    assert second.journal.serials() == []
     assert device.shell(f"ls {device.work_folder}").text.split() in ([], ["runs"])
 
 

@@ -18,7 +18,7 @@ from orchestrator.cli.devices import restore
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.conditioning import LadderConditioner
-from orchestrator.devices.hub_power import HubPower, Uhubctl
+from orchestrator.devices.hub_power import HubPower
 from orchestrator.devices.journal import Change, UndoJournal
 from orchestrator.devices.server import AdbServer
 from orchestrator.errors import DeviceCommandError
@@ -57,11 +57,11 @@ class Hub:
 
     @property
     def power(self) -> HubPower:
-        return HubPower(journal=self.journal, search_path=self.search_path)
+        return HubPower(self.journal, search_path=self.search_path)
 
     @property
     def conditioner(self) -> LadderConditioner:
-        return LadderConditioner(self.journal.folder, uhubctl=Uhubctl(search_path=self.search_path))
+        return LadderConditioner(self.journal.folder, power=self.power)
 
     def said(self) -> list[str]:
         told = self.folder / "told"
@@ -169,7 +169,7 @@ def test_a_port_that_cant_be_switched_on_is_told_until_it_has_power(hub: Hub) ->
     serial = hub.device.serial
     why = "USB port 2 of hub 1-4 powered off: 'uhubctl -l 1-4 -p 2 -a on' "
     assert hub.conditioner.power_on(serial) == ([], why + "failed")
-    assert LadderConditioner(hub.journal.folder, uhubctl=Uhubctl(search_path="")).power_on(serial) == (
+    assert LadderConditioner(hub.journal.folder, power=HubPower(hub.journal, search_path="")).power_on(serial) == (
         [],
         why + "isn't installed here",
     )
@@ -250,6 +250,6 @@ def test_a_ports_change_isnt_written_on_the_phone(hub: Hub) -> None:
 
 
 def test_without_a_known_port_or_a_program_nothing_is_switched(hub: Hub) -> None:
-    assert not HubPower(journal=hub.journal, search_path="").can_switch(hub.device)
+    assert not HubPower(hub.journal, search_path="").can_switch(hub.device)
     hub.device.usb_path = ""
     assert not hub.power.can_switch(hub.device)

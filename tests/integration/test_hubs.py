@@ -32,14 +32,12 @@ class Hubs:
         self.folder = source.parent / "hubs"
         self.limits = PushLimits()
         self.order: list[str] = []
-        self.begun = threading.Event()
 
     def phone(self, name: str, usb: str, **more: threading.Event) -> AdbDevice:
         address = self._plug(name, usb)
 
         def moved(file: str, sent_bytes: int, size_bytes: int) -> None:
             self.order.append(f"{name} {'whole' if sent_bytes >= size_bytes else 'sends'}")
-            self.begun.set()
 
         device = AdbDevice(self.server, address, progress=moved)
         hub = hub_of(device.facts().properties["ro.benchfarm.usb"])
@@ -79,17 +77,6 @@ def test_a_file_for_a_phone_waits_for_the_measurement_on_its_hub_and_one_on_anot
     ended = hubs.order.index("A ends")
     assert {word for told in hubs.order[:ended] for word in told.split()[:1]} == {"C"}
     assert {word for told in hubs.order[ended + 1 :] for word in told.split()[:1]} == {"B"}
-
-
-def test_a_measurement_waits_for_the_file_that_is_on_its_way_on_its_hub(hubs: Hubs) -> None:
-    measuring, neighbour = hubs.phone("A", "1-2.1"), hubs.phone("B", "1-2.2")
-    with ThreadPoolExecutor(1) as pool:
-        sending = pool.submit(hubs.place, neighbour)
-        assert hubs.begun.wait(DEADLINE_S)
-        with measuring.measuring():
-            hubs.order.append("A measures")
-        sending.result(DEADLINE_S)
-    assert hubs.order[-2:] == ["B whole", "A measures"]
 
 
 def test_a_file_that_waits_for_a_measurement_is_abandoned_when_all_is_cancelled(hubs: Hubs) -> None:

@@ -154,7 +154,6 @@ def state(at: datetime, *, heat_c: float, limit_khz: int = 2_803_200) -> DeviceS
         clock_limit_khz={0: 1_766_400, 4: limit_khz},
         load_1min=0.4,
         screen_on=False,
-        locked=True,
     )
 
 

@@ -40,7 +40,7 @@ def gpu(tmp_path: Path) -> Path:
 def step() -> QuietStep:
     rooted = DeviceFacts(serial=Serial("R"), kind=DeviceKind.ANDROID, is_virtual=False, is_rooted=True)
     quiet = Quiet(pin_gpu=True)
-    return next(item for item in steps_for(quiet, rooted, over_network=False) if item.option == "pin_gpu")
+    return next(item for item in steps_for(quiet, rooted, over_network=False) if "GPU" in item.name)
 
 
 def shell(command: str, gpu: Path) -> str:

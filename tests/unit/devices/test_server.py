@@ -23,7 +23,6 @@ from orchestrator.errors import (
     DeviceError,
     DeviceTimeoutError,
     LinkLostError,
-    NoDeviceError,
     UsageError,
 )
 from tests.conftest import debian_adb, poll_until, process_is_gone, unused_port
@@ -188,16 +187,6 @@ def test_a_damaged_record_is_no_server(tmp_path: Path, text: str) -> None:
     assert AdbServer.adopt(tmp_path, usb=False) is None
 
 
-def test_a_killed_server_of_ours_is_revived_where_it_was(
-    start: Callable[..., AdbServer], binary: Path, tmp_path: Path, wait_until: Callable[..., None]
-) -> None:
-    server = start(binary)
-    os.kill(pid_in(tmp_path / "state"), signal.SIGKILL)
-    wait_until(lambda: process_is_gone(pid_in(tmp_path / "state")), "the server is dead")
-    server.revive()
-    assert server.version() >= 29
-
-
 def test_an_adopted_server_that_died_is_revived_with_the_same_key(
     start: Callable[..., AdbServer], tmp_path: Path, environ: dict[str, str], wait_until: Callable[..., None]
 ) -> None:
@@ -331,20 +320,7 @@ def test_a_phone_that_stays_away_is_looked_for_less_and_less_often(start: Callab
     assert len(waits) < 100
 
 
-def test_connecting_to_where_nobody_listens_says_so(start: Callable[..., AdbServer], binary: Path) -> None:
-    with pytest.raises(NoDeviceError, match=r"refused|connect"):
-        start(binary).connect_tcp(f"127.0.0.1:{unused_port()}")
-
-
 @pytest.mark.parametrize("address", ["phone", "a b:1", ":5555", "host:port"])
 def test_what_is_no_address_of_a_phone_is_refused(address: str) -> None:
     with pytest.raises(UsageError, match="host:port"):
         AdbServer().connect_tcp(address)
-
-
-def test_looking_for_the_adb_program_does_not_import_adbutils() -> None:
-    script = (
-        "import sys; from orchestrator.devices.server_process import find_adb; find_adb(); "
-        "sys.exit('adbutils' in sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", script], check=True, env={"PYTHONPATH": ":".join(sys.path)})
