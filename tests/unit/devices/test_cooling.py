@@ -71,7 +71,8 @@ def test_a_phone_is_looked_at_when_it_may_be_fit_and_seldom_before() -> None:
     told: list[str] = []
     fitness = FitWait(FitLimits(wait_s=600.0), {}, phone.clock).until_fit(phone.state, on_wait=told.append)
     assert fitness.reason == ""
-    assert truth_s <= fitness.waited_s <= truth_s + 30.0
+    # A tenth of a degree is half of one too early: 1.3 s at this rate.
+    assert truth_s - 1.3 <= fitness.waited_s <= truth_s + 30.0
     assert phone.looks <= 16
     assert len(told) == 1
     assert "battery at 47.0 C" in told[0] or "fit in about" in told[0]

@@ -1,5 +1,6 @@
 """Our own adb server, with the real adb program and no phone."""
 
+import contextlib
 import json
 import os
 import signal
@@ -58,7 +59,10 @@ def start(tmp_path: Path, environ: dict[str, str]) -> Iterator[Callable[..., Adb
 
 def open_ports(pid: int) -> list[str]:
     """Return the TCP ports on which a process listens, as Linux writes them."""
-    held = {str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()}
+    held = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            held.add(str(link.readlink()))
     lines = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()]
     return [line[1] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in held]
 
