@@ -88,6 +88,15 @@ _MARKS: Final = (
 )
 
 
+#: A line that another part of the phone logged, in the formats of long logs, under a tag that isn't ours and by which
+#: nothing is said of how a process ended.
+_NOT_OURS: Final = r"(?!tf|TfLite|lit|libc|DEBUG|Android|low|lmkd|Activity|ExecutionPlan)"
+_FOREIGN_LINE: Final = (
+    rf"(?:\d\d-\d\d \d\d:\d\d:\d\d\.\d{{3}} (?: *\d+ +\d+ [VDIWEFAS] {_NOT_OURS}\w|[VDIWEFAS]/{_NOT_OURS}\w)"
+    rf"|[VDIWEFAS]/{_NOT_OURS}[^\n(]{{1,80}}\()[^\n]*"
+)
+_FOREIGN_LINES: Final = re.compile(rf"\n{_FOREIGN_LINE}(?:\n{_FOREIGN_LINE})*(?=\n)".encode())
+
 #: Bytes that can be searched without being copied.
 Buffer = bytes | mmap.mmap
 
@@ -234,6 +243,12 @@ def iterate_blocks(buffer: Buffer) -> Iterator[bytes]:
         else:
             yield buffer[start : start + LONGEST_LINE_BYTES] + (b"\n" if buffer[end - 1 : end] == b"\n" else b"")
         start = end
+
+
+def without_foreign(block: bytes) -> bytes:
+    """Return whole lines without those of a log that tell nothing of a benchmark or of how it ended."""
+    # What SELinux denies is logged under the tag of whom it denied it to.
+    return block if b"denied" in block else _FOREIGN_LINES.sub(b"", b"\n" + block)[1:]
 
 
 def is_long_logcat(buffer: Buffer) -> bool:

@@ -30,15 +30,11 @@ _BACKENDS: Final[Mapping[str, str]] = {
     for name, own in DELEGATES.items()
     if FlagFamily.LITERT_LM in own.flags
 }
-#: One of these is in any text of which a process is read, whatever its encoding: a search over the whole text costs
-#: next to nothing, a look at each of its lines doesn't.
-MARKS: Final = tuple(
-    word.encode(encoding)
-    for word in (
-        "BenchmarkInfo:", "Benchmarking model:", "Input token ids are too long", "Failed to create engine",
-        "No adapters found", "backend constraint mismatch", "Benchmark flags: benchmark_",
-    )
-    for encoding in ("utf-8", "utf-16-le", "utf-16-be")
+#: One of these is in any text of which a process is read: a search over the whole text costs next to nothing, a look at
+#: each of its lines doesn't.
+MARKS: Final = (
+    b"BenchmarkInfo:", b"Benchmarking model:", b"Input token ids are too long", b"Failed to create engine",
+    b"No adapters found", b"backend constraint mismatch", b"Benchmark flags: benchmark_",
 )  # fmt: skip
 #: Lines of one block of results, at most: turns, phases and marks are few.
 _MOST_LINES: Final = 2000

@@ -116,26 +116,30 @@ class TableReader:
         if not self.columns:
             self._header(raw, text)
             return
-        cells = self._cells(raw, text)
-        if cells is None or self.table not in {"Run Order", "Summary by node type"}:
-            return
-        mean, times_called, memory_kb = (_figure(cells, name) for name in ("avg ms", "times called", "mem kb"))
-        if mean is None or times_called is None:
-            return
-        is_full = len(self.operators if self.table == "Run Order" else self.types) >= _MOST_ROWS
-        if self.table == "Run Order" and cells.get("name"):
-            if not is_full:
-                self._operator(cells, mean, times_called, memory_kb)
-        elif self.table != "Run Order" and (nodes := _figure(cells, "count")) is not None:
-            if not is_full:
-                row = OperatorTypeTime(
-                    node_type=cells["node type"], nodes=round(nodes), mean_us=_us(mean), times_called=times_called,
-                    memory_kb=memory_kb, phase=self.phase, block=self.block,
-                )  # fmt: skip
-                self.types.append(row)
+        rows: list[OperatorTime] | list[OperatorTypeTime]
+        if self.table == "Run Order":
+            rows = self.operators
+        elif self.table == "Summary by node type":
+            rows = self.types
         else:
             return
-        self.left_out += is_full
+        if len(rows) >= _MOST_ROWS:
+            self.left_out += 1
+            return
+        cells = self._cells(raw, text)
+        if cells is None:
+            return
+        mean, times_called, memory_kb = map(_figure, map(cells.get, ("avg ms", "times called", "mem kb")))
+        if mean is None or times_called is None:
+            return
+        if self.table == "Run Order" and cells.get("name"):
+            self._operator(cells, mean, times_called, memory_kb)
+        elif self.table != "Run Order" and (nodes := _figure(cells.get("count"))) is not None:
+            row = OperatorTypeTime(
+                node_type=cells["node type"], nodes=round(nodes), mean_us=_us(mean), times_called=times_called,
+                memory_kb=memory_kb, phase=self.phase, block=self.block,
+            )  # fmt: skip
+            self.types.append(row)
 
     def _header(self, raw: str, text: str) -> None:
         if text.lower().startswith("node type, "):
@@ -164,7 +168,7 @@ class TableReader:
     def _operator(self, cells: dict[str, str], mean: float, times_called: float, memory_kb: float | None) -> None:
         run_order = self._run_orders.get((self.phase, self.block), 0)
         self._run_orders[self.phase, self.block] = run_order + 1
-        first = _figure(cells, "first")
+        first = _figure(cells.get("first"))
         self.operators.append(
             OperatorTime(
                 node_type=cells["node type"],
@@ -181,8 +185,8 @@ class TableReader:
         )
 
 
-def _figure(cells: dict[str, str], column: str) -> float | None:
-    return parse_number(cells.get(column, "").removesuffix("%"))
+def _figure(cell: str | None) -> float | None:
+    return parse_number(cell.removesuffix("%")) if cell else None
 
 
 def _us(milliseconds: float) -> float:

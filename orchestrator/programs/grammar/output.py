@@ -28,6 +28,7 @@ from orchestrator.programs.grammar.lines import (
     iterate_blocks,
     iterate_long_logcat,
     parse_decoded,
+    without_foreign,
 )
 from orchestrator.programs.grammar.litert_lm import MARKS, LitertLmReader, reports_of
 from orchestrator.programs.grammar.option_blocks import SummaryRow
@@ -174,8 +175,10 @@ def _lines(buffer: Buffer, splitter: RunSplitter | None = None, requested: str =
         return
     series = None if splitter is None else Series(splitter, requested)
     for block in iterate_blocks(buffer):
-        if splitter is not None and splitter.is_idle and not any(word in block for word in _TELLING_WORDS):
-            continue
+        if splitter is not None:
+            block = without_foreign(block)
+            if splitter.is_idle and not any(word in block for word in _TELLING_WORDS):
+                continue
         whole = block.decode("utf-8", "replace")
         # Runs repeat most of their parameters: each text is taken apart once a block. Nobody changes a line.
         known: dict[str, Line] = {}
@@ -183,6 +186,8 @@ def _lines(buffer: Buffer, splitter: RunSplitter | None = None, requested: str =
             texts = piece.split("\n")
             last = texts.pop()
             for text in texts:
+                if text[:1] == "\t" and splitter is not None and splitter.takes_row(text):
+                    continue
                 line = known.get(text)
                 if line is None:
                     line = known[text] = parse_decoded(text[:LONGEST_LINE_BYTES])

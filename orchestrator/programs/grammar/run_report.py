@@ -32,6 +32,7 @@ _LOG_CUT: Final = "the log ends before its result line: the figures are the resu
 _LOG_TOLERANCE: Final = 1.5e-5
 #: LiteRT's banner has hundredths of a millisecond.
 _BANNER_TOLERANCE_US: Final = 5.01
+_NO_RESULT: Final = ToolReport(outcome="ok")
 _Decoded = TypeVar("_Decoded")
 _Row = TypeVar("_Row", OperatorTime, OperatorTypeTime)
 
@@ -78,12 +79,15 @@ def build_report(
     ``requested``: the delegate that was asked for, where the caller knows. ``delegate``: where the operators ran, where
     that is judged already.
     """
-    files, doubts = files or RunFiles(), list[str]()
-    result = _decoded(decode_result, files.result_pb, "result proto", doubts) or ToolReport(outcome="ok")
-    runtime = _decoded(decode_runtime_info, files.runtime_info_pb, "runtime info", doubts)
-    written = _decoded(
-        lambda data: parse_op_profile(data, files.op_profile_format), files.op_profile, "operator profile", doubts
-    )
+    doubts: list[str] = []
+    result, runtime, written = _NO_RESULT, None, None
+    if files is not None:
+        profile_format = files.op_profile_format
+        result = _decoded(decode_result, files.result_pb, "result proto", doubts) or _NO_RESULT
+        runtime = _decoded(decode_runtime_info, files.runtime_info_pb, "runtime info", doubts)
+        written = _decoded(
+            lambda data: parse_op_profile(data, profile_format), files.op_profile, "operator profile", doubts
+        )
     run = _Run(log=log, exit_code=exit_code, timed_out=timed_out)
     run.warmup, run.inference = _warmup_and_inference(log)
     doubts += _contradictions(run)
@@ -112,8 +116,12 @@ def build_report(
         ended_badly=outcome in {"failed", "crashed"},
         requested=requested,
     )
-    profile = _in_cycles(written or _own_profile(_profile_in_log(log, doubts), run, doubts), log)
-    delegate = _delegate_in_profile(delegate, profile, log)
+    profile = written or OperatorProfile()
+    if written is None and (log.profile_proto or not log.profile.is_empty):
+        profile = _own_profile(_profile_in_log(log, doubts), run, doubts)
+    if profile.blocks:
+        profile = _in_cycles(profile, log)
+        delegate = _delegate_in_profile(delegate, profile, log)
     failure = failure or _failed_setup(log, delegate)
     session = log.session_us if run.is_complete or (log.session_us or 0) < US_PER_S else None
     peak = log.peak_memory_mib
@@ -154,7 +162,10 @@ def _decoded(read: Callable[[bytes], _Decoded], data: bytes, what: str, doubts: 
 
 
 def _first(*values: float | None) -> float | None:
-    return next((value for value in values if value is not None), None)
+    for value in values:
+        if value is not None:
+            return value
+    return None
 
 
 def _mean(summary: LatencySummary) -> float | None:

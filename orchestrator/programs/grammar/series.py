@@ -7,7 +7,6 @@ that form only they are read. Whatever else a run holds is read line by line.
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -60,12 +59,14 @@ class _Form:
     pattern: re.Pattern[str]
     #: The kinds of its lines with figures, each with the indexes of its groups.
     places: tuple[tuple[str, slice], ...]
+    #: A run of this form; its figures are set for each run that is read.
     model: Transcript
     delegate: DelegateEvidence
 
     def report(self, found: re.Match[str]) -> ToolReport | None:
         """Return the report of a run of this form; None where its figures have to be looked at more closely."""
-        values, log = found.groups(), copy.copy(self.model)
+        # Each figure of the model is another run's by now: all of them are set here.
+        values, log = found.groups(), self.model
         log.stats = []
         for kind, place in self.places:
             figures = values[place]

@@ -85,6 +85,8 @@ _DELEGATE_START: Final = (
 #: Lines from the middle of a run: after its end they are the next one's.
 _MIDDLE: Final = ("count=", "Running benchmark", *_DELEGATE_START)
 _MOST_NSLOG: Final = 10_000
+#: A row of an operator table, whose columns are set apart by TABs.
+_ROW: Final = re.compile(r"\t *\w+(?:\t *[\d.]+%?){5,7}(?:\t\[[^\[\]=>!\x00-\x1f]*\]:\d+)?", re.ASCII)
 #: What a line that may begin a run begins with, beside parameters, commands and headings of Markdown.
 _OPENING_LETTERS: Final = frozenset({*"SRLcAIT\u2500\u2501=", *(words[0] for words in _MIDDLE)})
 
@@ -152,6 +154,16 @@ class RunSplitter:
         """Whether ``STARTING!`` on a console opens a run that takes nothing of what stands before it."""
         run = self._open.get(None)
         return self.is_idle and (run is None or not (run.is_empty or run.has_only_start))
+
+    def takes_row(self, text: str) -> bool:
+        """Take a console's line that can be nothing but a row of the operator table that is being read."""
+        run = self._open.get(None)
+        if run is None or not run.in_profile or self._command or self._nslog_texts:
+            return False
+        if _ROW.fullmatch(text) is None:
+            return False
+        run.profile.feed(text)
+        return True
 
     def add(self, report: ToolReport) -> None:
         """Take a whole run of a console that was read at once; nothing that follows belongs to it."""

@@ -118,7 +118,8 @@ class Transcript:
     profile_proto: list[str] = field(default_factory=list)
     rpc_us: float | None = None
     is_ended: bool = False
-    _in_profile: bool = False
+    #: Whether the tables of an operator profile are being read.
+    in_profile: bool = False
     _in_proto: bool = False
     _in_refused: bool = False
     _wrapped: str = ""
@@ -152,7 +153,7 @@ class Transcript:
     @property
     def takes_any_line(self) -> bool:
         """Whether the next line may be a part of a table, a list or a sentence that was begun."""
-        return self._in_profile or self._in_proto or self._in_refused or bool(self._wrapped)
+        return self.in_profile or self._in_proto or self._in_refused or bool(self._wrapped)
 
     @property
     def has_only_start(self) -> bool:
@@ -184,7 +185,7 @@ class Transcript:
     def feed(self, line: Line) -> None:
         """Read one line of a benchmark program."""
         text = self._joined(line) if self._wrapped else line.text
-        if (self._in_profile or self._in_proto) and self._continues_block(line):
+        if (self.in_profile or self._in_proto) and self._continues_block(line):
             return
         if self._in_refused:
             match = _OPERATOR_REFUSED.match(text)
@@ -215,7 +216,7 @@ class Transcript:
     def _continues_block(self, line: Line) -> bool:
         is_new_message = line.style == "console" and line.text != line.raw.strip() and bool(line.severity)
         if line.text.startswith(_PROFILE_ENDS) or (is_new_message and not self._starts_block(line.text)):
-            self._in_profile = self._in_proto = False
+            self.in_profile = self._in_proto = False
             return False
         # A name or figure at the end of what was cut off may lack its rest.
         if not line.is_cut:
@@ -318,7 +319,7 @@ class Transcript:
             self._in_proto = True
             self.profile_proto.append(text)
         elif self._starts_block(text):
-            self._in_profile = True
+            self.in_profile = True
             self.profile.feed(text)
         else:
             return False
