@@ -49,7 +49,7 @@ class AppTraceRequest:
     activity: str
     #: A command on this computer, during which is recorded; empty for none.
     during: str
-    #: How long is recorded; None until ``during`` has ended or Enter is pressed.
+    #: How long is recorded; None until ``during`` has ended, or until Ctrl-C.
     seconds: float | None
     #: Whether a running app is ended first.
     restart: bool
@@ -87,17 +87,12 @@ class _Seen:
     has_ended: bool = False
 
 
-def record_app(
-    farm: Farm, request: AppTraceRequest, folder: Path, until_enter: Callable[[float], bool] | None
-) -> TracedApp:
+def record_app(farm: Farm, request: AppTraceRequest, folder: Path) -> TracedApp:
     """Record an app on one phone.
 
-    ``until_enter(seconds)`` waits so long at most and tells whether Enter was pressed; None where nobody can press it.
     Raises UsageError kinds before anything is changed, DeviceError kinds; the phone is restored whatever happens.
     """
     _check(request, folder)
-    if until_enter is None and not request.during and request.seconds is None:
-        raise UsageError("nobody can press Enter here", hint="name --seconds, or a command with --during")
     device, facts = _phone(farm, request)
     tell = _teller(farm, facts)
     version = _installed(device, facts, request.package)
@@ -111,7 +106,7 @@ def record_app(
             seen.before = frozenset(_pids(device, request.package))
             _, trace = TraceRecording(farm.hold).around(
                 device,
-                lambda: _use(device, request, seen, _over(farm, request, facts, seen, until_enter), tell),
+                lambda: _use(device, request, seen, _over(farm, request, facts, seen), tell),
                 app=request.package,
                 token=token,
                 sdk=facts.sdk or 0,
@@ -241,18 +236,17 @@ def _over(
     request: AppTraceRequest,
     facts: DeviceFacts,
     seen: _Seen,
-    until_enter: Callable[[float], bool] | None,
 ) -> Iterator[Callable[[float], bool]]:
     """Yield what waits a number of seconds at most and returns whether the user's scenario is over."""
-    if request.seconds is not None:
-        end_s = time.monotonic() + min(request.seconds, LONGEST_S)
+    if not request.during:
+        end_s = time.monotonic() + (LONGEST_S if request.seconds is None else request.seconds)
 
         def is_over(seconds: float) -> bool:
             time.sleep(max(0.0, min(seconds, end_s - time.monotonic())))
-            return time.monotonic() >= end_s
+            return request.seconds is not None and time.monotonic() >= end_s
 
         yield is_over
-    elif request.during:
+    else:
         words = _words(request.during)
         try:
             # What it prints goes to standard error, beside our own words.
@@ -276,9 +270,6 @@ def _over(
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-    else:
-        assert until_enter is not None, "it was asked for"
-        yield until_enter
 
 
 def _environ(farm: Farm, facts: DeviceFacts) -> dict[str, str]:
@@ -303,7 +294,7 @@ def _faults(request: AppTraceRequest, facts: DeviceFacts, seen: _Seen, summary: 
         yield f"the command of --during ended with exit code {seen.exit_code}: look at what it printed"
     if seen.is_cut:
         yield f"recording was ended after {LONGEST_S:.0f} s; trace a shorter scenario"
-    if seen.is_interrupted:
+    if seen.is_interrupted and (request.during or request.seconds is not None):
         yield "interrupted: what was recorded until then is kept"
     if seen.has_ended and not request.during:
         yield f"{request.package} ended while it was recorded; 'adb logcat -b crash -d' says whether it crashed"

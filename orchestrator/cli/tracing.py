@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import select
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +15,7 @@ from orchestrator.app.tracing_app import AppTraceRequest, TracedApp
 from orchestrator.bootstrap import Settings
 from orchestrator.cli import measuring
 from orchestrator.cli.frame import Device, Texts, arg, command, opt, refuse
-from orchestrator.cli.progress import farm_telling, tell
+from orchestrator.cli.progress import farm_telling
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import UsageError
 from orchestrator.programs.running.trace import AppSummary, Part, TraceSummary
@@ -41,7 +39,7 @@ class TraceOptions:
     activity: Annotated[str, opt("--activity", "With --app: the activity to start (.Main).")] = ""
     during: Annotated[str, opt("--during", "With --app: record while this command runs here.")] = ""
     seconds: Annotated[
-        float | None, opt("--seconds", "With --app: record so long, not until Enter.", min=0.1, max=600)
+        float | None, opt("--seconds", "With --app: record so long, not until Ctrl-C.", min=0.1, max=600)
     ] = None
     restart: Annotated[bool, opt("--restart", "With --app: end the running app first.")] = False
     device: Device = ()
@@ -114,27 +112,9 @@ def _trace_app(settings: Settings, options: TraceOptions, folder: Path) -> Comma
         serials=options.device,
         has_summary=options.summary,
     )
-    until_enter = _UntilEnter(settings.log_format) if sys.stdin.isatty() else None
     with farm_telling(settings) as farm:
-        traced = tracing_app.record_app(farm, request, folder, until_enter)
+        traced = tracing_app.record_app(farm, request, folder)
     return CommandResult(text="\n".join(_app_lines(traced)), data=traced, exit_code=1 if traced.faults else 0)
-
-
-class _UntilEnter:
-    """Waits for a line on standard input, or its end."""
-
-    def __init__(self, log_format: str) -> None:
-        self._log_format = log_format
-        self._has_asked = False
-
-    def __call__(self, seconds: float) -> bool:
-        if not self._has_asked:
-            self._has_asked = True
-            tell(self._log_format, "recording", "use the app now; Enter ends the recording")
-        if not select.select([sys.stdin], [], [], seconds)[0]:
-            return False
-        sys.stdin.readline()
-        return True
 
 
 def _app_lines(traced: TracedApp) -> Iterator[str]:
@@ -153,13 +133,11 @@ def _app_lines(traced: TracedApp) -> Iterator[str]:
         )
     else:
         yield "no whole inference was recorded; operators' slices outside one:"
-    if rows := _parts(summary.operators or summary.outside):
+    if rows := _parts(summary.operators):
         yield table(("operator", "slices", "per inference", "own ms", "share"), rows, right=(1, 2, 3, 4))
     if summary.inferences:
         yield f"outside all operators: {_ms(summary.between_us)} ({summary.between_us / summary.total_us:.1%})"
     yield from _handovers(summary)
-    threads = ", ".join(f"{item.thread} ({item.inferences} inferences)" for item in summary.threads)
-    yield f"threads: {threads}"
     yield "tracing costs time: these are shares, no result"
 
 
@@ -181,7 +159,7 @@ def _parts(parts: Sequence[Part]) -> list[tuple[str, ...]]:
 
 
 def _handovers(summary: AppSummary) -> Iterator[str]:
-    """Yield what is told of delegates and copies."""
+    """Yield what is known of delegates."""
     gaps = summary.delegate_gaps
     for part in summary.delegates:
         yield one_line(f"delegate {part.name}: {part.count} slices, {_ms(part.total_us)}")
@@ -191,12 +169,6 @@ def _handovers(summary: AppSummary) -> Iterator[str]:
             f"between delegates' slices: {gaps.count} gaps, {_ms(gaps.total_us)}, of it {_ms(gaps.operators_us)} in "
             f"operators on the CPU{names}"
         )
-    for part in summary.copies:
-        yield one_line(
-            f"copy {part.name} [{part.direction or 'direction unknown'}]: {part.count}, {_ms(part.total_us)}"
-        )
-    if not summary.copies:
-        yield "copies: no slice tells of one; TensorFlow Lite marks none itself"
 
 
 def _incomplete(summary: AppSummary | TraceSummary) -> Iterator[str]:

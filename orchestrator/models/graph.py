@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import functools
-import mmap
 import re
 import struct
 from collections.abc import Mapping, Sequence
@@ -31,7 +30,6 @@ OPTIONS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 #: Metadata that says the oldest runtime version that has all operators of a model.
 _MIN_RUNTIME: Final = "min_runtime_version"
-_READ_BYTES_MAX: Final = 64 << 20
 #: What the schema's accessors raise for offsets that lead out of the file, or to something else than they say.
 DAMAGE: Final = (
     struct.error, ValueError, IndexError, TypeError, AttributeError, OverflowError, MemoryError, RecursionError,
@@ -92,14 +90,12 @@ class Graph:
 def read_graph(path: Path) -> Graph:
     """Read a whole model; raises ModelError when something points where it must not.
 
-    A large file is mapped, so that it costs no memory; where another process cuts a mapped file short, this one ends.
+    The file isn't mapped: where another process cuts a mapped file short, this one ends without a word.
     """
     from ai_edge_litert import schema_py_generated as schema
 
     try:
-        with path.open("rb") as file:
-            is_large = path.stat().st_size > _READ_BYTES_MAX
-            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if is_large else file.read()
+        content = path.read_bytes()
         return _graph(schema.ModelT.InitFromPackedBuf(content, 0), len(content))
     except (*DAMAGE, OSError) as error:
         raise ModelError(

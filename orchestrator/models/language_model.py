@@ -6,12 +6,11 @@ a zip archive of stored entries (LiteRT-LM's schema/core and runtime/components/
 
 from __future__ import annotations
 
-import mmap
 import struct
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from orchestrator.errors import ModelError
 from orchestrator.models.graph import DAMAGE
@@ -33,6 +32,8 @@ _MODEL_TYPES: Final = {
     1: "generic", 2: "gemma3n", 3: "function_gemma", 4: "gemma3", 5: "qwen3", 7: "qwen2p5", 8: "gemma4", 9: "fast_vlm",
     11: "lfm2", 12: "minicpm5", 13: "minicpmv4",
 }  # fmt: skip
+#: The header is a few kilobytes long.
+_HEAD_BYTES_MAX: Final = 1 << 20
 _METADATA_BYTES_MAX: Final = 16 << 20
 #: The member of a value's union that is a text.
 _TEXT: Final = 9
@@ -80,18 +81,23 @@ def is_bundle(head: bytes, path: Path) -> bool:
 def inspect_bundle(path: Path) -> LanguageModelFacts:
     """Return what a bundle holds; raises ModelError for a file that isn't one, or that is damaged."""
     try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            if content[: len(_MARK)] == _MARK:
-                return _litertlm(content)
-        return _task(path, path.stat().st_size)
+        size_bytes = path.stat().st_size
+        with path.open("rb") as file:
+            content = file.read(_HEAD_BYTES_MAX)
+            if content.startswith(_MARK):
+                return _litertlm(file, content, size_bytes)
+        return _task(path, size_bytes)
     except (*DAMAGE, zipfile.BadZipFile, KeyError) as error:
         raise ModelError(f"{str(path)!r} is truncated or damaged: {error}", hint="get the bundle again") from error
     except OSError as error:
         raise ModelError(f"{str(path)!r} can't be read: {error.strerror}") from error
 
 
-def _litertlm(content: mmap.mmap) -> LanguageModelFacts:
-    """Read the header's tables by their fields' numbers: LiteRT-LM's schema isn't among those that LiteRT ships."""
+def _litertlm(file: BinaryIO, content: bytes, size_bytes: int) -> LanguageModelFacts:
+    """Read the header's tables by their fields' numbers: LiteRT-LM's schema isn't among those that LiteRT ships.
+
+    ``content`` is the file's begin, with the whole header.
+    """
     from flatbuffers.table import Table
 
     def target(table: Any, number: int) -> int:  # noqa: ANN401 - flatbuffers carries no types
@@ -119,8 +125,8 @@ def _litertlm(content: mmap.mmap) -> LanguageModelFacts:
     sections, metadata = [], b""
     for item in tables(Table(content, listed), 0) if (listed := target(root, 1)) else ():
         begin, end = integer(item, 1, "<Q"), integer(item, 2, "<Q")
-        if not begin <= end <= len(content):
-            raise ValueError(f"it refers to byte {end}, the file has {len(content)}")
+        if not begin <= end <= size_bytes:
+            raise ValueError(f"it refers to byte {end}, the file has {size_bytes}")
         # Of a section's pairs of key and value those count whose value is a text.
         pairs = ((text(pair, 0), target(pair, 2)) for pair in tables(item, 0) if integer(pair, 1, "<B") == _TEXT)
         notes = {key: value for key, at in pairs if at and (value := text(Table(content, at), 0))}
@@ -128,8 +134,9 @@ def _litertlm(content: mmap.mmap) -> LanguageModelFacts:
         role = notes.pop("model_type", "")
         sections.append(Section(kind=kind, role=role, size_bytes=end - begin, notes=tuple(sorted(notes.items()))))
         if kind == _METADATA:
-            metadata = content[begin : min(end, begin + _METADATA_BYTES_MAX)]
-    return _facts("litertlm", len(content), ".".join(map(str, version)), tuple(sections), metadata)
+            file.seek(begin)
+            metadata = file.read(min(end - begin, _METADATA_BYTES_MAX))
+    return _facts("litertlm", size_bytes, ".".join(map(str, version)), tuple(sections), metadata)
 
 
 def _task(path: Path, size_bytes: int) -> LanguageModelFacts:

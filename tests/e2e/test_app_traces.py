@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -93,7 +91,6 @@ def test_an_app_of_ones_own_is_traced_while_a_command_uses_it(
     assert operators["CONV_2D"]["per_inference"] == operators["CONV_2D"]["count"] / summary["inferences"]
     times = sum(item["total_us"] for item in summary["operators"]) + summary["between_us"]
     assert times == pytest.approx(summary["total_us"], rel=1e-3)
-    assert [item["inferences"] for item in summary["threads"]] == [summary["inferences"]]
     assert (summary["unmatched"], found["faults"]) == (0, [])
     assert lab.shell(serial, f"getprop {PROPERTY}") == "0"
     as_before(lab, serial)
@@ -108,30 +105,8 @@ def test_the_text_says_what_the_inferences_are_made_of(lab: Lab, model: Path, tm
         "inferences, ",
         "delegate TfLiteXNNPackDelegate: ",
         "per inference",
-        "threads: ",
-        "copies: ",
     ):
         assert words in done.stdout, done.stdout
-
-
-def test_enter_ends_the_recording(lab: Lab, model: Path, tmp_path: Path) -> None:
-    serial = lab.serials[0]
-    adb(lab, serial, "push", model, "/data/local/tmp/m.tflite")
-    terminal, end = pty.openpty()
-    words = ("trace", "--app", PACKAGE, "-s", serial, "--out", tmp_path, "--json")
-    process = replace(lab.cli, is_cold=True).process(words, {}, stdin=end)
-    try:
-        assert process.stderr is not None
-        assert any("Enter ends the recording" in line for line in process.stderr)
-        lab.shell(serial, f"{using()}; while pidof {PACKAGE} >/dev/null; do sleep 0.2; done")
-        os.write(terminal, b"\n")
-        stdout, _ = process.communicate(timeout=120)
-    finally:
-        process.kill()
-        os.close(terminal)
-        os.close(end)
-    assert process.returncode == 0
-    assert json.loads(stdout)["summary"]["inferences"] >= 7
 
 
 def test_an_app_that_writes_no_slices_is_told_with_the_next_step(lab: Lab, tmp_path: Path) -> None:
@@ -159,7 +134,6 @@ def test_what_cannot_be_traced_is_refused_before_anything_is_changed(lab: Lab, m
         (("--app", "com.example.none", "--seconds", 1), "isn't installed"),
         (("--app", "x; reboot", "--seconds", 1), "isn't the name of an Android package"),
         (("--app", PACKAGE, "--activity", ".A$(id)", "--seconds", 1), "isn't the name of an activity"),
-        (("--app", PACKAGE), "nobody can press Enter"),
         (("--app", PACKAGE, "--seconds", 1, "--during", "true"), "can't be used together"),
         (("--app", PACKAGE, "--threads", 2), "means nothing with --app"),
         ((model, "--seconds", 1), "means nothing without --app"),
@@ -188,15 +162,14 @@ def test_an_app_that_runs_is_left_running_unless_a_restart_is_wanted(lab: Lab, m
 def test_ctrl_c_ends_the_recording_and_keeps_what_there_is(lab: Lab, model: Path, tmp_path: Path) -> None:
     serial = lab.serials[0]
     adb(lab, serial, "push", model, "/data/local/tmp/m.tflite")
-    words = ("trace", "--app", PACKAGE, "-s", serial, "--seconds", 500, "--out", tmp_path, "--json")
-    process = lab.cli.start(*words)
+    process = lab.cli.start("trace", "--app", PACKAGE, "-s", serial, "--out", tmp_path, "--json")
     assert process.stderr is not None
     assert any("is being recorded" in line for line in process.stderr)
     lab.shell(serial, f"{using()}; while pidof {PACKAGE} >/dev/null; do sleep 0.2; done")
     process.send_signal(signal.SIGINT)
     stdout, _ = process.communicate(timeout=120)
     found = json.loads(stdout)
-    assert (process.returncode, found["faults"][0]) == (1, "interrupted: what was recorded until then is kept")
+    assert (process.returncode, found["faults"]) == (0, [])
     assert found["summary"]["inferences"] >= 7
     assert Path(found["file"]).stat().st_size == found["size_bytes"]
     as_before(lab, serial)

@@ -35,7 +35,7 @@ from orchestrator.programs.grammar.option_blocks import SummaryRow
 from orchestrator.programs.grammar.public import describe, to_public
 from orchestrator.programs.grammar.run_report import RunFiles, build_report
 from orchestrator.programs.grammar.series import Series
-from orchestrator.programs.grammar.splitting import RunSplitter, parse_adb_session
+from orchestrator.programs.grammar.splitting import RunSplitter, parse_refusals
 from orchestrator.programs.grammar.transcript import Transcript
 from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolReport
 
@@ -63,7 +63,7 @@ def parse_text(text: bytes | str, *, requested: str = "") -> tuple[ToolReport, .
 
     Args:
         text: what was printed: console, logcat of any format, a notebook, several runs in a row, the summary of
-            performance options, the LiteRT banner, the iOS app's view or console, an adb session.
+            performance options, the LiteRT banner, the iOS app's view or console.
         requested: the delegate that was asked for where that is known; the flags in the output are used else.
 
     Raises:
@@ -137,7 +137,7 @@ def parse_run(
         for line in _lines(data):
             splitter.feed(line)
     logged = RunSplitter(system=SystemLog(program=started.program))
-    for line in _lines(logcat):
+    for line in _lines(logcat, with_foreign=False):
         logged.feed(line)
     transcript = _main_transcript(splitter.transcripts[:1], logged.transcripts)
     transcript.flags = {**started.flags, **transcript.flags}
@@ -164,21 +164,22 @@ def _main_transcript(console: list[Transcript], logged: list[Transcript]) -> Tra
     return max(found, key=lambda transcript: (transcript.stage, len(transcript.echoed)), default=Transcript())
 
 
-def _lines(buffer: Buffer, splitter: RunSplitter | None = None, requested: str = "") -> Iterator[Line]:
+def _lines(
+    buffer: Buffer, splitter: RunSplitter | None = None, requested: str = "", *, with_foreign: bool = True
+) -> Iterator[Line]:
     """Yield the lines that a splitter has to be fed with.
 
     Blocks without any word of a benchmark are passed over while the splitter waits for none, and runs that are like
-    earlier ones are given to it as they are read.
+    earlier ones are given to it as they are read. Without ``with_foreign`` most lines of other tags are left out.
     """
     if is_long_logcat(buffer):
         yield from iterate_long_logcat(buffer)
         return
     series = None if splitter is None else Series(splitter, requested)
-    for block in iterate_blocks(buffer):
-        if splitter is not None:
-            block = without_foreign(block)
-            if splitter.is_idle and not any(word in block for word in _TELLING_WORDS):
-                continue
+    for each in iterate_blocks(buffer):
+        block = each if with_foreign else without_foreign(each)
+        if splitter is not None and splitter.is_idle and not any(word in block for word in _TELLING_WORDS):
+            continue
         whole = block.decode("utf-8", "replace")
         # Runs repeat most of their parameters: each text is taken apart once a block. Nobody changes a line.
         known: dict[str, Line] = {}
@@ -226,7 +227,8 @@ def _runs_in(buffer: Buffer, requested: str) -> Iterator[ToolReport]:
     """Yield the runs of a text; those of a part that is closed by a summary, or of the oldest part, before the rest."""
     splitter = RunSplitter()
     language_model = LitertLmReader() if any(buffer.find(mark) >= 0 for mark in MARKS) else None
-    for line in _lines(buffer, splitter, requested):
+    # LiteRT-LM logs under a tag that many programs have.
+    for line in _lines(buffer, splitter, requested, with_foreign=language_model is not None):
         splitter.feed(line)
         if language_model is not None:
             language_model.feed(line.raw)
@@ -252,11 +254,11 @@ def _released(splitter: RunSplitter, held: int, requested: str) -> list[ToolRepo
 
 
 def _other_formats(buffer: Buffer) -> list[ToolReport]:
-    """Read what has no line of the tool itself: an app's view, a Firebase record, an adb session."""
+    """Read what has no line of the tool itself: an app's view, an app's record, a refusal to start it."""
     if len(buffer) > _SMALL_BYTES:
         return []
     text = buffer[0 : len(buffer)].decode("utf-8", "replace")
-    return parse_ios_view(text) or parse_firebase(text) or parse_delegate_performance(text) or parse_adb_session(text)
+    return parse_ios_view(text) or parse_firebase(text) or parse_delegate_performance(text) or parse_refusals(text)
 
 
 def _crash_report(crash: Crash) -> ToolReport:

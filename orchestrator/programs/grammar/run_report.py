@@ -72,12 +72,12 @@ def build_report(
     timed_out: bool = False,
     files: RunFiles | None = None,
     requested: str = "",
-    delegate: DelegateEvidence | None = None,
+    like: ToolReport | None = None,
 ) -> ToolReport:
     """Return the report of one run; whatever its lines are, something is said about it.
 
-    ``requested``: the delegate that was asked for, where the caller knows. ``delegate``: where the operators ran, where
-    that is judged already.
+    ``requested``: the delegate that was asked for, where the caller knows. ``like``: the report of a run that went well
+    and has the same lines but for the model's name and the figures.
     """
     doubts: list[str] = []
     result, runtime, written = _NO_RESULT, None, None
@@ -105,16 +105,20 @@ def build_report(
     run.is_complete = _has_result_line(log) or (
         result.inference is not None and run.inference is not None and run.mean is not None
     )
-    failure = _find_failure(run, system)
+    failure = _find_failure(run, system) if like is None else None
     outcome = "ok" if failure is None else failure.outcome
     if outcome == "failed":
         run.mean = None
-    delegate = delegate or _judge(
-        log,
-        runtime,
-        has_result=outcome == "ok" and run.is_complete,
-        ended_badly=outcome in {"failed", "crashed"},
-        requested=requested,
+    delegate = (
+        like.delegate
+        if like is not None
+        else _judge(
+            log,
+            runtime,
+            has_result=outcome == "ok" and run.is_complete,
+            ended_badly=outcome in {"failed", "crashed"},
+            requested=requested,
+        )
     )
     profile = written or OperatorProfile()
     if written is None and (log.profile_proto or not log.profile.is_empty):
@@ -123,6 +127,8 @@ def build_report(
         profile = _in_cycles(profile, log)
         delegate = _delegate_in_profile(delegate, profile, log)
     failure = failure or _failed_setup(log, delegate)
+    graph = log.echoed.get("Graph")
+    extra = _extra(log) if like is None else {**like.extra, "graph": graph} if graph else like.extra
     session = log.session_us if run.is_complete or (log.session_us or 0) < US_PER_S else None
     peak = log.peak_memory_mib
     return ToolReport(
@@ -143,13 +149,13 @@ def build_report(
         peak_memory_mib=_first(peak, log.banner.get("peak_memory_mb"), result.peak_memory_mib),
         model_size_mb=_first(log.model_size_mb, result.model_size_mb),
         delegate=delegate,
-        echoed=dict(log.echoed),
+        echoed=log.echoed,
         unconsumed_flags=tuple(log.unconsumed),
         operators=profile.operators,
         operator_types=profile.types,
         profile_blocks=profile.blocks,
         disagreements=tuple(doubts),
-        extra=_extra(log) | ({"log_cut": _LOG_CUT} if is_log_cut and not log.is_empty else {}),
+        extra={**extra, "log_cut": _LOG_CUT} if is_log_cut and not log.is_empty else extra,
     )
 
 
@@ -214,10 +220,10 @@ def _warmup_and_inference(log: Transcript) -> tuple[LatencySummary | None, Laten
     if len(log.stats) > 1 or not log.timings:
         return log.stats[-2][0] if len(log.stats) > 1 else None, last
     mean = mean_as_printed(last)
-    printed = {name: f"{value:.6g}" for name, value in log.timings.items()}
-    if mean and mean != printed.get("inference") and mean == printed.get("warmup"):
+    measured, warm = (f"{log.timings[name]:.6g}" if name in log.timings else "" for name in ("inference", "warmup"))
+    if mean and mean != measured and mean == warm:
         return last, None
-    if last.count > 0 and mean and "inference" in printed and mean != printed["inference"]:
+    if last.count > 0 and mean and measured and mean != measured:
         return None, None
     return None, last
 

@@ -17,7 +17,7 @@ from orchestrator.programs.grammar.lines import parse_decoded
 from orchestrator.programs.grammar.run_report import build_report
 from orchestrator.programs.grammar.splitting import RunSplitter
 from orchestrator.programs.grammar.transcript import Transcript
-from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolReport
+from orchestrator.records.run import LatencySummary, ToolReport
 
 _NUMBER: Final = r"(\d{1,12}(?:\.\d{1,9})?(?:e\+\d\d)?)"
 _SPREAD: Final = r"count=(\d{1,9})" + "".join(
@@ -59,9 +59,9 @@ class _Form:
     pattern: re.Pattern[str]
     #: The kinds of its lines with figures, each with the indexes of its groups.
     places: tuple[tuple[str, slice], ...]
-    #: A run of this form; its figures are set for each run that is read.
+    #: A run of this form, whose figures are set for each run that is read, and its report.
     model: Transcript
-    delegate: DelegateEvidence
+    like: ToolReport
 
     def report(self, found: re.Match[str]) -> ToolReport | None:
         """Return the report of a run of this form; None where its figures have to be looked at more closely."""
@@ -96,7 +96,7 @@ class _Form:
         is_cut = whole != printed and whole.startswith(printed)
         if is_cut or printed == "0" or not all(summary.count for summary, _ in log.stats):
             return None
-        return build_report(log, delegate=self.delegate)
+        return build_report(log, like=self.like)
 
 
 class Series:
@@ -115,8 +115,9 @@ class Series:
             if start > place:
                 yield text[place:start]
             place = start
-            while self._splitter.is_between_runs and (end := self._take(text, place)):
-                place = end
+            if self._splitter.is_between_runs:
+                while end := self._take(text, place):
+                    place = end
             start = _next_start(text, place + len(_SEVERITY) + 1)
             if start >= 0 and self._tries < _MOST_TRIES:
                 self._runs += 1
@@ -148,7 +149,7 @@ class Series:
             return
         (log,) = splitter.transcripts
         report = build_report(log, requested=self._requested)
-        form = _form_of(text, log, report.delegate)
+        form = _form_of(text, log, report)
         found = form.pattern.match(text + _START) if form is not None and report.outcome == "ok" else None
         if form is not None and found is not None and form.report(found) == report:
             self._forms = [form, *self._forms[: _MOST_FORMS - 1]]
@@ -164,7 +165,7 @@ def _next_start(text: str, place: int) -> int:
     return -1
 
 
-def _form_of(text: str, log: Transcript, delegate: DelegateEvidence) -> _Form | None:
+def _form_of(text: str, log: Transcript, report: ToolReport) -> _Form | None:
     """Return the form of a run; None where it has figures of which no kind is known."""
     parts: list[str] = []
     places: list[tuple[str, slice]] = []
@@ -186,4 +187,4 @@ def _form_of(text: str, log: Transcript, delegate: DelegateEvidence) -> _Form | 
     if not is_known or len(sizes) != 1 or not log.profile.is_empty or log.profile_proto:
         return None
     pattern = re.compile("\n".join(parts) + rf"\n(?=(?:{_SEVERITY})?{_START})", re.ASCII)
-    return _Form(pattern=pattern, places=tuple(places), model=log, delegate=delegate)
+    return _Form(pattern=pattern, places=tuple(places), model=log, like=report)

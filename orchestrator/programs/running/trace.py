@@ -3,14 +3,13 @@
 A thread's slices nest: ``B|process|NAME`` opens one, ``E`` closes the innermost. TensorFlow Lite writes
 ``OP@node/subgraph`` around each operator and ``Invoke@0/SUBGRAPH`` around an inference
 (tensorflow/lite/profiling/atrace_profiler.cc); what a delegate took is one operator, the delegate's kernel.
-It writes no slice for a copy: only what the app or a delegate calls a copy in a slice of its own is counted as one.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -23,8 +22,6 @@ _OPERATOR: Final = re.compile(r"(?P<name>.+)@(?P<node>-?\d{1,18})/(?P<subgraph>-
 _INVOKE: Final = "invoke"
 #: Letters of a task's name in the kernel; for a package the last ones.
 _TASK_LETTERS: Final = 15
-_INPUT: Final = re.compile(r"input|upload|write|to_?(?:device|delegate|gpu|npu|tensor)", re.IGNORECASE)
-_OUTPUT: Final = re.compile(r"output|download|read|from_?(?:device|delegate|gpu|npu|tensor)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,23 +95,13 @@ class Slice:
         return self.operator.lower() == _INVOKE
 
     @property
-    def is_copy(self) -> bool:
-        """Whether it is called a copy."""
-        return "copy" in self.name.lower()
-
-    def around(self) -> Iterator[Slice]:
-        """Yield the slices around it, the innermost first."""
-        outer = self.outer
-        while outer is not None:
-            yield outer
-            outer = outer.outer
-
-    @property
     def inference(self) -> Slice | None:
         """The inference that it is part of, or is: a subgraph is invoked within another one's."""
-        found = self if self.is_invoke else None
-        for outer in self.around():
-            found = outer if outer.is_invoke else found
+        found: Slice | None = None
+        around: Slice | None = self
+        while around is not None:
+            found = around if around.is_invoke else found
+            around = around.outer
         return found
 
 
@@ -211,8 +198,6 @@ class Part:
     #: Of the inferences' time, 0 to 1; None when no whole inference was recorded.
     share: float | None
     per_inference: float | None
-    #: Of a copy: ``input``, ``output``, or empty when its name doesn't say. Empty for others.
-    direction: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,15 +213,6 @@ class DelegateGaps:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadShare:
-    """A thread that made inferences or ran operators."""
-
-    thread: int
-    inferences: int
-    operator_slices: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AppSummary:
     """What an app's inferences took, times in microseconds."""
 
@@ -246,17 +222,13 @@ class AppSummary:
     median_us: float | None
     least_us: float | None
     most_us: float | None
-    #: By type, longest first; with the kernels of delegates.
+    #: By type, longest first, with the kernels of delegates; those of inferences, of all slices where none was whole.
     operators: tuple[Part, ...]
     #: The kernels of delegates among them.
     delegates: tuple[Part, ...]
     delegate_gaps: DelegateGaps
     #: Time of inferences outside all operators.
     between_us: float
-    #: Operators' slices outside whole inferences, such as those of the preparation.
-    outside: tuple[Part, ...]
-    copies: tuple[Part, ...]
-    threads: tuple[ThreadShare, ...]
     unmatched: int
     lost_events: int
     gaps: tuple[str, ...]
@@ -265,7 +237,7 @@ class AppSummary:
     @property
     def has_slices(self) -> bool:
         """Whether the runtime wrote any."""
-        return bool(self.inferences or self.operators or self.outside)
+        return bool(self.inferences or self.operators)
 
 
 def summarise_app(recording: Recording, package: str, pids: Collection[int] = ()) -> AppSummary:
@@ -278,26 +250,23 @@ def summarise_app(recording: Recording, package: str, pids: Collection[int] = ()
     inferences = [item for item in operators if item.is_invoke and item.inference is item]
     whole = set(map(id, inferences))
     steps = [item for item in operators if not item.is_invoke]
-    inside = [item for item in steps if id(item.inference) in whole]
-    kernels = [item for item in inside if is_delegate_kernel(item.operator)]
-    # A copy inside another is part of it.
-    copies = [item for item in ours if item.is_copy and not any(outer.is_copy for outer in item.around())]
+    if inferences:
+        steps = [item for item in steps if id(item.inference) in whole]
     durations = [item.duration_ns for item in inferences]
     total_ns = sum(durations)
 
-    def parts(found: Sequence[Slice], *, are_copies: bool = False, are_inside: bool = True) -> tuple[Part, ...]:
+    def parts(found: Sequence[Slice]) -> tuple[Part, ...]:
         """Return the sums by name, longest first."""
         each = []
-        for name, items in _grouped(found, lambda item: item.operator or item.name).items():
-            sum_ns = sum(item.duration_ns if are_copies else item.self_ns for item in items)
+        for name, items in _grouped(found, lambda item: item.operator).items():
+            sum_ns = sum(item.self_ns for item in items)
             each.append(
                 Part(
                     name=name,
                     count=len(items),
                     total_us=sum_ns / 1000,
-                    share=sum_ns / total_ns if total_ns and are_inside else None,
-                    per_inference=len(items) / len(inferences) if inferences and are_inside else None,
-                    direction=_direction(name) if are_copies else "",
+                    share=sum_ns / total_ns if total_ns else None,
+                    per_inference=len(items) / len(inferences) if inferences else None,
                 )
             )
         return tuple(sorted(each, key=lambda part: (-part.total_us, part.name)))
@@ -309,20 +278,10 @@ def summarise_app(recording: Recording, package: str, pids: Collection[int] = ()
         median_us=median(durations) / 1000 if durations else None,
         least_us=min(durations) / 1000 if durations else None,
         most_us=max(durations) / 1000 if durations else None,
-        operators=parts(inside),
-        delegates=parts(kernels),
-        delegate_gaps=_gaps(inside),
-        between_us=max(0, total_ns - sum(item.self_ns for item in inside)) / 1000,
-        outside=parts([item for item in steps if id(item.inference) not in whole], are_inside=False),
-        copies=parts(copies, are_copies=True),
-        threads=tuple(
-            ThreadShare(
-                thread=thread,
-                inferences=sum(item.thread == thread for item in inferences),
-                operator_slices=sum(item.thread == thread for item in steps),
-            )
-            for thread in sorted({item.thread for item in operators})
-        ),
+        operators=parts(steps),
+        delegates=parts([item for item in steps if is_delegate_kernel(item.operator)]),
+        delegate_gaps=_gaps(steps),
+        between_us=max(0, total_ns - sum(item.self_ns for item in steps)) / 1000,
         unmatched=sum(unmatched[process] for process in own),
         lost_events=recording.lost_events,
         gaps=recording.gaps,
@@ -333,11 +292,6 @@ def summarise_app(recording: Recording, package: str, pids: Collection[int] = ()
 def _is_of(name: str, package: str) -> bool:
     """Whether a process's command line, or the kernel's short name for it, is the app's."""
     return name == package or name.startswith(f"{package}:") or name == package[-_TASK_LETTERS:]
-
-
-def _direction(name: str) -> str:
-    is_input, is_output = _INPUT.search(name) is not None, _OUTPUT.search(name) is not None
-    return "" if is_input == is_output else "input" if is_input else "output"
 
 
 def _gaps(inside: Sequence[Slice]) -> DelegateGaps:
