@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.errors import ArtifactError, ModelError, UsageError
 from orchestrator.files import write_file
-from orchestrator.records.model import Accuracy, ManifestEntry, ModelFacts
+from orchestrator.records.model import ManifestEntry, ModelFacts
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
@@ -93,7 +93,6 @@ def build(
     orders: Sequence[BuildOrder],
     *,
     out: Path | None,
-    accuracy: Accuracy | None,
     on_done: Callable[[str], None],
 ) -> Built:
     """Build models and write the manifest as they come; call ``on_done`` for each. ModelError when none could be built.
@@ -112,7 +111,7 @@ def build(
             on_done(f"{outcome.name}: not built")
             continue
         done.models.append(outcome)
-        done.entries.append(_entry(order, outcome, accuracy))
+        done.entries.append(_entry(order, outcome))
         add_to_manifest(manifest, done.entries[-1:])
         on_done(f"{outcome.name}: {format_bytes(outcome.size_bytes)}")
     if not done.entries:
@@ -122,7 +121,7 @@ def build(
     return done
 
 
-def _entry(order: BuildOrder, model: BuiltModel, accuracy: Accuracy | None) -> ManifestEntry:
+def _entry(order: BuildOrder, model: BuiltModel) -> ManifestEntry:
     from orchestrator.models.inspect import inspect_model
 
     notes = [RANDOM_NOTE] if order.is_named and order.weights == "random" else []
@@ -136,7 +135,6 @@ def _entry(order: BuildOrder, model: BuiltModel, accuracy: Accuracy | None) -> M
         path=model.path,
         command=_command(order, model.build),
         build=model.build,
-        accuracy=accuracy,
         note="; ".join(notes),
     )
 

@@ -12,10 +12,10 @@ from orchestrator.app import model_files
 from orchestrator.bootstrap import Settings
 from orchestrator.cli.frame import Device, Listed, Texts, arg, command, opt
 from orchestrator.cli.progress import farm_telling, tell
-from orchestrator.cli.result import CommandResult, percent_of, table
+from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import UsageError
 from orchestrator.models.building import BuildOrder
-from orchestrator.records.model import Accuracy, ModelFacts, TensorFacts
+from orchestrator.records.model import ModelFacts, TensorFacts
 from orchestrator.report.escapes import one_line
 from orchestrator.units import format_bytes
 
@@ -186,9 +186,6 @@ class BuildOptions:
     seed: Annotated[int, opt("--seed", "Seed of random weights and samples.", min=0, max=2**31 - 1)] = 0
     flex: Annotated[bool, opt("--flex", "Keep TensorFlow's own operators.")] = False
     signature: Annotated[str, opt("--signature", "Signature of a SavedModel.")] = "serving_default"
-    accuracy: Annotated[str | None, opt("--accuracy", "Known accuracy, 71.8%. Requires --accuracy-source.")] = None
-    accuracy_source: Annotated[str, opt("--accuracy-source", "Who measured the accuracy and how, or a URL.")] = ""
-    metric: Annotated[str, opt("--metric", "Metric of the accuracy.")] = "top-1"
     out: _Folder = None
 
 
@@ -214,9 +211,8 @@ def build(settings: Settings, options: BuildOptions) -> CommandResult:
             signature=options.signature,
         ),
     )
-    accuracy = known_accuracy(options.accuracy, options.metric, options.accuracy_source)
     say = partial(tell, settings.log_format, "model-built")
-    done = model_files.build(settings, orders, out=options.out, accuracy=accuracy, on_done=say)
+    done = model_files.build(settings, orders, out=options.out, on_done=say)
     rows = [(item.name, format_bytes(item.size_bytes), item.sha256[:12], str(item.path)) for item in done.models]
     lines = [table(("model", "size", "sha256", "file"), rows, right=(1,))]
     for item in done.failures:
@@ -274,17 +270,3 @@ def list_models(
     lines = [table(("model", "sha256", "accuracy", "file"), rows)] if rows else [f"no models in {known.manifest} yet"]
     lines += [f"can be built: {', '.join(known.buildable)}", f"can be fetched: {', '.join(known.fetchable)}"]
     return CommandResult(text="\n".join(lines), data=known)
-
-
-def known_accuracy(typed: str | None, metric: str, source: str) -> Accuracy | None:
-    """Return an accuracy with its source; a figure that nobody vouches for isn't taken."""
-    if typed is None:
-        if source:
-            raise UsageError("--accuracy-source is for --accuracy", hint="give the figure, too")
-        return None
-    if not source.strip():
-        raise UsageError("an accuracy needs its source", hint="give --accuracy-source 'who measured it how'")
-    percent = percent_of(typed, "--accuracy")
-    if not 0 <= percent <= 100:
-        raise UsageError(f"--accuracy {typed} isn't between 0% and 100%")
-    return Accuracy(percent=percent, metric=metric, source=source)

@@ -144,16 +144,11 @@ def share_of(text: str, option: str, *, least: float = _LEAST_DIFFERENCE, most: 
     Raises:
         UsageError: no percentage, one outside of the limits, or ``0.02``, which may be meant as either.
     """
-    share = percent_of(text, option) / 100
+    try:
+        share = parse_percent(text) / 100
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from error
     if not least <= share <= most:
         limits = f"{least * 100:.4g}% and {most * 100:.4g}%"
         raise UsageError(f"{option} {text} isn't between {limits}", hint=f"a percentage, for example {example}")
     return share
-
-
-def percent_of(text: str, option: str) -> float:
-    """Return a percentage as typed: 2.0 for ``2%``; raises UsageError for none, and for ``0.02`` as `share_of`."""
-    try:
-        return parse_percent(text)
-    except ValueError as error:
-        raise UsageError(f"{option}: {error}") from error

@@ -48,7 +48,6 @@ def test_what_may_be_meant_either_way_is_asked_for_again_in_both() -> None:
         ("tune", str(min(MODELS.glob("*.tflite"))), "--alike"),
         ("tune", str(min(MODELS.glob("*.tflite"))), "--budget"),
         ("bench", str(min(MODELS.glob("*.tflite"))), "--precision"),
-        ("model", "build", "tiny_cnn", "--accuracy-source", "me", "--accuracy"),
     ],
     ids=lambda words: f"{words[0]} {words[-1]}",
 )
