@@ -23,7 +23,7 @@ OUR_TAGS: Final = frozenset({"tflite", "litert", "tflite_BenchmarkModelActivity"
 #: A line longer than this is no line of a benchmark program; its rest is dropped.
 LONGEST_LINE_BYTES: Final = 65_536
 
-_BLOCK_BYTES: Final = 1 << 14
+_BLOCK_BYTES: Final = 1 << 15
 
 _DATE: Final = r"(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d"
 _SECONDS: Final = r"\d{1,12}\.\d{3,9}"

@@ -33,6 +33,7 @@ _LOG_TOLERANCE: Final = 1.5e-5
 #: LiteRT's banner has hundredths of a millisecond.
 _BANNER_TOLERANCE_US: Final = 5.01
 _NO_RESULT: Final = ToolReport(outcome="ok")
+_NO_PROFILE: Final = OperatorProfile()
 _Decoded = TypeVar("_Decoded")
 _Row = TypeVar("_Row", OperatorTime, OperatorTypeTime)
 
@@ -120,7 +121,7 @@ def build_report(
             requested=requested,
         )
     )
-    profile = written or OperatorProfile()
+    profile = written or _NO_PROFILE
     if written is None and (log.profile_proto or not log.profile.is_empty):
         profile = _own_profile(_profile_in_log(log, doubts), run, doubts)
     if profile.blocks:

@@ -133,7 +133,8 @@ class Series:
             if found := form.pattern.match(text, place):
                 if report := form.report(found):
                     self._splitter.add(report)
-                    self._forms.sort(key=lambda other: other is not form)
+                    if form is not self._forms[0]:
+                        self._forms.sort(key=lambda other: other is not form)
                 return found.end() if report else 0
         return 0
 
