@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,7 @@ import psycopg
 from private_postgresql import private_server
 
 from orchestrator.queueing.queue import Announced, FarmQueue
-from orchestrator.queueing.submissions import PhoneJob, queue_of
-from orchestrator.records.identity import Serial
+from orchestrator.queueing.submissions import Submission, queue_of
 
 
 def hash_of(number: int, length: int) -> str:
@@ -106,8 +106,11 @@ def measure(url: str, *, hosts: int, phones: int, ended: int) -> None:
     serials = {name: [f"{name}-{number:02d}" for number in range(phones)] for name in names}
     every = [serial for own in serials.values() for serial in own]
 
-    def jobs(submission: str) -> list[PhoneJob]:
-        return [PhoneJob(submission=submission, serial=Serial(serial), plan="{}") for serial in every]
+    def submission(name: str) -> Submission:
+        return Submission(
+            submission=name, document="{}", plan_name="night", files=[], priority=0, joins=False, replaces_lost=False,
+            opens_at=datetime.now(UTC),
+        )  # fmt: skip
 
     with ExitStack() as stack:
         queues = {name: stack.enter_context(FarmQueue(url)) for name in names}
@@ -144,7 +147,7 @@ def measure(url: str, *, hosts: int, phones: int, ended: int) -> None:
 
         for way, work in (("benchfarm", benchfarm), ("Procrastinate", procrastinate)):
             with spent(f"a submission to {len(every)} phones", len(every)):
-                first.submit(jobs(f"for-{way}"), plan_name="night", priority=0)
+                first.submit(submission(f"for-{way}"), dict.fromkeys(every, FACTS))
             done: list[int] = []
             with spent(f"claimed and ended by {way}", len(every)):
                 together([partial(work, name, done) for name in names])
@@ -162,13 +165,18 @@ def fill(url: str, serials: list[str], count: int) -> None:
     with psycopg.connect(url, options="-c search_path=benchfarm_queue") as connection:
         connection.execute(
             "INSERT INTO procrastinate_jobs (queue_name, task_name, priority, lock, status, args, attempts)"
-            " SELECT 'v2:phone:' || s.serial, 'benchfarm.phone', 0, 'phone:' || s.serial, 'succeeded', '{}', 1"
+            " SELECT 'phone:' || s.serial, 'benchfarm.phone', 0, 'phone:' || s.serial, 'succeeded', '{}', 1"
             " FROM (SELECT (%s::text[])[1 + n %% %s] AS serial FROM generate_series(1, %s) n) s",
             (serials, len(serials), count),
         )
         connection.execute(
-            "INSERT INTO farm_jobs (job_id, submission, serial, plan_name, campaign_id)"
-            " SELECT id, 'old-' || id, replace(lock, 'phone:', ''), 'night', 'c' || id FROM procrastinate_jobs"
+            "INSERT INTO farm_jobs (job_id, submission, serial, campaign_id)"
+            " SELECT id, 'old-' || id, replace(lock, 'phone:', ''), 'c' || id FROM procrastinate_jobs"
+        )
+        connection.execute(
+            "INSERT INTO farm_submissions (submission, protocol, document, plan_name, files, priority, joins,"
+            " replaces_lost, opens_at) SELECT 'old-' || id, 1, '{}', 'night', '{}', 0, false, false, now()"
+            " FROM procrastinate_jobs"
         )
         connection.execute(
             "INSERT INTO procrastinate_events (job_id, type) SELECT id, 'succeeded' FROM procrastinate_jobs"

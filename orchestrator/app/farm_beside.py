@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from orchestrator.queueing.overview import Owner
     from orchestrator.queueing.queue import FarmQueue
     from orchestrator.store.opening import Store
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from orchestrator.queueing.queue import FarmQueue
 
 
 def queue_beside(settings: Settings, stack: ExitStack) -> FarmQueue | None:

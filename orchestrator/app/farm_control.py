@@ -16,9 +16,7 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.farm_documents import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.quantities import parse_age
-from orchestrator.queueing.overview import host_state
 from orchestrator.queueing.queue import FarmQueue
-from orchestrator.records.history import Yield
 from orchestrator.records.identity import CampaignId
 from orchestrator.report.escapes import one_line
 from orchestrator.serve.answers import DoneAnswer
@@ -28,7 +26,7 @@ from orchestrator.units import format_bytes
 WATCH_S: Final = 2.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class FarmState:
     """A farm's hosts, phones and jobs, rows as the queue has them; of one submission also what it lacks."""
 
@@ -39,11 +37,10 @@ class FarmState:
     jobs: Sequence[Mapping[str, Any]]
     #: ``farm``, ``host:NAME`` or ``phone:SERIAL`` -> pause or drain.
     holds: Mapping[str, str]
-    #: Serial number -> what there was no time for, and runs without a result.
-    cut: Mapping[str, Sequence[Mapping[str, object]]]
-    lacking: Mapping[str, Yield]
-    #: Whether a job that was asked for failed.
-    has_failed: bool
+    #: Serial number -> what there was no time for.
+    no_time_for: Mapping[str, Sequence[Mapping[str, object]]]
+    #: Serial number -> how many runs gave no result.
+    without_result: Mapping[str, int]
 
 
 def read_state(settings: Settings, submission: str) -> FarmState:
@@ -56,20 +53,17 @@ def read_state(settings: Settings, submission: str) -> FarmState:
         lacking = shortcomings(farm.store, jobs) if submission else {}
     if submission and not jobs:
         raise unknown_submission(submission)
-    for host in hosts:
-        host["state"] = host_state(host, holds)
-    for phone in phones:
-        del phone["facts"]
-        phone["labels"] = read_labels(phone["labels"]).model_dump()
     return FarmState(
         hosts=hosts,
-        phones=phones,
-        away=away,
+        phones=[
+            {name: value for name, value in row.items() if name != "facts"} | {"labels": read_labels(row["labels"])}
+            for row in phones
+        ],
+        away=[{name: row[name] for name in ("serial", "host", "seen_at")} for row in away],
         jobs=jobs,
         holds=holds,
-        cut=cut,
-        lacking=lacking,
-        has_failed=bool(submission) and any(job["status"] == "failed" for job in jobs),
+        no_time_for=cut,
+        without_result={serial: given.without_result for serial, given in lacking.items()},
     )
 
 

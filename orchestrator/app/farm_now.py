@@ -115,8 +115,7 @@ class FarmNow:
         running = {str(job["serial"]): job for job in jobs if job["status"] == "runs"}
         night = tonight(store, now, progress, [item["done_at"] for item in working.values()])
         if queue is None:
-            return replace(empty, night=night, devices=self._devices([], [], {}, working, newest, running))
-        from orchestrator.queueing.overview import host_state
+            return replace(empty, night=night, devices=self._devices([], [], working, newest, running))
         from orchestrator.queueing.schedule import Schedules
 
         failed = {
@@ -133,8 +132,8 @@ class FarmNow:
         return replace(
             empty,
             night=night,
-            devices=self._devices(queue.phones(), queue.away(), holds, working, newest, running),
-            hosts=tuple(answer_of(HostAnswer, row, state=host_state(row, holds)) for row in queue.hosts()),
+            devices=self._devices(queue.phones(), queue.away(), working, newest, running),
+            hosts=tuple(answer_of(HostAnswer, row) for row in queue.hosts()),
             jobs=tuple(map(job_answer, listed[:_MOST_JOBS])),
             more_jobs=max(0, len(listed) - _MOST_JOBS),
             holds=holds,
@@ -163,7 +162,6 @@ class FarmNow:
         self,
         phones: _Rows,
         away: _Rows,
-        holds: Mapping[str, str],
         working: Mapping[str, Mapping[str, Any]],
         newest: Mapping[Serial, RunRecord],
         running: Mapping[str, Mapping[str, Any]],
@@ -171,7 +169,7 @@ class FarmNow:
         """Return the phones, those that want somebody's attention first; ``running``: their jobs."""
         found: dict[str, DeviceAnswer] = {}
         for row in phones:
-            state, reason = _phone_state(row, holds)
+            state, reason = _phone_state(row)
             before = found.get(row["serial"])
             if before is None or _ORDER.index(state) < _ORDER.index(before.state):
                 found[row["serial"]] = DeviceAnswer(serial=row["serial"], state=state, reason=reason, host=row["host"])
@@ -253,17 +251,11 @@ def _rounded(moment: datetime) -> datetime:
     return datetime.fromtimestamp(round(moment.timestamp() / _ROUND_S) * _ROUND_S, tz=moment.tzinfo)
 
 
-def _phone_state(row: Mapping[str, Any], holds: Mapping[str, str]) -> tuple[str, str]:
+def _phone_state(row: Mapping[str, Any]) -> tuple[str, str]:
     """Return the state of an announced phone, and the reason."""
     from orchestrator.queueing.submissions import IN_QUARANTINE
 
-    scopes = ("farm", f"host:{row['host']}", f"phone:{row['serial']}")
-    reasons = {
-        "unusable": str(row["unusable"]),
-        "silent": f"its host {row['host']} is silent",
-        "held": "; ".join(f"{scope}: {holds[scope]}" for scope in scopes if scope in holds),
-    }
-    state, reason = str(row["state"]), reasons.get(row["state"], "")
+    state, reason = row["state"], row["reason"]
     if state == "unusable" and reason.startswith(IN_QUARANTINE):
         return "quarantined", reason.removeprefix(IN_QUARANTINE)
     return {"busy": "measuring"}.get(state, state), reason

@@ -6,37 +6,31 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from orchestrator import __version__
 from orchestrator.app.beginning import host_files, reference_model
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.declared_programs import file_of
-from orchestrator.config.farm_documents import Content, FlagFile, Payload, Twin, dump
+from orchestrator.config.farm_documents import Content, FlagFile, Manifest, Payload, Twin, kind_of
 from orchestrator.errors import PlanError
 from orchestrator.planning.expansion import HostFiles
 from orchestrator.planning.skips import NoBuild, tools_for
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.queue import FarmQueue
-from orchestrator.queueing.submissions import PhoneJob
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
-from orchestrator.records.plan import Plan
+from orchestrator.records.plan import Plan, PlanModel
 from orchestrator.records.tokens import model_ending
 from orchestrator.records.workload import Build, Companion, Model
 
 #: Gets a file's name and sha256, gives this host's copy.
 _Fetch = Callable[[str, str], Path]
-#: What a plan names (``payload``, a document) and the sha256 of its ``files``: by serial number for a phone that
-#: differs from others of its kind, by kind of phone, and by "" for other kinds, which use their hosts' own programs.
-Payloads = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packed:
     """What a submission needs at its phones' hosts."""
 
-    payloads: Payloads
+    manifest: Manifest
     #: sha256 -> where the file lies on this computer, of the models too.
     paths: Mapping[str, Path]
     #: Serial number -> the programs that this computer has no build of, with the reason: the phone's host may.
@@ -96,9 +90,8 @@ def pack(farm: Farm, plan: Plan, phones: Sequence[DeviceFacts], models: Sequence
         parity_inputs=inputs,
         programs=tuple(map(content, declaring)),
         reference=content(reference) if reference is not None else None,
-        benchfarm=__version__,
     )
-    payloads: dict[Serial, Payload] = {}
+    payloads = {"": bare}
     missing: dict[Serial, list[str]] = {}
     found = farm.builds.of(plan, phones)
     for facts in phones:
@@ -107,45 +100,25 @@ def pack(farm: Farm, plan: Plan, phones: Sequence[DeviceFacts], models: Sequence
         builds = [build for build in own if isinstance(build, Build) and build.path is not None]
         if reasons := [build.reason for build in own if isinstance(build, NoBuild)]:
             missing[facts.serial] = reasons
-        payloads[facts.serial] = replace(
+        twins = farm.builds.with_flex(builds)
+        payload = replace(
             bare,
             builds=tuple(map(without_paths, builds)),
-            twins=tuple(
-                Twin(sha256=sha256, build=without_paths(twin)) for sha256, twin in farm.builds.with_flex(builds).items()
-            ),
+            twins=tuple(Twin(sha256=sha256, build=without_paths(twin)) for sha256, twin in twins.items()),
         )
-    return Packed(payloads=by_kind(payloads, bare, phones, models), paths=paths, missing=missing)
+        if payloads.setdefault(kind_of(facts), payload) != payload:
+            payloads[facts.serial] = payload
+    manifest = Manifest(plan=_without_paths(plan, models), payloads=payloads)
+    return Packed(manifest=manifest, paths=paths, missing=missing)
 
 
-def by_kind(
-    payloads: Mapping[Serial, Payload], bare: Payload, phones: Sequence[DeviceFacts], models: Sequence[Model]
-) -> dict[str, dict[str, Any]]:
-    """Return the phones' payloads by kind of phone, for those too that come later (see ``Payloads``)."""
-    of_models = [str(model.sha256) for model in models]
-
-    def needed(payload: Payload) -> dict[str, Any]:
-        return {"payload": dump(payload), "files": [*of_models, *(item.sha256 for item in payload.contents)]}
-
-    found = {"": needed(bare)}
-    for facts in phones:
-        own = needed(payloads[facts.serial])
-        if found.setdefault(_kind_of(facts), own) != own:
-            found[str(facts.serial)] = own
-    return found
-
-
-def jobs_for(phones: Sequence[DeviceFacts], payloads: Payloads, *, submission: str, plan: str) -> list[PhoneJob]:
-    """Return the phones' jobs of a submission; ``plan`` is its document, without devices."""
-    jobs = []
-    for facts in phones:
-        own = payloads.get(facts.serial) or payloads.get(_kind_of(facts)) or payloads[""]
-        jobs.append(PhoneJob(submission=submission, serial=facts.serial, plan=plan, payload=own["payload"]))
-    return jobs
-
-
-def _kind_of(facts: DeviceFacts) -> str:
-    """Return what phones have in common that the same builds run on."""
-    return f"{facts.abis[0] if facts.abis else ''} {'virtual' if facts.is_virtual else 'real'}"
+def _without_paths(plan: Plan, models: Sequence[Model]) -> Plan:
+    """Return a plan without anything of this computer: its models by content."""
+    sent = [
+        PlanModel(name=model.name, path=Path(f"{model.sha256}{model_ending(model.path)}"), sha256=model.sha256)
+        for model in models
+    ]
+    return replace(plan, models=tuple(sent), parity_inputs=None, builds={}, folder=None)
 
 
 def _inputs(plan: Plan) -> list[Path]:

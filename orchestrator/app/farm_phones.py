@@ -7,15 +7,17 @@ from datetime import UTC
 from typing import Any, Final
 
 from orchestrator.bootstrap import Farm
-from orchestrator.config.farm_documents import read_facts, read_labels
+from orchestrator.config.farm_documents import read_facts, read_labels, read_manifest
 from orchestrator.errors import NoDeviceError
 from orchestrator.planning.selection import choose, misfit
 from orchestrator.predicates import Labels
 from orchestrator.queueing.newcomers import GONE_S
 from orchestrator.queueing.queue import FarmQueue
+from orchestrator.queueing.submissions import Submission
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import Serial
+from orchestrator.records.identity import Serial, campaign_id_of
 from orchestrator.records.plan import DeviceSelection
+from orchestrator.store.opening import Store
 from orchestrator.units import format_duration
 
 #: What a host said that wasn't heard for so long may be of a phone that is elsewhere by now.
@@ -55,6 +57,35 @@ def check_names(farm: Farm, queue: FarmQueue, wanted: DeviceSelection) -> None:
         rows = [*queue.away(), *queue.phones()]
         facts = [read_facts(row["facts"]) for row in rows if row["facts"]]
         farm.check_names(wanted, facts, [read_labels(row["labels"]) for row in rows])
+
+
+def meant(
+    store: Store, submission: Submission, kept: Mapping[str, str], phones: Sequence[Mapping[str, Any]]
+) -> dict[str, str]:
+    """Return the phones that a submission means beside those that it has (queueing.newcomers.Choose).
+
+    Raises PlanError for what can't be read, StoreError.
+    """
+    manifest = read_manifest(submission.document)
+    wanted = manifest.plan.devices
+    announced, _ = usable(phones, ())
+    facts, labels = facts_and_labels(announced, {Serial(key): item for key, item in manifest.labels.items()})
+    fitting = [
+        item
+        for item in facts
+        if (not wanted.serials or item.serial in wanted.serials) and not misfit(wanted, item, labels.get(item.serial))
+    ]
+    # Whatever is said of them now: those that have their jobs keep their places.
+    counted = DeviceSelection(one_of_each=wanted.one_of_each, most=wanted.most)
+    present = [read_facts(document) for document in kept.values() if document]
+    choice = choose(counted, [*present, *fitting], {}, kept=[Serial(serial) for serial in kept])
+    return {
+        serial: announced[serial]["facts"]
+        for serial in choice.chosen
+        if serial not in kept
+        # A campaign of this name is an earlier submission's, whose jobs are deleted.
+        and store.campaign(campaign_id_of(submission.submission, serial)) is None
+    }
 
 
 def away_meant(queue: FarmQueue, wanted: DeviceSelection, inventory: Mapping[Serial, Labels]) -> dict[str, str]:

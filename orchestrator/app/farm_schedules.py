@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,14 +13,13 @@ from orchestrator.app.beginning import identify
 from orchestrator.app.farm_beside import shortcomings, worst_text
 from orchestrator.app.farm_payload import contents_of, pack
 from orchestrator.app.farm_phones import check_names, choose_phones
-from orchestrator.app.farm_submitting import check_travels, kept_submission, queue_jobs, sent_plan
+from orchestrator.app.farm_submitting import check_travels, queue_jobs, submission_of
 from orchestrator.app.nights import limited
 from orchestrator.bootstrap import Farm, Settings, this_computer
-from orchestrator.config.farm_documents import dump, read_plan
+from orchestrator.config.farm_documents import dump, read_manifest
 from orchestrator.config.plan import load_plan
 from orchestrator.config.profiles import KeptInventory
 from orchestrator.errors import BenchfarmError, NoDeviceError, UsageError
-from orchestrator.planning.time_budget import bounded
 from orchestrator.quantities import parse_seconds
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.schedule import Cron, Line, Schedule, Schedules
@@ -58,7 +56,9 @@ class ScheduleRequest:
 class AddedSchedule:
     """What is kept of a schedule, and what it means now."""
 
-    cron: Cron
+    name: str
+    cron: str
+    timezone: str
     next_at: datetime
     phones: Sequence[Serial]
     #: How many files its plan names, and how many of them the farm didn't have.
@@ -107,19 +107,21 @@ def add(settings: Settings, request: ScheduleRequest) -> AddedSchedule:
         schedule = Schedule(
             name=request.name,
             cron=cron,
-            plan=dump(sent_plan(plan, models)),
+            document=dump(packed.manifest),
             plan_name=plan.name,
-            payloads=json.dumps(packed.payloads),
+            files=packed.manifest.files,
             priority=request.priority,
             grace_s=grace_s,
             created_by=this_computer(),
         )
-        first = Schedules(queue).put(schedule, list(packed.paths), replace=request.replace)
+        first = Schedules(queue).put(schedule, replace=request.replace)
     if window is not None and (opens := window.around(first)[0]) > first:
         wait = format_duration((opens - first).total_seconds())
         notes.append(f"its window {window} isn't open when it is due: its jobs wait {wait}")
     return AddedSchedule(
-        cron=cron,
+        name=request.name,
+        cron=cron.text,
+        timezone=cron.timezone,
         next_at=first,
         phones=[item.serial for item in chosen],
         files=len(packed.paths),
@@ -133,7 +135,7 @@ def listed(settings: Settings) -> list[dict[str, Any]]:
     with FarmQueue(settings.store) as queue, Farm(settings) as farm:
         schedules = Schedules(queue).listed()
         for item in schedules:
-            item.update(_limits(item.pop("plan")))
+            item.update(_limits(item.pop("document")))
             item["lacking"] = _lacking(farm, queue, item["ticks"])
             item["went_wrong"] |= bool(item["lacking"]) and not item["paused"]
     return schedules
@@ -142,7 +144,7 @@ def listed(settings: Settings) -> list[dict[str, Any]]:
 def _limits(document: str) -> dict[str, object]:
     """Return window and time of a schedule's plan; nothing of a plan of a newer benchfarm."""
     try:
-        plan = read_plan(document)
+        plan = read_manifest(document).plan
     except BenchfarmError:
         return {"window": None, "phone_time_s": None}
     return {"window": plan.window and str(plan.window), "phone_time_s": plan.phone_time_s}
@@ -163,16 +165,14 @@ def _lacking(farm: Farm, queue: FarmQueue, ticks: Sequence[Mapping[str, Any]]) -
 def remove(settings: Settings, name: str) -> DoneAnswer:
     """Forget a schedule; what it submitted stays. Raises UsageError when there is none."""
     with FarmQueue(settings.store) as queue:
-        if not Schedules(queue).remove(name):
-            raise _unknown(name)
+        Schedules(queue).remove(name)
     return DoneAnswer(text=f"{name}: removed; what it submitted stays", data={"name": name})
 
 
 def pause(settings: Settings, name: str, *, paused: bool) -> DoneAnswer:
     """Pause a schedule, or resume it; raises UsageError when there is none."""
     with FarmQueue(settings.store) as queue:
-        if not Schedules(queue).pause(name, paused=paused):
-            raise _unknown(name)
+        Schedules(queue).pause(name, paused=paused)
     text = f"{name}: {'paused' if paused else 'resumed; what was due meanwhile is not run later'}"
     return DoneAnswer(text=text, data={"name": name, "paused": paused})
 
@@ -181,8 +181,6 @@ def submit_now(settings: Settings, name: str) -> DoneAnswer:
     """Submit a schedule's plan now, whether it is paused or not; raises UsageError for a schedule that isn't there."""
     with FarmQueue(settings.store) as queue, Farm(settings) as farm:
         schedule = Schedules(queue).one(name)
-        if schedule is None:
-            raise _unknown(name)
         moment = queue.now()
         submission = f"{name}-{moment:%Y%m%dT%H%M%SZ}"
         note = _submit(farm, queue, schedule, submission, moment)
@@ -204,24 +202,11 @@ def _submit(farm: Farm, queue: FarmQueue, schedule: Schedule, submission: str, m
 
     Raises NoDeviceError when no phone fits, BenchfarmError when the plan can't be read any more.
     """
-    if jobs := queue.jobs(submission):
-        return f"{len(jobs)} jobs, queued before its worker died"
-    plan, opens_at = bounded(read_plan(schedule.plan), moment)
-    chosen, left_out = choose_phones(farm, queue, plan.devices)
-    payloads = json.loads(schedule.payloads)
-    kept = kept_submission(
-        submission,
-        plan,
-        payloads,
-        chosen,
-        inventory=farm.inventory,
-        priority=schedule.priority,
-        opens_at=opens_at,
-    )
-    made = queue_jobs(queue, kept, plan, payloads, chosen)
+    if known := queue.jobs(submission):
+        return f"{len(known)} jobs, queued before its worker died"
+    manifest = read_manifest(schedule.document)
+    chosen, left_out = choose_phones(farm, queue, manifest.plan.devices)
+    made = submission_of(submission, manifest, farm.inventory, priority=schedule.priority, now=moment)
+    jobs = queue_jobs(queue, made, chosen)
     further = f"; not meant: {', '.join(sorted(left_out))}" if left_out else ""
-    return f"{len(made)} jobs, for {', '.join(job.serial for _, job in made)}{further}"
-
-
-def _unknown(name: str) -> UsageError:
-    return UsageError(f"there is no schedule {name!r}", hint="'benchfarm farm schedule list' lists them")
+    return f"{len(jobs)} jobs, for {', '.join(job.serial for job in jobs)}{further}"

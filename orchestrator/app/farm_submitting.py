@@ -2,45 +2,44 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from orchestrator.app.beginning import identify
-from orchestrator.app.farm_payload import Payloads, contents_of, jobs_for, pack
-from orchestrator.app.farm_phones import away_meant, check_names, choose_phones, facts_and_labels, usable
+from orchestrator.app.farm_payload import contents_of, pack
+from orchestrator.app.farm_phones import away_meant, check_names, choose_phones
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.config.farm_documents import dump, labels_of, read_facts, read_labels, read_plan
+from orchestrator.config.farm_documents import Manifest, dump, labels_of
 from orchestrator.config.plan import load_plan
 from orchestrator.errors import PlanError, UsageError
-from orchestrator.planning.selection import choose, misfit
 from orchestrator.planning.time_budget import bounded
 from orchestrator.predicates import Labels
-from orchestrator.queueing.newcomers import Added
 from orchestrator.queueing.queue import FarmQueue
-from orchestrator.queueing.submissions import PhoneJob, Submission
+from orchestrator.queueing.submissions import Submission
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import Serial, campaign_id_of
-from orchestrator.records.plan import DeviceSelection, Plan, PlanModel, Sharding
-from orchestrator.records.tokens import model_ending
-from orchestrator.records.workload import Model
-
-if TYPE_CHECKING:
-    from orchestrator.store.opening import Store
+from orchestrator.records.identity import CampaignId, Serial, campaign_id_of
+from orchestrator.records.plan import Plan, Sharding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedJob:
+    """A phone's job."""
+
+    job_id: int
+    serial: Serial
+    campaign_id: CampaignId
+
+
+@dataclass(frozen=True, kw_only=True)
 class Submitted:
     """What was queued of a plan."""
 
     submission: str
-    #: Each with its number in the queue.
-    jobs: Sequence[tuple[int, PhoneJob]]
+    jobs: Sequence[QueuedJob]
     #: How many files the jobs need, and how many of them the farm didn't have.
     files: int
     uploaded: int
@@ -73,32 +72,23 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Submi
         chosen, left_out = choose_phones(farm, queue, plan.devices)
         away = away_meant(queue, plan.devices, farm.inventory)
         packed = pack(farm, plan, chosen, models)
-        # Of one night for all its phones, whenever each of them can be had.
-        now = queue.now()
-        sent, opens_at = bounded(sent_plan(plan, models), now)
         if queue.jobs(submission):
             raise UsageError(f"{submission}: this submission is in the queue already")
         if any(farm.store.campaign(campaign_id_of(submission, facts.serial)) is not None for facts in chosen):
             raise UsageError(f"{submission}: a submission of this name was measured before", hint="give another --name")
         contents = contents_of(settings, queue)
         uploaded = sum(contents.keep(file, sha256) for sha256, file in packed.paths.items())
-        kept = kept_submission(
-            submission,
-            sent,
-            packed.payloads,
-            chosen,
-            inventory=farm.inventory,
-            priority=priority,
-            opens_at=opens_at,
-        )
-        jobs = queue_jobs(queue, kept, sent, packed.payloads, chosen)
+        # Of one night for all its phones, whenever each of them can be had.
+        now = queue.now()
+        made = submission_of(submission, packed.manifest, farm.inventory, priority=priority, now=now)
+        jobs = queue_jobs(queue, made, chosen)
     return Submitted(
         submission=submission,
         jobs=jobs,
         files=len(packed.paths),
         uploaded=uploaded,
-        opens_at=opens_at,
-        waits=opens_at > now,
+        opens_at=made.opens_at,
+        waits=made.opens_at > now,
         left_out=left_out,
         away=away,
         without_program=packed.missing,
@@ -118,96 +108,37 @@ def check_travels(plan: Plan) -> None:
         )
 
 
-def sent_plan(plan: Plan, models: Sequence[Model]) -> Plan:
-    """Return the plan without anything of this computer: its models by content."""
-    return replace(
-        plan,
-        models=tuple(
-            PlanModel(name=model.name, path=Path(f"{model.sha256}{model_ending(model.path)}"), sha256=model.sha256)
-            for model in models
-        ),
-        parity_inputs=None,
-        builds={},
-        folder=None,
-    )
-
-
-def kept_submission(
-    name: str,
-    plan: Plan,
-    payloads: Payloads,
-    chosen: Sequence[DeviceFacts],
-    *,
-    inventory: Mapping[Serial, Labels],
-    priority: int,
-    opens_at: datetime,
+def submission_of(
+    name: str, manifest: Manifest, inventory: Mapping[Serial, Labels], *, priority: int, now: datetime
 ) -> Submission:
-    """Return what is kept of a submission.
+    """Return a plan's submission, its window turned into a begin and an end.
 
     Args:
         name: Of the submission.
-        plan: As it travels, with the devices that it means; it says when its time is over, and no window.
-        payloads: What it names.
-        chosen: The phones that it was made for.
+        manifest: The plan with all that it names.
         inventory: What this computer says that phones are for.
         priority: Of all its jobs.
-        opens_at: When its window opens, or when it is submitted.
+        now: When it is submitted, by the database's clock.
     """
+    plan, opens_at = bounded(manifest.plan, now)
+    labels = {str(serial): labels_of(item) for serial, item in inventory.items()}
     return Submission(
-        name=name,
-        plan=dump(plan),
+        submission=name,
+        document=dump(replace(manifest, plan=plan, labels=labels)),
         plan_name=plan.name,
-        payloads=json.dumps(payloads),
-        labels=json.dumps({serial: labels_of(item) for serial, item in inventory.items()}),
+        files=manifest.files,
         priority=priority,
         joins=plan.devices.joins,
         replaces_lost=plan.devices.replaces_lost,
         opens_at=opens_at,
         until=plan.until,
-        facts={facts.serial: dump(facts) for facts in chosen},
-        files=[sha256 for own in payloads.values() for sha256 in own["files"]],
     )
 
 
-def queue_jobs(
-    queue: FarmQueue, kept: Submission, plan: Plan, payloads: Payloads, chosen: Sequence[DeviceFacts]
-) -> Sequence[tuple[int, PhoneJob]]:
-    """Queue a submission's jobs for the chosen phones; return them with their numbers."""
-    document = dump(replace(plan, devices=DeviceSelection()))
-    jobs = jobs_for(chosen, payloads, submission=kept.name, plan=document)
-    numbers = queue.submit(jobs, plan_name=kept.plan_name, priority=kept.priority, kept=kept)
-    return tuple(zip(numbers, jobs, strict=True))
-
-
-def meant(
-    store: Store,
-    submission: Submission,
-    kept: Mapping[str, str],
-    phones: Sequence[Mapping[str, Any]],
-) -> list[Added]:
-    """Return the phones that a submission means beside those that it has (queueing.newcomers.Choose).
-
-    Raises PlanError for what can't be read, StoreError.
-    """
-    plan, payloads = read_plan(submission.plan), json.loads(submission.payloads)
-    announced, _ = usable(phones, ())
-    inventory = {Serial(key): read_labels(json.dumps(value)) for key, value in json.loads(submission.labels).items()}
-    facts, labels = facts_and_labels(announced, inventory)
-    named = plan.devices.serials
-    fitting = [
-        item
-        for item in facts
-        if (not named or item.serial in named) and not misfit(plan.devices, item, labels.get(item.serial))
-    ]
-    # Whatever is said of them now: those that have their jobs keep their places.
-    counted = DeviceSelection(one_of_each=plan.devices.one_of_each, most=plan.devices.most)
-    present = [read_facts(document) for document in kept.values() if document]
-    choice = choose(counted, [*present, *fitting], {}, kept=[Serial(serial) for serial in kept])
-    document = dump(replace(plan, until=submission.until, devices=DeviceSelection()))
-    newcomers = [item for item in fitting if item.serial in choice.chosen]
+def queue_jobs(queue: FarmQueue, submission: Submission, chosen: Sequence[DeviceFacts]) -> list[QueuedJob]:
+    """Queue a submission's jobs for the chosen phones; raises UsageError when it is there already."""
+    numbers = queue.submit(submission, {facts.serial: dump(facts) for facts in chosen})
     return [
-        Added(job=job, facts=announced[job.serial]["facts"])
-        for job in jobs_for(newcomers, payloads, submission=submission.name, plan=document)
-        # A campaign of this name is an earlier submission's, whose jobs are deleted.
-        if store.campaign(job.campaign_id) is None
+        QueuedJob(job_id=number, serial=facts.serial, campaign_id=campaign_id_of(submission.submission, facts.serial))
+        for number, facts in zip(numbers, chosen, strict=True)
     ]

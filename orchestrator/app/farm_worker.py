@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import tempfile
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -15,17 +17,18 @@ from orchestrator import __version__
 from orchestrator.app import nights
 from orchestrator.app.access import Listening, access_of, address_of, require_packages
 from orchestrator.app.beginning import begin, identify, named_paths, prepare
-from orchestrator.app.farm_host import HostPhones, IdlePhones, host_id
+from orchestrator.app.farm_host import HostPhones
 from orchestrator.app.farm_payload import Unpacked, contents_of, unpack
+from orchestrator.app.farm_phones import meant
 from orchestrator.app.farm_schedules import make_due
-from orchestrator.app.farm_submitting import meant
 from orchestrator.app.measuring import reopen, run_campaign
 from orchestrator.app.resuming import close_cancelled
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.declared_programs import lent
-from orchestrator.config.farm_documents import read_facts, read_payload, read_plan
+from orchestrator.config.farm_documents import read_facts, read_manifest
 from orchestrator.config.profiles import KeptInventory
 from orchestrator.devices.discovery import KnownPhones
+from orchestrator.devices.lease import own_boot
 from orchestrator.engine.rounds import open_works, slim
 from orchestrator.errors import (
     ArtifactError,
@@ -45,7 +48,6 @@ from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.newcomers import Newcomers
 from orchestrator.queueing.queue import Claimed, FarmQueue
 from orchestrator.queueing.schedule import Line
-from orchestrator.queueing.submissions import PhoneJob
 from orchestrator.queueing.worker import Callbacks, Ended, Say, Worker
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
@@ -77,8 +79,8 @@ _IN_USE_S: Final = 60.0
 class WorkerRequest:
     """How a worker of a host works."""
 
-    #: Name of the host in the farm.
-    host: str
+    #: Of the host in the farm; empty: its network name.
+    name: str
     #: Seconds without a heartbeat after which a host counts as dead.
     dead_after_s: float
     #: Seconds between two polls of the queue; None: as often as usual, or as ``dead_after_s`` needs.
@@ -86,8 +88,10 @@ class WorkerRequest:
     until_empty: bool
     #: Seconds between two checks of an idle phone; 0: none.
     idle_look_s: float
-    #: Where numbers for Prometheus are served.
-    metrics: Listening | None = None
+    #: Where numbers for Prometheus are served; None: nowhere.
+    metrics_port: int | None
+    metrics_host: str
+    token_file: Path | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +113,7 @@ def work(settings: Settings, request: WorkerRequest, *, tell: Say, observer: Cal
     Raises UsageError without PostgreSQL, for polls that would be too rare, for an address that needs a token, or when
     another worker has the name; StoreError, HostStorageError.
     """
-    host, most_s = request.host, request.dead_after_s * _POLL_SHARE
+    host, most_s = request.name or socket.gethostname(), request.dead_after_s * _POLL_SHARE
     if request.look_s is not None and request.look_s > most_s:
         raise UsageError(
             f"a host heard every {request.look_s:g} s is soon taken for dead when {request.dead_after_s:g} s of silence"
@@ -122,13 +126,14 @@ def work(settings: Settings, request: WorkerRequest, *, tell: Say, observer: Cal
         own_queue = stack.enter_context(FarmQueue(settings.store, connections=1))
 
         def say(text: str, /, *, level: str = "info", **keys: object) -> None:
-            tell(f"farm: {text}", level=level, **keys)
+            tell(f"farm: {text}", level=level, host=host, **keys)
 
         # One store for all: jobs with connections of their own, on fifty hosts, are more than a database takes.
         opened = stack.enter_context(Farm(settings))
         store, inventory, asked = opened.store, KeptInventory(opened.inventory_file), KnownPhones()
-        if request.metrics is not None:
-            stack.enter_context(_numbers_served(settings, store, request.metrics, say))
+        if request.metrics_port is not None:
+            where = Listening(host=request.metrics_host, port=request.metrics_port, token_file=request.token_file)
+            stack.enter_context(_numbers_served(settings, store, where, say))
         contents = contents_of(settings, queue)
 
         def open_farm(hears: Observer | None = None) -> Farm:
@@ -145,13 +150,14 @@ def work(settings: Settings, request: WorkerRequest, *, tell: Say, observer: Cal
             """Close the campaign of a job that was cancelled; it can be closed later too."""
             try:
                 with open_farm() as farm:
-                    close_cancelled(farm, [claimed.read().campaign_id])
+                    close_cancelled(farm, [claimed.campaign_id])
             except BenchfarmError as error:
                 text = f"job {claimed.job_id}: its campaign stays open, 'benchfarm results close' ends it: {error}"
                 say(one_line(text), level="error", job=claimed.job_id, serial=claimed.serial)
 
-        idle = IdlePhones(asked, every_s=request.idle_look_s, say=say)
-        phones = HostPhones(open_farm, queue, host, idle, inventory=inventory, say=say)
+        phones = HostPhones(
+            open_farm, queue, host, asked=asked, idle_look_s=request.idle_look_s, inventory=inventory, say=say
+        )
         newcomers = Newcomers(queue, partial(meant, store))
         worker = Worker(
             own_queue,
@@ -161,7 +167,8 @@ def work(settings: Settings, request: WorkerRequest, *, tell: Say, observer: Cal
             dead_after_s=request.dead_after_s,
             look_s=request.look_s or min(_POLL_S, most_s),
             newcomers=newcomers,
-            host_id=host_id(settings.state_folder),
+            # The same one until this computer is restarted, and no other computer's.
+            host_id=own_boot() or str(uuid.getnode()),
         )
 
         def clean_copies() -> Sequence[str]:
@@ -249,14 +256,15 @@ def _run_job(
     open_farm: Callable[[], Farm], contents: Contents, claimed: Claimed, host: str, cancelled: threading.Event
 ) -> Ended:
     try:
-        job = claimed.read()
-        plan, payload = read_plan(job.plan), read_payload(job.payload)
+        manifest = read_manifest(claimed.document)
+        facts = read_facts(claimed.facts)
+        payload = manifest.payload_for(facts)
         with open_farm() as farm, tempfile.TemporaryDirectory(prefix="benchfarm-inputs-") as folder:
             farm.cancelled = cancelled
             # First, for a model's ending may be one that only its program's file tells of.
             with lent([contents.fetch(item.sha256, item.name) for item in payload.programs]):
-                unpacked = unpack(farm, contents, plan, payload, Path(folder))
-                return _measure(farm, job, unpacked, host, claimed.facts)
+                unpacked = unpack(farm, contents, manifest.plan, payload, Path(folder))
+                return _measure(farm, claimed, facts, unpacked, host)
     except InterruptedByUserError:
         return Ended(status="aborted", note="stopped")
     except _PASSING as error:
@@ -275,8 +283,8 @@ def _noted(error: BenchfarmError) -> str:
     return one_line(f"{error} ({error.hint})" if error.hint else str(error))
 
 
-def _measure(farm: Farm, job: PhoneJob, unpacked: Unpacked, host: str, meant: str) -> Ended:
-    """Begin or resume a job's campaign; ``meant`` are the facts (a document) of the phone that it is for."""
+def _measure(farm: Farm, job: Claimed, meant: DeviceFacts, unpacked: Unpacked, host: str) -> Ended:
+    """Begin or resume a job's campaign; ``meant`` are the facts of the phone that it is for."""
     stored = farm.store.campaign(job.campaign_id)
     plan = replace(unpacked.plan, devices=DeviceSelection(serials=(job.serial,)))
     if stored is None:
@@ -298,12 +306,11 @@ def _measure(farm: Farm, job: PhoneJob, unpacked: Unpacked, host: str, meant: st
     return _restored(farm, devices[0][0], ended) if ended.status == "succeeded" else ended
 
 
-def _check_same(facts: DeviceFacts, meant: str) -> None:
-    """Raise DeviceChangedError for a phone that isn't the one of these facts: serial numbers repeat.
+def _check_same(facts: DeviceFacts, wanted: DeviceFacts) -> None:
+    """Raise DeviceChangedError for a phone that isn't the one that was meant: serial numbers repeat.
 
     Its system image may be another one: phones are updated.
     """
-    wanted = read_facts(meant) if meant else facts
     if (facts.manufacturer, facts.model, facts.codename) != (wanted.manufacturer, wanted.model, wanted.codename):
         raise DeviceChangedError(
             f"the phone {facts.serial} here is a {facts.title}, the job is for a {wanted.title} of that serial number"

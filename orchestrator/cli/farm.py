@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from orchestrator.app import farm_control, farm_schedules, farm_submitting, farm_worker, nights
-from orchestrator.app.access import Listening
 from orchestrator.app.farm_control import WATCH_S, held_text, is_open, read_state, wait_for
 from orchestrator.app.farm_phones import away_text
 from orchestrator.app.farm_schedules import ScheduleRequest
+from orchestrator.app.farm_submitting import Submitted
 from orchestrator.app.farm_worker import WorkerRequest
 from orchestrator.bootstrap import Settings
 from orchestrator.cli.frame import Json, Texts, arg, command, opt
@@ -69,30 +69,10 @@ def worker(settings: Settings, options: WorkerOptions) -> CommandResult:
 
     Example: benchfarm farm worker
     """
-    import socket
-
-    metrics = None
-    if options.metrics_port is not None:
-        metrics = Listening(host=options.metrics_host, port=options.metrics_port, token_file=options.token_file)
-    return work(
-        settings,
-        WorkerRequest(
-            host=options.name or socket.gethostname(),
-            dead_after_s=options.dead_after_s,
-            look_s=options.look_s,
-            until_empty=options.until_empty,
-            idle_look_s=options.idle_look_s,
-            metrics=metrics,
-        ),
-    )
-
-
-def work(settings: Settings, request: WorkerRequest) -> CommandResult:
-    """Work until the worker is stopped or drained; raises as the use case."""
     done = farm_worker.work(
         settings,
-        request,
-        tell=partial(tell, settings.log_format, "worker", host=request.host),
+        WorkerRequest(**vars(options)),
+        tell=partial(tell, settings.log_format, "worker"),
         observer=partial(observer_for_stderr, settings.log_format),
     )
     text = f"{done.jobs} jobs ended on {done.host}"
@@ -120,31 +100,20 @@ def submit(
         raise UsageError("--out is for a report of what was measured", hint="add --wait")
     format_of("", out, ("html", "text", "markdown", "csv", "json"), default="html")
     done = farm_submitting.submit(settings, plan, priority=priority, name=name)
-    jobs = [job for _, job in done.jobs]
-    lines = [f"{done.submission}: {len(jobs)} jobs queued, for {', '.join(job.serial for job in jobs)}"]
+    lines = [f"{done.submission}: {len(done.jobs)} jobs queued, for {', '.join(job.serial for job in done.jobs)}"]
     lines[0] += f"; {done.files} files, {done.uploaded} of them new to the farm"
     if done.waits:
         lines[0] += f"; their window opens at {done.opens_at:%Y-%m-%d %H:%M} UTC"
     lines += [f"{serial}: not meant: {reason}" for serial, reason in done.left_out.items()]
     lines += [f"{serial}: its host's own program is used: {why[0]}" for serial, why in done.without_program.items()]
-    data: dict[str, object] = {
-        "submission": done.submission,
-        "jobs": [{"job_id": number, "serial": job.serial, "campaign_id": job.campaign_id} for number, job in done.jobs],
-        "files": done.files,
-        "uploaded": done.uploaded,
-        "opens_at": done.opens_at,
-        "left_out": done.left_out,
-        "away": done.away,
-        "without_program": done.without_program,
-    }
     # 1 also where it names a phone that has no job, or means one that is away.
-    sent = CommandResult(text="\n".join(map(one_line, lines)), data=data, exit_code=int(not done.is_whole))
-    return _ended(settings, sent, data, out) if wait else sent
+    sent = CommandResult(text="\n".join(map(one_line, lines)), data=vars(done), exit_code=int(not done.is_whole))
+    return _ended(settings, sent, done, out) if wait else sent
 
 
-def _ended(settings: Settings, sent: CommandResult, data: dict[str, object], out: Path | None) -> CommandResult:
+def _ended(settings: Settings, sent: CommandResult, done: Submitted, out: Path | None) -> CommandResult:
     """Wait for the end of a submission and return its status, with one report; Ctrl-C ends the waiting, jobs go on."""
-    submission = str(data["submission"])
+    submission = done.submission
     tell(settings.log_format, "submitted", sent.text)
     try:
         wait_for(settings, submission, lambda text: tell(settings.log_format, "waiting", text))
@@ -153,7 +122,7 @@ def _ended(settings: Settings, sent: CommandResult, data: dict[str, object], out
         raise InterruptedByUserError(f"nobody waits for {submission} any more; its jobs continue", hint=hint) from None
     ended = status(settings, submission)
     assert isinstance(ended.data, dict), "as status makes it"
-    text, data = ended.text, {**data, "outcome": ended.data}
+    text, data = ended.text, {**vars(done), "outcome": ended.data}
     # Without any run there is nothing to report.
     if out is not None and "done" in {job["status"] for job in ended.data["jobs"]}:
         from orchestrator.cli.reports import report
@@ -193,7 +162,10 @@ def status(settings: Settings, submission: str) -> CommandResult:
     """
     state = read_state(settings, submission)
     hosts = [(row["name"], row["state"], row["benchfarm_version"], row["note"]) for row in state.hosts]
-    phones = [(row["serial"], row["host"], _phone_state(row, state.holds)) for row in state.phones]
+    phones = [
+        (row["serial"], row["host"], f"job {row['job']}" if row["state"] == "busy" else row["reason"] or row["state"])
+        for row in state.phones
+    ]
     phones += [(row["serial"], "", away_text(row)) for row in state.away]
     jobs = [
         (str(j["job_id"]), j["submission"], j["serial"], _job_state(j), str(j["priority"]), j["host"], _job_note(j))
@@ -206,21 +178,14 @@ def status(settings: Settings, submission: str) -> CommandResult:
     if not submission:
         lines += ["", *_recent(state.jobs)]
     lines += ["", held_text(state.holds)] if state.holds else []
-    for serial, items in state.cut.items():
+    for serial, items in state.no_time_for.items():
         lines += [f"{serial}: {nights.told(items)}", *map(_cut_text, items[:_CUT_LISTED])]
         lines += [f"  and {len(items) - _CUT_LISTED} more, which --json lists"] if len(items) > _CUT_LISTED else []
+    has_failed = bool(submission) and any(job["status"] == "failed" for job in state.jobs)
     return CommandResult(
         text="\n".join(lines),
-        data={
-            "hosts": state.hosts,
-            "phones": state.phones,
-            "away": [{key: row[key] for key in ("serial", "host", "seen_at")} for row in state.away],
-            "jobs": state.jobs,
-            "holds": state.holds,
-            "no_time_for": state.cut,
-            "without_result": {serial: given.without_result for serial, given in state.lacking.items()},
-        },
-        exit_code=int(state.has_failed or bool(state.lacking)) or CUT_EXIT_CODE * bool(state.cut),
+        data=vars(state),
+        exit_code=int(has_failed or bool(state.without_result)) or CUT_EXIT_CODE * bool(state.no_time_for),
     )
 
 
@@ -239,19 +204,6 @@ def _recent(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
 def _cut_text(item: Mapping[str, object]) -> str:
     threads = f", {item['threads']} threads" if item["threads"] else ""
     return one_line(f"  {item['model']}, {item['delegate']}{threads}, {item['tool']}: {item['reason']}")
-
-
-def _phone_state(phone: Mapping[str, object], holds: Mapping[str, str]) -> str:
-    """Return what becomes of a phone, as people are told: also which job it does, and what keeps it from one."""
-    scopes = ("farm", f"host:{phone['host']}", f"phone:{phone['serial']}")
-    words = {
-        "busy": f"job {phone['job']}",
-        "unusable": str(phone["unusable"]),
-        "silent": "its host is silent",
-        "held": "; ".join(f"{scope}: {holds[scope]}" for scope in scopes if scope in holds),
-    }
-    state = str(phone["state"])
-    return words.get(state) or state
 
 
 def _job_state(job: Mapping[str, Any]) -> str:
@@ -369,26 +321,11 @@ def add(settings: Settings, options: AddOptions) -> CommandResult:
 
     Example: benchfarm farm schedule add nightly nightly.yaml --cron "0 1 * * *"
     """
-    return add_schedule(settings, ScheduleRequest(**vars(options)))
-
-
-def add_schedule(settings: Settings, request: ScheduleRequest) -> CommandResult:
-    """Keep a plan with all that it names, to be submitted by cron; raises as the use case."""
-    done = farm_schedules.add(settings, request)
-    when = f"{request.name}: {done.cron.text} {done.cron.timezone}, first {_moment(done.next_at)}"
+    done = farm_schedules.add(settings, ScheduleRequest(**vars(options)))
+    when = f"{done.name}: {done.cron} {done.timezone}, first {_moment(done.next_at)}"
     lines = [f"{when}; {done.files} files, {done.uploaded} new"]
     lines += [f"phones now: {', '.join(done.phones)}"] if done.phones else []
-    return CommandResult(
-        text="\n".join(map(one_line, [*lines, *done.notes])),
-        data={
-            "name": request.name,
-            "next_at": done.next_at,
-            "phones": done.phones,
-            "files": done.files,
-            "uploaded": done.uploaded,
-            "notes": done.notes,
-        },
-    )
+    return CommandResult(text="\n".join(map(one_line, [*lines, *done.notes])), data=done)
 
 
 @command("farm schedule list")

@@ -1,14 +1,13 @@
-"""Plans, what they name, and facts on their way between hosts: JSON documents, every field checked when read."""
+"""Plans with what they name, and facts, on their way between hosts: JSON documents, every field checked when read."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Final, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import ValidationError
 
 from orchestrator.config.fields import affinity_word, free_flags, predicate_text
 from orchestrator.documents import adapter_of, describe
@@ -58,87 +57,110 @@ class Payload:
     programs: tuple[Content, ...] = ()
     #: The model of the reference workload; None when the plan doesn't want it.
     reference: Content | None = None
-    #: The version that packed it.
-    benchfarm: str = ""
 
     @property
-    def contents(self) -> tuple[Content, ...]:
-        """Every file of it, each content once."""
-        builds = [*self.builds, *(twin.build for twin in self.twins)]
+    def all_builds(self) -> list[Build]:
+        """Its builds, and those that stand in for them."""
+        return [*self.builds, *(twin.build for twin in self.twins)]
+
+    @property
+    def contents(self) -> list[Content]:
+        """Every file of it."""
+        builds = self.all_builds
         found = [Content(name=build.path.name, sha256=build.sha256) for build in builds if build.path is not None]
         found += [Content(name=item.name, sha256=item.sha256) for build in builds for item in build.companions]
         found += [file for item in self.flag_files for file in item.files]
-        found += [*self.parity_inputs, *self.programs, *([self.reference] if self.reference is not None else [])]
-        return tuple({item.sha256: item for item in found}.values())
+        return [*found, *self.parity_inputs, *self.programs, *([self.reference] if self.reference is not None else [])]
 
 
-_Record = TypeVar("_Record", Plan, DeviceFacts, Payload)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhoneLabels:
+    """What a phone's host says that it is for. Answers predicates as the inventory's own labels do."""
+
+    pools: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A plan with all that it names: one for a submission's phones, those too that come later, or for a schedule."""
+
+    #: With the devices that it means; its models by their contents.
+    plan: Plan
+    #: What it names: by serial number for a phone that differs from others of its kind, by kind of phone, and by "" for
+    #: other kinds, which use their hosts' own programs.
+    payloads: Mapping[str, Payload]
+    #: What the submitter's computer says that phones are for, by serial number.
+    labels: Mapping[str, PhoneLabels] = field(default_factory=dict)
+
+    def payload_for(self, facts: DeviceFacts) -> Payload:
+        """Return what the plan names for a phone."""
+        return self.payloads.get(facts.serial) or self.payloads.get(kind_of(facts)) or self.payloads[""]
+
+    @property
+    def files(self) -> list[str]:
+        """Return the sha256 of every file of it."""
+        contents = [item.sha256 for payload in self.payloads.values() for item in payload.contents]
+        return sorted({*contents, *(str(model.sha256) for model in self.plan.models)})
+
+
+def kind_of(facts: DeviceFacts) -> str:
+    """Return what phones have in common that the same builds run on."""
+    return f"{facts.abis[0] if facts.abis else ''} {'virtual' if facts.is_virtual else 'real'}"
+
+
+_Record = TypeVar("_Record", Manifest, DeviceFacts, PhoneLabels)
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 #: A file's bare name.
 _FILE_NAME: Final = re.compile(r"(?!\.{1,2}$)[^/\\\x00-\x1f\x7f]{1,200}")
-_NEWER: Final = "install the submitter's benchfarm on this host"
-#: A word that is none of those known here: the submitter's benchfarm has checked the plan, so it knows that word.
-_NEW_WORDS: Final = {"enum", "literal_error"}
-_Label = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+_UNKNOWN_FIELD: Final = "unexpected_keyword_argument"
+#: A field or word that isn't known here: the submitter's benchfarm has checked the plan, so it knows that.
+_NEWER: Final = {_UNKNOWN_FIELD, "enum", "literal_error"}
 
 
-class PhoneLabels(BaseModel):
-    """What a phone's host says that it is for. Answers predicates as the inventory's own labels do."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    pools: tuple[_Label, ...] = ()
-    tags: tuple[_Label, ...] = ()
-
-
-def dump(record: Plan | DeviceFacts | Payload) -> str:
+def dump(record: Manifest | DeviceFacts | PhoneLabels) -> str:
     """Return a record as a JSON document.
 
     What is as it is by default isn't in it, so that a host which doesn't know a field yet reads the plans that don't
-    need it. A default that changes needs a new version of the messages (queueing/submissions.py).
+    need it. A default that changes needs a new version of the documents (queueing/submissions.py).
     """
     return adapter_of(type(record)).dump_json(record, exclude_defaults=True).decode()
 
 
-def read_plan(document: str) -> Plan:
-    """Return the plan of a document; raises PlanError naming what is wrong with it.
+def read_manifest(document: str) -> Manifest:
+    """Return a plan with what it names; raises PlanError naming what is wrong with it.
 
-    Every model has its sha256. What this version doesn't know isn't passed over, as it would measure something else:
-    NewerPlanError.
+    Every file has its sha256, and a bare name. What this version doesn't know isn't passed over, as it would measure
+    something else: NewerPlanError.
     """
-    plan = _read(Plan, document)
-    _refuse_unknown(plan, document, "plan")
+    try:
+        found = adapter_of(Manifest).validate_json(document, strict=True, extra="forbid")
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False)
+        if not all(item["type"] in _NEWER for item in faults):
+            raise PlanError(f"a plan from the queue: {describe(error)}") from error
+        unknown = next((item for item in faults if item["type"] == _UNKNOWN_FIELD), None)
+        what = f"asks for {'.'.join(map(str, unknown['loc']))}" if unknown else f"has {describe(error)}"
+        raise NewerPlanError(
+            f"a plan from the queue {what}, which this benchfarm doesn't know",
+            hint="install the submitter's benchfarm on this host",
+        ) from error
+    plan = found.plan
     try:
         for flags in plan.matrix.flags:
             free_flags(dict(flags))
         for text in plan.devices.where:
             predicate_text(text)
         affinity_word(plan.settings.affinity)
+        for model in plan.models:
+            _check_content(str(model.path), model.sha256 or "")
+        if "" not in found.payloads:
+            raise ValueError("it names nothing for other kinds of phones")
+        for payload in found.payloads.values():
+            _check(payload)
     except ValueError as error:
         raise PlanError(f"a plan from the queue: {error}") from error
-    for model in plan.models:
-        _check_content("plan", str(model.path), model.sha256 or "")
-    return plan
-
-
-def read_payload(document: str) -> Payload:
-    """Return what a plan names; raises PlanError naming what is wrong with it. Its names are bare names of files.
-
-    NewerPlanError: this version doesn't know something of it.
-    """
-    payload = _read(Payload, document)
-    _refuse_unknown(payload, document, "payload")
-    builds = [*payload.builds, *(twin.build for twin in payload.twins)]
-    for build in builds:
-        if build.path is None:
-            raise PlanError(f"a payload from the queue: the build {build.name!r} has no file")
-        _check_content("payload", str(build.path), build.sha256)
-    for content in payload.contents:
-        _check_content("payload", content.name, content.sha256)
-    for item in payload.flag_files:
-        if not item.files or not item.value.startswith("@"):
-            raise PlanError(f"a payload from the queue: the flag value {item.value!r} has no file")
-    return payload
+    return found
 
 
 def read_facts(document: str) -> DeviceFacts:
@@ -146,57 +168,38 @@ def read_facts(document: str) -> DeviceFacts:
     return _read(DeviceFacts, document)
 
 
-def labels_of(item: Labels) -> dict[str, Sequence[str]]:
-    """Return a phone's pools and tags as :func:`read_labels` takes them, in JSON."""
-    return {"pools": item.pools, "tags": item.tags}
-
-
 def read_labels(document: str) -> PhoneLabels:
     """Return a phone's pools and tags, none for an empty document; raises PlanError naming what is wrong."""
-    try:
-        return PhoneLabels.model_validate_json(document, strict=True) if document else PhoneLabels()
-    except ValidationError as error:
-        raise PlanError(f"labels from the queue: {describe(error)}") from error
+    return _read(PhoneLabels, document) if document else PhoneLabels()
+
+
+def labels_of(item: Labels) -> PhoneLabels:
+    """Return the pools and tags of what an inventory says of a phone."""
+    return PhoneLabels(pools=tuple(item.pools), tags=tuple(item.tags))
 
 
 def _read(kind: type[_Record], document: str) -> _Record:
     try:
-        record: _Record = adapter_of(kind).validate_json(document, strict=True)
+        return adapter_of(kind).validate_json(document, strict=True)
     except ValidationError as error:
-        is_newer = all(item["type"] in _NEW_WORDS for item in error.errors())
-        raise (NewerPlanError if is_newer else PlanError)(
-            f"a {kind.__name__} from the queue: {describe(error)}", hint=_NEWER if is_newer else ""
-        ) from error
-    return record
+        raise PlanError(f"{kind.__name__} from the queue: {describe(error)}") from error
 
 
-def _check_content(where: str, name: str, sha256: str) -> None:
+def _check(payload: Payload) -> None:
+    """Raise ValueError for a file without a content, or with a name that isn't a bare one."""
+    for build in payload.all_builds:
+        if build.path is None:
+            raise ValueError(f"the build {build.name!r} has no file")
+        _check_content(str(build.path), build.sha256)
+    for content in payload.contents:
+        _check_content(content.name, content.sha256)
+    for item in payload.flag_files:
+        if not item.files or not item.value.startswith("@"):
+            raise ValueError(f"the flag value {item.value!r} has no file")
+
+
+def _check_content(name: str, sha256: str) -> None:
     if not _FILE_NAME.fullmatch(name):
-        raise PlanError(f"a {where} from the queue: {name!r} can't be the name of a file")
+        raise ValueError(f"{name!r} can't be the name of a file")
     if not _SHA256.fullmatch(sha256):
-        raise PlanError(f"a {where} from the queue: {name!r} has no sha256")
-
-
-def _refuse_unknown(record: Plan | Payload, document: str, what: str) -> None:
-    """Raise NewerPlanError for a field that isn't in what was read of a document."""
-    unknown = _beyond(json.loads(document), adapter_of(type(record)).dump_python(record, mode="json"))
-    if unknown:
-        raise NewerPlanError(
-            f"a {what} from the queue asks for {unknown}, which this benchfarm doesn't know", hint=_NEWER
-        )
-
-
-def _beyond(document: object, known: object, where: str = "") -> str:
-    """Return the first key of a document that the other one lacks, empty when there is none."""
-    if isinstance(document, Mapping) and isinstance(known, Mapping):
-        for key, value in document.items():
-            path = f"{where}.{key}" if where else str(key)
-            if key not in known:
-                return path
-            if found := _beyond(value, known[key], path):
-                return found
-    elif isinstance(document, list) and isinstance(known, list):
-        for place, (value, other) in enumerate(zip(document, known, strict=False)):
-            if found := _beyond(value, other, f"{where}[{place}]"):
-                return found
-    return ""
+        raise ValueError(f"{name!r} has no sha256")

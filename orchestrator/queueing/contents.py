@@ -15,7 +15,7 @@ import psycopg
 
 from orchestrator.errors import HostStorageError, StoreError, UsageError
 from orchestrator.files import make_private
-from orchestrator.queueing.database import QueueDatabase, with_store_errors
+from orchestrator.queueing.database import QueueDatabase
 
 #: What was kept or used within this time stays: a submission that needs it may be on its way.
 GRACE_S: Final = 24 * 3600.0
@@ -43,7 +43,6 @@ class Contents:
         #: By sha256: the second thread that wants a content finds what the first one fetched.
         self._fetching: dict[str, threading.Lock] = {}
 
-    @with_store_errors
     def keep(self, path: Path, sha256: str) -> bool:
         """Keep a file under its content's hash; return False when it is there already.
 
@@ -74,7 +73,6 @@ class Contents:
             raise UsageError(f"{path} can't be read: {error.strerror}") from error
         return True
 
-    @with_store_errors
     def fetch(self, sha256: str, name: str) -> Path:
         """Return this host's copy of a content, named ``name``; it is made when there is none, and verified each time.
 
@@ -118,7 +116,6 @@ class Contents:
         self._queue.rows("DELETE FROM farm_file_parts WHERE sha256 = %s", sha256)
         return False
 
-    @with_store_errors
     def clean(self, *, older_than_s: float, is_trial: bool = False) -> Cleaned:
         """Delete jobs that ended before this age, and the contents that no job needs; a trial changes nothing.
 
@@ -130,8 +127,8 @@ class Contents:
             files = connection.execute(
                 "WITH spare AS MATERIALIZED (SELECT f.sha256 FROM farm_files f"
                 " WHERE used_at < now() - make_interval(secs => %s)"
-                " AND NOT EXISTS (SELECT 1 FROM farm_schedule_files u WHERE u.sha256 = f.sha256)"
-                " AND NOT EXISTS (SELECT 1 FROM farm_submission_files u WHERE u.sha256 = f.sha256)"
+                " AND NOT EXISTS (SELECT 1 FROM farm_schedules u WHERE f.sha256 = ANY(u.files))"
+                " AND NOT EXISTS (SELECT 1 FROM farm_submissions u WHERE f.sha256 = ANY(u.files))"
                 " ORDER BY f.sha256 FOR UPDATE OF f)"
                 " DELETE FROM farm_files f USING spare WHERE f.sha256 = spare.sha256 RETURNING f.size_bytes",
                 (GRACE_S,),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
+from typing import Any, Final, Self
 
 import psycopg
 import psycopg_pool
@@ -29,30 +28,10 @@ _FROZEN: Final = "60s"
 _FROZEN_BRIEF: Final = "8s"
 _LOCKED_BRIEF: Final = "10s"
 _AWAY: Final = "look whether the database runs, and can be reached from here as --store or $BENCHFARM_STORE names it"
-_Given = ParamSpec("_Given")
-_Returned = TypeVar("_Returned")
-_Self = TypeVar("_Self")
 
 
-def with_store_errors(
-    work: Callable[Concatenate[_Self, _Given], _Returned],
-) -> Callable[Concatenate[_Self, _Given], _Returned]:
-    """Make StoreError of what the database's driver raises in a method."""
-
-    @functools.wraps(work)
-    def checked(self: _Self, /, *given: _Given.args, **named: _Given.kwargs) -> _Returned:
-        try:
-            return work(self, *given, **named)
-        except psycopg.errors.LockNotAvailable as error:
-            raise StoreError(
-                "the farm's queue: another process holds what is asked for", hint="ask again in some seconds"
-            ) from error
-        except (psycopg.Error, psycopg_pool.PoolTimeout, exceptions.ConnectorException) as error:
-            cause = error.__cause__ or error
-            is_away = isinstance(error, psycopg.OperationalError | psycopg_pool.PoolTimeout)
-            raise StoreError(f"the farm's queue: {str(cause).strip()}", hint=_AWAY if is_away else "") from error
-
-    return checked
+class QueueHeldError(StoreError):
+    """Another process has what is asked for, or this one had it and stood still for too long."""
 
 
 class QueueDatabase:
@@ -89,13 +68,12 @@ class QueueDatabase:
             check=psycopg_pool.ConnectionPool.check_connection,
         )
 
-    @with_store_errors
     def __enter__(self) -> Self:
         try:
-            with self._with_reason():
+            with self._as_store_error():
                 # Waiting, or the first question would open a second connection.
                 self._pool.open(wait=True, timeout=_WAIT_S)
-            with self._pool.connection() as connection:
+            with self.connection() as connection:
                 encoding = connection.info.parameter_status("server_encoding")
                 if encoding != "UTF8":
                     raise StoreEncodingError(f"database {connection.info.dbname}", str(encoding))
@@ -109,7 +87,6 @@ class QueueDatabase:
     def __exit__(self, *_: object) -> None:
         self._pool.close()
 
-    @with_store_errors
     def is_there(self) -> bool:
         """Return whether the queue has been made, and may be read."""
         (row,) = self.rows("SELECT has_table_privilege(to_regclass('farm_protocol'), 'SELECT') AS is_there")
@@ -117,10 +94,11 @@ class QueueDatabase:
 
     @contextmanager
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
-        """Give a connection; what was done with it is committed at the end, undone after an error."""
-        with ExitStack() as stack:
-            with self._with_reason():
-                connection = stack.enter_context(self._pool.connection())
+        """Give a connection; what was done with it is committed at the end, undone after an error.
+
+        What the driver raises is a StoreError then, but for UniqueViolation.
+        """
+        with self._as_store_error(), self._pool.connection() as connection:
             yield connection
 
     @contextmanager
@@ -138,15 +116,26 @@ class QueueDatabase:
             yield connection
 
     @contextmanager
-    def _with_reason(self) -> Iterator[None]:
-        """Say why no connection could be had: the pool tells only how long it waited."""
+    def _as_store_error(self) -> Iterator[None]:
         try:
             yield
-        except psycopg_pool.PoolTimeout:
-            psycopg.connect(self._url, connect_timeout=_CONNECT_S).close()
+        except psycopg.errors.UniqueViolation:
             raise
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.IdleInTransactionSessionTimeout) as error:
+            raise QueueHeldError(
+                "the farm's queue: another process holds what is asked for", hint="ask again in some seconds"
+            ) from error
+        except (psycopg.Error, psycopg_pool.PoolTimeout, exceptions.ConnectorException) as error:
+            cause = error.__cause__ or error
+            if isinstance(error, psycopg_pool.PoolTimeout):
+                # The pool tells only how long it waited.
+                try:
+                    psycopg.connect(self._url, connect_timeout=_CONNECT_S).close()
+                except psycopg.Error as reason:
+                    cause = reason
+            is_away = isinstance(error, psycopg.OperationalError | psycopg_pool.PoolTimeout)
+            raise StoreError(f"the farm's queue: {str(cause).strip()}", hint=_AWAY if is_away else "") from error
 
-    @with_store_errors
     def now(self) -> datetime:
         """Return the database's time."""
         with self.connection() as connection:

@@ -13,8 +13,8 @@ from typing import Any, Final
 import psycopg
 
 from orchestrator.errors import BenchfarmError
-from orchestrator.queueing.database import QueueDatabase, with_store_errors
-from orchestrator.queueing.submissions import PhoneJob, Submission, enqueue, opening, take
+from orchestrator.queueing.database import QueueDatabase, QueueHeldError
+from orchestrator.queueing.submissions import Submission, enqueue, take
 
 #: What nobody could use for so long is lost; phones of a host that is silent for so long aren't chosen.
 GONE_S: Final = 900.0
@@ -65,22 +65,13 @@ class Lost:
     waits: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Added:
-    """A phone that a submission means, with its job."""
-
-    job: PhoneJob
-    #: Its facts as a document.
-    facts: str
-
-
 #: Gets a submission, the facts (documents) by serial number of the phones that keep their places in it, the announced
-#: phones that have no job of it (rows as ``FarmQueue.phones`` gives them). Returns those of the latter that the
-#: submission means now, best first. Raises BenchfarmError.
-Choose = Callable[[Submission, Mapping[str, str], Sequence[Mapping[str, Any]]], Sequence[Added]]
+#: phones that have no job of it (rows as ``FarmQueue.phones`` gives them). Returns those of the latter that it means,
+#: with their facts, by serial number, best first. Raises BenchfarmError.
+Choose = Callable[[Submission, Mapping[str, str], Sequence[Mapping[str, Any]]], Mapping[str, str]]
 
-#: A phone to be added, and in whose place; None: beside the others.
-_Addition = tuple[Added, Lost | None]
+#: A phone to be added with its facts, and in whose place; None: beside the others.
+_Addition = tuple[str, str, Lost | None]
 
 
 class Newcomers:
@@ -92,7 +83,6 @@ class Newcomers:
         #: By submission, the phones and the lost ones at the last look: until they change nothing is to be added.
         self._considered: dict[str, object] = {}
 
-    @with_store_errors
     def look(self) -> list[str]:
         """Add what is to be added now; return a line about each for people. Every worker may ask at any time."""
         self._database.rows(
@@ -128,7 +118,7 @@ class Newcomers:
                 if self._considered.get(name) == (sight, lost):
                     continue
                 added = self._add_to(name, is_watched=is_watched)
-            except (psycopg.errors.LockNotAvailable, psycopg.errors.IdleInTransactionSessionTimeout):
+            except QueueHeldError:
                 # Others are at work on it, or were while this host slept; the next look comes soon.
                 continue
             except BenchfarmError as error:
@@ -170,7 +160,7 @@ class Newcomers:
             additions = self._chosen(connection, submission, wanted, joins=submission.joins)
             if not additions:
                 return []
-            replaced = {lost for _, lost in additions} - {None}
+            replaced = {lost for *_, lost in additions} - {None}
             if replaced and not replaced <= set(_lost_phones(connection, name, lock=True)):
                 return None
             # Kept from ending meanwhile: nothing is added to a submission whose every job has ended.
@@ -183,7 +173,6 @@ class Newcomers:
                 return None
             return [_add(connection, submission, *addition) for addition in additions]
 
-    @with_store_errors
     def give_up(self, worker_id: int, job_id: int, note: str) -> tuple[bool, str]:
         """End a job whose phone can't be got; a spare phone takes its place when the plan wants that and one fits.
 
@@ -230,7 +219,7 @@ class Newcomers:
         The submission's row is locked, so that its jobs stay as they are. Raises BenchfarmError.
         """
         jobs = connection.execute(
-            "SELECT serial, facts, replaced_by FROM farm_jobs WHERE submission = %s", (submission.name,)
+            "SELECT serial, facts, replaced_by FROM farm_jobs WHERE submission = %s", (submission.submission,)
         ).fetchall()
         with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
             phones = cursor.execute(
@@ -242,11 +231,11 @@ class Newcomers:
         for lost in [*wanted, *([None] if joins else [])]:
             free = [row for row in phones if row["serial"] not in had]
             others = {serial: facts for serial, facts in kept.items() if lost is None or serial != lost.serial}
-            chosen = self._choose(submission, others, free) if free else ()
-            for added in chosen if lost is None else chosen[:1]:
-                found.append((added, lost))
-                kept = {**others, **{str(item.job.serial): item.facts for item, _ in found}}
-                had.add(str(added.job.serial))
+            chosen = list(self._choose(submission, others, free).items()) if free else []
+            for serial, facts in chosen if lost is None else chosen[:1]:
+                found.append((serial, facts, lost))
+                kept = {**others, **{serial: facts for serial, facts, _ in found}}
+                had.add(serial)
         return found
 
 
@@ -256,25 +245,18 @@ def _lost_phones(connection: psycopg.Connection[Any], submission: str, *, lock: 
     return [Lost(*row) for row in connection.execute(query.encode(), (submission,)).fetchall()]
 
 
-def _add(connection: psycopg.Connection[Any], submission: Submission, added: Added, lost: Lost | None) -> str:
+def _add(
+    connection: psycopg.Connection[Any], submission: Submission, serial: str, facts: str, lost: Lost | None
+) -> str:
     """Queue a phone's job, and end that of the one in whose place it is; return a line for people."""
-    number = enqueue(
-        connection,
-        added.job,
-        plan_name=submission.plan_name,
-        priority=submission.priority,
-        opens_at=opening(connection, submission),
-    )
-    connection.execute(
-        "UPDATE farm_jobs SET facts = %s, came_later = %s, replaces = %s WHERE job_id = %s",
-        (added.facts, lost is None, lost.serial if lost else "", number),
-    )
+    replaces = lost.serial if lost else ""
+    number = enqueue(connection, submission, serial, facts, came_later=lost is None, replaces=replaces)
     if lost is None:
-        return f"{submission.name}: {added.job.serial} came and is measured too: job {number}"
+        return f"{submission.submission}: {serial} came and is measured too: job {number}"
     if lost.waits:
         _end(connection, lost.job_id, "no host could use it for too long")
-    connection.execute("UPDATE farm_jobs SET replaced_by = %s WHERE job_id = %s", (added.job.serial, lost.job_id))
-    return f"{submission.name}: {added.job.serial} takes the place of {lost.serial}: job {number}"
+    connection.execute("UPDATE farm_jobs SET replaced_by = %s WHERE job_id = %s", (serial, lost.job_id))
+    return f"{submission.submission}: {serial} takes the place of {lost.serial}: job {number}"
 
 
 def _end(connection: psycopg.Connection[Any], job_id: int, note: str, *, tries: int = 0) -> None:

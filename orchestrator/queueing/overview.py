@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import psycopg
 
 from orchestrator.errors import UsageError
-from orchestrator.queueing.database import QueueDatabase, with_store_errors
+from orchestrator.queueing.database import QueueDatabase
 from orchestrator.queueing.newcomers import HOST_SILENT_S
 from orchestrator.queueing.submissions import IN_QUARANTINE
 from orchestrator.records.identity import CampaignId, Serial
@@ -21,24 +21,30 @@ JOB_STATE: Final = (
     " WHEN 'aborted' THEN 'cancelled' WHEN 'failed' THEN CASE WHEN j.abort_requested THEN 'cancelled'"
     " WHEN f.replaced_by <> '' THEN 'replaced' ELSE 'failed' END ELSE j.status::text END"
 )
-#: The phones announced (``p``), their hosts (``h``) and the job that each of them does (``r``).
+#: The phones announced (``p``), their hosts (``h``), the job that each of them does (``r``), what holds it (``d``).
 PHONES: Final = (
     " FROM farm_phones p JOIN farm_hosts h ON h.name = p.host LEFT JOIN (SELECT f.serial, j.id AS job"
     " FROM procrastinate_jobs j JOIN farm_jobs f ON f.job_id = j.id WHERE j.status = 'doing') r ON r.serial = p.serial"
+    " CROSS JOIN LATERAL (SELECT string_agg(scope || ': ' || kind, '; ' ORDER BY scope) AS held FROM farm_holds"
+    " WHERE scope IN ('farm', 'host:' || h.name, 'phone:' || p.serial)) d"
 )
-#: What becomes of a phone among PHONES: only a free one gets a job.
+#: What becomes of a phone among PHONES, and why: only a free one gets a job.
 PHONE_STATE: Final = (
-    "CASE WHEN r.job IS NOT NULL THEN 'busy' WHEN p.unusable <> '' THEN 'unusable'"  # noqa: S608 - ours
+    "CASE WHEN r.job IS NOT NULL THEN 'busy' WHEN p.unusable <> '' THEN 'unusable'"
     f" WHEN h.seen_at < now() - make_interval(secs => {HOST_SILENT_S}) THEN 'silent'"
-    " WHEN EXISTS (SELECT 1 FROM farm_holds d WHERE d.scope IN ('farm', 'host:' || h.name, 'phone:' || p.serial))"
-    " THEN 'held' ELSE 'free' END"
+    " WHEN d.held IS NOT NULL THEN 'held' ELSE 'free' END"
+)
+_PHONE_REASON: Final = (
+    f"CASE {PHONE_STATE} WHEN 'unusable' THEN p.unusable WHEN 'silent' THEN 'its host ' || h.name || ' is silent'"
+    " WHEN 'held' THEN d.held ELSE '' END"
 )
 _JOBS: Final = (
-    "SELECT f.job_id, f.submission, f.serial, f.plan_name, f.campaign_id, f.host, f.note, j.priority,"  # noqa: S608 - ours
+    "SELECT f.job_id, f.submission, f.serial, s.plan_name, f.campaign_id, f.host, f.note, j.priority,"  # noqa: S608 - ours
     " f.tries, f.deaths, f.came_later, f.replaces, f.replaced_by, " + JOB_STATE + " AS status,"
     " CASE WHEN j.status = 'todo'"
     " THEN greatest(0, extract(epoch FROM j.scheduled_at - now())::float) END AS waits_s"
     " FROM farm_jobs f JOIN procrastinate_jobs j ON j.id = f.job_id"
+    " JOIN farm_submissions s ON s.submission = f.submission"
 )
 #: Of those that are over the newest 1,000: a farm has hundreds of thousands of them.
 _OPEN_AND_NEWEST: Final = (
@@ -64,7 +70,6 @@ class Owner:
 class Overview(QueueDatabase):
     """What people see of the queue, and the holds that they put on parts of it."""
 
-    @with_store_errors
     def hold(self, scope: str, kind: str) -> None:
         """Pause or drain ``farm``, ``host:NAME`` or ``phone:SERIAL``."""
         self.rows(
@@ -74,17 +79,14 @@ class Overview(QueueDatabase):
             kind,
         )
 
-    @with_store_errors
     def release(self, scope: str) -> bool:
         """End a pause or drain; False when there was none."""
         return bool(self.rows("DELETE FROM farm_holds WHERE scope = %s RETURNING scope", scope))
 
-    @with_store_errors
     def holds(self) -> dict[str, str]:
         """Return what is paused or drained."""
         return {row["scope"]: row["kind"] for row in self.rows("SELECT scope, kind FROM farm_holds")}
 
-    @with_store_errors
     def ask_release(self, serial: str) -> str:
         """Have the host release a phone that keeps it in quarantine; return its name, empty when none does."""
         rows = self.rows(
@@ -95,7 +97,6 @@ class Overview(QueueDatabase):
         )
         return str(rows[0]["host"]) if rows else ""
 
-    @with_store_errors
     def take_releases(self, host: str) -> list[str]:
         """Return the phones of a host that somebody wants to be released from quarantine, each once."""
         rows = self.rows(
@@ -103,31 +104,32 @@ class Overview(QueueDatabase):
         )
         return [row["serial"] for row in rows]
 
-    @with_store_errors
     def hosts(self) -> list[dict[str, Any]]:
-        """Return the hosts: name, benchfarm_version, silent_s.
+        """Return the hosts: name, benchfarm_version, silent_s, state (``silent``, ``pause``, ``drain``, ``alive``).
 
         Of each also ``note``: what it says is wrong with it, empty for nothing.
         """
         return self.rows(
-            "SELECT name, benchfarm_version, note, extract(epoch FROM now() - seen_at)::float AS silent_s"
-            " FROM farm_hosts ORDER BY name"
+            "SELECT name, benchfarm_version, note, silent_s, CASE WHEN silent_s > %s THEN 'silent' ELSE coalesce("
+            "(SELECT kind FROM farm_holds WHERE scope = 'host:' || name), 'alive') END AS state FROM farm_hosts"
+            " CROSS JOIN LATERAL (SELECT extract(epoch FROM now() - seen_at)::float AS silent_s) s ORDER BY name",
+            HOST_SILENT_S,
         )
 
-    @with_store_errors
     def phones(self) -> list[dict[str, Any]]:
         """Return the phones announced, one row for each host that has it.
 
         Of each: serial, host, facts (a document), labels (JSON: its pools and tags), unusable (why), state (``busy``,
-        ``unusable``, ``silent``, ``held``, ``free``), job (that it does, or None), and of the host: silent_s.
+        ``unusable``, ``silent``, ``held``, ``free``), reason (of the state), job (that it does, or None), and of the
+        host: silent_s.
         """
         return self.rows(
             "SELECT p.serial, p.host, p.facts, p.labels, p.unusable, r.job,"  # noqa: S608 - ours
-            f" {PHONE_STATE} AS state, extract(epoch FROM now() - h.seen_at)::float AS silent_s{PHONES}"
+            f" {PHONE_STATE} AS state, {_PHONE_REASON} AS reason,"
+            f" extract(epoch FROM now() - h.seen_at)::float AS silent_s{PHONES}"
             " ORDER BY p.serial, p.host"
         )
 
-    @with_store_errors
     def away(self) -> list[dict[str, Any]]:
         """Return the phones that a host announced within the last days and none does now: serial, host (the last one).
 
@@ -140,7 +142,6 @@ class Overview(QueueDatabase):
             _AWAY_DAYS,
         )
 
-    @with_store_errors
     def jobs(self, submission: str = "") -> list[dict[str, Any]]:
         """Return the jobs of one submission; or all that are open, and the newest of the others. The newest last.
 
@@ -151,7 +152,6 @@ class Overview(QueueDatabase):
         which = "f.submission = %s" if submission else _OPEN_AND_NEWEST
         return self.rows(f"{_JOBS} WHERE {which} ORDER BY f.job_id", *([submission] if submission else []))
 
-    @with_store_errors
     def owners(self, campaign_ids: Sequence[CampaignId]) -> dict[CampaignId, Owner]:
         """Return the jobs that some campaigns belong to; campaigns of no job aside."""
         rows = self.rows(
@@ -161,7 +161,6 @@ class Overview(QueueDatabase):
         )
         return {row.pop("campaign_id"): Owner(**row) for row in rows}
 
-    @with_store_errors
     def job_counts(self) -> list[dict[str, Any]]:
         """Return how many jobs there are of each state and priority: state, priority, jobs."""
         return self.rows(
@@ -170,7 +169,6 @@ class Overview(QueueDatabase):
             " GROUP BY 1, 2 ORDER BY 1, 2"
         )
 
-    @with_store_errors
     def lag_s(self) -> float:
         """Return for how long the job waits that waits longest for a phone which is free; 0 for none."""
         (row,) = self.rows(
@@ -183,7 +181,6 @@ class Overview(QueueDatabase):
         )
         return float(row["lag_s"])
 
-    @with_store_errors
     def seen(self) -> list[dict[str, Any]]:
         """Return when a host that announces a phone was heard last, or until when one announced it: serial, seen_at."""
         return self.rows(
@@ -192,7 +189,6 @@ class Overview(QueueDatabase):
             " GROUP BY serial ORDER BY serial"
         )
 
-    @with_store_errors
     def failures(self, *, within_s: float) -> list[dict[str, Any]]:
         """Return what failed so lately of each plan's newest submission.
 
@@ -200,7 +196,8 @@ class Overview(QueueDatabase):
         """
         return self.rows(
             "WITH newest AS (SELECT DISTINCT ON (plan_name) submission FROM"  # noqa: S608 - ours
-            " (SELECT plan_name, submission, min(job_id) AS begin FROM farm_jobs GROUP BY plan_name, submission) s"
+            " (SELECT plan_name, submission, min(job_id) AS begin FROM farm_jobs JOIN farm_submissions"
+            " USING (submission) GROUP BY plan_name, submission) s"
             " ORDER BY plan_name, begin DESC)"
             " SELECT f.submission, count(*) AS jobs, (array_agg(f.serial ORDER BY f.job_id DESC))[1] AS serial,"
             " (array_agg(f.note ORDER BY f.job_id DESC))[1] AS note"
@@ -211,7 +208,6 @@ class Overview(QueueDatabase):
             within_s,
         )
 
-    @with_store_errors
     def forget_host(self, name: str) -> dict[str, Any]:
         """Take a host out of the farm that is gone; its jobs wait for others.
 
@@ -243,7 +239,6 @@ class Overview(QueueDatabase):
             ).fetchone()
         return {"phones": [row[0] for row in phones], "jobs": jobs, "hold": hold[0] if hold else ""}
 
-    @with_store_errors
     def forget_phone(self, serial: str) -> str:
         """Take a phone out of the farm that is away for good; return what it was held by, empty for nothing.
 
@@ -263,7 +258,6 @@ class Overview(QueueDatabase):
             ).fetchone()
         return hold[0] if hold else ""
 
-    @with_store_errors
     def cancel(self, submission: str, serials: list[str] | None = None) -> dict[int, str]:
         """Cancel what waits of a submission, ask for the end of what runs; return job number -> what it was.
 
@@ -289,11 +283,6 @@ class Overview(QueueDatabase):
                 (submission, serials, serials),
             ).fetchall()
         return dict([*jobs, *abandoned])
-
-
-def host_state(host: Mapping[str, Any], holds: Mapping[str, str]) -> str:
-    """Return how a host is: alive, silent, or held by a pause or drain; a row of ``Overview.hosts``."""
-    return "silent" if host["silent_s"] > HOST_SILENT_S else holds.get(f"host:{host['name']}", "alive")
 
 
 def forget_worker(connection: psycopg.Connection[Any], worker_id: int) -> list[int]:

@@ -15,11 +15,9 @@ from typing import Any, Final
 
 import psycopg
 
-from orchestrator.errors import UsageError
-from orchestrator.queueing.database import with_store_errors
 from orchestrator.queueing.overview import Overview, forget_worker
-from orchestrator.queueing.submissions import PhoneJob, Submission, enqueue, keep, opening, queue_of, read_message
-from orchestrator.records.identity import Serial
+from orchestrator.queueing.submissions import PROTOCOL, Submission, enqueue, keep, queue_of
+from orchestrator.records.identity import CampaignId, Serial, campaign_id_of
 
 #: Any number that no other program of this database locks.
 _REAPING: Final = 7_220_312
@@ -34,18 +32,18 @@ class Claimed:
     job_id: int
     #: The phone that it was taken for.
     serial: Serial
+    submission: str
+    #: The submission's plan with all that it names (config/farm_documents.py).
+    document: str
+    #: Those of the phone that it was made for, as a document.
+    facts: str
     #: How often it failed on the phone before; deaths of hosts aren't counted.
-    tries: int
-    message: Mapping[str, Any]
-    #: Those of the phone that it was made for, as a document; empty where that isn't known.
-    facts: str = ""
+    tries: int = 0
 
-    def read(self) -> PhoneJob:
-        """Return what the job says; raises UsageError for one that can't be read, or is another phone's."""
-        job = read_message(self.message)
-        if job.serial != self.serial:
-            raise UsageError(f"the job of {self.serial} names another phone, {job.serial!r}")
-        return job
+    @property
+    def campaign_id(self) -> CampaignId:
+        """The campaign of this job: the same one however often the job is delivered."""
+        return campaign_id_of(self.submission, self.serial)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,51 +75,18 @@ class Announced:
 class FarmQueue(Overview):
     """The farm's queue in a PostgreSQL database. A context manager; may be used by several threads."""
 
-    # Submitting
+    def submit(self, submission: Submission, phones: Mapping[str, str]) -> list[int]:
+        """Queue a job for each phone, or none; return their numbers.
 
-    @with_store_errors
-    def submit(
-        self,
-        jobs: Sequence[PhoneJob],
-        *,
-        plan_name: str,
-        priority: int,
-        kept: Submission | None = None,
-    ) -> list[int]:
-        """Queue all jobs or none; return their numbers.
+        ``phones``: serial number -> facts (a document). The contents that the plan needs are in the farm already.
 
-        Args:
-            jobs: Of one submission, a phone each.
-            plan_name: For people.
-            priority: Larger numbers go first.
-            kept: What is needed to add phones to it later, and when its window opens; the contents that it needs are
-                in the farm already. None: none is ever added.
-
-        Raises:
-            UsageError: the submission is there already, or one of its files was taken away meanwhile.
+        Raises UsageError for a submission that is there already, a name or serial number that can't be used, and a file
+        that was taken away meanwhile.
         """
-        try:
-            with self.connection() as connection, connection.transaction():
-                known = connection.execute(
-                    "SELECT count(*) FROM farm_jobs WHERE submission = ANY(%s)", ([job.submission for job in jobs],)
-                ).fetchone()
-                if known and known[0]:
-                    raise UsageError(f"{jobs[0].submission}: this submission is in the queue already")
-                opens_at = opening(connection, kept) if kept is not None else None
-                numbers = [
-                    enqueue(connection, job, plan_name=plan_name, priority=priority, opens_at=opens_at) for job in jobs
-                ]
-                if kept is not None:
-                    keep(connection, kept)
-                return numbers
-        except psycopg.errors.UniqueViolation as error:
-            raise UsageError(f"{jobs[0].submission}: this submission is in the queue already") from error
-        except psycopg.errors.ForeignKeyViolation as error:
-            raise UsageError("a file was cleaned away before it was used", hint="submit again") from error
+        with self.connection() as connection, connection.transaction():
+            keep(connection, submission)
+            return [enqueue(connection, submission, serial, facts) for serial, facts in phones.items()]
 
-    # Working
-
-    @with_store_errors
     def namesake(
         self, host: str, *, besides: str | None = None, heard_within_s: float | None = None
     ) -> datetime | None:
@@ -136,7 +101,6 @@ class FarmQueue(Overview):
         )  # fmt: skip
         return rows[0]["started_at"] if rows else None
 
-    @with_store_errors
     def register(self, host: str, *, benchfarm_version: str, host_id: str = "") -> int:
         """Announce a worker; an earlier one of this name ends by it. Returns the worker's number.
 
@@ -158,14 +122,12 @@ class FarmQueue(Overview):
             )
         return worker_id
 
-    @with_store_errors
     def unregister(self, host: str, worker_id: int) -> None:
         """Take a worker that ends out of the list, with its phones."""
         self.rows("DELETE FROM farm_hosts WHERE name = %s AND worker_id = %s", host, worker_id)
         with self.connection() as connection, connection.transaction():
             forget_worker(connection, worker_id)
 
-    @with_store_errors
     def beat(self, host: str, worker_id: int, *, ails: str = "") -> Beat:
         """Say that a worker lives, and what is wrong with its host if anything; learn what others want of it."""
         alive = self.rows(
@@ -186,7 +148,6 @@ class FarmQueue(Overview):
             holds=self.holds(),
         )
 
-    @with_store_errors
     def announce(self, host: str, phones: Mapping[str, Announced]) -> None:
         """Announce a host's phones by serial number; what was announced before isn't written again."""
         with self.connection() as connection, connection.transaction():
@@ -206,7 +167,6 @@ class FarmQueue(Overview):
                         (serial, host, phone.facts, phone.unusable, phone.labels),
                     )
 
-    @with_store_errors
     def busy_elsewhere(self, host: str) -> frozenset[str]:
         """Return the phones that do a job of another host now."""
         rows = self.rows(
@@ -216,44 +176,39 @@ class FarmQueue(Overview):
         )
         return frozenset(row["serial"] for row in rows)
 
-    @with_store_errors
     def claim(self, host: str, worker_id: int, serials: Sequence[str]) -> Claimed | None:
         """Take the most urgent job for one of these phones; None when none waits. A phone has one job at a time.
 
         Procrastinate's own function would let a job that waits for another try hold up all others of its phone.
         """
-        queues = {queue_of(serial): serial for serial in serials}
         try:
             rows = self.rows(
-                "WITH next AS (SELECT j.id FROM procrastinate_jobs j WHERE j.status = 'todo'"
+                "WITH next AS (SELECT j.id FROM procrastinate_jobs j JOIN farm_jobs f ON f.job_id = j.id"
+                " JOIN farm_submissions s ON s.submission = f.submission WHERE j.status = 'todo' AND s.protocol = %s"
                 " AND j.queue_name = ANY(%s::varchar[]) AND (j.scheduled_at IS NULL OR j.scheduled_at <= now())"
                 " AND NOT EXISTS (SELECT 1 FROM procrastinate_jobs o WHERE o.lock = j.lock AND o.status = 'doing')"
                 " ORDER BY j.priority DESC, j.id LIMIT 1 FOR UPDATE OF j SKIP LOCKED),"
                 " taken AS (UPDATE procrastinate_jobs j SET status = 'doing', worker_id = %s FROM next"
-                " WHERE j.id = next.id RETURNING j.id, j.args, j.queue_name)"
-                " UPDATE farm_jobs f SET host = %s, note = '' FROM taken WHERE f.job_id = taken.id"
-                " RETURNING taken.id, taken.args, taken.queue_name, f.tries, f.facts",
-                list(queues),
+                " WHERE j.id = next.id RETURNING j.id)"
+                " UPDATE farm_jobs f SET host = %s, note = '' FROM taken, farm_submissions s"
+                " WHERE f.job_id = taken.id AND s.submission = f.submission"
+                " RETURNING f.job_id, f.serial, f.submission, s.document, f.facts, f.tries",
+                PROTOCOL,
+                [queue_of(serial) for serial in serials],
                 worker_id,
                 host,
             )
         except psycopg.errors.UniqueViolation:
             # Two hosts wanted two jobs of one phone at the same moment; the other has it.
             return None
-        if not rows:
-            return None
-        (row,) = rows
-        serial = Serial(queues[row["queue_name"]])
-        return Claimed(job_id=row["id"], serial=serial, tries=row["tries"], message=row["args"], facts=row["facts"])
+        return Claimed(**rows[0]) if rows else None
 
-    @with_store_errors
     def finish(self, worker_id: int, job_id: int, status: str, note: str) -> bool:
         """End a job (``succeeded``, ``failed``, ``aborted``); False (changing nothing) unless the worker holds it."""
         return self._if_held(
             "procrastinate_finish_job_v1(id, %s::procrastinate_job_status, false)", (status,), worker_id, job_id, note
         )
 
-    @with_store_errors
     def requeue(self, worker_id: int, job_id: int, *, delay_s: float, note: str, is_try: bool = True) -> bool:
         """Let a job be tried again later; False (and nothing changed) unless the worker holds it.
 
@@ -285,7 +240,6 @@ class FarmQueue(Overview):
             )
         return True
 
-    @with_store_errors
     def reap(self, *, dead_after_s: float | None) -> list[int]:
         """Requeue the jobs of workers that weren't heard for so long; return their numbers.
 

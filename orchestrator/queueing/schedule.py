@@ -17,7 +17,8 @@ import psycopg
 from croniter import croniter
 
 from orchestrator.errors import BenchfarmError, UsageError
-from orchestrator.queueing.database import QueueDatabase, database_time, with_store_errors
+from orchestrator.queueing.database import QueueDatabase, database_time
+from orchestrator.queueing.submissions import hold_files
 from orchestrator.records.night import parse_timezone
 
 #: Missed times that are listed, at most: the newest.
@@ -25,6 +26,7 @@ _LISTED: Final = 100
 #: A schedule whose next time is further away has none.
 _AHEAD: Final = timedelta(days=5 * 366)
 _FIELDS: Final = 5
+_ONE: Final = "SELECT * FROM farm_schedules WHERE name = %s"
 #: How long it is known what became of a time.
 _KEPT: Final = timedelta(days=400)
 
@@ -75,11 +77,11 @@ class Schedule:
 
     name: str
     cron: Cron
-    #: The plan as a checked document, with the devices that it means.
-    plan: str
+    #: The plan with the devices that it means, and all that it names (config/farm_documents.py).
+    document: str
     plan_name: str
-    #: JSON: what the plan names, by kind of phone (app/farm_schedules.py).
-    payloads: str
+    #: The contents that it needs, by sha256.
+    files: Sequence[str]
     priority: int
     #: A time that is seen so late isn't made any more.
     grace_s: float
@@ -105,18 +107,11 @@ class Schedules:
     def __init__(self, database: QueueDatabase) -> None:
         self._database = database
 
-    @with_store_errors
-    def put(self, schedule: Schedule, files: Sequence[str], *, replace: bool) -> datetime:
+    def put(self, schedule: Schedule, *, replace: bool) -> datetime:
         """Keep a schedule and return when it is first due; it is due from now on.
 
         Raises UsageError for one that is there, or when one of its files was taken away meanwhile.
         """
-        try:
-            return self._put(schedule, files, replace=replace)
-        except psycopg.errors.ForeignKeyViolation as error:
-            raise UsageError("a file was cleaned away before it was used", hint="add the schedule again") from error
-
-    def _put(self, schedule: Schedule, files: Sequence[str], *, replace: bool) -> datetime:
         with self._database.connection() as connection, connection.transaction():
             now = database_time(connection)
             first = schedule.cron.after(now)
@@ -124,38 +119,32 @@ class Schedules:
             if replace:
                 connection.execute("DELETE FROM farm_schedules WHERE name = %s", (schedule.name,))
             made = connection.execute(
-                "INSERT INTO farm_schedules (name, cron, timezone, plan, plan_name, payloads, priority, grace_s,"
-                " created_by, next_at) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
-                " RETURNING name",
+                "INSERT INTO farm_schedules (name, cron, timezone, document, plan_name, files, priority, grace_s,"
+                " created_by, next_at) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
                 (
-                    schedule.name, schedule.cron.text, schedule.cron.timezone, schedule.plan, schedule.plan_name,
-                    schedule.payloads, schedule.priority, schedule.grace_s, schedule.created_by, first,
+                    schedule.name, schedule.cron.text, schedule.cron.timezone, schedule.document, schedule.plan_name,
+                    list(schedule.files), schedule.priority, schedule.grace_s, schedule.created_by, first,
                 ),
-            ).fetchone()  # fmt: skip
-            if made is None:
+            )  # fmt: skip
+            if not made.rowcount:
                 raise UsageError(f"there is a schedule {schedule.name!r} already", hint="--replace puts this one there")
-            for sha256 in sorted(set(files)):
-                connection.execute("INSERT INTO farm_schedule_files VALUES (%s, %s)", (schedule.name, sha256))
+            hold_files(connection, schedule.files, again="add the schedule again")
         return first
 
-    @with_store_errors
-    def remove(self, name: str) -> bool:
-        """Forget a schedule and its times; what it submitted stays. False when there is none."""
+    def remove(self, name: str) -> None:
+        """Forget a schedule and its times; what it submitted stays. Raises UsageError when there is none."""
         with self._database.connection() as connection, connection.transaction():
+            _locked(connection, name)
             connection.execute("DELETE FROM farm_ticks WHERE schedule = %s", (name,))
-            gone = connection.execute("DELETE FROM farm_schedules WHERE name = %s RETURNING name", (name,))
-            return gone.rowcount > 0
+            connection.execute("DELETE FROM farm_schedules WHERE name = %s", (name,))
 
-    @with_store_errors
-    def pause(self, name: str, *, paused: bool) -> bool:
-        """Let no time of a schedule be due, or let them be due again from now on; False when there is none.
+    def pause(self, name: str, *, paused: bool) -> None:
+        """Let no time of a schedule be due, or let them be due again from now on; raises UsageError when there is none.
 
         Times that went wrong before a pause don't count any more after it.
         """
         with self._database.connection() as connection, connection.transaction():
             row = _locked(connection, name)
-            if row is None:
-                return False
             # A rest needs no next time, and can be given by a host that doesn't know the schedule's zone.
             following = None if paused else _cron_of(row).after(database_time(connection))
             connection.execute(
@@ -163,43 +152,37 @@ class Schedules:
                 " went_on_at = CASE WHEN paused AND NOT %s THEN now() ELSE went_on_at END WHERE name = %s",
                 (paused, following or row["next_at"], paused, name),
             )
-        return True
 
-    @with_store_errors
-    def one(self, name: str) -> Schedule | None:
-        """Return a schedule, None when there is none; raises UsageError for one in a time zone that isn't known."""
-        rows = self._database.rows("SELECT * FROM farm_schedules WHERE name = %s", name)
-        return _schedule_of(rows[0]) if rows else None
+    def one(self, name: str) -> Schedule:
+        """Return a schedule; raises UsageError when there is none, or for one in a time zone that isn't known."""
+        with self._database.connection() as connection:
+            return _schedule_of(_locked(connection, name))
 
-    @with_store_errors
     def listed(self) -> list[dict[str, Any]]:
-        """Return the schedules with their next and their last times (``ticks``, newest first), and plan (a document).
+        """Return the schedules with their next and their last times (``ticks``, newest first), and document.
 
-        A time that failed and is tried again isn't over, so it isn't among these. Of each also ``submitted_at`` (its
-        last good time, or None), ``missed`` (times since then and since the last pause; 0 while it is paused), and
-        ``went_wrong``: the last time did, and the schedule neither rests nor rested since.
+        Of each also ``submitted_at`` (its last good time, or None), ``missed`` (times since then and since the last
+        pause; 0 while it is paused), and ``went_wrong``: the last time did, and the schedule neither rests nor rested
+        since.
         """
         rows = self._database.rows(
-            "SELECT s.name, s.cron, s.timezone, s.plan, s.plan_name, s.priority, s.grace_s, s.paused, s.created_by,"
+            "SELECT s.name, s.cron, s.timezone, s.document, s.plan_name, s.priority, s.grace_s, s.paused, s.created_by,"
             " s.created_at, s.next_at, s.went_on_at, t.submitted_at, (SELECT count(*) FROM farm_ticks m"
             " WHERE NOT s.paused AND m.schedule = s.name AND m.outcome <> 'submitted'"
-            " AND m.tick_at > greatest(t.submitted_at, s.went_on_at, '-infinity')"
-            " AND m.tick_at < s.next_at) AS missed FROM farm_schedules s"
+            " AND m.tick_at > greatest(t.submitted_at, s.went_on_at, '-infinity')) AS missed FROM farm_schedules s"
             " CROSS JOIN LATERAL (SELECT max(tick_at) AS submitted_at FROM farm_ticks"
             " WHERE schedule = s.name AND outcome = 'submitted') t ORDER BY s.name"
         )
         for row in rows:
             row["ticks"] = self._database.rows(
                 "SELECT tick_at, outcome, submission, host, note FROM farm_ticks WHERE schedule = %s"
-                " AND (outcome = 'submitted' OR tick_at < %s) ORDER BY tick_at DESC LIMIT 10",
+                " ORDER BY tick_at DESC LIMIT 10",
                 row["name"],
-                row["next_at"],
             )
             last = row["ticks"][0] if row["ticks"] else None
             row["went_wrong"] = bool(row["missed"]) and last is not None and last["outcome"] != "submitted"
         return rows
 
-    @with_store_errors
     def make_due(self, submit: Submit, *, host: str) -> list[Line]:
         """Submit what is due, and report what was missed; return a line about each for people.
 
@@ -208,10 +191,11 @@ class Schedules:
         One that this host can't read, in a time zone that it doesn't know, is left to others.
         """
         lines: list[Line] = []
-        for name in [row["name"] for row in self._database.rows("SELECT name FROM farm_schedules WHERE NOT paused")]:
+        due = self._database.rows("SELECT name FROM farm_schedules WHERE NOT paused AND next_at <= now()")
+        for name in [row["name"] for row in due]:
             with self._database.connection() as connection, connection.transaction():
-                row = _locked(connection, name, skip=True)
-                if row is None or row["paused"]:
+                row = _row(connection, f"{_ONE} AND NOT paused FOR UPDATE SKIP LOCKED", name)
+                if row is None:
                     continue
                 try:
                     schedule = _schedule_of(row)
@@ -235,37 +219,7 @@ def _make(
         moment = schedule.cron.after(moment)
     if not due:
         return []
-    # Times that were tried and couldn't be submitted, with the reason.
-    tried: dict[datetime, str] = dict(
-        connection.execute(
-            "SELECT tick_at, note FROM farm_ticks WHERE schedule = %s AND tick_at >= %s AND outcome = 'failed'",
-            (schedule.name, due[0]),
-        ).fetchall()
-    )
-
-    def note(moment: datetime, outcome: str, text: str, submission: str = "") -> None:
-        # What was submitted stays noted so, whatever a clock that is set back makes of it later.
-        connection.execute(
-            "INSERT INTO farm_ticks (schedule, tick_at, outcome, submission, host, note)"
-            " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (schedule, tick_at) DO UPDATE SET"
-            " outcome = excluded.outcome, submission = excluded.submission, host = excluded.host,"
-            " note = excluded.note, told_at = now() WHERE farm_ticks.outcome <> 'submitted'",
-            (schedule.name, moment, outcome, submission, host, text),
-        )
-
-    def line(text: str, level: str = "error") -> Line:
-        return Line(text, level=level, schedule=schedule.name)
-
-    def at(moment: datetime) -> str:
-        return f"schedule {schedule.name}, {moment:%Y-%m-%d %H:%M} UTC"
-
     newest = due.pop()
-    lines = [line(f"{at(moment)}: failed: {tried[moment]}") for moment in due if moment in tried]
-    missed = [moment for moment in due if moment not in tried]
-    if missed:
-        lines.append(line(f"schedule {schedule.name}: {len(missed)} times were missed"))
-    for moment in missed[-_LISTED:]:
-        note(moment, "missed", "no worker looked until after the next one")
     late_s = (now - newest).total_seconds()
     submission = f"{schedule.name}-{newest:%Y%m%dT%H%MZ}"
     outcome, text = "missed", f"no worker looked until {late_s:.0f} s after it"
@@ -275,23 +229,42 @@ def _make(
         except BenchfarmError as error:
             outcome, text = "failed", str(error)
             if late_s < schedule.grace_s / 2:
-                # Phones may be announced yet; should nobody come to try it again, this is the reason.
-                note(newest, outcome, text)
-                return [*lines, line(f"schedule {schedule.name}: {text}; tried again", "warning")]
-    elif newest in tried:
-        outcome, text = "failed", tried[newest]
-    note(newest, outcome, text, submission if outcome == "submitted" else "")
+                # Phones may be announced yet.
+                again = f"schedule {schedule.name}: {text}; tried again"
+                return [Line(again, level="warning", schedule=schedule.name)]
+    ended = [(moment, "missed", "no worker looked until after the next one", "") for moment in due[-_LISTED:]]
+    ended.append((newest, outcome, text, submission if outcome == "submitted" else ""))
+    with connection.cursor() as cursor:
+        # What was submitted stays noted so, whatever a clock that is set back makes of it later.
+        cursor.executemany(
+            "INSERT INTO farm_ticks (schedule, tick_at, outcome, note, submission, host)"
+            " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (schedule, tick_at) DO UPDATE"
+            " SET outcome = excluded.outcome, note = excluded.note,"
+            " submission = excluded.submission, host = excluded.host, told_at = now()"
+            " WHERE farm_ticks.outcome <> 'submitted'",
+            [(schedule.name, *tick, host) for tick in ended],
+        )
     connection.execute("DELETE FROM farm_ticks WHERE schedule = %s AND tick_at < %s", (schedule.name, newest - _KEPT))
     following = schedule.cron.after(max(now, newest))
     connection.execute(
         "UPDATE farm_schedules SET next_at = %s, paused = %s WHERE name = %s",
         (following or now + _AHEAD, not following, schedule.name),
     )
-    return [*lines, line(f"{at(newest)}: {outcome}: {text}", "info" if outcome == "submitted" else "error")]
+    said = f"schedule {schedule.name}, {newest:%Y-%m-%d %H:%M} UTC: {outcome}: {text}"
+    line = Line(said, level="info" if outcome == "submitted" else "error", schedule=schedule.name)
+    missed = Line(f"schedule {schedule.name}: {len(due)} times were missed", level="error", schedule=schedule.name)
+    return [missed, line] if due else [line]
 
 
-def _locked(connection: psycopg.Connection[Any], name: str, *, skip: bool = False) -> dict[str, Any] | None:
-    query = f"SELECT * FROM farm_schedules WHERE name = %s FOR UPDATE{' SKIP LOCKED' if skip else ''}"  # noqa: S608
+def _locked(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]:
+    """Return a schedule's row, locked for the transaction; raises UsageError when there is none."""
+    row = _row(connection, f"{_ONE} FOR UPDATE", name)
+    if row is None:
+        raise UsageError(f"there is no schedule {name!r}", hint="'benchfarm farm schedule list' lists them")
+    return row
+
+
+def _row(connection: psycopg.Connection[Any], query: str, name: str) -> dict[str, Any] | None:
     with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
         return cursor.execute(query.encode(), (name,)).fetchone()
 
@@ -301,5 +274,5 @@ def _cron_of(row: dict[str, Any]) -> Cron:
 
 
 def _schedule_of(row: dict[str, Any]) -> Schedule:
-    names = ("name", "plan", "plan_name", "payloads", "priority", "grace_s", "created_by")
+    names = ("name", "document", "plan_name", "files", "priority", "grace_s", "created_by")
     return Schedule(cron=_cron_of(row), **{name: row[name] for name in names})

@@ -45,7 +45,6 @@ CREATE TABLE farm_jobs (
     job_id bigint PRIMARY KEY,
     submission text NOT NULL,
     serial text NOT NULL,
-    plan_name text NOT NULL,
     campaign_id text NOT NULL,
     host text NOT NULL DEFAULT '',
     note text NOT NULL DEFAULT '',
@@ -76,13 +75,13 @@ CREATE TABLE farm_file_parts (
     PRIMARY KEY (sha256, part_no)
 );
 
--- For phones that come later and for spare ones: the plan with its devices, and what it names by kind of phone.
+-- A plan with the devices that it means and all that it names, for its jobs, phones that come later and spare ones.
 CREATE TABLE farm_submissions (
     submission text PRIMARY KEY,
-    plan text NOT NULL,
+    protocol integer NOT NULL, -- the version of the document
+    document text NOT NULL,
     plan_name text NOT NULL,
-    payloads text NOT NULL,
-    labels text NOT NULL,
+    files text[] NOT NULL, -- sha256
     priority integer NOT NULL,
     joins boolean NOT NULL,
     replaces_lost boolean NOT NULL,
@@ -90,21 +89,15 @@ CREATE TABLE farm_submissions (
     until timestamptz,
     cancelled boolean NOT NULL DEFAULT false
 );
-CREATE TABLE farm_submission_files (
-    submission text NOT NULL REFERENCES farm_submissions (submission) ON DELETE CASCADE,
-    sha256 text NOT NULL REFERENCES farm_files (sha256),
-    PRIMARY KEY (submission, sha256)
-);
-CREATE INDEX farm_submission_files_sha256 ON farm_submission_files (sha256);
 
--- What is submitted when, what it needs, and what became of each time that it was due.
+-- What is submitted when, and what became of each time that it was due.
 CREATE TABLE farm_schedules (
     name text PRIMARY KEY,
     cron text NOT NULL,
     timezone text NOT NULL,
-    plan text NOT NULL,
+    document text NOT NULL,
     plan_name text NOT NULL,
-    payloads text NOT NULL,
+    files text[] NOT NULL,
     priority integer NOT NULL,
     grace_s double precision NOT NULL,
     paused boolean NOT NULL DEFAULT false,
@@ -112,11 +105,6 @@ CREATE TABLE farm_schedules (
     created_by text NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
     next_at timestamptz NOT NULL
-);
-CREATE TABLE farm_schedule_files (
-    schedule text NOT NULL REFERENCES farm_schedules (name) ON DELETE CASCADE,
-    sha256 text NOT NULL REFERENCES farm_files (sha256),
-    PRIMARY KEY (schedule, sha256)
 );
 CREATE TABLE farm_ticks (
     schedule text NOT NULL,

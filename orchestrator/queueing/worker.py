@@ -367,8 +367,5 @@ class Worker:
 
 
 def _about(claimed: Claimed) -> dict[str, object]:
-    """Return what identifies a job in logs: its number, its phone, and its campaign when it can be read."""
-    try:
-        return {"job": claimed.job_id, "serial": claimed.serial, "campaign_id": claimed.read().campaign_id}
-    except UsageError:
-        return {"job": claimed.job_id, "serial": claimed.serial}
+    """Return what identifies a job in logs: its number, its phone, and its campaign."""
+    return {"job": claimed.job_id, "serial": claimed.serial, "campaign_id": claimed.campaign_id}

@@ -17,7 +17,7 @@ import pytest
 
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.history import PRUNED_FILE, Pruned, is_pruned
-from orchestrator.records.identity import CampaignId, RunId, Serial
+from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import Attachment
 from orchestrator.records.workload import ToolName
 from orchestrator.store.opening import Store, open_store
@@ -205,23 +205,21 @@ def test_a_damaged_store_is_not_copied_as_if_it_were_whole(tmp_path: Path, sampl
 def test_a_dump_of_postgresql_brings_store_queue_and_schedules_back(postgresql: Cluster, samples) -> None:
     from orchestrator.queueing.queue import FarmQueue
     from orchestrator.queueing.schedule import Cron, Schedule, Schedules
-    from orchestrator.queueing.submissions import PhoneJob
+    from tests.samples.submissions import submit
 
     name = postgresql.create()
     store = open_store(postgresql.url(name))
     fill(store, samples)
     known = list(store.runs(with_attachments=True))
     with FarmQueue(postgresql.url(name)) as queue:
-        jobs = [PhoneJob(submission="night", serial=Serial(serial), plan="{}") for serial in ("A", "B")]
-        queue.submit(jobs, plan_name="p", priority=3)
+        submit(queue, "A", "B", priority=3)
         worker_id = queue.register("one", benchfarm_version="1")
         assert queue.claim("one", worker_id, ["A"]) is not None
         Schedules(queue).put(
             Schedule(
-                name="nightly", cron=Cron(text="0 1 * * *", timezone="UTC"), plan="{}", plan_name="p", payloads="{}",
+                name="nightly", cron=Cron(text="0 1 * * *", timezone="UTC"), document="{}", plan_name="p", files=[],
                 priority=0, grace_s=60,
             ),
-            [],
             replace=False,
         )  # fmt: skip
         dump = postgresql.folder / f"{name}.dump"

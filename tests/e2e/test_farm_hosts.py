@@ -256,21 +256,17 @@ def test_a_phone_that_was_away_all_night_measures_nothing_under_its_name_the_nex
     host("farm", "pause", f"phone:{host.serial}")
     host("farm", "submit", plan_file((host.serial,), invocations=1, extra="window: 00:00-23:59\n"), "--name", name)
     with psycopg.connect(farm.database.url, options="-c search_path=benchfarm_queue") as connection:
-        row = connection.execute(
-            "SELECT j.id, args->>'plan' FROM procrastinate_jobs j JOIN farm_jobs ON job_id = j.id"
-            " WHERE submission = %s",
-            (name,),
-        ).fetchone()
+        row = connection.execute("SELECT document FROM farm_submissions WHERE submission = %s", (name,)).fetchone()
         assert row is not None
-        plan = json.loads(row[1])
+        document = json.loads(row[0])
+        plan = document["plan"]
         # What jobs of one night measure ends for all of them at once, whenever each of them begins.
         assert (plan["until"][10:16], plan.get("window")) == ("T23:59", None)
         plan["until"] = "2026-01-01T06:00:00Z"
         connection.execute(
-            "UPDATE procrastinate_jobs SET args = jsonb_set(args, '{plan}', to_jsonb(%s::text)), scheduled_at = NULL"
-            " WHERE id = %s",
-            (json.dumps(plan), row[0]),
+            "UPDATE farm_submissions SET document = %s WHERE submission = %s", (json.dumps(document), name)
         )
+        connection.execute("UPDATE procrastinate_jobs SET scheduled_at = NULL WHERE status = 'todo'")
     host("farm", "resume", f"phone:{host.serial}")
     (job,) = farm.until_ended(name)
     assert (job["status"], job["note"]) == ("done", "there was no time for any of its cases")

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from orchestrator.queueing.queue import FarmQueue
-from orchestrator.queueing.submissions import PhoneJob
-from orchestrator.records.identity import Serial
 from tests.conftest import poll_until
 from tests.samples.farm_hosts import PATIENCE_S, Database, private_database
+from tests.samples.submissions import submit
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Lab
@@ -110,7 +109,7 @@ def test_a_phone_that_another_host_measures_is_not_asked_whether_it_answers(
         )
         # A test that is tried once more is another submission.
         submission = f"s-{secrets.token_hex(3)}"
-        queue.submit([PhoneJob(submission=submission, serial=Serial(measured), plan="{}")], plan_name="p", priority=0)
+        submit(queue, measured, name=submission)
         claimed = queue.claim("other", other, [measured])
         assert claimed is not None
         for serial in (measured, free):

@@ -358,7 +358,7 @@ def test_submitter_killed(cell: Cell, phase: str) -> None:
     one = cell.farm.one
     cell.farm.until_announced(one)
     one("farm", "pause")
-    table = "farm_file_parts" if phase == "uploading" else "farm_submission_files"
+    table = "farm_file_parts" if phase == "uploading" else "farm_submissions"
     with cell.farm.database.held(f"LOCK TABLE benchfarm_queue.{table} IN SHARE MODE") as waits:
         words = ("farm", "submit", cell.plan, "--name", cell.name)
         submitter = one.cli.process(words, one.environ(), stderr=subprocess.DEVNULL)

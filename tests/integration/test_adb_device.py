@@ -12,7 +12,7 @@ import pytest
 
 from benchfarm_lab.faults import parse_fault
 from benchfarm_lab.samples import BENCHMARK_PACKAGE, benchmark_apk
-from orchestrator.app.farm_host import HostPhones, IdlePhones
+from orchestrator.app.farm_host import HostPhones
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.clock import Deadline
 from orchestrator.devices.adb import WORK_FOLDER, AdbDevice
@@ -185,8 +185,7 @@ def look(bench: Bench, connect: Callable[[], FarmQueue], tmp_path: Path) -> Call
     def unsaid(text: str, /, *, level: str = "", **keys: object) -> None:
         pass
 
-    idle = IdlePhones(asked, every_s=0.0, say=unsaid)
-    phones = HostPhones(lambda: Farm(here, known=asked), connect(), "here", idle, say=unsaid)
+    phones = HostPhones(lambda: Farm(here, known=asked), connect(), "here", asked=asked, idle_look_s=0, say=unsaid)
 
     def look(known: Mapping[str, Announced], busy: Collection[str] = ()) -> Mapping[str, Announced]:
         found = phones.look(known, busy).phones

@@ -20,14 +20,14 @@ from orchestrator.engine.invocation import close_campaign
 from orchestrator.engine.rounds import open_works
 from orchestrator.errors import UsageError
 from orchestrator.queueing.queue import FarmQueue
-from orchestrator.queueing.submissions import PhoneJob
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
-from orchestrator.records.identity import RunId, Serial
+from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import Outcome
 from orchestrator.records.workload import Pass
 from orchestrator.store.opening import Store
 from tests.samples.stores import Samples
+from tests.samples.submissions import submit
 
 if TYPE_CHECKING:
     from tests.samples.postgresql import Cluster
@@ -137,19 +137,16 @@ class _Deaf:
 
 
 @pytest.fixture
-def submitted(shared: Settings, samples: Samples) -> Callable[[FarmQueue], list[PhoneJob]]:
+def submitted(shared: Settings, samples: Samples) -> Callable[[FarmQueue], None]:
     """Submits jobs of two phones that had begun, on a host that is gone."""
 
-    def submit(queue: FarmQueue) -> list[PhoneJob]:
-        jobs = [PhoneJob(submission=NIGHT, serial=Serial(serial), plan="{}") for serial in ("A", "B")]
-        queue.submit(jobs, plan_name="p", priority=0)
+    def begun(queue: FarmQueue) -> None:
+        submit(queue, "A", "B", name=NIGHT)
         with Farm(shared) as opened:
-            for job in jobs:
-                name = str(job.campaign_id)
-                interrupted(opened.store, samples, name, status=CampaignStatus.RUNNING, host="rack-1")
-        return jobs
+            for serial in ("A", "B"):
+                interrupted(opened.store, samples, f"{NIGHT}-{serial}", status=CampaignStatus.RUNNING, host="rack-1")
 
-    return submit
+    return begun
 
 
 def open_ones(settings: Settings) -> set[str]:
@@ -158,13 +155,13 @@ def open_ones(settings: Settings) -> set[str]:
 
 
 def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
-    shared: Settings, samples: Samples, submitted: Callable[[FarmQueue], list[PhoneJob]]
+    shared: Settings, samples: Samples, submitted: Callable[[FarmQueue], None]
 ) -> None:
     with FarmQueue(shared.store) as queue:
-        jobs = submitted(queue)
+        submitted(queue)
         with Farm(shared) as opened:
-            for job in jobs:
-                opened.store.set_status(job.campaign_id, CampaignStatus.INTERRUPTED, None)
+            for campaign_id in ("night-A", "night-B"):
+                opened.store.set_status(CampaignId(campaign_id), CampaignStatus.INTERRUPTED, None)
             assert [item.level for item in devices.of_host(opened) if item.check == "campaigns"] == ["ok"]
         with pytest.raises(UsageError, match="left to the farm's workers: night-"):
             measuring.run(shared, resume=True)
@@ -177,7 +174,7 @@ def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
         assert claimed is not None
         queue.finish(worker, claimed.job_id, "failed", "the phone gave up")
         with Farm(shared) as opened:
-            opened.store.set_status(jobs[1].campaign_id, CampaignStatus.RUNNING, None)
+            opened.store.set_status(CampaignId("night-B"), CampaignStatus.RUNNING, None)
             (advice,) = [item for item in devices.of_host(opened) if item.check == "campaigns"]
     assert "close night-B'" in advice.next_step
     assert stored.close(shared, ["night-B"]).exit_code == 0
@@ -185,7 +182,7 @@ def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
 
 
 def test_cancelling_closes_what_had_begun_and_waits_and_leaves_what_runs_to_its_worker(
-    shared: Settings, submitted: Callable[[FarmQueue], list[PhoneJob]]
+    shared: Settings, submitted: Callable[[FarmQueue], None]
 ) -> None:
     with FarmQueue(shared.store) as queue:
         submitted(queue)

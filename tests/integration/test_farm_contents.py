@@ -6,10 +6,8 @@ import hashlib
 import os
 import resource
 import signal
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +19,8 @@ from orchestrator.config.farm_documents import Content, Payload
 from orchestrator.errors import HostStorageError, StoreError, UsageError
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.queue import FarmQueue
-from orchestrator.queueing.submissions import PhoneJob, Submission
-from orchestrator.records.identity import Serial
 from orchestrator.records.plan import Plan
+from tests.samples.submissions import at_once, submit
 
 if TYPE_CHECKING:
     from tests.samples.postgresql import Cluster
@@ -61,14 +58,6 @@ def source(tmp_path: Path) -> Path:
 def host(queue: FarmQueue, tmp_path: Path) -> Callable[[str], Contents]:
     """Return a host of the farm by its name."""
     return lambda name: Contents(queue, tmp_path / name)
-
-
-def needing(sha256: str, name: str) -> Submission:
-    """Return what is kept of a submission that needs a content."""
-    return Submission(
-        name=name, plan="{}", plan_name="p", payloads="{}", labels="{}", priority=0, joins=False, replaces_lost=False,
-        opens_at=datetime.now(UTC), files=[sha256],
-    )  # fmt: skip
 
 
 def old(queue: FarmQueue) -> None:
@@ -126,16 +115,10 @@ def test_a_content_that_many_jobs_of_a_host_want_at_once_is_brought_once(
     queue: FarmQueue, opened_url: str, source: Path, tmp_path: Path
 ) -> None:
     Contents(queue, tmp_path / "one").keep(source, SHA256)
-    jobs = 8
-    with Counting(opened_url) as counting, ThreadPoolExecutor(jobs) as pool:
-        contents, together = Contents(counting, tmp_path / "two"), threading.Barrier(jobs)
-
-        def fetch() -> Path:
-            together.wait(30)
-            return contents.fetch(SHA256, "m.tflite")
-
-        fetched = [pool.submit(fetch) for _ in range(jobs)]
-        assert {item.result(60) for item in fetched} == {tmp_path / "two" / SHA256 / "m.tflite"}
+    with Counting(opened_url) as counting:
+        contents = Contents(counting, tmp_path / "two")
+        fetched = at_once([lambda: contents.fetch(SHA256, "m.tflite")] * 8)
+        assert set(fetched) == {tmp_path / "two" / SHA256 / "m.tflite"}
         # Two parts, and one that isn't there any more.
         assert counting.asked == 3
 
@@ -174,8 +157,7 @@ def test_cleaning_takes_what_no_job_needs_and_nothing_else(
     contents = host("one")
     contents.keep(source, SHA256)
     contents.keep(other, spare)
-    jobs = [PhoneJob(submission="night", serial=Serial(serial), plan="{}") for serial in ("A", "B")]
-    (first, _) = queue.submit(jobs, plan_name="p", priority=0, kept=needing(SHA256, "night"))
+    (first, _) = submit(queue, "A", "B", files=[SHA256])
     # Lately used: somebody may be about to submit it.
     queue.rows("UPDATE farm_files SET used_at = now() - interval '2 hours'")
     assert contents.clean(older_than_s=3600).files == 0
@@ -210,9 +192,8 @@ def test_a_job_whose_file_was_cleaned_away_is_not_queued(
     host("one").keep(source, SHA256)
     old(queue)
     assert host("one").clean(older_than_s=0).files == 1
-    job = PhoneJob(submission="late", serial=Serial("A"), plan="{}")
     with pytest.raises(UsageError, match="cleaned away"):
-        queue.submit([job], plan_name="p", priority=0, kept=needing(SHA256, "late"))
+        submit(queue, "A", files=[SHA256])
     assert queue.jobs() == []
 
 
@@ -230,18 +211,8 @@ def test_a_hosts_own_copies_go_when_they_were_not_used_for_long(host: Callable[[
 
 
 def test_a_content_that_is_wanted_by_many_at_once_is_kept_whole(host: Callable[[str], Contents], source: Path) -> None:
-    failed: list[BaseException] = []
+    def keep(name: str) -> bytes:
+        host(name).keep(source, SHA256)
+        return host(name).fetch(SHA256, "m.tflite").read_bytes()
 
-    def keep(name: str) -> None:
-        try:
-            host(name).keep(source, SHA256)
-            assert host(name).fetch(SHA256, "m.tflite").read_bytes() == CONTENT
-        except BaseException as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=keep, args=(f"h{number}",)) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert failed == []
+    assert at_once(partial(keep, f"h{number}") for number in range(3)) == [CONTENT] * 3

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ import pytest
 
 from orchestrator.errors import StoreError
 from orchestrator.queueing.contents import Contents
-from orchestrator.queueing.newcomers import Added, Newcomers
+from orchestrator.queueing.database import QueueHeldError
+from orchestrator.queueing.newcomers import Newcomers
 from orchestrator.queueing.queue import Announced, FarmQueue
-from orchestrator.queueing.submissions import PhoneJob, Submission
-from orchestrator.records.identity import Serial
+from orchestrator.queueing.submissions import Submission
+from tests.samples.submissions import submit as submit_to
 
 NIGHT = "night"
 #: Seconds; whoever takes longer hangs.
@@ -37,26 +38,15 @@ def meanwhile() -> Iterator[Callable[..., Future[Any]]]:
         yield pool.submit
 
 
-def submit(queue: FarmQueue, *serials: str, name: str = NIGHT, replaces_lost: bool = True, joins: bool = True) -> None:
-    kept = Submission(
-        name=name, plan="{}", plan_name="p", payloads="{}", labels="{}", priority=0, joins=joins,
-        replaces_lost=replaces_lost, opens_at=datetime.now(UTC) - timedelta(hours=1),
-        facts={serial: serial for serial in serials},
-    )  # fmt: skip
-    queue.submit([job(serial, name) for serial in serials], plan_name="p", priority=0, kept=kept)
-
-
-def job(serial: str, name: str = NIGHT) -> PhoneJob:
-    return PhoneJob(submission=name, serial=Serial(serial), plan="{}", payload="{}")
+submit = partial(submit_to, replaces_lost=True)
 
 
 def announce(queue: FarmQueue, host: str, *serials: str) -> None:
     queue.announce(host, {serial: Announced(facts=serial) for serial in serials})
 
 
-def everyone(submission: Submission, kept: Mapping[str, str], phones: Sequence[Mapping[str, Any]]) -> list[Added]:
-    serials = dict.fromkeys(row["serial"] for row in phones)
-    return [Added(job=job(serial, submission.name), facts=serial) for serial in serials]
+def everyone(submission: Submission, kept: Mapping[str, str], phones: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
+    return {row["serial"]: row["serial"] for row in phones}
 
 
 class Halted:
@@ -65,7 +55,7 @@ class Halted:
     def __init__(self) -> None:
         self.reached, self._go_on = threading.Event(), threading.Event()
 
-    def __call__(self, *asked: Any) -> list[Added]:
+    def __call__(self, *asked: Any) -> Mapping[str, str]:
         self.reached.set()
         self._go_on.wait(2 * HANGS)
         return everyone(*asked)
@@ -92,7 +82,7 @@ def test_a_host_that_freezes_while_it_chooses_stops_nobody_and_adds_nothing_to_w
     with halted.during(lambda: meanwhile(frozen.look)) as look:
         ended = meanwhile(queue.finish, worker, claims[0].job_id if claims[0] else 0, "succeeded", "")
         assert ended.result(HANGS)
-        others = Newcomers(connect(), lambda *_: [])
+        others = Newcomers(connect(), lambda *_: {})
         assert meanwhile(others.look).result(HANGS) == []
         assert meanwhile(others.give_up, worker, claims[1].job_id if claims[1] else 0, "gone").result(HANGS)[0]
         assert meanwhile(queue.beat, "one", worker).result(HANGS).is_ours
@@ -111,7 +101,7 @@ def test_a_host_that_freezes_with_a_submission_locked_loses_it(
             assert list(meanwhile(queue.cancel, NIGHT).result(HANGS).values()) == ["todo"]
 
     submit(queue, "A")
-    with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
+    with pytest.raises(QueueHeldError):
         freeze()
     assert [row["status"] for row in queue.jobs(NIGHT)] == ["cancelled"]
 
@@ -177,7 +167,7 @@ def test_no_two_of_all_that_a_farm_does_at_once_wait_for_each_other(
 
     def work(host: str) -> None:
         queue = connect()
-        newcomers = Newcomers(queue, lambda *_: [])
+        newcomers = Newcomers(queue, lambda *_: {})
         for turn in range(12):
             worker = tried_again(queue.register, host, benchfarm_version="1")
             tried_again(announce, queue, host, *(phones if turn % 2 else ()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,11 +14,12 @@ from orchestrator.app.farm_control import cancel
 from orchestrator.bootstrap import Settings
 from orchestrator.errors import PlanError
 from orchestrator.queueing.contents import Contents
-from orchestrator.queueing.newcomers import Added, Newcomers
+from orchestrator.queueing.newcomers import Newcomers
 from orchestrator.queueing.queue import Announced, FarmQueue
-from orchestrator.queueing.submissions import PhoneJob, Submission
+from orchestrator.queueing.submissions import Submission
 from orchestrator.queueing.worker import TRIES_MAX, Callbacks, Ended, Look, Worker
-from orchestrator.records.identity import Serial
+from tests.samples.submissions import at_once
+from tests.samples.submissions import submit as submit_to
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,17 +36,7 @@ def queue(connect: Callable[[], FarmQueue]) -> FarmQueue:
     return queue
 
 
-def job(serial: str, submission: str = "night") -> PhoneJob:
-    return PhoneJob(submission=submission, serial=Serial(serial), plan="{}", payload="{}")
-
-
-def submit(queue: FarmQueue, *serials: str, name: str = "night", **changes: Any) -> None:
-    values: dict[str, Any] = {
-        "name": name, "plan": "{}", "plan_name": "p", "payloads": "{}", "labels": "{}", "priority": 3, "joins": True,
-        "replaces_lost": False, "opens_at": hours_from_now(-1), "facts": {serial: serial for serial in serials},
-        **changes,
-    }  # fmt: skip
-    queue.submit([job(serial, name) for serial in serials], plan_name="p", priority=3, kept=Submission(**values))
+submit = partial(submit_to, priority=3)
 
 
 def announce(queue: FarmQueue, *serials: str, host: str = "one") -> None:
@@ -60,12 +52,11 @@ class Most:
 
     def __call__(
         self, submission: Submission, kept: Mapping[str, str], phones: Sequence[Mapping[str, Any]]
-    ) -> list[Added]:
+    ) -> Mapping[str, str]:
         self.asked += 1
         assert all(serial == facts for serial, facts in kept.items())
         free = [row["serial"] for row in phones if not row["unusable"]]
-        wanted = free[: max(0, self.most - len(kept))]
-        return [Added(job=job(serial, submission.name), facts=serial) for serial in wanted]
+        return {serial: serial for serial in free[: max(0, self.most - len(kept))]}
 
 
 def rows(queue: FarmQueue, submission: str = "night") -> dict[str, tuple[str, str]]:
@@ -84,18 +75,13 @@ def test_a_phone_that_comes_is_added_once_by_many_workers_and_as_urgent_as_the_o
 ) -> None:
     submit(queue, "A")
     announce(queue, "A", "B", "C")
-    start, lines = threading.Barrier(4), list[str]()
+    lines: list[str] = []
 
     def look(other: Newcomers) -> None:
-        start.wait(30)
         for _ in range(5):
             lines.extend(other.look())
 
-    threads = [threading.Thread(target=look, args=(Newcomers(connect(), Most()),)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    at_once(partial(look, Newcomers(connect(), Most())) for _ in range(4))
     assert sorted(lines) == [
         "night: B came and is measured too: job 2",
         "night: C came and is measured too: job 3",
@@ -192,7 +178,7 @@ def test_jobs_wait_until_their_window_opens_also_of_a_phone_that_comes_before(qu
     submit(queue, "A", name="check")
     check = queue.claim("one", worker, ["A"])
     assert check is not None
-    assert check.read().submission == "check"
+    assert check.submission == "check"
     queue.finish(worker, check.job_id, "succeeded", "")
     age(queue, "procrastinate_jobs.scheduled_at")
     assert {queue.claim("one", worker, [serial]) is None for serial in ("A", "B")} == {False}
@@ -348,8 +334,8 @@ def test_a_worker_hands_the_job_of_a_phone_that_it_can_not_get_to_another_phone(
 
 
 def test_a_submission_that_can_not_be_read_hides_no_other_and_ends_no_differently(queue: FarmQueue) -> None:
-    def choose(submission: Submission, *rest: Any) -> Sequence[Added]:
-        if submission.name == "broken":
+    def choose(submission: Submission, *rest: Any) -> Mapping[str, str]:
+        if submission.submission == "broken":
             raise PlanError("a plan from the queue asks for more")
         return Most()(submission, *rest)
 

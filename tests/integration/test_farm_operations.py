@@ -25,7 +25,6 @@ from orchestrator.devices.journal import Change
 from orchestrator.errors import NoDeviceError, PlanError, UsageError
 from orchestrator.queueing.queue import Announced, FarmQueue
 from orchestrator.queueing.schedule import Cron, Schedule, Schedules
-from orchestrator.queueing.submissions import PhoneJob
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import CampaignId, RunId, Serial
@@ -34,6 +33,7 @@ from orchestrator.records.run import Outcome
 from tests.conftest import poll_until
 from tests.samples.distant_times import half_a_day_away
 from tests.samples.places import REPO
+from tests.samples.submissions import submit
 
 if TYPE_CHECKING:
     from tests.samples.postgresql import Cluster
@@ -53,8 +53,7 @@ def queue(settings: Settings) -> Iterator[FarmQueue]:
 
 def busy_farm(queue: FarmQueue) -> None:
     """One phone works, one is free with a job, one is paused, one can't be used, one has gone with its jobs."""
-    jobs = [PhoneJob(submission="night", serial=Serial(serial), plan="{}") for serial in ("A", "B", "C", "GONE")]
-    queue.submit(jobs, plan_name="p", priority=5)
+    submit(queue, "A", "B", "C", "GONE", priority=5)
     worker_id = queue.register("one", benchfarm_version="0.0.1")
     phones = {serial: Announced(facts="{}") for serial in ("A", "B", "C")}
     queue.announce("one", phones | {"D": Announced(facts="{}", unusable="unauthorized")})
@@ -146,7 +145,7 @@ def test_only_a_phone_that_may_get_a_job_is_told_as_free(queue: FarmQueue, setti
     busy_farm(queue)
     other = queue.register("two", benchfarm_version="1")
     queue.announce("two", {serial: Announced(facts="{}") for serial in ("E", "F")})
-    (number,) = queue.submit([PhoneJob(submission="late", serial=Serial("F"), plan="{}")], plan_name="p", priority=0)
+    (number,) = submit(queue, "F", name="late")
     assert queue.claim("two", other, ["F"]) is not None
     held = {("A", "one"): "job 1", ("B", "one"): "free", ("C", "one"): "phone:C: pause", ("D", "one"): "unauthorized"}
     assert states(settings) == held | {("E", "two"): "free", ("F", "two"): f"job {number}"}
@@ -199,18 +198,18 @@ def test_a_host_that_is_gone_for_good_is_forgotten_with_all_that_was_its_own(
 def test_the_status_of_a_submission_tells_what_each_phone_had_no_time_for(
     queue: FarmQueue, settings: Settings, samples
 ) -> None:
-    jobs = [PhoneJob(submission="night", serial=Serial(serial), plan="{}") for serial in ("A", "B", "C", "D")]
-    queue.submit(jobs, plan_name="p", priority=0)
+    submit(queue, "A", "B", "C", "D")
+    names = [CampaignId(f"night-{serial}") for serial in "ABCD"]
     (other,) = samples.campaign().skipped
     late = replace(other, reason_code="out-of-time")
     with Farm(settings) as opened:
         # Of D nothing is stored.
-        for job, skipped in zip(jobs, ((late, other), (other,), ()), strict=False):
-            samples.begin(opened.store, samples.campaign(job.campaign_id, skipped=skipped))
+        for name, skipped in zip(names, ((late, other), (other,), ()), strict=False):
+            samples.begin(opened.store, samples.campaign(name, skipped=skipped))
         for number, code in enumerate(("out-of-time", "out-of-time", "oom")):
             run = samples.run(
                 number,
-                campaign_id=jobs[2].campaign_id,
+                campaign_id=names[2],
                 run_id=RunId(f"run-{number}"),
                 outcome=Outcome.SKIPPED,
                 reason_code=code,
@@ -253,8 +252,7 @@ def test_the_status_names_submissions_that_are_over_too(queue: FarmQueue, settin
 
 def failed(queue: FarmQueue, submission: str, *serials: str, plan: str = "p") -> None:
     """Submit jobs, and let the first one fail."""
-    jobs = [PhoneJob(submission=submission, serial=Serial(serial), plan="{}") for serial in serials]
-    first, *_ = queue.submit(jobs, plan_name=plan, priority=9)
+    first, *_ = submit(queue, *serials, name=submission, plan_name=plan, priority=9)
     worker_id = queue.rows("SELECT worker_id FROM farm_hosts")[0]["worker_id"]
     assert queue.claim("one", worker_id, [serials[0]]) is not None
     assert queue.finish(worker_id, first, "failed", f"{submission} went wrong")
@@ -276,7 +274,7 @@ def test_a_failed_job_is_a_problem_until_its_plan_is_submitted_again_or_a_week_i
     assert problems() == ["first: 1 jobs failed; A: first went wrong", "other: 1 jobs failed; A: other went wrong"]
     failed(queue, "second", "C")
     assert problems() == ["other: 1 jobs failed; A: other went wrong", "second: 1 jobs failed; C: second went wrong"]
-    queue.submit([PhoneJob(submission="third", serial=Serial("A"), plan="{}")], plan_name="p", priority=0)
+    submit(queue, "A", name="third")
     assert problems() == ["other: 1 jobs failed; A: other went wrong"]
     queue.rows("UPDATE procrastinate_events SET at = now() - interval '8 days'")
     assert problems() == []
@@ -285,14 +283,14 @@ def test_a_failed_job_is_a_problem_until_its_plan_is_submitted_again_or_a_week_i
 def test_a_schedule_that_rests_or_was_removed_is_no_problem(queue: FarmQueue, settings: Settings) -> None:
     schedules = Schedules(queue)
     nightly = Schedule(
-        name="n", cron=Cron(text=half_a_day_away(), timezone="UTC"), plan="{}", plan_name="p", payloads="{}",
+        name="n", cron=Cron(text=half_a_day_away(), timezone="UTC"), document="{}", plan_name="p", files=[],
         priority=0, grace_s=1,
     )  # fmt: skip
 
     def told(level: str) -> list[str]:
         return found(farm.doctor(settings, host=False), level).get("schedules", [])
 
-    schedules.put(nightly, [], replace=False)
+    schedules.put(nightly, replace=False)
     queue.rows("UPDATE farm_schedules SET next_at = now() - interval '1 hour'")
     schedules.make_due(lambda *_: "", host="one")
     assert "1 times since" in told("problem")[0]
@@ -300,7 +298,7 @@ def test_a_schedule_that_rests_or_was_removed_is_no_problem(queue: FarmQueue, se
     assert (told("problem"), told("warning")) == ([], ["n is paused"])
     assert [row["missed"] for row in schedules.listed()] == [0]
     schedules.remove("n")
-    schedules.put(nightly, [], replace=False)
+    schedules.put(nightly, replace=False)
     assert (told("problem"), told("ok")) == ([], ["1, all in time"])
 
 
@@ -430,7 +428,7 @@ def test_what_is_wrong_with_a_farm_is_told_with_a_next_step(queue: FarmQueue, se
     schedules = Schedules(queue)
     cron = Cron(text=half_a_day_away(), timezone="UTC")
     schedules.put(
-        Schedule(name="n", cron=cron, plan="{}", plan_name="p", payloads="{}", priority=0, grace_s=1), [], replace=False
+        Schedule(name="n", cron=cron, document="{}", plan_name="p", files=[], priority=0, grace_s=1), replace=False
     )
     with psycopg.connect(settings.store) as connection:
         connection.execute("UPDATE benchfarm_queue.procrastinate_events SET at = now() - interval '10 minutes'")
@@ -629,7 +627,7 @@ def test_a_phone_is_released_from_quarantine_by_its_host_though_somebody_else_as
     queue: FarmQueue, settings: Settings, tmp_path: Path
 ) -> None:
     """The host keeps it; whoever looks at the farm's page may be anywhere."""
-    from orchestrator.app.farm_host import HostPhones, IdlePhones
+    from orchestrator.app.farm_host import HostPhones
     from orchestrator.devices.discovery import KnownPhones
 
     queue.register("one", benchfarm_version="0.0.1")
@@ -646,8 +644,10 @@ def test_a_phone_is_released_from_quarantine_by_its_host_though_somebody_else_as
         with pytest.raises(UsageError, match="isn't in quarantine"):
             answers.release("B")
         said: list[str] = []
-        idle = IdlePhones(KnownPhones(), every_s=0, say=said.append)
-        HostPhones(lambda: Farm(settings), queue, "one", idle, say=lambda text, /, **_: said.append(text)).look({}, ())
+        HostPhones(
+            lambda: Farm(settings), queue, "one", asked=KnownPhones(), idle_look_s=0,
+            say=lambda text, /, **_: said.append(text),
+        ).look({}, ())  # fmt: skip
         assert own.quarantine.serials() == []
         assert "A is released from quarantine, as somebody asked for: it moved" in said[0]
 

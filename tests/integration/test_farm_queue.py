@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,18 +12,17 @@ import pytest
 
 from orchestrator.errors import UsageError
 from orchestrator.queueing.queue import DEATHS_MAX, Announced, FarmQueue
-from orchestrator.queueing.submissions import PhoneJob, read_message
-from orchestrator.records.identity import Serial
+from orchestrator.queueing.submissions import PROTOCOL
+from tests.samples.submissions import at_once, submit
 
 if TYPE_CHECKING:
     from tests.samples.postgresql import Cluster
 
+TABLES = (
+    "farm_jobs", "farm_submissions", "procrastinate_jobs", "farm_hosts", "farm_holds", "procrastinate_workers",
+)  # fmt: skip
 #: Nothing counts as dead in such a test unless its worker was taken out.
 LONG_S = 3600.0
-
-
-def job(serial: str = "A", submission: str = "night") -> PhoneJob:
-    return PhoneJob(submission=submission, serial=Serial(serial), plan="{}")
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +36,14 @@ def database(postgresql: Cluster) -> str:
 def url(database: str) -> str:
     """A queue in which nothing is."""
     with psycopg.connect(database, options="-c search_path=benchfarm_queue") as connection:
-        for table in ("farm_jobs", "procrastinate_jobs", "farm_hosts", "farm_holds", "procrastinate_workers"):
+        for table in (
+            "farm_jobs",
+            "farm_submissions",
+            "procrastinate_jobs",
+            "farm_hosts",
+            "farm_holds",
+            "procrastinate_workers",
+        ):
             connection.execute(f"DELETE FROM {table}".encode())
     return database
 
@@ -62,31 +68,24 @@ def end_worker(url: str, worker_id: int) -> None:
 
 
 def test_a_job_is_given_to_one_of_many_hosts_that_want_it(queue: FarmQueue, connect: Callable[[], FarmQueue]) -> None:
-    queue.submit([job(f"P{number}") for number in range(8)], plan_name="p", priority=0)
+    submit(queue, *(f"P{number}" for number in range(8)))
     serials = [f"P{number}" for number in range(8)]
     taken: list[int] = []
-    start = threading.Barrier(4)
 
     def take(other: FarmQueue, name: str) -> None:
-        number = worker(other, name)
-        start.wait(30)
-        misses = 0
+        number, misses = worker(other, name), 0
         while misses < 5:
             claimed = other.claim(name, number, serials)
             misses += claimed is None
             taken.extend([claimed.job_id] if claimed else [])
 
-    threads = [threading.Thread(target=take, args=(connect(), f"h{number}")) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    at_once(partial(take, connect(), f"h{number}") for number in range(4))
     assert len(taken) == len(set(taken)) == 8
 
 
 def test_a_phone_has_one_job_at_a_time_and_the_most_urgent_first(queue: FarmQueue) -> None:
-    (nightly,) = queue.submit([job(submission="nightly")], plan_name="p", priority=0)
-    (check,) = queue.submit([job(submission="check")], plan_name="p", priority=10)
+    (nightly,) = submit(queue, "A", name="nightly", priority=0)
+    (check,) = submit(queue, "A", name="check", priority=10)
     one, two = worker(queue, "one"), worker(queue, "two")
     first = queue.claim("one", one, ["A"])
     assert first is not None
@@ -99,30 +98,24 @@ def test_a_phone_has_one_job_at_a_time_and_the_most_urgent_first(queue: FarmQueu
 
 
 def test_many_reapers_at_once_put_a_job_back_once(queue: FarmQueue, connect: Callable[[], FarmQueue], url: str) -> None:
-    numbers = queue.submit([job(f"P{number}") for number in range(6)], plan_name="p", priority=0)
+    numbers = submit(queue, *(f"P{number}" for number in range(6)))
     dead = worker(queue, "dead")
     for number in range(6):
         assert queue.claim("dead", dead, [f"P{number}"]) is not None
     end_worker(url, dead)
     found: list[int] = []
-    start = threading.Barrier(4)
 
     def reap(other: FarmQueue) -> None:
-        start.wait(30)
         for _ in range(5):
             found.extend(other.reap(dead_after_s=60))
 
-    threads = [threading.Thread(target=reap, args=(connect(),)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    at_once(partial(reap, connect()) for _ in range(4))
     assert sorted(found) == numbers
     assert {(row["tries"], row["deaths"]) for row in queue.jobs()} == {(0, 1)}
 
 
 def test_a_host_thought_dead_ends_nothing_that_another_one_has_now(queue: FarmQueue, url: str) -> None:
-    (number,) = queue.submit([job()], plan_name="p", priority=0)
+    (number,) = submit(queue, "A")
     slept, alive = worker(queue, "slept"), worker(queue, "alive")
     queue.claim("slept", slept, ["A"])
     end_worker(url, slept)
@@ -137,7 +130,7 @@ def test_a_host_thought_dead_ends_nothing_that_another_one_has_now(queue: FarmQu
 
 
 def test_a_worker_started_again_takes_its_name_and_its_jobs_back(queue: FarmQueue) -> None:
-    (number,) = queue.submit([job()], plan_name="p", priority=0)
+    (number,) = submit(queue, "A")
     first = worker(queue, "one")
     queue.claim("one", first, ["A"])
     second = worker(queue, "one")
@@ -148,7 +141,7 @@ def test_a_worker_started_again_takes_its_name_and_its_jobs_back(queue: FarmQueu
 
 
 def test_cancelling_ends_what_waits_and_tells_the_worker_of_what_runs(queue: FarmQueue) -> None:
-    numbers = queue.submit([job("A"), job("B")], plan_name="p", priority=0)
+    numbers = submit(queue, "A", "B")
     one = worker(queue)
     queue.claim("one", one, ["A"])
     assert queue.cancel("night") == dict(zip(numbers, ["doing", "todo"], strict=True))
@@ -159,14 +152,14 @@ def test_cancelling_ends_what_waits_and_tells_the_worker_of_what_runs(queue: Far
 
 
 def test_a_submission_given_twice_is_queued_once(queue: FarmQueue) -> None:
-    queue.submit([job("A"), job("B")], plan_name="p", priority=0)
+    submit(queue, "A", "B")
     with pytest.raises(UsageError, match="in the queue already"):
-        queue.submit([job("C")], plan_name="p", priority=0)
+        submit(queue, "C")
     assert [row["serial"] for row in queue.jobs()] == ["A", "B"]
 
 
 def test_a_hosts_death_is_no_try_of_the_phone(queue: FarmQueue, url: str) -> None:
-    (number,) = queue.submit([job()], plan_name="p", priority=0)
+    (number,) = submit(queue, "A")
     for deaths in range(1, DEATHS_MAX + 1):
         mortal = worker(queue, f"h{deaths}")
         claimed = queue.claim(f"h{deaths}", mortal, ["A"])
@@ -184,7 +177,7 @@ def test_a_hosts_death_is_no_try_of_the_phone(queue: FarmQueue, url: str) -> Non
 
 
 def test_a_host_that_is_stopped_uses_up_no_try(queue: FarmQueue) -> None:
-    (number,) = queue.submit([job()], plan_name="p", priority=0)
+    (number,) = submit(queue, "A")
     one = worker(queue)
     queue.claim("one", one, ["A"])
     assert queue.requeue(one, number, delay_s=0, note="stopped", is_try=False)
@@ -192,8 +185,8 @@ def test_a_host_that_is_stopped_uses_up_no_try(queue: FarmQueue) -> None:
 
 
 def test_a_job_that_waits_for_another_try_does_not_hold_up_its_phone(queue: FarmQueue) -> None:
-    (urgent,) = queue.submit([job(submission="check")], plan_name="p", priority=10)
-    (nightly,) = queue.submit([job(submission="nightly")], plan_name="p", priority=0)
+    (urgent,) = submit(queue, "A", name="check", priority=10)
+    (nightly,) = submit(queue, "A", name="nightly", priority=0)
     one = worker(queue)
     queue.claim("one", one, ["A"])
     queue.requeue(one, urgent, delay_s=300, note="busy")
@@ -205,55 +198,43 @@ def test_a_job_that_waits_for_another_try_does_not_hold_up_its_phone(queue: Farm
 
 
 def test_a_phone_that_two_hosts_have_is_given_out_once(queue: FarmQueue, connect: Callable[[], FarmQueue]) -> None:
-    queue.submit([job(submission=f"s{number}") for number in range(1)], plan_name="p", priority=0)
-    queue.submit([job(submission="other")], plan_name="p", priority=0)
+    submit(queue, "A")
+    submit(queue, "A", name="other", priority=0)
     found: list[tuple[str, int]] = []
-    start = threading.Barrier(2)
 
-    def want(name: str) -> None:
-        own = connect()
+    def want(name: str, own: FarmQueue) -> None:
         number = worker(own, name)
-        start.wait(30)
         for _ in range(10):
             claimed = own.claim(name, number, ["A"])
             if claimed is not None:
                 found.append((name, claimed.job_id))
 
-    threads = [threading.Thread(target=want, args=(name,)) for name in ("one", "two")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    at_once(partial(want, name, connect()) for name in ("one", "two"))
     # Two jobs of one phone: whoever got the first has the phone.
     assert len(found) == 1
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("name", "serial", "told"),
     [
-        ({"protocol": 2}, "written in version 2, this benchfarm reads version 1"),
-        ({"protocol": True}, "written in version True"),
-        ({"protocol": None}, "written in version None"),
-        ({"plan": {"__reduce__": "os.system"}}, "plan is dict"),
-        ({"serial": ""}, "can't be a serial number"),
-        ({"serial": "host"}, "can't be a serial number"),
-        ({"submission": "../../etc"}, "can't name a submission"),
+        ("../../etc", "A", "can't name a submission"),
+        ("night", "", "can't be a serial number"),
+        ("night", "host", "can't be a serial number"),
     ],
 )
-def test_a_message_that_is_not_as_it_should_be_is_refused(changed: dict[str, object], told: str) -> None:
+def test_names_that_mean_a_file_or_a_host_are_refused(queue: FarmQueue, name: str, serial: str, told: str) -> None:
     with pytest.raises(UsageError, match=told):
-        read_message({**job().to_message(), **changed})
-    assert read_message(job().to_message()) == job()
+        submit(queue, serial, name=name)
+    assert queue.jobs() == []
 
 
-def test_a_job_that_names_another_phone_than_its_queue_is_refused(queue: FarmQueue) -> None:
-    queue.submit([job("A")], plan_name="p", priority=0)
-    queue.rows("UPDATE procrastinate_jobs SET args = jsonb_set(args, '{serial}', '\"B\"')")
-    claimed = queue.claim("one", worker(queue), ["A", "B"])
+def test_a_job_of_a_newer_benchfarm_is_left_to_its_workers(queue: FarmQueue) -> None:
+    submit(queue, "A")
+    queue.rows("UPDATE farm_submissions SET protocol = %s", PROTOCOL + 1)
+    submit(queue, "A", name="known")
+    claimed = queue.claim("one", worker(queue), ["A"])
     assert claimed is not None
-    assert claimed.serial == "A"
-    with pytest.raises(UsageError, match="names another phone"):
-        claimed.read()
+    assert claimed.submission == "known"
 
 
 def test_what_is_said_of_phones_again_is_not_written_again(queue: FarmQueue) -> None:

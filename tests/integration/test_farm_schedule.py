@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from orchestrator.app.farm_schedules import ScheduleRequest
 from orchestrator.bootstrap import Settings
-from orchestrator.cli.farm import add_schedule, list_schedules
-from orchestrator.config.farm_documents import read_plan
+from orchestrator.cli.farm import AddOptions, list_schedules
+from orchestrator.cli.farm import add as add_schedule
+from orchestrator.config.farm_documents import read_manifest
 from orchestrator.errors import NoDeviceError, UsageError
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.schedule import Cron, Line, Schedule, Schedules
 from tests.samples.distant_times import half_a_day_away, half_an_hour_ago
 from tests.samples.places import MODELS
+from tests.samples.submissions import at_once
 
 MODEL = MODELS / "texturenet_0.25_256_int8.tflite"
 
 
 def schedule(name: str = "nightly", cron: str = "", **changes: object) -> Schedule:
     values: dict[str, object] = {
-        "name": name, "cron": Cron(text=cron or half_a_day_away(), timezone="UTC"), "plan": "{}", "plan_name": "p",
-        "payloads": "{}", "priority": 0, "grace_s": 3600.0, **changes,
+        "name": name, "cron": Cron(text=cron or half_a_day_away(), timezone="UTC"), "document": "{}", "plan_name": "p",
+        "files": [], "priority": 0, "grace_s": 3600.0, **changes,
     }  # fmt: skip
     return Schedule(**values)  # type: ignore[arg-type]
 
@@ -67,22 +68,16 @@ def outcomes(schedules: Schedules) -> list[str]:
 def test_a_time_is_submitted_once_by_many_workers(
     schedules: Schedules, connect: Callable[[], FarmQueue], url: str
 ) -> None:
-    schedules.put(schedule(), [], replace=False)
+    schedules.put(schedule(), replace=False)
     submissions = Submissions()
     assert schedules.make_due(submissions, host="one") == []
     let_be_due(url)
-    start = threading.Barrier(4)
 
     def look(other: Schedules) -> None:
-        start.wait(30)
         for _ in range(5):
             other.make_due(submissions, host="h")
 
-    threads = [threading.Thread(target=look, args=(Schedules(connect()),)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    at_once(partial(look, Schedules(connect())) for _ in range(4))
     assert len(submissions.names) == 1
     assert outcomes(schedules) == ["submitted"]
     (row,) = schedules.listed()
@@ -95,7 +90,7 @@ def test_a_submissions_name_is_the_same_whatever_time_zone_a_connection_has(url:
         connection.execute(f"ALTER DATABASE {database} SET timezone = 'Asia/Tokyo'".encode())
     submissions = Submissions()
     with FarmQueue(url) as queue:
-        Schedules(queue).put(schedule(), [], replace=False)
+        Schedules(queue).put(schedule(), replace=False)
         let_be_due(url)
         (line,) = texts(Schedules(queue).make_due(submissions, host="one"))
         (row,) = Schedules(queue).listed()
@@ -106,7 +101,7 @@ def test_a_submissions_name_is_the_same_whatever_time_zone_a_connection_has(url:
 
 def test_times_without_a_worker_are_told_as_missed_and_not_made_up_for(schedules: Schedules, url: str) -> None:
     last = half_an_hour_ago()
-    schedules.put(schedule(cron=f"{last.minute} * * * *"), [], replace=False)
+    schedules.put(schedule(cron=f"{last.minute} * * * *"), replace=False)
     with psycopg.connect(url) as connection:
         connection.execute(
             "UPDATE benchfarm_queue.farm_schedules SET next_at = %s, grace_s = 3601", (last - timedelta(hours=5),)
@@ -120,7 +115,7 @@ def test_times_without_a_worker_are_told_as_missed_and_not_made_up_for(schedules
 
 
 def test_a_time_beyond_its_grace_is_missed(schedules: Schedules, url: str) -> None:
-    schedules.put(schedule(), [], replace=False)
+    schedules.put(schedule(), replace=False)
     let_be_due(url, "2 hours")
     submissions = Submissions()
     (line,) = texts(schedules.make_due(submissions, host="one"))
@@ -131,7 +126,7 @@ def test_a_time_beyond_its_grace_is_missed(schedules: Schedules, url: str) -> No
 def test_a_time_without_phones_is_tried_again_and_fails_when_half_its_grace_is_over(
     schedules: Schedules, url: str
 ) -> None:
-    schedules.put(schedule(), [], replace=False)
+    schedules.put(schedule(), replace=False)
 
     def nobody(scheduled: Schedule, submission: str, moment: datetime) -> str:
         raise NoDeviceError("no phone that a host has announced fits the plan")
@@ -149,47 +144,9 @@ def test_a_time_without_phones_is_tried_again_and_fails_when_half_its_grace_is_o
     assert outcomes(schedules) == ["failed"]
 
 
-def test_a_time_that_was_tried_and_then_overtaken_keeps_its_reason(schedules: Schedules, url: str) -> None:
-    schedules.put(schedule(), [], replace=False)
-    reason = "no phone that a host has announced fits the plan"
-
-    def nobody(scheduled: Schedule, submission: str, moment: datetime) -> str:
-        raise NoDeviceError(reason)
-
-    let_be_due(url, "9 minutes")
-    assert schedules.make_due(nobody, host="one")[0].text.endswith("tried again")
-    # It isn't over, so it is neither listed nor counted.
-    assert outcomes(schedules) == []
-    assert [row["missed"] for row in schedules.listed()] == [0]
-    (tried,) = [row["next_at"] for row in schedules.listed()]
-    with psycopg.connect(url) as connection:
-        connection.execute("UPDATE benchfarm_queue.farm_schedules SET cron = '*/5 * * * *'")
-    submissions = Submissions()
-    lines = texts(schedules.make_due(submissions, host="two"))
-    (row,) = schedules.listed()
-    told = {tick["tick_at"]: (tick["outcome"], tick["note"]) for tick in row["ticks"]}
-    assert told[tried] == ("failed", reason)
-    assert f"schedule nightly, {tried.astimezone(UTC):%Y-%m-%d %H:%M} UTC: failed: {reason}" in lines
-    assert len(submissions.names) == 1
-
-
-def test_a_time_that_was_tried_until_its_grace_was_over_keeps_its_reason(schedules: Schedules, url: str) -> None:
-    schedules.put(schedule(), [], replace=False)
-
-    def nobody(scheduled: Schedule, submission: str, moment: datetime) -> str:
-        raise NoDeviceError("no phone fits")
-
-    let_be_due(url, "10 minutes")
-    schedules.make_due(nobody, host="one")
-    with psycopg.connect(url) as connection:
-        connection.execute("UPDATE benchfarm_queue.farm_schedules SET grace_s = 60")
-    (line,) = texts(schedules.make_due(nobody, host="one"))
-    assert line.endswith("failed: no phone fits")
-
-
 def test_a_schedule_that_this_host_cannot_read_stops_no_other(schedules: Schedules, url: str) -> None:
     for name in ("a", "b", "c"):
-        schedules.put(schedule(name), [], replace=False)
+        schedules.put(schedule(name), replace=False)
     let_be_due(url)
     with psycopg.connect(url) as connection:
         # As it looks to a host whose time zones are older.
@@ -201,12 +158,12 @@ def test_a_schedule_that_this_host_cannot_read_stops_no_other(schedules: Schedul
     assert "can't be read here" in line
     assert "Mars/Olympus" in line
     assert [row["name"] for row in schedules.listed()] == ["a", "b", "c"]
-    assert schedules.pause("b", paused=True)
+    schedules.pause("b", paused=True)
     assert not [line for line in schedules.make_due(submissions, host="one") if line.text.startswith("schedule b")]
 
 
 def test_a_worker_that_dies_while_it_submits_leaves_the_time_to_another(schedules: Schedules, url: str) -> None:
-    schedules.put(schedule(), [], replace=False)
+    schedules.put(schedule(), replace=False)
     let_be_due(url)
 
     def dies(scheduled: Schedule, submission: str, moment: datetime) -> str:
@@ -220,22 +177,23 @@ def test_a_worker_that_dies_while_it_submits_leaves_the_time_to_another(schedule
 
 
 def test_a_paused_schedule_rests_and_owes_nothing_afterwards(schedules: Schedules, url: str) -> None:
-    schedules.put(schedule(), [], replace=False)
-    assert schedules.pause("nightly", paused=True)
+    schedules.put(schedule(), replace=False)
+    schedules.pause("nightly", paused=True)
     let_be_due(url)
     submissions = Submissions()
     assert schedules.make_due(submissions, host="one") == []
-    assert schedules.pause("nightly", paused=False)
+    schedules.pause("nightly", paused=False)
     assert schedules.make_due(submissions, host="one") == []
     assert (submissions.names, outcomes(schedules)) == ([], [])
-    assert not schedules.pause("other", paused=True)
+    with pytest.raises(UsageError, match="there is no schedule 'other'"):
+        schedules.pause("other", paused=True)
 
 
 def test_the_list_is_bad_news_while_a_last_time_went_wrong_and_the_schedule_does_not_rest(
     schedules: Schedules, url: str, tmp_path: Path
 ) -> None:
     known = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=url)
-    schedules.put(schedule(), [], replace=False)
+    schedules.put(schedule(), replace=False)
     let_be_due(url, "2 hours")
     schedules.make_due(Submissions(), host="one")
     assert list_schedules(known).exit_code == 1
@@ -254,7 +212,7 @@ def test_what_went_wrong_before_a_pause_does_not_count_after_it_and_what_does_la
         (row,) = schedules.listed()
         return row["went_wrong"], row["missed"]
 
-    schedules.put(schedule(cron="0 0 29 2 *"), [], replace=False)
+    schedules.put(schedule(cron="0 0 29 2 *"), replace=False)
     let_be_due(url, "2 hours")
     schedules.make_due(Submissions(), host="one")
     assert counted() == (True, 1)
@@ -284,28 +242,29 @@ def test_what_a_schedule_needs_is_not_cleaned_away(connect: Callable[[], FarmQue
     sha256 = hashlib.sha256(content).hexdigest()
     contents = Contents(queue, tmp_path / "here")
     contents.keep(tmp_path / "m.tflite", sha256)
-    Schedules(queue).put(schedule(), [sha256], replace=False)
+    Schedules(queue).put(schedule(files=[sha256]), replace=False)
     with psycopg.connect(url) as connection:
         connection.execute("UPDATE benchfarm_queue.farm_files SET used_at = now() - interval '9 days'")
     assert contents.clean(older_than_s=0).files == 0
-    assert Schedules(queue).remove("nightly")
+    Schedules(queue).remove("nightly")
     assert contents.clean(older_than_s=0).files == 1
 
 
 def test_a_schedule_whose_file_was_cleaned_away_is_not_kept(schedules: Schedules) -> None:
     with pytest.raises(UsageError, match="cleaned away"):
-        schedules.put(schedule(), ["0" * 64], replace=False)
+        schedules.put(schedule(files=["0" * 64]), replace=False)
     assert schedules.listed() == []
 
 
 def test_a_name_is_one_schedule_unless_it_is_replaced(schedules: Schedules) -> None:
-    schedules.put(schedule(), [], replace=False)
+    schedules.put(schedule(), replace=False)
     with pytest.raises(UsageError, match="already"):
-        schedules.put(schedule(cron="0 2 * * *"), [], replace=False)
-    schedules.put(schedule(cron="0 2 * * *"), [], replace=True)
+        schedules.put(schedule(cron="0 2 * * *"), replace=False)
+    schedules.put(schedule(cron="0 2 * * *"), replace=True)
     assert [row["cron"] for row in schedules.listed()] == ["0 2 * * *"]
-    assert schedules.remove("nightly")
-    assert not schedules.remove("nightly")
+    schedules.remove("nightly")
+    with pytest.raises(UsageError, match="there is no schedule 'nightly'"):
+        schedules.remove("nightly")
 
 
 def utc(text: str) -> datetime:
@@ -344,9 +303,8 @@ def test_a_cron_that_means_no_time_is_refused(cron: str, zone: str, told: str) -
         Cron(text=cron, timezone=zone)
 
 
-def request(plan: Path, name: str = "nightly", **options: str) -> ScheduleRequest:
-    values = {"cron": "0 1 * * *", "timezone": "UTC", "window": "", "budget": "", "grace": "1h", **options}
-    return ScheduleRequest(name=name, plan=plan, priority=0, replace=False, **values)
+def options_for(plan: Path, name: str = "nightly", cron: str = "0 1 * * *", **more: str) -> AddOptions:
+    return AddOptions(name=name, plan=plan, cron=cron, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -367,7 +325,7 @@ def test_a_night_without_time_is_refused(
     (tmp_path / "plan.yaml").write_text(f"models: [{MODEL}]\n")
     known = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=url)
     with pytest.raises(UsageError, match=told):
-        add_schedule(known, request(tmp_path / "plan.yaml", **options))
+        add_schedule(known, options_for(tmp_path / "plan.yaml", **options))
     assert Schedules(connect()).listed() == []
 
 
@@ -377,9 +335,9 @@ def test_a_schedule_gives_its_plan_no_more_time_than_the_plan_has(
 ) -> None:
     (tmp_path / "plan.yaml").write_text(f"models: [{MODEL}]\nphone_time: 1 h\n")
     known = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=url)
-    add_schedule(known, request(tmp_path / "plan.yaml", budget=budget))
-    (row,) = connect().rows("SELECT plan FROM farm_schedules")
-    assert read_plan(row["plan"]).phone_time_s == phone_time_s
+    add_schedule(known, options_for(tmp_path / "plan.yaml", budget=budget))
+    (row,) = connect().rows("SELECT document FROM farm_schedules")
+    assert read_manifest(row["document"]).plan.phone_time_s == phone_time_s
 
 
 def test_the_list_shows_window_and_time_and_a_schedule_that_is_due_outside_its_window_says_so(
@@ -387,10 +345,12 @@ def test_the_list_shows_window_and_time_and_a_schedule_that_is_due_outside_its_w
 ) -> None:
     (tmp_path / "plan.yaml").write_text(f"models: [{MODEL}]\nphone_time: 1 h\n")
     known = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=url)
-    notes = add_schedule(known, request(tmp_path / "plan.yaml", cron="0 12 * * *", window="01:00-06:00")).data["notes"]
+    notes = add_schedule(known, options_for(tmp_path / "plan.yaml", cron="0 12 * * *", window="01:00-06:00")).data.notes
     assert "its window 01:00-06:00 UTC isn't open when it is due: its jobs wait 13 h 00 min" in notes
-    within = add_schedule(known, request(tmp_path / "plan.yaml", "within", cron="0 2 * * *", window="01:00-06:00")).data
-    assert not any("window" in note for note in within["notes"])
+    within = add_schedule(
+        known, options_for(tmp_path / "plan.yaml", "within", cron="0 2 * * *", window="01:00-06:00")
+    ).data
+    assert not any("window" in note for note in within.notes)
     told = list_schedules(known)
     assert [item["window"] for item in told.data["schedules"]] == ["01:00-06:00 UTC"] * 2
     assert told.text.count("01:00-06:00 UTC, 1 h 00 min") == 2

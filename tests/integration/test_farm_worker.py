@@ -17,25 +17,28 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.pool import Pool
 
-from orchestrator.app.access import Listening
-from orchestrator.app.farm_worker import WorkerRequest, run_job
+from orchestrator.app.farm_worker import run_job
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.farm import work
+from orchestrator.cli.farm import WorkerOptions
+from orchestrator.cli.farm import worker as work
 from orchestrator.devices.journal import Change
 from orchestrator.errors import PlanError, StoreError, UsageError
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
-from orchestrator.queueing.submissions import PhoneJob
 from orchestrator.queueing.worker import TRIES_MAX, Callbacks, Ended, Look, Worker
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.store.opening import Store
 from tests.conftest import poll_until
+from tests.samples.submissions import submit
 
 if TYPE_CHECKING:
     from tests.samples.postgresql import Cluster
 
 PHONES = {"A": Announced(facts="{}", labels='{"pools": ["nightly"]}'), "B": Announced(facts="{}", unusable="offline")}
+TABLES = (
+    "farm_jobs", "farm_submissions", "procrastinate_jobs", "farm_hosts", "farm_holds", "procrastinate_workers",
+)  # fmt: skip
 #: As docs/guides/many-hosts.md has it.
 STORE_CONNECTIONS, STORE_CONNECTIONS_KEPT = 5, 2
 Run = Callable[[Claimed, threading.Event], Ended]
@@ -54,15 +57,21 @@ def opened(opened_url: str) -> Iterator[FarmQueue]:
 
 @pytest.fixture
 def queue(opened: FarmQueue) -> FarmQueue:
-    for table in ("farm_jobs", "procrastinate_jobs", "farm_hosts", "farm_holds", "procrastinate_workers"):
+    for table in (
+        "farm_jobs",
+        "farm_submissions",
+        "procrastinate_jobs",
+        "farm_hosts",
+        "farm_holds",
+        "procrastinate_workers",
+    ):
         opened.rows(f"DELETE FROM {table}")
     return opened
 
 
 @pytest.fixture
 def job(queue: FarmQueue) -> int:
-    job = PhoneJob(submission="night", serial=Serial("A"), plan="{}")
-    (number,) = queue.submit([job], plan_name="p", priority=0)
+    (number,) = submit(queue, "A")
     return number
 
 
@@ -81,7 +90,7 @@ def worker(
         return Look(phones=PHONES)
 
     def give_up(claimed: Claimed) -> None:
-        (abandoned if abandoned is not None else []).append(claimed.read().campaign_id)
+        (abandoned if abandoned is not None else []).append(claimed.campaign_id)
 
     def tell(text: str, /, *, level: str = "info", **keys: object) -> None:
         if said is not None:
@@ -233,8 +242,7 @@ def test_a_host_that_has_just_come_takes_no_silent_hosts_job_but_one_that_nobody
     queue: FarmQueue, job: int
 ) -> None:
     """When a database is back, others are as late as this one was."""
-    other = PhoneJob(submission="other", serial=Serial("C"), plan="{}")
-    (number,) = queue.submit([other], plan_name="p", priority=0)
+    (number,) = submit(queue, "C", name="other")
     claimed = queue.claim("silent", queue.register("silent", benchfarm_version="1"), ["C"])
     assert claimed is not None
     queue.rows("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '2 hours'")
@@ -259,13 +267,7 @@ def test_a_worker_that_would_be_taken_for_dead_between_two_looks_is_refused(tmp_
     with pytest.raises(UsageError, match="heard every 2 s is soon taken for dead when 4 s of silence do that") as told:
         work(
             Settings.from_environment({}, home=tmp_path),
-            WorkerRequest(
-                host="one",
-                dead_after_s=4.0,
-                look_s=2.0,
-                until_empty=True,
-                idle_look_s=0.0,
-            ),
+            WorkerOptions(name="one", dead_after_s=4.0, look_s=2.0, until_empty=True),
         )
     assert told.value.hint == "--every 1 at most, or a longer --dead-after"
 
@@ -295,14 +297,11 @@ def test_what_a_worker_cannot_serve_is_refused_by_its_own_options(
 ) -> None:
     settings = Settings.from_environment({}, home=tmp_path, store=opened_url)
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        metrics = Listening(host=host or "192.0.2.1", port=taken.getsockname()[1])
+        options = WorkerOptions(
+            name="one", until_empty=True, metrics_host=host or "192.0.2.1", metrics_port=taken.getsockname()[1]
+        )
         with pytest.raises(UsageError) as told:
-            work(
-                settings,
-                WorkerRequest(
-                    host="one", dead_after_s=60, look_s=None, until_empty=True, idle_look_s=0, metrics=metrics
-                ),
-            )
+            work(settings, options)
     assert wanted in told.value.hint
     assert not_wanted not in told.value.hint
 
@@ -311,7 +310,7 @@ def test_a_worker_whose_devices_file_has_a_fault_is_refused(opened_url: str, tmp
     (tmp_path / "devices.yaml").write_text("devices:\n  A: {pools: [nightly], tag: [rooted]}\n")
     settings = Settings.from_environment({}, home=tmp_path, store=opened_url)
     with pytest.raises(PlanError, match=r"devices\.yaml:2:\d+: devices\.A\.tag: unknown key"):
-        work(settings, WorkerRequest(host="one", dead_after_s=60.0, look_s=None, until_empty=True, idle_look_s=0.0))
+        work(settings, WorkerOptions(name="one", until_empty=True))
 
 
 def test_what_is_wrong_with_a_host_is_told_once_and_to_all_until_it_is_mended(queue: FarmQueue, job: int) -> None:
@@ -450,7 +449,7 @@ def test_a_job_that_is_over_says_when_its_phone_is_not_restored(queue: FarmQueue
         contents = Contents(queue, tmp_path)
 
         def note(serial: Serial) -> str:
-            claimed = Claimed(job_id=job, serial=serial, tries=0, message={})
+            claimed = Claimed(job_id=job, serial=serial, submission="night", document="{}", facts="")
             ended = run_job(lambda: Farm(settings), contents, claimed, "one", threading.Event())
             assert ended.status == "failed"
             return ended.note
@@ -470,7 +469,7 @@ def test_a_job_that_asks_for_what_this_benchfarm_does_not_know_waits_for_one_tha
     known = '"name": "p", "models": [{"name": "m", "path": "m.tflite", "sha256": "%s"}]' % ("a" * 64)
     plans = {"A": f'{{{known}, "zoom": 3}}', "B": f'{{{known}, "invocations": "many"}}'}
     for serial, plan in plans.items():
-        queue.submit([PhoneJob(submission=serial, serial=Serial(serial), plan=plan)], plan_name="p", priority=0)
+        submit(queue, serial, name=serial, document=f'{{"plan": {plan}, "payloads": {{"": {{}}}}}}')
 
     def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
         return run_job(lambda: Farm(settings), Contents(queue, tmp_path), claimed, "one", cancelled)
@@ -479,7 +478,7 @@ def test_a_job_that_asks_for_what_this_benchfarm_does_not_know_waits_for_one_tha
     assert worker(queue, run, look=lambda known, busy: Look(phones=both)).run(until_empty=True) == 1
     jobs = {row["serial"]: (row["status"], row["tries"], row["note"]) for row in queue.jobs()}
     assert jobs["A"][:2] == ("waits", 0)
-    assert "asks for zoom, which this benchfarm doesn't know (install the submitter's benchfarm" in jobs["A"][2]
+    assert "asks for plan.zoom, which this benchfarm doesn't know (install the submitter's benchfarm" in jobs["A"][2]
     assert jobs["B"][0] == "failed"
 
 

@@ -1,23 +1,24 @@
-"""Phones without a job that hang, on a real adb server: what is tried on them while others of their host are used."""
+"""A phone without a job that hangs, on a real adb server: what is tried on it while others of its host are used."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from benchfarm_lab.farm import VirtualLab
 from benchfarm_lab.faults import Fault, FaultKind
-from orchestrator.app.farm_host import IdlePhones
-from orchestrator.bootstrap import Attached
+from orchestrator.app.farm_host import HostPhones
+from orchestrator.bootstrap import Attached, Farm, Settings
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.discovery import KnownPhones, list_devices
 from orchestrator.devices.server import AdbServer
-
-AT_ONCE_S = 1e-12
+from orchestrator.queueing.queue import FarmQueue
 
 
 def test_no_port_is_powered_off_and_on_while_any_phone_of_the_host_is_used(
-    adb_server: Any, make_lab: Callable[..., VirtualLab]
+    adb_server: Any, make_lab: Callable[..., VirtualLab], connect: Callable[[], FarmQueue], tmp_path: Path
 ) -> None:
     adb_server.run("disconnect")
     server, known = AdbServer(ServerAddress(port=adb_server.port)), KnownPhones()
@@ -27,21 +28,25 @@ def test_no_port_is_powered_off_and_on_while_any_phone_of_the_host_is_used(
     # It can be reconnected, as a plugged one always can, and doesn't answer then either.
     phone.faults.add(Fault(kind=FaultKind.OUTPUT_CUT, times=0))
     known.forget("S1")
+    (seen,) = list_devices(server, timeout_s=1.0, known=known)
+    assert seen.hangs
+    uhubctl, cycled = tmp_path / "bin" / "uhubctl", tmp_path / "cycled"
+    uhubctl.parent.mkdir()
+    uhubctl.write_text(f'#!/bin/sh\necho "$@" >>{cycled}\n')
+    uhubctl.chmod(0o755)
+    settings = Settings.from_environment({"PATH": f"{uhubctl.parent}"}, home=tmp_path)
     said: list[str] = []
-    cycled: list[str] = []
-    idle = IdlePhones(KnownPhones(), every_s=AT_ONCE_S, say=said.append)
-    attached = [Attached(server=server, seen=item) for item in list_devices(server, timeout_s=1.0, known=known)]
+    phones = HostPhones(
+        lambda: Farm(settings), connect(), "here", asked=known, idle_look_s=1, say=lambda text, **_: said.append(text)
+    )
+    with Farm(settings) as farm:
 
-    def cycle_port(path: str) -> bool:
-        cycled.append(path)
-        return True
+        def connect_again(*used: str) -> None:
+            phones.connect_again(farm, Attached(server=server, seen=replace(seen, usb="1-4.2")), lambda: used)
 
-    def wake(*used: str) -> None:
-        assert list(idle.wake(attached, used=lambda: used, elsewhere=lambda: (), cycle_port=cycle_port)) == ["S1"]
-
-    wake("another phone")
-    assert [text for text in said if "reconnected" in text]
-    assert cycled == []
-    wake()
-    assert len(cycled) == 1
+        connect_again("another phone")
+        assert said == ["S1 has no job and doesn't answer; it is reconnected"]
+        assert not cycled.exists()
+        connect_again()
+        assert cycled.read_text() == "-l 1-4 -p 2 -a cycle\n"
     server.disconnect(phone.address)

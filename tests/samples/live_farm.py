@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -13,7 +12,7 @@ from orchestrator.analysis.series import night_of
 from orchestrator.config.farm_documents import dump
 from orchestrator.queueing.queue import Announced, FarmQueue
 from orchestrator.queueing.schedule import Cron, Schedule, Schedules
-from orchestrator.queueing.submissions import IN_QUARANTINE, PhoneJob
+from orchestrator.queueing.submissions import IN_QUARANTINE
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import CampaignId, ModelSha, Serial, content_key
@@ -21,6 +20,7 @@ from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import Build, DelegateName, Model, Pass, ToolName
 from orchestrator.store.opening import Store
 from tests.samples.history_lab import NEW, case_runs
+from tests.samples.submissions import submit
 
 WORKING, FREE, KEPT_OUT, BROKEN, VIRTUAL, AWAY = "pixel-4-a", "pixel-6-a", "pixel-5-x", "s10-b", "virtual-3", "s22-c"
 TITLES = {
@@ -95,20 +95,18 @@ def fill_queue(queue: FarmQueue) -> None:
     announce(queue, known)
     queue.announce("lab-2", {AWAY: known[AWAY], VIRTUAL: known[VIRTUAL]})
     queue.announce("lab-2", {VIRTUAL: known[VIRTUAL]})
-    jobs = [PhoneJob(submission=SUBMISSION, serial=Serial(serial), plan="{}") for serial in (WORKING, KEPT_OUT)]
-    queue.submit(jobs, plan_name="nightly", priority=5)
+    submit(queue, WORKING, KEPT_OUT, name=SUBMISSION, plan_name="nightly", priority=5)
     assert queue.claim("lab-1", first, [WORKING]) is not None
     Schedules(queue).put(
         Schedule(
             name="nightly",
             cron=Cron(text="0 1 * * *", timezone="UTC"),
-            plan="{}",
+            document="{}",
             plan_name="nightly",
-            payloads=json.dumps({}),
+            files=[],
             priority=0,
             grace_s=3600,
         ),
-        [],
         replace=False,
     )
     # No worker runs here that would be heard.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
@@ -14,12 +15,12 @@ from pydantic import TypeAdapter
 from orchestrator.config.farm_documents import (
     Content,
     FlagFile,
+    Manifest,
     Payload,
     Twin,
     dump,
     read_labels,
-    read_payload,
-    read_plan,
+    read_manifest,
 )
 from orchestrator.errors import NewerPlanError, PlanError
 from orchestrator.queueing.submissions import PROTOCOL
@@ -47,40 +48,43 @@ PAYLOAD = Payload(
 )
 
 
+def manifest(plan: Plan = PLAN, payload: Payload = PAYLOAD) -> Manifest:
+    return Manifest(plan=plan, payloads={"": payload})
+
+
 def test_a_plan_and_what_it_names_come_back_as_they_went() -> None:
-    assert read_plan(dump(PLAN)) == PLAN
-    assert read_payload(dump(PAYLOAD)) == PAYLOAD
-    assert sorted(item.sha256[0] for item in PAYLOAD.contents) == ["1", "b", "c", "d", "e", "f"]
+    assert read_manifest(dump(manifest())) == manifest()
+    assert [sha256[0] for sha256 in manifest().files] == ["1", "a", "b", "c", "d", "e", "f"]
 
 
 @pytest.mark.parametrize(
-    ("place", "told"),
-    [(("zoom",), "zoom"), (("matrix", "zoom"), r"matrix\.zoom"), (("models", 0, "zoom"), r"models\[0\]\.zoom")],
+    "place", [("zoom",), ("plan", "zoom"), ("plan", "matrix", "zoom"), ("plan", "models", 0, "zoom")]
 )
-def test_a_plan_that_asks_for_something_unknown_is_not_measured_without_it(
-    place: tuple[str | int, ...], told: str
-) -> None:
-    document = json.loads(dump(replace(PLAN, matrix=replace(PLAN.matrix, threads=(4,)))))
+def test_a_plan_that_asks_for_something_unknown_is_not_measured_without_it(place: tuple[str | int, ...]) -> None:
+    document = json.loads(dump(manifest(replace(PLAN, matrix=replace(PLAN.matrix, threads=(4,))))))
     inner = document
     for key in place[:-1]:
         inner = inner[key]
     inner[place[-1]] = 3
+    told = re.escape(".".join(map(str, place)))
     with pytest.raises(NewerPlanError, match=f"asks for {told}, which this benchfarm doesn't know"):
-        read_plan(json.dumps(document))
+        read_manifest(json.dumps(document))
 
 
 def test_a_word_that_only_a_newer_benchfarm_knows_is_told_from_a_wrong_plan() -> None:
-    document = json.loads(dump(PLAN))
+    document = json.loads(dump(manifest()))
+    document["plan"]["passes"] = ["thermal"]
     with pytest.raises(NewerPlanError, match="Input should be 'timing'"):
-        read_plan(json.dumps(document | {"passes": ["thermal"]}))
-    with pytest.raises(PlanError, match="a Plan from the queue") as told:
-        read_plan(json.dumps(document | {"passes": ["thermal"], "invocations": "many"}))
+        read_manifest(json.dumps(document))
+    document["plan"]["invocations"] = "many"
+    with pytest.raises(PlanError, match="a plan from the queue") as told:
+        read_manifest(json.dumps(document))
     assert not isinstance(told.value, NewerPlanError)
 
 
 def test_a_host_that_does_not_know_a_field_yet_reads_the_plans_that_do_not_need_it() -> None:
     """Nothing of a plan that is as it is by default travels; all the rest does."""
-    assert json.loads(dump(PLAN)).keys() == {"name", "models"}
+    assert json.loads(dump(manifest()))["plan"].keys() == {"name", "models"}
     changed = replace(
         PLAN,
         seed=7,
@@ -88,8 +92,8 @@ def test_a_host_that_does_not_know_a_field_yet_reads_the_plans_that_do_not_need_
         quiet=replace(PLAN.quiet, airplane=True),
         matrix=replace(PLAN.matrix, threads=(4,)),
     )
-    assert read_plan(dump(changed)) == changed
-    assert json.loads(dump(changed))["quiet"] == {"airplane": True}
+    assert read_manifest(dump(manifest(changed))).plan == changed
+    assert json.loads(dump(manifest(changed)))["plan"]["quiet"] == {"airplane": True}
 
 
 def test_a_default_of_what_travels_is_what_it_was_when_the_version_of_the_messages_was_made() -> None:
@@ -121,11 +125,6 @@ def parts(hint: object) -> Iterator[type]:
         yield from parts(inner)
 
 
-def test_a_plan_of_before_with_fewer_fields_is_read() -> None:
-    document = {"name": "p", "models": [{"name": "m", "path": f"{SHA}.tflite", "sha256": SHA}]}
-    assert read_plan(json.dumps(document)) == PLAN
-
-
 @pytest.mark.parametrize("name", ["../x", "a/b", "..", "", "a\nb", "a\\b", "x" * 201])
 def test_a_name_that_is_no_bare_file_name_is_refused(name: str) -> None:
     for payload in (
@@ -135,7 +134,7 @@ def test_a_name_that_is_no_bare_file_name_is_refused(name: str) -> None:
         replace(PAYLOAD, builds=(replace(BUILD, companions=(Companion(name=name, sha256=SHA),)),)),
     ):
         with pytest.raises(PlanError, match="can't be the name of a file"):
-            read_payload(dump(payload))
+            read_manifest(dump(manifest(payload=payload)))
 
 
 @pytest.mark.parametrize(
@@ -150,18 +149,18 @@ def test_a_name_that_is_no_bare_file_name_is_refused(name: str) -> None:
     ],
 )
 def test_a_payload_that_is_not_as_it_should_be_is_refused(payload: Payload) -> None:
-    with pytest.raises(PlanError, match="a payload from the queue"):
-        read_payload(dump(payload))
+    with pytest.raises(PlanError, match="a plan from the queue"):
+        read_manifest(dump(manifest(payload=payload)))
 
 
 @pytest.mark.parametrize("sha256", [None, "a" * 63, "../../etc"])
 def test_a_model_without_its_content_is_refused(sha256: str | None) -> None:
     with pytest.raises(PlanError, match="has no sha256"):
-        read_plan(dump(replace(PLAN, models=(replace(PLAN.models[0], sha256=sha256),))))
+        read_manifest(dump(manifest(replace(PLAN, models=(replace(PLAN.models[0], sha256=sha256),)))))
 
 
 def test_labels_may_be_missing_and_must_be_text() -> None:
     assert read_labels("").pools == ()
     assert read_labels('{"pools": ["nightly"], "tags": [], "later": 1}').pools == ("nightly",)
-    with pytest.raises(PlanError, match="labels from the queue"):
+    with pytest.raises(PlanError, match="PhoneLabels from the queue"):
         read_labels('{"pools": [1]}')

@@ -1,4 +1,4 @@
-"""Which of the phones that come later a farm's submission means, and with what it measures them."""
+"""Which of the announced phones a submission means, now and later, and with what it measures them."""
 
 from __future__ import annotations
 
@@ -11,24 +11,22 @@ from typing import Any
 
 import pytest
 
-from orchestrator.app.farm_payload import by_kind
-from orchestrator.app.farm_phones import usable
-from orchestrator.app.farm_submitting import kept_submission, meant
-from orchestrator.config.farm_documents import Content, Payload, PhoneLabels, dump, read_payload, read_plan
-from orchestrator.planning.time_budget import bounded
-from orchestrator.queueing.newcomers import GONE_S, Added
+from orchestrator.app.farm_phones import meant, usable
+from orchestrator.app.farm_submitting import submission_of
+from orchestrator.config.farm_documents import Content, Manifest, Payload, PhoneLabels, dump, kind_of, read_manifest
+from orchestrator.queueing.newcomers import GONE_S
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import BuildSha, ModelSha, Serial
+from orchestrator.records.identity import BuildSha, Serial
 from orchestrator.records.plan import DeviceSelection, Plan, PlanModel
-from orchestrator.records.workload import Build, Model, ToolName
+from orchestrator.records.workload import Build, ToolName
 from orchestrator.store.opening import MemoryStore
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-MODEL = Model(name="m", sha256=ModelSha("aa" * 32), size_bytes=1, path=Path("m.tflite"))
+MODEL_SHA = "aa" * 32
 BUILD = Build(
     name="mine", tool=ToolName.NATIVE, sha256=BuildSha("bb" * 32), abi="arm64-v8a", version="1", path=Path("program")
 )
-PLAN = Plan(name="nightly", models=(PlanModel(name="m", path=Path("m.tflite"), sha256=MODEL.sha256),))
+PLAN = Plan(name="nightly", models=(PlanModel(name="m", path=Path("m.tflite"), sha256=MODEL_SHA),))
 
 
 def phone(serial: str, *, abi: str = "arm64-v8a", model: str = "Pixel 4") -> DeviceFacts:
@@ -43,26 +41,19 @@ def announced(facts: DeviceFacts, **changes: object) -> Mapping[str, Any]:
     return row
 
 
+BARE = Payload(reference=Content(name="reference.tflite", sha256="cc" * 32))
+MANIFEST = Manifest(plan=PLAN, payloads={"": BARE, kind_of(phone("A")): replace(BARE, builds=(BUILD,))})
+
+
 def added(
     plan: Plan,
     first: DeviceFacts,
     *rows: Mapping[str, Any],
     inventory: Mapping[Serial, PhoneLabels] | None = None,
-) -> list[Added]:
-    """Submit a plan for a phone at noon; return what is added of the phones that are there later."""
-    reference = Content(name="reference.tflite", sha256="cc" * 32)
-    bare = Payload(reference=reference)
-    limited, opens_at = bounded(plan, NOON)
-    submission = kept_submission(
-        "night",
-        limited,
-        by_kind({first.serial: replace(bare, builds=(BUILD,))}, bare, [first], [MODEL]),
-        [first],
-        inventory=inventory or {},
-        priority=0,
-        opens_at=opens_at,
-    )
-    return meant(MemoryStore(), submission, submission.facts, rows)
+) -> list[str]:
+    """Submit a plan for a phone at noon; return which phones are added of those that are there later."""
+    made = submission_of("night", replace(MANIFEST, plan=plan), inventory or {}, priority=0, now=NOON)
+    return list(meant(MemoryStore(), made, {first.serial: dump(first)}, rows))
 
 
 def selecting(**devices: Any) -> Plan:
@@ -70,12 +61,13 @@ def selecting(**devices: Any) -> Plan:
 
 
 def test_a_phone_gets_what_others_of_its_kind_got_and_one_of_another_kind_its_hosts_own_programs() -> None:
-    same, other = added(PLAN, phone("A"), announced(phone("B")), announced(phone("C", abi="armeabi-v7a")))
-    assert [build.sha256 for build in read_payload(same.job.payload).builds] == [BUILD.sha256]
+    made = submission_of("night", MANIFEST, {}, priority=0, now=NOON)
+    manifest = read_manifest(made.document)
+    assert manifest == MANIFEST
+    assert [build.sha256 for build in manifest.payload_for(phone("B")).builds] == [BUILD.sha256]
     # What isn't a program goes to every phone.
-    payload = read_payload(other.job.payload)
-    assert (payload.builds, payload.reference is not None) == ((), True)
-    assert read_plan(same.job.plan) == replace(PLAN, text=read_plan(same.job.plan).text)
+    assert manifest.payload_for(phone("C", abi="armeabi-v7a")) == BARE
+    assert made.files == sorted([MODEL_SHA, BUILD.sha256, "cc" * 32])
 
 
 @pytest.mark.parametrize(
@@ -94,7 +86,7 @@ def test_it_is_chosen_as_among_attached_phones(devices: dict[str, Any], serials:
     pools = json.dumps({"pools": ["nightly"], "tags": []})
     # A fits whatever is said of it now: it has its place.
     rows = [announced(phone("B")), announced(phone("C", model="Pixel 8"), labels=pools)]
-    assert [item.job.serial for item in added(selecting(**devices), phone("A"), *rows)] == serials
+    assert added(selecting(**devices), phone("A"), *rows) == serials
 
 
 def test_what_the_submitter_says_of_a_phone_wins() -> None:
@@ -122,10 +114,36 @@ def test_a_phone_that_can_not_have_a_job_now_comes_when_it_can(state: dict[str, 
 def test_a_serial_number_that_two_phones_have_is_left_out(other: dict[str, Any], is_left_out: bool) -> None:
     facts = replace(phone("B"), fingerprint="b/a", boot_id="1")
     rows = [announced(facts), announced(replace(facts, **other), host="g")]
-    assert [item.job.serial for item in added(PLAN, phone("A"), *rows)] == ([] if is_left_out else ["B"])
+    assert added(PLAN, phone("A"), *rows) == ([] if is_left_out else ["B"])
     kept, out = usable(rows, ["B"])
     assert (list(kept), list(out)) == (([], ["B"]) if is_left_out else (["B"], []))
     assert all("several phones have this serial number: a Pixel 4 at h, a Pixel" in reason for reason in out.values())
     # One that can't be used there, or was there before its host fell silent, isn't seen twice now.
     for change in ({"unusable": "offline"}, {"silent_s": 300.0}):
         assert usable([rows[0], {**rows[1], **change}], [])[1] == {}
+
+
+def seen(serial: str, host: str, *, silent_s: float = 1.0, unusable: str = "", facts: str = "{}") -> Mapping[str, Any]:
+    return {"serial": serial, "host": host, "facts": facts, "unusable": unusable, "silent_s": silent_s}
+
+
+def test_phones_of_a_host_that_was_not_heard_for_long_are_left_out_with_the_reason() -> None:
+    rows = [seen("A", "dead", silent_s=30 * 86400.0), seen("B", "live"), seen("C", "slow", silent_s=60)]
+    chosen, left_out = usable(rows, ())
+    assert list(chosen) == ["B", "C"]
+    assert left_out == {"A": "its host dead wasn't heard for 720 h 00 min"}
+
+
+@pytest.mark.parametrize("unusable", ["", "offline"])
+def test_a_phone_that_moved_is_the_living_hosts(unusable: str) -> None:
+    rows = [seen("A", "dead", silent_s=86400.0), seen("A", "live", unusable=unusable)]
+    chosen, left_out = usable(rows, ())
+    assert [row["host"] for row in chosen.values()] == ([] if unusable else ["live"])
+    assert left_out == ({"A": unusable} if unusable else {})
+
+
+def test_a_phone_that_is_named_is_what_a_host_knows_of_it() -> None:
+    rows = [seen("A", "asked", unusable="offline"), seen("A", "never", unusable="unauthorized", facts="")]
+    for order in (rows, rows[::-1]):
+        chosen, left_out = usable(order, ["A"])
+        assert (chosen["A"]["host"], left_out) == ("asked", {})
