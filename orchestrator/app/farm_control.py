@@ -171,24 +171,14 @@ def forget(settings: Settings, scopes: Sequence[str]) -> DoneAnswer:
 
     Raises UsageError for a host that lives, and a phone that a host announces.
     """
-    named = dict.fromkeys(scopes)
+    named = list(dict.fromkeys(scopes))
     for scope in named:
         if not scope.startswith(("host:", "phone:")):
             raise UsageError(f"{scope!r} names neither a host nor a phone", hint="write host:NAME or phone:SERIAL")
-    hosts = [scope for scope in named if scope.startswith("host:")]
     with FarmQueue(settings.store) as queue:
-        gone = {scope: queue.forget_host(scope.removeprefix("host:")) for scope in hosts}
-        phones = {
-            scope: queue.forget_phone(scope.removeprefix("phone:")) for scope in named if scope.startswith("phone:")
-        }
-    lines = []
-    for scope, what in gone.items():
-        text = f"phones {', '.join(what['phones'])}" if what["phones"] else "no phone"
-        text += f" and its {what['hold']}" if what["hold"] else ""
-        text += f"; jobs that wait for another host: {', '.join(map(str, what['jobs']))}" if what["jobs"] else ""
-        lines.append(f"{scope}: forgotten, with {text}")
-    lines += [f"{scope}: forgotten" + (f", with its {held}" if held else "") for scope, held in phones.items()]
-    return DoneAnswer(text="\n".join(map(one_line, lines)), data={"hosts": gone, "phones": list(phones)})
+        for scope in named:
+            queue.forget(scope)
+    return DoneAnswer(text="\n".join(one_line(f"{scope}: forgotten") for scope in named), data={"forgotten": named})
 
 
 def _checked(scopes: Sequence[str]) -> list[str]:

@@ -208,55 +208,40 @@ class Overview(QueueDatabase):
             within_s,
         )
 
-    def forget_host(self, name: str) -> dict[str, Any]:
-        """Take a host out of the farm that is gone; its jobs wait for others.
+    def forget(self, scope: str) -> None:
+        """Take a host that is gone out of the farm (its jobs wait for others), or a phone that is away, with its hold.
 
-        Returns what went with it: phones (serial numbers), jobs (numbers), hold (empty for none).
-
-        Raises UsageError for one that isn't there, or that was heard lately.
+        ``scope``: ``host:NAME`` or ``phone:SERIAL``. Raises UsageError for one that isn't there, a host that was heard
+        lately, and a phone that a host announces.
         """
+        kind, _, name = scope.partition(":")
+        missing = UsageError(f"there is no {kind} {name!r}", hint="'benchfarm farm status' lists them")
         with self.brief() as connection:
-            found = connection.execute("SELECT worker_id FROM farm_hosts WHERE name = %s", (name,)).fetchone()
-            if found is None:
-                raise UsageError(f"there is no host {name!r}", hint="'benchfarm farm status' lists them")
-            phones = connection.execute("SELECT serial FROM farm_phones WHERE host = %s ORDER BY 1", (name,)).fetchall()
-            jobs = forget_worker(connection, found[0])
-            gone = connection.execute(
-                "DELETE FROM farm_hosts WHERE name = %s AND worker_id = %s"
-                " AND seen_at < now() - make_interval(secs => %s) RETURNING name",
-                (name, found[0], HOST_SILENT_S),
-            ).fetchone()
-            if gone is None:
-                # Undoes the rest.
-                raise UsageError(
-                    f"host {name} was heard within the last {format_duration(HOST_SILENT_S)}",
-                    hint=f"end its worker first: 'benchfarm farm drain host:{name}'",
-                )
-            # Its phones aren't missed: they went with it.
-            connection.execute("DELETE FROM farm_sightings WHERE host = %s", (name,))
-            hold = connection.execute(
-                "DELETE FROM farm_holds WHERE scope = %s RETURNING kind", (f"host:{name}",)
-            ).fetchone()
-        return {"phones": [row[0] for row in phones], "jobs": jobs, "hold": hold[0] if hold else ""}
-
-    def forget_phone(self, serial: str) -> str:
-        """Take a phone out of the farm that is away for good; return what it was held by, empty for nothing.
-
-        Raises UsageError for one that isn't known, or that a host announces.
-        """
-        with self.brief() as connection:
-            host = connection.execute("SELECT host FROM farm_phones WHERE serial = %s", (serial,)).fetchone()
-            if host is not None:
-                raise UsageError(
-                    f"phone {serial} is announced by {host[0]}", hint="unplug it, or 'benchfarm farm pause' it"
-                )
-            gone = connection.execute("DELETE FROM farm_sightings WHERE serial = %s RETURNING 1", (serial,)).fetchone()
-            if gone is None:
-                raise UsageError(f"there is no phone {serial!r}", hint="'benchfarm farm status' lists them")
-            hold = connection.execute(
-                "DELETE FROM farm_holds WHERE scope = %s RETURNING kind", (f"phone:{serial}",)
-            ).fetchone()
-        return hold[0] if hold else ""
+            if kind == "host":
+                found = connection.execute(
+                    "SELECT worker_id, seen_at > now() - make_interval(secs => %s) FROM farm_hosts WHERE name = %s",
+                    (HOST_SILENT_S, name),
+                ).fetchone()
+                if found is None:
+                    raise missing
+                worker_id, is_heard = found
+                if is_heard:
+                    raise UsageError(
+                        f"host {name} was heard within the last {format_duration(HOST_SILENT_S)}",
+                        hint=f"end its worker first: 'benchfarm farm drain host:{name}'",
+                    )
+                forget_worker(connection, worker_id)
+                connection.execute("DELETE FROM farm_hosts WHERE name = %s AND worker_id = %s", (name, worker_id))
+                # Its phones aren't missed: they went with it.
+                connection.execute("DELETE FROM farm_sightings WHERE host = %s", (name,))
+            else:
+                found = connection.execute("SELECT host FROM farm_phones WHERE serial = %s", (name,)).fetchone()
+                if found is not None:
+                    hint = "unplug it, or 'benchfarm farm pause' it"
+                    raise UsageError(f"phone {name} is announced by {found[0]}", hint=hint)
+                if not connection.execute("DELETE FROM farm_sightings WHERE serial = %s", (name,)).rowcount:
+                    raise missing
+            connection.execute("DELETE FROM farm_holds WHERE scope = %s", (scope,))
 
     def cancel(self, submission: str, serials: list[str] | None = None) -> dict[int, str]:
         """Cancel what waits of a submission, ask for the end of what runs; return job number -> what it was.
@@ -285,13 +270,10 @@ class Overview(QueueDatabase):
         return dict([*jobs, *abandoned])
 
 
-def forget_worker(connection: psycopg.Connection[Any], worker_id: int) -> list[int]:
-    """Take a worker away; return its jobs, which others requeue.
+def forget_worker(connection: psycopg.Connection[Any], worker_id: int) -> None:
+    """Take a worker away; others requeue its jobs.
 
     They lose its number by that, so they are locked in the order of all others.
     """
-    jobs = connection.execute(
-        "SELECT id, status::text FROM procrastinate_jobs WHERE worker_id = %s ORDER BY id FOR UPDATE", (worker_id,)
-    ).fetchall()
+    connection.execute("SELECT 1 FROM procrastinate_jobs WHERE worker_id = %s ORDER BY id FOR UPDATE", (worker_id,))
     connection.execute("DELETE FROM procrastinate_workers WHERE id = %s", (worker_id,))
-    return [job_id for job_id, status in jobs if status == "doing"]
