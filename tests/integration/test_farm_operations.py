@@ -159,7 +159,7 @@ def test_only_a_phone_that_may_get_a_job_is_told_as_free(queue: FarmQueue, setti
     queue.release("farm")
     queue.rows("UPDATE farm_hosts SET seen_at = now() - interval '1 minute' WHERE name = 'two'")
     told = states(settings, silent="two")
-    assert (told["E", "two"], told["B", "one"]) == ("its host is silent", "free")
+    assert (told["E", "two"], told["B", "one"]) == ("its host two is silent", "free")
 
 
 def test_a_host_that_is_gone_for_good_is_forgotten_with_all_that_was_its_own(

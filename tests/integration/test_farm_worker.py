@@ -290,7 +290,7 @@ def test_what_goes_wrong_with_a_job_is_told_as_that_with_its_phone_and_campaign(
 
 @pytest.mark.parametrize(
     ("host", "wanted", "not_wanted"),
-    [("127.0.0.1", "another --metrics-port", "--port,"), ("", "openssl", "--token new")],
+    [("127.0.0.1", "choose another port", "--port"), ("", "openssl", "--token new")],
 )
 def test_what_a_worker_cannot_serve_is_refused_by_its_own_options(
     opened_url: str, tmp_path: Path, host: str, wanted: str, not_wanted: str
