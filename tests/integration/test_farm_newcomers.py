@@ -158,11 +158,10 @@ def test_a_phone_that_comes_later_stands_in_as_long_as_the_submission_is_open(qu
     assert rows(queue) == {"A": ("replaced", "B"), "Z": ("waits", ""), "B": ("waits", "A")}
 
 
-@pytest.mark.parametrize("replaces_lost", [True, False])
-def test_none_stands_in_unless_the_plan_wants_it(queue: FarmQueue, replaces_lost: bool) -> None:
-    submit(queue, "A", replaces_lost=replaces_lost)
+def test_none_stands_in_unless_the_plan_wants_it(queue: FarmQueue) -> None:
+    submit(queue, "A")
     announce(queue, "A", "B")
-    assert bool(lose(queue, Newcomers(queue, Most(1)))) == replaces_lost
+    assert lose(queue, Newcomers(queue, Most(1))) == ""
 
 
 def test_jobs_wait_until_their_window_opens_also_of_a_phone_that_comes_before(queue: FarmQueue) -> None:

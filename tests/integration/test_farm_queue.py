@@ -176,14 +176,6 @@ def test_a_hosts_death_is_no_try_of_the_phone(queue: FarmQueue, url: str) -> Non
     assert "died 10 times" in row["note"]
 
 
-def test_a_host_that_is_stopped_uses_up_no_try(queue: FarmQueue) -> None:
-    (number,) = submit(queue, "A")
-    one = worker(queue)
-    queue.claim("one", one, ["A"])
-    assert queue.requeue(one, number, delay_s=0, note="stopped", is_try=False)
-    assert [row["tries"] for row in queue.jobs()] == [0]
-
-
 def test_a_job_that_waits_for_another_try_does_not_hold_up_its_phone(queue: FarmQueue) -> None:
     (urgent,) = submit(queue, "A", name="check", priority=10)
     (nightly,) = submit(queue, "A", name="nightly", priority=0)

@@ -189,22 +189,6 @@ def test_a_paused_schedule_rests_and_owes_nothing_afterwards(schedules: Schedule
         schedules.pause("other", paused=True)
 
 
-def test_the_list_is_bad_news_while_a_last_time_went_wrong_and_the_schedule_does_not_rest(
-    schedules: Schedules, url: str, tmp_path: Path
-) -> None:
-    known = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=url)
-    schedules.put(schedule(), replace=False)
-    let_be_due(url, "2 hours")
-    schedules.make_due(Submissions(), host="one")
-    assert list_schedules(known).exit_code == 1
-    schedules.pause("nightly", paused=True)
-    assert list_schedules(known).exit_code == 0
-    schedules.pause("nightly", paused=False)
-    let_be_due(url)
-    schedules.make_due(Submissions(), host="one")
-    assert list_schedules(known).exit_code == 0
-
-
 def test_what_went_wrong_before_a_pause_does_not_count_after_it_and_what_does_later_counts(
     schedules: Schedules, url: str
 ) -> None:

@@ -185,7 +185,7 @@ def test_a_job_whose_worker_is_stopped_waits_for_another_one_and_is_not_abandone
 
     with pytest.raises(KeyboardInterrupt):
         worker(queue, run, abandoned=abandoned).run(until_empty=False)
-    assert [(row["status"], row["note"]) for row in queue.jobs()] == [("waits", "one was stopped")]
+    assert [(row["status"], row["note"], row["tries"]) for row in queue.jobs()] == [("waits", "one was stopped", 0)]
     assert abandoned == []
 
 
@@ -223,19 +223,15 @@ def test_of_two_live_workers_of_one_name_one_works_and_the_other_one_ends_with_t
     assert [(row["status"], row["deaths"]) for row in queue.jobs()] == [("waits", int(not is_newcomer))]
 
 
-def test_a_name_is_free_once_its_worker_was_silent_for_long(queue: FarmQueue, job: int) -> None:
-    queue.register("one", benchfarm_version="1", host_id="b")
-    queue.rows("UPDATE farm_hosts SET seen_at = now() - interval '2 hours'")
+@pytest.mark.parametrize("host_id", ["a", "b"], ids=["started again at once", "silent for long"])
+def test_a_name_is_its_computers_and_free_once_its_worker_was_silent_for_long(
+    queue: FarmQueue, job: int, host_id: str
+) -> None:
+    queue.register("one", benchfarm_version="1", host_id=host_id)
+    if host_id == "b":
+        queue.rows("UPDATE farm_hosts SET seen_at = now() - interval '2 hours'")
     made = worker(queue, lambda claimed, cancelled: Ended(status="succeeded", note=""), host_id="a")
     assert made.run(until_empty=True) == 1
-
-
-def test_a_worker_that_is_started_again_at_once_has_its_name_at_once(queue: FarmQueue, job: int) -> None:
-    said: list[str] = []
-    queue.register("one", benchfarm_version="1", host_id="a")
-    made = worker(queue, lambda claimed, cancelled: Ended(status="succeeded", note=""), said, host_id="a")
-    assert made.run(until_empty=True) == 1
-    assert said[0].startswith("works as one")
 
 
 def test_a_host_that_has_just_come_takes_no_silent_hosts_job_but_one_that_nobody_has(
