@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from enum import IntEnum
 from pathlib import Path
@@ -44,7 +44,7 @@ from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import Pass
 from orchestrator.units import format_bytes
 
-#: A board is written at most this often.
+#: While a file is on its way, a board is written this often.
 _EVERY_S: Final = 1.0
 #: The number of last runs that the pace is computed from.
 _PACE_RUNS: Final = 20
@@ -65,20 +65,20 @@ class Standing(IntEnum):
         return self.name.lower().replace("_", " ")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class PhoneRow:
     """One phone of a campaign."""
 
     serial: str
-    standing: Standing
+    standing: Standing = Standing.WAITING
     #: What it measures, waits for, or why it was abandoned.
-    doing: str
-    stored: int
+    doing: str = ""
+    stored: int = 0
     #: At least this many invocations.
-    left: int
-    battery_heat_c: float | None
+    left: int = 0
+    battery_heat_c: float | None = None
     #: None when too little is known.
-    eta_s: float | None
+    eta_s: float | None = None
 
 
 def pace_of(started: Sequence[datetime]) -> float | None:
@@ -89,29 +89,17 @@ def pace_of(started: Sequence[datetime]) -> float | None:
     return (begun[-1] - begun[0]) / timedelta(seconds=1) / (len(begun) - 1)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Phone:
-    """What is known of a phone."""
-
-    standing: Standing = Standing.WAITING
-    doing: str = ""
-    #: Of an A/B comparison: what its pairs come to as yet.
-    so_far: str = ""
-    stored: int = 0
-    left: int = 0
-    heat_c: float | None = None
-    #: When its last runs began.
-    started: list[datetime] = field(default_factory=list)
-    #: When the pace was last known, on the monotonic clock.
-    at_s: float = 0.0
-
-
 class Board:
     """The campaign as events tell of it. Not locked: its user does that."""
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._monotonic_s = monotonic_s
-        self._phones: dict[str, _Phone] = {}
+        self._rows: dict[str, PhoneRow] = {}
+        #: When each phone's last runs began, and when the last one was stored (monotonic).
+        self._started: dict[str, list[datetime]] = {}
+        self._stored_s: dict[str, float] = {}
+        #: Of an A/B comparison: what each phone's pairs come to as yet.
+        self._so_far: dict[str, str] = {}
         self.title = ""
 
     def on_event(self, event: object) -> None:
@@ -119,74 +107,69 @@ class Board:
         match event:
             case CampaignStarted(campaign=campaign, devices=devices, stored=stored, left=left):
                 self.title = campaign.name
-                self._phones.clear()
-                for serial in dict.fromkeys([*(facts.serial for facts in devices), *left]):
-                    self._phones[serial] = _Phone(stored=stored.get(serial, 0), left=left.get(serial, 0))
+                self._started.clear()
+                self._so_far.clear()
+                serials = dict.fromkeys([*(facts.serial for facts in devices), *left])
+                self._rows = {
+                    serial: PhoneRow(serial=serial, stored=stored.get(serial, 0), left=left.get(serial, 0))
+                    for serial in serials
+                }
             case InvocationStarted(invocation=invocation, side=side) | Measuring(invocation=invocation, side=side):
-                phone = self._phone(invocation.case.serial)
-                phone.standing, phone.doing = Standing.WORKING, doing_of(invocation)
+                row = self._row(invocation.case.serial)
+                row.standing, row.doing = Standing.WORKING, doing_of(invocation)
                 if side:
-                    letter, so_far = side.partition(",")[0], f"; {phone.so_far}" if phone.so_far else ""
-                    phone.doing = f"{letter} #{invocation.number + 1}{so_far}"
+                    known = [f"{side.partition(',')[0]} #{invocation.number + 1}", self._so_far.get(row.serial, "")]
+                    row.doing = "; ".join(filter(None, known))
             case FileMoving(serial=serial, name=name, sent_bytes=sent_bytes, size_bytes=size_bytes):
                 share = f"{format_bytes(sent_bytes)} of {format_bytes(size_bytes)}"
-                self._phone(serial).doing = f"gets {name}: {share}"
+                self._row(serial).doing = f"gets {name}: {share}"
             case DeviceNote(serial=serial, text=text, is_problem=is_problem, is_away=is_away):
-                phone = self._phone(serial)
+                row = self._row(serial)
                 if is_away is not None:
-                    phone.standing = Standing.AWAY if is_away else Standing.WORKING
+                    row.standing = Standing.AWAY if is_away else Standing.WORKING
                 if is_away is not None or not is_problem:
-                    phone.doing = text.removeprefix("lost: ")
+                    row.doing = text.removeprefix("lost: ")
             case DeviceJoined(serial=serial, left=left):
-                self._phone(serial).left = left
+                self._row(serial).left = left
             case RoundAdded(serial=serial, cases=cases):
-                self._phone(serial).left += cases
+                self._row(serial).left += cases
             case RunStored():
                 self._keep(event)
             case DeviceFinished(serial=serial, left=left, reason=reason):
-                phone = self._phone(serial)
-                phone.standing = Standing.ABANDONED if left else Standing.DONE
-                phone.left, phone.doing = left, reason
+                row = self._row(serial)
+                row.standing = Standing.ABANDONED if left else Standing.DONE
+                row.left, row.doing = left, reason
 
     def rows(self) -> list[PhoneRow]:
         """Return a row for each phone, as it is now."""
-        return [self._row(serial, phone) for serial, phone in self._phones.items()]
+        found = []
+        for serial, row in self._rows.items():
+            pace_s, doing = pace_of(self._started.get(serial, ())), row.doing
+            if not doing and row.standing in {Standing.WAITING, Standing.WORKING}:
+                # No event tells of it.
+                begins = "starts" if row.standing is Standing.WAITING else "is prepared"
+                doing = begins if row.left else "is restored"
+            since_s = self._monotonic_s() - self._stored_s.get(serial, 0.0)
+            eta_s = max(0.0, pace_s * row.left - since_s) if pace_s is not None else None
+            found.append(replace(row, doing=doing, eta_s=eta_s))
+        return found
 
     def _keep(self, event: RunStored) -> None:
-        run = event.run
-        phone = self._phone(run.case.serial)
-        phone.stored += 1
-        phone.doing = ""
-        phone.so_far = difference_so_far(event.so_far, event.run) if event.so_far is not None else phone.so_far
+        run, serial = event.run, event.run.case.serial
+        row = self._row(serial)
+        row.stored += 1
+        row.doing = ""
+        if event.so_far is not None:
+            self._so_far[serial] = difference_so_far(event.so_far, run)
         if run.outcome is not Outcome.UNFIT and run.run_pass not in {Pass.REFERENCE, Pass.SUSTAINED}:
-            phone.left = max(0, phone.left - 1)
+            row.left = max(0, row.left - 1)
         state = run.state_after or run.state_before
-        phone.heat_c = state.battery_heat_c if state is not None else phone.heat_c
-        phone.started = [*phone.started, run.started_at][-_PACE_RUNS:]
-        phone.at_s = self._monotonic_s()
+        row.battery_heat_c = state.battery_heat_c if state is not None else row.battery_heat_c
+        self._started[serial] = [*self._started.get(serial, ()), run.started_at][-_PACE_RUNS:]
+        self._stored_s[serial] = self._monotonic_s()
 
-    def _row(self, serial: str, phone: _Phone) -> PhoneRow:
-        pace_s = pace_of(phone.started)
-        since_s = self._monotonic_s() - phone.at_s
-        return PhoneRow(
-            serial=serial,
-            standing=phone.standing,
-            doing=phone.doing or _between(phone),
-            stored=phone.stored,
-            left=phone.left,
-            battery_heat_c=phone.heat_c,
-            eta_s=max(0.0, pace_s * phone.left - since_s) if pace_s is not None else None,
-        )
-
-    def _phone(self, serial: str) -> _Phone:
-        return self._phones.setdefault(serial, _Phone())
-
-
-def _between(phone: _Phone) -> str:
-    """Return what a phone does of which no event tells."""
-    if phone.standing not in {Standing.WAITING, Standing.WORKING}:
-        return ""
-    return ("starts" if phone.standing is Standing.WAITING else "is prepared") if phone.left else "is restored"
+    def _row(self, serial: str) -> PhoneRow:
+        return self._rows.setdefault(serial, PhoneRow(serial=serial))
 
 
 class PublishedBoard:
@@ -203,7 +186,6 @@ class PublishedBoard:
         self._campaign_id = ""
         self._lock = threading.Lock()
         self._written_s = float("-inf")
-        self._timer: threading.Timer | None = None
 
     def on_event(self, event: object) -> None:
         """Hand an event on and note it."""
@@ -211,26 +193,19 @@ class PublishedBoard:
             self._board.on_event(event)
             if isinstance(event, CampaignStarted):
                 self._campaign_id = event.campaign.campaign_id
-                self._write()
-            elif isinstance(event, CampaignEnded):
+            if isinstance(event, CampaignEnded):
                 self._remove()
-            elif self._campaign_id and self._timer is None:
-                # What comes meanwhile is written with it.
-                self._timer = threading.Timer(max(0.0, self._written_s + _EVERY_S - time.monotonic()), self._write_late)
-                self._timer.daemon = True
-                self._timer.start()
+            # A file on its way has a hundred events a second.
+            elif self._campaign_id and not (
+                isinstance(event, FileMoving) and time.monotonic() < self._written_s + _EVERY_S
+            ):
+                self._write()
         self._observer.on_event(event)
 
     def close(self) -> None:
         """Remove the file of a campaign that could not say that it ended."""
         with self._lock:
             self._remove()
-
-    def _write_late(self) -> None:
-        with self._lock:
-            self._timer = None
-            if self._campaign_id:
-                self._write()
 
     @property
     def _path(self) -> Path:
@@ -250,9 +225,6 @@ class PublishedBoard:
             write_whole(self._path, json.dumps(content))
 
     def _remove(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
         self._campaign_id = ""
@@ -276,16 +248,13 @@ def read_boards(folder: Path) -> Mapping[str, Shown]:
                 path.unlink(missing_ok=True)
                 continue
             age_s = max(0.0, time.time() - content["at"])
-            rows = tuple(_row_from(row, age_s) for row in content["rows"])
-            shown[content["campaign_id"]] = Shown(pid=content["pid"], rows=rows)
+            rows = [PhoneRow(**{**row, "standing": Standing[row["standing"]]}) for row in content["rows"]]
+            for row in rows:
+                row.eta_s = None if row.eta_s is None else max(0.0, row.eta_s - age_s)
+            shown[content["campaign_id"]] = Shown(pid=content["pid"], rows=tuple(rows))
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return shown
-
-
-def _row_from(fields: Mapping[str, object], age_s: float) -> PhoneRow:
-    row = PhoneRow(**{**fields, "standing": Standing[str(fields["standing"])]})  # type: ignore[arg-type]
-    return row if row.eta_s is None else replace(row, eta_s=max(0.0, row.eta_s - age_s))
 
 
 def doing_of(invocation: Invocation) -> str:
@@ -322,40 +291,26 @@ def runner_elsewhere(settings: Settings, campaign: Campaign) -> str:
     return "" if is_own or campaign.status is not CampaignStatus.RUNNING else campaign.host
 
 
-class StoredRows:
-    """The phones of campaigns that nobody runs, each read again only when more of it is stored."""
-
-    def __init__(self, farm: Farm) -> None:
-        self._farm = farm
-        self._read: dict[CampaignId, tuple[tuple[int, int], tuple[PhoneRow, ...]]] = {}
-
-    def of(self, campaign_id: CampaignId, progress: tuple[int, int]) -> tuple[PhoneRow, ...]:
-        """Return a campaign's phones; ``progress`` is how much of it is stored and planned."""
-        known = self._read.get(campaign_id)
-        if known is None or known[0] != progress:
-            campaign = self._farm.store.campaign(campaign_id)
-            known = self._read[campaign_id] = (progress, _stored_rows(self._farm, campaign) if campaign else ())
-        return known[1]
-
-
-def _stored_rows(farm: Farm, campaign: Campaign) -> tuple[PhoneRow, ...]:
-    runs = [slim(run) for run in farm.store.runs(campaign_ids=[campaign.campaign_id])]
+def stored_rows(farm: Farm, campaign_id: CampaignId) -> tuple[PhoneRow, ...]:
+    """Return the phones of a campaign that nobody runs."""
+    campaign = farm.store.campaign(campaign_id)
+    if campaign is None:
+        return ()
     by_serial: dict[Serial, list[RunRecord]] = {}
-    for run in runs:
-        by_serial.setdefault(run.case.serial, []).append(run)
-    works = open_works(campaign, runs, farm.tools)
+    for run in farm.store.runs(campaign_ids=[campaign_id]):
+        by_serial.setdefault(run.case.serial, []).append(slim(run))
+    works = open_works(campaign, [run for runs in by_serial.values() for run in runs], farm.tools)
     return tuple(_stored_row(serial, work, by_serial.get(serial, ())) for serial, work in works.items())
 
 
 def _stored_row(serial: Serial, work: OpenWork, runs: Sequence[RunRecord]) -> PhoneRow:
     last = max(runs, key=lambda run: run.started_at, default=None)
     state = (last.state_after or last.state_before) if last is not None else None
-    following = work.invocations[0] if work.invocations else None
     pace_s, left = pace_of([run.started_at for run in runs]), len(work.invocations)
     return PhoneRow(
         serial=serial,
         standing=Standing.WAITING if left else Standing.DONE,
-        doing=f"waits for a resume; next: {doing_of(following)}" if following is not None else "",
+        doing=f"waits for a resume; next: {doing_of(work.invocations[0])}" if left else "",
         stored=len(runs),
         left=left,
         battery_heat_c=state.battery_heat_c if state is not None else None,

@@ -6,7 +6,6 @@ import json
 import smtplib
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,9 +22,8 @@ from orchestrator.report.escapes import one_line
 
 _TRIES: Final = 3
 _PAUSE_S: Final = 2.0
-#: For a whole try: connection, request and answer.
+#: How long a connection or an answer is waited for.
 _ANSWER_S: Final = 10.0
-FORMS: Final = ("json", "text")
 #: A subject longer than this is cut in every list of mails.
 _SUBJECT_MAX: Final = 120
 
@@ -34,12 +32,10 @@ _SUBJECT_MAX: Final = 120
 class Message:
     """What is sent."""
 
-    #: Plain values; a webhook gets them as ``report`` in one JSON object with ``text`` when ``form`` is ``json``.
+    #: Plain values; a webhook gets them as ``report`` in one JSON object with ``text``.
     content: object
     #: For people; its first line is a mail's subject.
     text: str
-    #: One of FORMS.
-    form: str = "json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +44,8 @@ class Receiver:
 
     #: What messages call it. The address of a webhook is a secret: only its host is shown.
     name: str
-    #: Tries once; returns why it failed (empty: delivered), and whether another try may help.
-    deliver: Callable[[Message], tuple[str, bool]]
+    #: Tries once, for so many seconds; returns why it failed (empty: delivered), and whether another try may help.
+    deliver: Callable[[Message, float], tuple[str, bool]]
 
 
 def send(
@@ -57,19 +53,13 @@ def send(
 ) -> str:
     """Send a message in up to three tries; return why it wasn't delivered, empty when it was.
 
-    ``answer_s`` is the longest time for one try, also where a server answers a byte at a time; ``sleep`` waits between
-    two tries, seconds.
+    ``answer_s`` is how long an answer is waited for; ``sleep`` waits between two tries, seconds.
     """
     reason, again = "", True
     for number in range(_TRIES):
         if number:
             sleep(_PAUSE_S * number)
-        found: list[tuple[str, bool]] = []
-        # What hangs ends with the process.
-        trying = threading.Thread(target=lambda found=found: found.append(receiver.deliver(message)), daemon=True)
-        trying.start()
-        trying.join(answer_s)
-        reason, again = found[0] if found else (f"no answer within {answer_s:g} s", True)
+        reason, again = receiver.deliver(message, answer_s)
         if not again:
             break
     return f"the message to {receiver.name} wasn't delivered: {reason}" if reason else ""
@@ -109,18 +99,15 @@ def receiver_of(text: str, option: str, *, mail_server: str) -> Receiver:
     return Receiver(name=parts.netloc.rpartition("@")[2], deliver=partial(_post, address))
 
 
-def _post(address: str, message: Message) -> tuple[str, bool]:
+def _post(address: str, message: Message, answer_s: float) -> tuple[str, bool]:
     import requests
 
-    is_json = message.form == "json"
-    whole = {"text": message.text, "report": message.content}
-    body = json.dumps(whole, allow_nan=False) if is_json else message.text
-    media_type = "application/json" if is_json else "text/plain; charset=utf-8"
-    headers = {"Content-Type": media_type, "User-Agent": "benchfarm"}
+    body = json.dumps({"text": message.text, "report": message.content}, allow_nan=False)
+    headers = {"Content-Type": "application/json", "User-Agent": "benchfarm"}
     try:
         # A webhook that has moved is a fault: what was meant for one address goes to no other.
         answer = requests.post(
-            address, data=body.encode(), headers=headers, timeout=_ANSWER_S, allow_redirects=False, stream=True
+            address, data=body.encode(), headers=headers, timeout=answer_s, allow_redirects=False, stream=True
         )
     except requests.exceptions.RequestException as error:
         # Its text names the whole address.
@@ -131,7 +118,7 @@ def _post(address: str, message: Message) -> tuple[str, bool]:
         return f"it answered {answer.status_code}", answer.status_code >= 500 or answer.status_code == 429
 
 
-def _mail(to: str, server: SplitResult, message: Message) -> tuple[str, bool]:
+def _mail(to: str, server: SplitResult, message: Message, answer_s: float) -> tuple[str, bool]:
     mail = EmailMessage()
     mail["Subject"] = f"benchfarm: {one_line(message.text.partition(chr(10))[0])}"[:_SUBJECT_MAX]
     mail["From"] = Address("benchfarm", "benchfarm", socket.getfqdn())
@@ -139,7 +126,7 @@ def _mail(to: str, server: SplitResult, message: Message) -> tuple[str, bool]:
     mail["Date"], mail["Message-ID"] = formatdate(localtime=True), make_msgid("benchfarm")
     mail.set_content(message.text)
     try:
-        with _connected(server) as connection:
+        with _connected(server, answer_s) as connection:
             connection.send_message(mail)
     except smtplib.SMTPResponseException as error:
         return f"the mail server answered {error.smtp_code}", 400 <= error.smtp_code < 500
@@ -150,14 +137,14 @@ def _mail(to: str, server: SplitResult, message: Message) -> tuple[str, bool]:
     return "", False
 
 
-def _connected(place: SplitResult) -> smtplib.SMTP:
+def _connected(place: SplitResult, answer_s: float) -> smtplib.SMTP:
     host, is_tls = place.hostname or "localhost", place.scheme == "smtps"
     context = ssl.create_default_context()
     server: smtplib.SMTP
     if is_tls:
-        server = smtplib.SMTP_SSL(host, place.port or 465, timeout=_ANSWER_S, context=context)
+        server = smtplib.SMTP_SSL(host, place.port or 465, timeout=answer_s, context=context)
     else:
-        server = smtplib.SMTP(host, place.port or 25, timeout=_ANSWER_S)
+        server = smtplib.SMTP(host, place.port or 25, timeout=answer_s)
         server.ehlo()
         if server.has_extn("starttls"):
             server.starttls(context=context)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Final
+from dataclasses import asdict
+from typing import Any, Final
 
 from orchestrator.analysis.sustained import measured_us
 from orchestrator.engine.events import (
@@ -144,23 +143,18 @@ def describe_run(run: RunRecord) -> str:
     return f"{what}: {figure}{nodes}, {worth}{virtual}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventRecord:
-    """An event for programs: the keys are the same in every format (docs/reference/monitoring.md)."""
+def record_of(event: object) -> dict[str, Any] | None:
+    """Return an event for programs: ``event``, ``level``, ``text`` and what it is about (docs/reference/monitoring.md).
 
-    name: str
-    level: str
-    text: str
-    keys: Mapping[str, object]
-
-
-def record_of(event: object) -> EventRecord | None:
-    """Return an event's record; None for one that isn't written: a file on its way has a hundred events a second."""
+    None for one that isn't written: a file on its way has a hundred events a second.
+    """
+    if isinstance(event, Notice):
+        return {"event": event.event, "level": event.level, "text": event.text, **event.keys}
     if not isinstance(event, _EVENTS):
         return None
     text = describe_run(event.run) if isinstance(event, RunStored) else describe(event)
     name = re.sub("(?<!^)(?=[A-Z])", "-", type(event).__name__).lower()
-    return EventRecord(name=name, level=_level_of(event), text=text, keys=_keys_of(event))
+    return {"event": name, "level": _level_of(event), "text": text, **_keys_of(event)}
 
 
 def _level_of(event: object) -> str:

@@ -20,7 +20,7 @@ from orchestrator.analysis.changepoint import WINDOW_NIGHTS
 from orchestrator.analysis.series import NightDetails, NightTable, first_moment, night_details, night_of, night_table
 from orchestrator.app.history import night_meant
 from orchestrator.bootstrap import Farm
-from orchestrator.engine.causes import content_differences, system_differences
+from orchestrator.engine.causes import content_differences, content_steps, system_differences
 from orchestrator.engine.history import (
     ChangeGroup,
     FoundChange,
@@ -387,12 +387,9 @@ def _updates(seen: Sequence[DeviceSighting], table: NightTable) -> list[SiteEven
 
 def _contents(table: NightTable, place: int, builds: Mapping[str, str]) -> Iterator[SiteEvent]:
     """Yield the nights from which a series had another program, model or library."""
-    row = table.contents_at[place]
-    there = np.flatnonzero(row >= 0)
-    for before, after in pairwise(there[np.r_[True, row[there][1:] != row[there][:-1]]].tolist()):
-        left, right = (table.contents[int(row[night])] for night in (before, after))
-        for name, old, new in content_differences(left, right, builds):
-            yield SiteEvent(night=table.nights[after], kind=name.partition(" ")[0], text=f"{name} {old} -> {new}")
+    for night, before, after in content_steps(table, place):
+        for name, old, new in content_differences(before, after, builds):
+            yield SiteEvent(night=table.nights[night], kind=name.partition(" ")[0], text=f"{name} {old} -> {new}")
 
 
 def _mishaps(store: Store, table: NightTable, only: Collection[CampaignId]) -> dict[SeriesKey, list[SiteEvent]]:

@@ -92,7 +92,8 @@ def fetch(
 
     Example: benchfarm build fetch benchmark_model --abi arm64-v8a
     """
-    with Farm(settings) as farm, downloads_on_stderr(settings.log_format) as on_progress:
+    on_progress = downloads_on_stderr(settings.log_format)
+    with Farm(settings) as farm:
         fetcher = farm.build_fetcher(mirror=mirror, timeout_s=timeout, stall_s=stall)
         get = partial(fetcher.fetch, keep_pin=keep_pin, on_progress=on_progress)
         fetched, problems = fetch_builds(farm, names, abi, get)

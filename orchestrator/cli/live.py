@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import atexit
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.app.board import Board, PhoneRow, Standing
@@ -36,8 +34,8 @@ _STYLES: Final = {
     "done": "green",
 }  # fmt: skip
 _SERIAL_MAX: Final = 24
-#: What a phone does is told in so many characters at the least, before another column is left out.
-_DOING_MIN: Final = 18
+#: What a phone does is told in at least this many characters.
+_DOING_MIN: Final = 10
 _GAP: Final = "  "
 _DOTS: Final = ".."
 #: Of a text that is cut in its middle.
@@ -47,12 +45,8 @@ _END_SHARE: Final = 0.7
 _UNDER_WAY: Final = frozenset({Standing.WORKING, Standing.WAITING})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """One line of the picture, and what it is: a standing's word, ``title`` or ``head``."""
-
-    text: str
-    kind: str
+#: A line of the picture, and what it is: a standing's word, ``title`` or ``head``.
+Line = tuple[str, str]
 
 
 def campaign_eta_s(rows: Sequence[PhoneRow]) -> float | None:
@@ -84,17 +78,14 @@ def picture(title: str, rows: Sequence[PhoneRow], *, width: int | None = None, h
     Phones that don't fit are counted in the last line: those that are done first, those in trouble never while there
     is room.
     """
-    ordered = sorted(rows, key=lambda row: (row.standing, _natural(row.serial)))
+    ordered = sorted(rows, key=lambda row: (row.standing, row.serial))
     room = len(ordered) if height is None else max(0, height - 2)
     shown, hidden = (ordered, []) if len(ordered) <= room else (ordered[: room - 1], ordered[max(0, room - 1) :])
-    lines = [Line(text=_title(title, rows, width), kind="title")]
+    lines = [(_title(title, rows, width), "title")]
     if shown:
-        texts = _aligned(shown, width)
-        kinds = ["head", *(row.standing.word for row in shown)]
-        lines += [Line(text=text, kind=kind) for text, kind in zip(texts, kinds, strict=True)]
+        lines += zip(_aligned(shown, width), ["head", *(row.standing.word for row in shown)], strict=True)
     if hidden:
-        text = f"... and {len(hidden)} more: {_counted(hidden)}"
-        lines.append(Line(text=_cut_end(text, width), kind="head"))
+        lines.append((_cut_end(f"... and {len(hidden)} more: {_counted(hidden)}", width), "head"))
     return lines
 
 
@@ -121,26 +112,19 @@ def _cells(row: PhoneRow) -> tuple[str, ...]:
 
 
 def _aligned(rows: Sequence[PhoneRow], width: int | None) -> list[str]:
-    """Return rows of a table; what is done takes what is left, then the battery and the time are left out."""
+    """Return rows of a table; what a phone does gets the room that the other columns leave."""
     cells = [("phone", "does", "runs", "battery", "left"), *map(_cells, rows)]
     # What is measured differs at its end, a reason begins with what matters.
     cuts = [_cut, *(_cut if row.standing in _UNDER_WAY else _cut_end for row in rows)]
-    columns = [0, 1, 2, 3, 4]
-    widths = [max(len(row[column]) for row in cells) for column in range(5)]
-    for dropped in (3, 4, None):
-        others = sum(widths[column] for column in columns if column != 1) + len(_GAP) * (len(columns) - 1)
-        if width is None or dropped is None or width - others >= min(_DOING_MIN, widths[1]):
-            break
-        columns.remove(dropped)
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     if width is not None:
-        widths[1] = max(1, min(widths[1], width - others))
+        others = sum(widths) - widths[1] + len(_GAP) * (len(widths) - 1)
+        widths[1] = min(widths[1], max(_DOING_MIN, width - others))
     lines = []
-    for row, cut in zip(cells, cuts, strict=True):
-        parts = [
-            row[column].rjust(widths[column]) if column > 1 else cut(row[column], widths[column]).ljust(widths[column])
-            for column in columns
-        ]
-        lines.append(_cut_end(_GAP.join(parts).rstrip(), width))
+    for (phone, does, *figures), cut in zip(cells, cuts, strict=True):
+        words = [phone.ljust(widths[0]), cut(does, widths[1]).ljust(widths[1])]
+        aligned = [figure.rjust(room) for figure, room in zip(figures, widths[2:], strict=True)]
+        lines.append(_cut_end(_GAP.join([*words, *aligned]).rstrip(), width))
     return lines
 
 
@@ -156,10 +140,6 @@ def _cut_end(text: str, width: int | None) -> str:
     if width is None or len(text) <= width:
         return text
     return text[: max(0, width - len(_DOTS))] + _DOTS[:width]
-
-
-def _natural(text: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text) if part]
 
 
 class TerminalObserver:
@@ -209,7 +189,7 @@ class TerminalObserver:
         size = self._console.size
         # The last column and line stay free: some terminals scroll when they are written to.
         lines = picture(title, rows, width=max(20, size.width - 1), height=max(4, size.height - 1))
-        return Text("\n", no_wrap=True, overflow="crop").join(Text(line.text, _STYLES[line.kind]) for line in lines)
+        return Text("\n", no_wrap=True, overflow="crop").join(Text(text, _STYLES[kind]) for text, kind in lines)
 
 
 def _is_remembered(event: object) -> bool:

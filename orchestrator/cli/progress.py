@@ -11,8 +11,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,32 +26,23 @@ from orchestrator.report.escapes import one_line
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
-
     from orchestrator.artifacts.fetching import FileProgress
 
 #: Without a length from the server, a line comes after this number of bytes.
 _LINE_BYTES: Final = 8 << 20
+#: No line is mixed with another thread's.
+_LOCK: Final = threading.Lock()
 
 
 class LineObserver:
     """One line for each event, with the time of day; for logs and for everything that isn't a terminal."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
     def on_event(self, event: object) -> None:
         """Print the event, if it is one that people want to read."""
-        text = describe(event)
-        if isinstance(event, Notice):
-            self.write(text)
-        elif text:
-            self.write(f"{datetime.now().astimezone():%H:%M:%S} {text}")
-
-    def write(self, line: str) -> None:
-        """Print one whole line, never mixed with another thread's."""
-        with self._lock:
-            say("\n".join(lines_that_fit(line)) if sys.stderr.isatty() else line, err=True)
+        if text := describe(event):
+            line = text if isinstance(event, Notice) else f"{datetime.now().astimezone():%H:%M:%S} {text}"
+            with _LOCK:
+                say("\n".join(lines_that_fit(line)) if sys.stderr.isatty() else line, err=True)
 
 
 def observer_for_stderr(log_format: str = "text") -> Observer:
@@ -65,9 +55,6 @@ def observer_for_stderr(log_format: str = "text") -> Observer:
 
     live = TerminalObserver(describe)
     return live if live.can_draw else LineObserver()
-
-
-_LOCK: Final = threading.Lock()
 
 
 def write_line(event: str, text: str, *, level: str = "info", **keys: object) -> None:
@@ -109,23 +96,14 @@ def logs_as_json() -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[LibraryLines()], force=True)
     logging.captureWarnings(True)
     threading.excepthook = _thread_ended
-    sys.unraisablehook = _passed_over
 
 
 def _thread_ended(what: threading.ExceptHookArgs) -> None:
-    if what.exc_value is not None and not isinstance(what.exc_value, SystemExit):
-        name = what.thread.name if what.thread is not None else "a thread"
-        _write_fault(f"{name} ended", what.exc_value)
-
-
-def _passed_over(what: sys.UnraisableHookArgs) -> None:
-    if what.exc_value is not None:
-        _write_fault(what.err_msg or "an error that nobody could be told of", what.exc_value)
-
-
-def _write_fault(what: str, error: BaseException) -> None:
-    told = "".join(traceback.format_exception(error))
-    write_line("error", f"{what}: {type(error).__name__}: {error}", level="error", code="internal", traceback=told)
+    error = what.exc_value
+    if error is not None and not isinstance(error, SystemExit):
+        text = f"{what.thread.name if what.thread is not None else 'a thread'} ended: {type(error).__name__}: {error}"
+        told = "".join(traceback.format_exception(error))
+        write_line("error", text, level="error", code="internal", traceback=told)
 
 
 class JsonObserver:
@@ -136,39 +114,18 @@ class JsonObserver:
 
     def on_event(self, event: object) -> None:
         """Write the event, with the campaign's id and what it is about."""
-        if isinstance(event, Notice):
-            write_line(event.event, event.text, level=event.level, **event.keys)
-        if (record := record_of(event)) is None:
-            return
-        self._campaign_id = str(record.keys.get("campaign_id", self._campaign_id))
-        keys = {"campaign_id": self._campaign_id, **record.keys}
-        write_line(record.name, record.text, level=record.level, **keys)
+        record = record_of(event)
+        if record is not None and not isinstance(event, Notice):
+            self._campaign_id = str(record.get("campaign_id", self._campaign_id))
+            record = {"campaign_id": self._campaign_id, **record}
+        if record is not None:
+            write_line(**record)
 
 
-@contextmanager
-def downloads_on_stderr(log_format: str) -> Iterator[Callable[[FileProgress], None]]:
-    """Return what shows a download's progress: a bar a file on a terminal, else a line a tenth of the file."""
-    if log_format == "json" or not sys.stderr.isatty():
-        steps: dict[str, int] = {}
-        yield lambda progress: _say_step(log_format, progress, steps)
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    shown = TextColumn("{task.description}", markup=False)
-    tasks: dict[str, TaskID] = {}
-    with Progress(
-        shown, BarColumn(bar_width=24), DownloadColumn(), TimeRemainingColumn(), console=Console(stderr=True),
-        transient=True,
-    ) as bars:  # fmt: skip
-
-        def move(progress: FileProgress) -> None:
-            total = progress.total_bytes
-            if progress.name not in tasks:
-                tasks[progress.name] = bars.add_task(one_line(progress.name), total=total)
-            bars.update(tasks[progress.name], completed=progress.received_bytes, total=total)
-
-        yield move
+def downloads_on_stderr(log_format: str) -> Callable[[FileProgress], None]:
+    """Return what shows a download's progress: a line for each tenth of a file."""
+    steps: dict[str, int] = {}
+    return lambda progress: _say_step(log_format, progress, steps)
 
 
 def _say_step(log_format: str, progress: FileProgress, steps: dict[str, int]) -> None:
@@ -201,8 +158,7 @@ def _download_offer(farm: Farm) -> Callable[[Sequence[BuildSpec]], None]:
             asked.add(spec)
             # What has to be built, or lies somewhere, nobody can download; the error that follows says what to do.
             if spec.url and _is_wanted(spec):
-                with downloads_on_stderr(farm.settings.log_format) as on_progress:
-                    farm.build_fetcher().fetch(spec, on_progress=on_progress)
+                farm.build_fetcher().fetch(spec, on_progress=downloads_on_stderr(farm.settings.log_format))
 
     return offer
 

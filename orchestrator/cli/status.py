@@ -6,10 +6,10 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict
 from typing import Annotated, Any
 
-from orchestrator.app.board import PhoneRow, Shown, Standing, StoredRows, read_boards, runner_elsewhere, runner_here
+from orchestrator.app.board import PhoneRow, Shown, Standing, read_boards, runner_elsewhere, runner_here, stored_rows
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.frame import Json, command, opt
 from orchestrator.cli.live import campaign_eta_s, picture
@@ -37,24 +37,23 @@ def status(
     # All is read from the store and this computer's state: no phone is asked, so nothing is disturbed.
     is_terminal = sys.stdout.isatty()
     with Farm(settings, makes_store=False) as farm:
-        stored = StoredRows(farm)
         while watch and not as_json:
             # As high as the terminal: what scrolls away can't be watched.
             size = shutil.get_terminal_size() if is_terminal else None
-            result = look(farm, stored, size and size.columns - 1, size and size.lines - 1)
+            result = look(farm, size and size.columns - 1, size and size.lines - 1)
             assert isinstance(result.data, dict)
             if not any(item["is_held"] for item in result.data["campaigns"]):
                 break
             say(f"{result.text}\n", end="" if is_terminal else "\n", clears=is_terminal)
             time.sleep(every_s)
-        return look(farm, stored)
+        return look(farm)
 
 
-def look(farm: Farm, stored: StoredRows, width: int | None = None, height: int | None = None) -> CommandResult:
+def look(farm: Farm, width: int | None = None, height: int | None = None) -> CommandResult:
     """Return every open campaign, phone by phone, and the quarantine; None is as wide or high as it takes."""
     boards, progress = read_boards(farm.board_folder), farm.store.progress(only_open=True)
     found = [
-        _campaign(farm, item, boards.get(item.campaign_id), progress.get(item.campaign_id, (0, 0)), stored)
+        _campaign(farm, item, boards.get(item.campaign_id), progress.get(item.campaign_id, (0, 0)))
         for item in farm.store.campaigns(only_open=True)
     ]
     kept_out = {serial: farm.quarantine.reason(serial) for serial in farm.quarantine.serials()}
@@ -70,11 +69,11 @@ def _text(campaign: dict[str, Any], rows: Sequence[PhoneRow], width: int | None,
         where = f"on {campaign['host']}" if campaign["status"] == _ELSEWHERE else campaign["status"]
         return one_line(f"{campaign['campaign_id']} {campaign['name']}, {where}: {runs}")[:width]
     title = f"{campaign['campaign_id']} {campaign['name']}, {campaign['status']}"
-    return "\n".join(line.text for line in picture(title, rows, width=width, height=height))
+    return "\n".join(text for text, _ in picture(title, rows, width=width, height=height))
 
 
 def _campaign(
-    farm: Farm, campaign: Campaign, shown: Shown | None, progress: tuple[int, int], stored: StoredRows
+    farm: Farm, campaign: Campaign, shown: Shown | None, progress: tuple[int, int]
 ) -> tuple[dict[str, Any], Sequence[PhoneRow]]:
     """Return a campaign as JSON has it, and its phones; ``progress`` is how much of it is stored and planned."""
     rows: tuple[PhoneRow, ...] = ()
@@ -83,10 +82,10 @@ def _campaign(
         # The process that runs it knows better than what is stored, and nothing needs to be read.
         rows, holder = shown.rows, runner_here(shown)
     elif not where:
-        rows = stored.of(campaign.campaign_id, progress)
+        rows = stored_rows(farm, campaign.campaign_id)
     phones = [
         {
-            **{field.name: getattr(row, field.name) for field in fields(row)},
+            **asdict(row),
             "standing": row.standing.word,
             "holder": holder if row.standing not in {Standing.DONE, Standing.ABANDONED} else "",
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from orchestrator.analysis.changepoint import Change
 from orchestrator.analysis.outcome import figure_us, of_one_kind
 from orchestrator.analysis.samples import derive_conditions
 from orchestrator.analysis.series import NightTable, night_of
-from orchestrator.analysis.state_findings import other_battery
+from orchestrator.analysis.state_findings import full_charges_mah, other_battery
 from orchestrator.records.history import Contents, DeviceSighting
 from orchestrator.records.identity import BuildSha, CampaignId, Serial, SeriesKey
 from orchestrator.records.run import FigureKind, RunRecord
@@ -30,8 +31,6 @@ _READ_CHANGES: Final = 40
 _READ_NIGHTS: Final = 30
 #: What explains less isn't reported.
 _LEAST_SHARE: Final = 0.05
-#: Below it, a per cent more or less is too much of the estimate.
-_LEAST_PERCENT: Final = 25
 #: What is read from a run's states -> unit.
 _COVARIATES: Final = {
     "battery heat": "°C",
@@ -41,6 +40,11 @@ _COVARIATES: Final = {
     "effective clock": "MHz",
     "GPU clock": "MHz",
 }
+#: What an update changes (DeviceFacts.versions), the most telling first.
+_NAMES: Final = ("GPU driver", "system image", "security patch", "Android")
+#: The least share of the series with an update that move alike, and the least number, for it to explain a change.
+_SYSTEM_UPDATES_LEAST_SHARE: Final = 0.6
+_LEAST_SERIES: Final = 2
 #: (name, before, after).
 Difference = tuple[str, str, str]
 
@@ -53,88 +57,116 @@ def sides_of(change: Change, table: NightTable) -> tuple[Contents, Contents]:
     return table.contents[int(before)], table.contents[int(after)]
 
 
-def causes_of(store: Store, table: NightTable, found: Sequence[Change]) -> list[tuple[Cause, ...]]:
-    """Return of each change what changed beside it, what explains most first."""
-    if not found:
-        return []
-    exposures = _Exposures(store, table, found)
-    nights = _nights_of_campaigns(store, table)
-    largest = sorted(range(len(found)), key=lambda place: -abs(found[place].ratio - 1))
-    read = set(largest[:_READ_CHANGES])
-    found_causes = []
-    for place, change in enumerate(found):
-        causes = list(exposures.causes(change))
-        if place in read:
-            causes += _covariates(store, table, change, nights)
-        found_causes.append(tuple(sorted(causes, key=lambda cause: -(cause.share or 0.0))))
-    return found_causes
+class Causes:
+    """What happened beside changes: which series saw the very same difference, and how many of those moved alike."""
 
-
-class _Exposures:
-    """Which series saw the very same difference on a night, and how many of them moved alike."""
-
-    def __init__(self, store: Store, table: NightTable, found: Sequence[Change]) -> None:
+    def __init__(self, store: Store, table: NightTable, cuts: Sequence[Change], delegates: Mapping[SeriesKey, str]):
+        """``cuts`` are all changes that are known, whichever are asked for; ``delegates`` those of each series."""
+        self._store = store
         self._table = table
-        self._sightings = store.sightings()
-        self._builds = {str(sha256): build.name for sha256, build in store.builds().items()}
-        self._moved: dict[tuple[int, bool], set[int]] = {}
+        self._delegates = delegates
+        self._moved: dict[tuple[int, bool], list[Change]] = defaultdict(list)
+        for change in cuts:
+            self._moved[change.series, change.ratio > 1].append(change)
+        #: Which series saw a difference, and the place of its first night with it; and each series' own.
+        self._seen: dict[Difference, list[tuple[int, int]]] = defaultdict(list)
+        self._own: dict[int, list[tuple[int, Difference, bool]]] = defaultdict(list)
+        builds = {str(sha256): build.name for sha256, build in store.builds().items()}
+        series_of: dict[Serial, list[int]] = defaultdict(list)
+        for series, sketch in enumerate(table.sketches):
+            series_of[sketch.serial].append(series)
+            for night, before, after in content_steps(table, series):
+                for difference in content_differences(before, after, builds):
+                    self._note(series, night, difference, is_content=True)
+        for serial, seen in store.sightings().items():
+            for earlier, later in pairwise(seen):
+                night = bisect_left(table.nights, night_of(later.at))
+                differences = system_differences(earlier, later)
+                for series in series_of[serial] if differences else ():
+                    figures = np.isfinite(table.latency_us[series])
+                    if figures[:night].any() and figures[night:].any():
+                        for difference in differences:
+                            self._note(series, night, difference, is_content=False)
+
+    def _note(self, series: int, night: int, difference: Difference, *, is_content: bool) -> None:
+        self._seen[difference].append((series, night))
+        self._own[series].append((night, difference, is_content))
+
+    def of(self, found: Sequence[Change]) -> list[tuple[Cause, ...]]:
+        """Return of each change what changed beside it, what explains most first."""
+        nights = _nights_of_campaigns(self._store, self._table)
+        largest = sorted(found, key=lambda change: -abs(change.ratio - 1))[:_READ_CHANGES]
+        causes = []
         for change in found:
-            self._moved.setdefault((change.night, change.ratio > 1), set()).add(change.series)
-        #: Night -> of each difference, the series that saw it.
-        self._seen: dict[int, dict[Difference, set[int]]] = {}
+            own = [*self._coincidences(change)]
+            if change in largest:
+                own += _covariates(self._store, self._table, change, nights)
+            causes.append(tuple(sorted(own, key=lambda cause: -(cause.share or 0.0))))
+        return causes
 
-    def causes(self, change: Change) -> Iterable[Cause]:
-        """Yield what is another thing since a change's nights, with its share."""
-        before, after = sides_of(change, self._table)
-        differences = content_differences(before, after, self._builds) + _device_differences(
-            self._sightings.get(self._table.sketches[change.series].serial, ()),
-            self._last_before(change),
-            self._table.nights[change.latest],
+    def _beside(self, change: Change) -> dict[Difference, None]:
+        """Return the differences that the series saw when it changed: in what it measured, of the very night."""
+        return dict.fromkeys(
+            item
+            for night, item, is_content in self._own[change.series]
+            if (night == change.night if is_content else _is_near(change, night))
         )
-        alike = self._moved[change.night, change.ratio > 1]
-        seen = self._seen_on(change.night)
-        for difference in differences:
-            # The series itself may have seen it a night earlier or later, within its own interval.
-            exposed = seen.get(difference, set()) | {change.series}
-            moved = len(exposed & alike)
-            share = coincidence_share(len(exposed), moved, len(self._table.series) - len(exposed), len(alike - exposed))
-            name, old, new = difference
-            yield Cause(name=name, before=old, after=new, share=share, moved=(moved, len(exposed)))
 
-    def _seen_on(self, night: int) -> dict[Difference, set[int]]:
-        if night not in self._seen:
-            self._seen[night] = self._all_differences(night)
-        return self._seen[night]
-
-    def _all_differences(self, night: int) -> dict[Difference, set[int]]:
-        at = self._table.contents_at
-        there = at >= 0
-        has_both = there[:, :night].any(axis=1) & there[:, night:].any(axis=1)
-        last = night - 1 - np.argmax(there[:, :night][:, ::-1], axis=1)
-        first = night + np.argmax(there[:, night:], axis=1)
-        rows = np.arange(len(at))
-        old, new = at[rows, last], at[rows, first]
-        found: dict[Difference, set[int]] = {}
-        for series in np.flatnonzero(has_both & (old != new)).tolist():
-            before, after = (self._table.contents[int(side[series])] for side in (old, new))
-            for difference in content_differences(before, after, self._builds):
-                found.setdefault(difference, set()).add(series)
-        nights = self._table.nights
-        changed = {
-            serial: _device_differences(seen, nights[max(night - 1, 0)], nights[night])
-            for serial, seen in self._sightings.items()
+    def _alike(self, change: Change, places: Sequence[tuple[int, int]]) -> set[int]:
+        """Return which of some series moved in a change's direction on their nights."""
+        is_slower = change.ratio > 1
+        return {
+            series
+            for series, night in places
+            if any(_is_near(other, night) for other in self._moved.get((series, is_slower), ()))
         }
-        changed = {serial: differences for serial, differences in changed.items() if differences}
-        for series in np.flatnonzero(has_both).tolist():
-            for difference in changed.get(self._table.sketches[series].serial, ()):
-                found.setdefault(difference, set()).add(series)
-        return found
 
-    def _last_before(self, change: Change) -> date:
-        """Return the last night that is before the change for sure."""
-        row = self._table.latency_us[change.series]
-        there = np.flatnonzero(np.isfinite(row[: change.earliest]))
-        return self._table.nights[int(there[-1])] if there.size else self._table.nights[0]
+    def _coincidences(self, change: Change) -> Iterator[Cause]:
+        """Yield what is another thing since a change's nights, with its share."""
+        count = len(self._table.series)
+        moved = self._alike(change, [(series, change.night) for series, _ in self._moved])
+        for difference in self._beside(change):
+            exposed = {series for series, _ in self._seen[difference]}
+            alike = self._alike(change, self._seen[difference])
+            others, others_moved = count - len(exposed), len(moved - exposed)
+            share = coincidence_share(len(exposed), len(alike), others, others_moved)
+            name, old, new = difference
+            yield Cause(name=name, before=old, after=new, share=share, moved=(len(alike), len(exposed)))
+
+    def explanation(self, change: Change) -> str:
+        """Return how an update of the phone explains a change; empty where none does.
+
+        It does for a series that measured the same contents before and after, when most series of the same delegate
+        moved alike where they saw the very same update: on this phone, and on others on their own nights.
+        """
+        before, after = sides_of(change, self._table)
+        updates = [item for item in self._beside(change) if item[0] in _NAMES and "unknown" not in item]
+        if before != after or not updates:
+            return ""
+        update = min(updates, key=lambda item: _NAMES.index(item[0]))
+        key = self._table.series
+        places = [
+            (series, night)
+            for series, night in self._seen[update]
+            if self._delegates[key[series]] == self._delegates[key[change.series]]
+        ]
+        alike = self._alike(change, places)
+        if len(alike) < max(_LEAST_SERIES, _SYSTEM_UPDATES_LEAST_SHARE * len(places)):
+            return ""
+        phones = len({self._table.sketches[series].serial for series in alike})
+        on = f" on {phones} phones" if phones > 1 else ""
+        name, old, new = update
+        told = f"confirmed by {len(alike)} of {len(places)} series{on}"
+        return f"explained by system update ({name} {old} -> {new}), {told}"
+
+
+def content_steps(table: NightTable, series: int) -> Iterator[tuple[int, Contents, Contents]]:
+    """Yield the places of nights from which a series measured other contents, with those before and after."""
+    row = table.contents_at[series]
+    there = np.flatnonzero(row >= 0)
+    for place in np.flatnonzero(np.diff(row[there])).tolist():
+        before, after = (table.contents[int(row[night])] for night in there[place : place + 2])
+        yield int(there[place + 1]), before, after
 
 
 def content_differences(before: Contents, after: Contents, builds: Mapping[str, str]) -> list[Difference]:
@@ -163,12 +195,6 @@ def system_differences(before: DeviceSighting, after: DeviceSighting) -> list[Di
     ]
 
 
-def _device_differences(seen: Sequence[DeviceSighting], before: date, after: date) -> list[Difference]:
-    earlier = [item for item in seen if night_of(item.at) <= before]
-    later = [item for item in seen if night_of(item.at) <= after]
-    return system_differences(earlier[-1], later[-1]) if earlier and later else []
-
-
 def _nights_of_campaigns(store: Store, table: NightTable) -> dict[CampaignId, int]:
     """Return the place of each campaign's night; A/B campaigns run what is no series' night."""
     place_of_night = {night: place for place, night in enumerate(table.nights)}
@@ -192,7 +218,7 @@ def _covariates(store: Store, table: NightTable, change: Change, nights: Mapping
         place = nights[run.campaign_id]
         for name, value in _readings(run).items():
             figures[name][place].append(value)
-        capacities[place] += _full_charge_mah(run)
+        capacities[place] += full_charges_mah([run.state_before])
     causes = []
     for name, values in figures.items():
         covariate = np.array([np.median(item) if item else np.nan for item in values])
@@ -208,14 +234,6 @@ def _covariates(store: Store, table: NightTable, change: Change, nights: Mapping
         # Whatever it does to the figures, no slope shows it: there are two batteries, not many.
         causes.append(Cause(name="another battery", before=full[0], after=full[1], share=None))
     return causes
-
-
-def _full_charge_mah(run: RunRecord) -> list[float]:
-    """Return what a battery would hold when it is full, by what is in it and its per cent; nothing when it is low."""
-    state = run.state_before
-    if state is None or state.battery_charge_uah is None or (state.battery_percent or 0) < _LEAST_PERCENT:
-        return []
-    return [state.battery_charge_uah / 1000 / (state.battery_percent or 1) * 100]
 
 
 def _readings(run: RunRecord) -> dict[str, float]:
@@ -237,94 +255,9 @@ def _readings(run: RunRecord) -> dict[str, float]:
     return {name: float(value) for name, value in found.items() if value is not None}
 
 
-#: What an update changes (DeviceFacts.versions), the most telling first.
-_NAMES: Final = ("GPU driver", "system image", "security patch", "Android")
-#: The least share of the series with an update that move alike, for it to explain a change.
-_SYSTEM_UPDATES_LEAST_SHARE: Final = 0.6
-_LEAST_SERIES: Final = 2
-
-
-def explained(
-    table: NightTable,
-    found: Sequence[Change],
-    cuts: Iterable[Change],
-    sightings: Mapping[Serial, Sequence[DeviceSighting]],
-    delegates: Mapping[SeriesKey, str],
-) -> list[str]:
-    """Return of each change how an update of its phone explains it, empty where none does.
-
-    An update explains a change of a series that measured the same contents before and after, when most series of the
-    same delegate moved alike where they saw the very same update: on this phone, and on others on their own nights.
-
-    Args:
-        table: The nights.
-        found: The changes in question.
-        cuts: All that are known, whichever are asked for.
-        sightings: What each phone was, and from when on.
-        delegates: Of each series.
-    """
-    updates = list(_updates(table, sightings))
-    moved: dict[tuple[int, bool], list[Change]] = {}
-    for change in cuts:
-        moved.setdefault((change.series, change.ratio > 1), []).append(change)
-    series_of: dict[Serial, list[int]] = {}
-    for place, sketch in enumerate(table.sketches):
-        series_of.setdefault(sketch.serial, []).append(place)
-
-    def explanation(change: Change) -> str:
-        before, after = sides_of(change, table)
-        serial = table.sketches[change.series].serial
-        own = [item for where, night, item in updates if where == serial and _is_near(change, night)]
-        if before != after or not own:
-            return ""
-        update = min(own, key=lambda item: _NAMES.index(item[0]))
-        delegate = delegates[table.series[change.series]]
-        places = [
-            (where, place, night)
-            for where, night, item in updates
-            if item == update
-            for place in series_of.get(where, ())
-            if delegates[table.series[place]] == delegate and _has_both_sides(table, place, night)
-        ]
-        alike = [
-            (where, place)
-            for where, place, night in places
-            if any(_is_near(other, night) for other in moved.get((place, change.ratio > 1), ()))
-        ]
-        if len(alike) < _LEAST_SERIES or len(alike) < _SYSTEM_UPDATES_LEAST_SHARE * len(places):
-            return ""
-        phones = len({where for where, _ in alike})
-        on = f" on {phones} phones" if phones > 1 else ""
-        name, old, new = update
-        return (
-            f"explained by system update ({name} {old} -> {new}), confirmed by {len(alike)} of {len(places)} series{on}"
-        )
-
-    return [explanation(change) for change in found]
-
-
-def _updates(
-    table: NightTable, sightings: Mapping[Serial, Sequence[DeviceSighting]]
-) -> Iterator[tuple[Serial, int, Difference]]:
-    """Yield what changed of each phone, with the place of the first night since."""
-    for serial, seen in sightings.items():
-        for old, new in pairwise(seen):
-            night = next((place for place, night in enumerate(table.nights) if night >= night_of(new.at)), None)
-            if night is None:
-                continue
-            for difference in system_differences(old, new):
-                if difference[0] in _NAMES and "unknown" not in difference:
-                    yield serial, night, difference
-
-
 def _is_near(change: Change, night: int) -> bool:
     """Whether a change may have begun on a night; one more on each side, as of many intervals some miss theirs."""
     return change.earliest - 1 <= night <= change.latest + 1
-
-
-def _has_both_sides(table: NightTable, series: int, night: int) -> bool:
-    figures = np.isfinite(table.latency_us[series])
-    return bool(figures[:night].any() and figures[night:].any())
 
 
 def nights_of_one_kind(

@@ -14,7 +14,7 @@ from orchestrator.analysis.attribution import Cause, group_changes
 from orchestrator.analysis.changepoint import LEAST_CHANGE, RECENT_NIGHTS, WINDOW_NIGHTS, Change, changes, is_alarm
 from orchestrator.analysis.series import Floats, NightTable, night_of, night_table
 from orchestrator.delegates import DELEGATES
-from orchestrator.engine.causes import causes_of, explained, nights_of_one_kind, sides_of
+from orchestrator.engine.causes import Causes, nights_of_one_kind, sides_of
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
@@ -190,25 +190,21 @@ def find_regressions(store: Store, question: Question, *, table: NightTable | No
         cuts = changes(table.latency_us)
     found = [change for change in cuts if _is_asked_for(change, table, question)]
     annotations = store.annotations()
-    updates = explained(
-        table,
-        found,
-        cuts,
-        store.sightings() if found else {},
-        {key: words["delegate"] for key, words in attributes.items()},
-    )
+    delegates = {key: words["delegate"] for key, words in attributes.items()}
+    beside = Causes(store, table, cuts, delegates) if found else None
     confirmations = {(item.series_key, item.night): item for item in store.confirmations()}
     cases = store.series([table.series[change.series] for change in found]) if found else {}
     members = []
-    for change, causes, update in zip(found, causes_of(store, table, found), updates, strict=True):
+    for change, causes in zip(found, beside.of(found) if beside else (), strict=True):
         key = table.series[change.series]
         night, earliest, latest = (table.nights[place] for place in (change.night, change.earliest, change.latest))
         confirmation = confirmations.get((key, night))
         status = confirmation.status if confirmation else ConfirmationStatus.UNCONFIRMED
         detail = confirmation.detail if confirmation else ""
         # Unless a rerun has said what it is.
-        if update and status in (ConfirmationStatus.UNCONFIRMED, ConfirmationStatus.CANNOT):
-            status, detail = ConfirmationStatus.EXPLAINED, update
+        if beside and status in (ConfirmationStatus.UNCONFIRMED, ConfirmationStatus.CANNOT):
+            explanation = beside.explanation(change)
+            status, detail = (ConfirmationStatus.EXPLAINED, explanation) if explanation else (status, detail)
         row = table.latency_us[change.series]
         before, after = sides_of(change, table)
         members.append(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.samples import parse_samples
-from orchestrator.analysis.state_findings import other_battery
+from orchestrator.analysis.state_findings import full_charges_mah, other_battery
 from orchestrator.records.device import DeviceState
 from orchestrator.records.identity import RunId
 from orchestrator.records.run import Attachment, Outcome, RunRecord
@@ -32,8 +32,6 @@ _MOST_SAMPLES: Final = 120
 _KHZ_PER_MHZ: Final = 1000
 #: Zones outside of this aren't temperatures: trip points, disconnected sensors, voltages under a thermal name.
 _PLAUSIBLE_C: Final = (-30.0, 130.0)
-#: Below this, the per cent is too coarse to compute a full charge from.
-_LEAST_PERCENT: Final = 25
 #: Estimates of a full charge that are closer are one battery's.
 _OTHER_BATTERY: Final = 1.1
 #: A drawing's size in its own units; the page stretches it in length.
@@ -168,12 +166,7 @@ def battery_change_text(states: Sequence[DeviceState]) -> str:
 
     ``states`` in the order of time. The full charge is what is in the battery by its per cent.
     """
-    full_mah = [
-        state.battery_charge_uah / 1000 / state.battery_percent * 100
-        for state in states
-        if state.battery_charge_uah is not None and state.battery_percent is not None
-        if state.battery_percent >= _LEAST_PERCENT
-    ]
+    full_mah = full_charges_mah(states)
     if not full_mah or max(full_mah) < _OTHER_BATTERY * min(full_mah):
         return ""
     for cut in range(1, len(full_mah)):

@@ -73,7 +73,7 @@ def make_api(
         redoc_url=None,
         responses={status: {"model": ErrorAnswer} for status in (401, 403, 404, 409, 422, 503)},
     )
-    streams = _Streams(farm, is_ending, most_streams)
+    listening: set[Request] = set()
 
     @api.exception_handler(BenchfarmError)
     async def _refused(_: Request, error: BenchfarmError) -> Response:
@@ -92,7 +92,28 @@ def make_api(
         responses={200: {"content": {"text/event-stream": {}}, "description": "Events, each with a FarmAnswer."}},
     )
     async def _events(request: Request) -> Response:
-        return streams.open(request)
+        if len(listening) >= most_streams:
+            return refusal(503, f"{most_streams} pages are kept up to date already", "ask /farm again and again")
+        # A proxy in front passes each event on at once, and keeps none.
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(_stream(request), media_type="text/event-stream", headers=headers)
+
+    async def _stream(request: Request) -> AsyncIterator[bytes]:
+        listening.add(request)
+        try:
+            sent, silent_s = b"", 0.0
+            while not is_ending() and not await request.is_disconnected():
+                known = await run_in_threadpool(lambda: json.dumps(jsonable_encoder(farm())).encode())
+                if known != sent:
+                    yield b"event: farm\ndata: " + known + b"\n\n"
+                    sent, silent_s = known, 0.0
+                elif silent_s >= _ALIVE_S:
+                    yield b": nothing new\n\n"
+                    silent_s = 0.0
+                await asyncio.sleep(_READ_S)
+                silent_s += _READ_S
+        finally:
+            listening.discard(request)
 
     for route in routes:
         api.add_api_route(
@@ -123,41 +144,3 @@ def refusal(status: int, error: str, hint: str = "") -> Response:
     """Return why a request is refused, as the API says it."""
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
     return JSONResponse({"error": error, "hint": hint}, status_code=status, headers=headers)
-
-
-class _Streams:
-    """The open streams of events."""
-
-    def __init__(self, farm: Callable[[], FarmAnswer], is_ending: Callable[[], bool], most: int) -> None:
-        self._farm = farm
-        self._most = most
-        self._is_ending = is_ending
-        self._open = 0
-
-    def open(self, request: Request) -> Response:
-        """Return a stream, or a refusal when there are as many as there may be."""
-        if self._open >= self._most:
-            return refusal(503, f"{self._most} pages are kept up to date already", "ask /farm again and again")
-        # A proxy in front passes each event on at once, and keeps none.
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(self._events(request), media_type="text/event-stream", headers=headers)
-
-    def _known(self) -> bytes:
-        return json.dumps(jsonable_encoder(self._farm())).encode()
-
-    async def _events(self, request: Request) -> AsyncIterator[bytes]:
-        self._open += 1
-        try:
-            sent, silent_s = b"", 0.0
-            while not self._is_ending() and not await request.is_disconnected():
-                known = await run_in_threadpool(self._known)
-                if known != sent:
-                    yield b"event: farm\ndata: " + known + b"\n\n"
-                    sent, silent_s = known, 0.0
-                elif silent_s >= _ALIVE_S:
-                    yield b": nothing new\n\n"
-                    silent_s = 0.0
-                await asyncio.sleep(_READ_S)
-                silent_s += _READ_S
-        finally:
-            self._open -= 1

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-import numpy as np
-
 from orchestrator.analysis.series import night_of
 from orchestrator.config.farm_documents import dump
 from orchestrator.queueing.queue import Announced, FarmQueue
@@ -19,7 +17,7 @@ from orchestrator.records.identity import CampaignId, ModelSha, Serial, content_
 from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import Build, DelegateName, Model, Pass, ToolName
 from orchestrator.store.opening import Store
-from tests.samples.history_lab import NEW, case_runs
+from tests.samples.history_lab import NEW, case_of, plain, run_of
 from tests.samples.submissions import submit
 
 WORKING, FREE, KEPT_OUT, BROKEN, VIRTUAL, AWAY = "pixel-4-a", "pixel-6-a", "pixel-5-x", "s10-b", "virtual-3", "s22-c"
@@ -51,11 +49,14 @@ def tonights_runs(serial: str) -> list[RunRecord]:
     at = datetime.now(UTC)
     model = Model(name="mobilenet.tflite", sha256=ModelSha(content_key("mobilenet")), size_bytes=1)
     identity = CampaignId(f"{SUBMISSION}-{serial}")
-    generator = np.random.default_rng(3)
+    facts = facts_of(serial)
+    cases = [
+        case_of(facts, model, delegate, NEW) for delegate in (DelegateName.GPU, DelegateName.XNNPACK, DelegateName.CPU)
+    ]
     runs = [
-        run
-        for delegate in (DelegateName.GPU, DelegateName.XNNPACK, DelegateName.CPU)
-        for run in case_runs(identity, at, facts_of(serial), model, delegate, NEW, 0, generator, [model])
+        run_of(identity, at, facts, case, number, plain(8000.0 + number, case, 0))
+        for case in cases
+        for number in range(2)
     ]
     state = DeviceState(at=at, battery_heat_c=31.4, battery_percent=83)
     return [replace(run, state_after=state, started_at=at) for run in runs]

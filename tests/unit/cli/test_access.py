@@ -169,16 +169,3 @@ def test_many_connections_leave_descriptors_and_a_short_log(tmp_path: Path) -> N
         assert process.stdout.readline() == "30\n"
         assert len(silent) == 260
     assert log.stat().st_size < 100_000
-
-
-def test_half_open_connections_take_no_place_from_who_asks() -> None:
-    hello = web.ServedPage(content=b"hello", media_type="text/plain")
-    app = web.make_app(lambda path: hello, access=web.Access())
-    with ExitStack() as stack:
-        listening = stack.enter_context(web.listen("127.0.0.1", 0))
-        stack.enter_context(web.answering(app, listening))
-        address = listening.getsockname()
-        silent = [stack.enter_context(socket.create_connection(address, timeout=60)) for _ in range(200)]
-        with urllib.request.urlopen(f"http://127.0.0.1:{address[1]}/hello", timeout=60) as answer:
-            assert answer.read() == b"hello"
-        assert sum(is_ended(item) for item in silent) >= 200 - 64

@@ -15,121 +15,32 @@ from orchestrator.app.gauges import Numbers
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.engine.history import Question, find_regressions, fits, moment_of
 from orchestrator.errors import UsageError
-from orchestrator.records.campaign import Campaign, CampaignStatus
-from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
+from orchestrator.records.device import DeviceState
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus, Points
-from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
-from orchestrator.records.run import LatencySummary, Outcome, RunRecord, ToolReport
+from orchestrator.records.identity import RunId
+from orchestrator.records.run import LatencySummary
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
-from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
-from orchestrator.store.opening import MemoryStore
+from orchestrator.records.workload import Case, DelegateName, Pass
+from orchestrator.store.opening import MemoryStore, Store
+from tests.samples.history_lab import NEW, NIGHTS, OLD, START, Weeks, night_of_place, phone, plain, run_of
 
 #: Filling months of a lab takes half a second each time.
 pytestmark = pytest.mark.slow
 
-START = datetime(2026, 3, 1, 22, tzinfo=UTC)
-NIGHTS = 40
 CHANGE = 33
-OLD, NEW = BuildSha("aa" * 32), BuildSha("bb" * 32)
-MODELS = [Model(name=f"{name}.tflite", sha256=ModelSha(name * 8), size_bytes=1) for name in ("mobilenet", "resnet")]
 PHONES = [
-    DeviceFacts(serial=Serial(f"P{n}"), kind=DeviceKind.ANDROID, is_virtual=False, model=model, gpu=gpu, soc=gpu)
-    for n, (model, gpu) in enumerate(
-        [("Pixel 4", "Adreno 640"), ("Pixel 4", "Adreno 640"), ("Pixel 3", "Adreno 630"), ("Pixel 6", "Mali-G78")]
-    )
+    phone("P0", "Pixel 4", "Adreno 640"),
+    phone("P1", "Pixel 4", "Adreno 640"),
+    phone("P2", "Pixel 3", "Adreno 630"),
+    phone("P3", "Pixel 6", "Mali-G78"),
 ]
 
 
-class Months:
-    """A store that is filled night by night; what a night's figure is multiplied by can be given."""
-
-    def __init__(self) -> None:
-        self.store = MemoryStore()
-        self.generator = np.random.default_rng(20261122)
-
-    def fill(
-        self,
-        factor=lambda case, night: 1.0,
-        build=lambda night: OLD,
-        driver=lambda serial, night: "1",
-        heat=None,
-        charge=lambda case, night: None,
-        printed=lambda case, night, median_us: LatencySummary(count=50, median_us=median_us),
-    ):
-        for night in range(NIGHTS):
-            at = START + timedelta(days=night)
-            name = CampaignId(f"night-{night}")
-            campaign = Campaign(
-                campaign_id=name,
-                name="nightly",
-                created_at=at,
-                status=CampaignStatus.FINISHED,
-                plan_text="",
-                seed=0,
-                benchfarm_version="",
-                host="",
-            )
-            sha = build(night)
-            self.store.begin_campaign(
-                campaign,
-                devices=[replace(facts, gpu_driver=driver(facts.serial, night)) for facts in PHONES],
-                models=MODELS,
-                builds=[Build(name="native", tool=ToolName.NATIVE, sha256=sha, abi="arm64-v8a")],
-            )
-            for facts in PHONES:
-                for model in MODELS:
-                    for delegate in (DelegateName.GPU, DelegateName.XNNPACK):
-                        case = Case(
-                            serial=facts.serial,
-                            model_sha256=model.sha256,
-                            model_name=model.name,
-                            delegate=delegate,
-                            threads=4,
-                            tool=ToolName.NATIVE,
-                            build_sha256=sha,
-                        )
-                        self._keep(
-                            name,
-                            case,
-                            at,
-                            factor(case, night),
-                            25.0 if heat is None else heat(case, night),
-                            charge(case, night),
-                            lambda median_us, case=case, night=night: printed(case, night, median_us),
-                        )
-        return self.store
-
-    def _keep(
-        self,
-        name: CampaignId,
-        case: Case,
-        at: datetime,
-        factor: float,
-        heat_c: float,
-        charge_uah: int | None,
-        printed: Callable[[float], LatencySummary],
-    ) -> None:
-        median_us = 10_000 * factor * np.exp(self.generator.normal(0, 0.008))
-        run = RunRecord(
-            run_id=RunId(f"{name}-{case.case_key}"),
-            campaign_id=name,
-            case=case,
-            run_pass=Pass.TIMING,
-            invocation=0,
-            outcome=Outcome.COMPLETED,
-            reason_code="",
-            reason="",
-            is_virtual=False,
-            started_at=at,
-            duration_s=1.0,
-            command="",
-            exit_code=0,
-            attachments=(),
-            report=ToolReport(outcome="ok", inference=printed(float(median_us))),
-            verdict=QualityVerdict(quality=Quality.TRUSTED),
-            state_before=DeviceState(at=at, battery_heat_c=heat_c, battery_percent=80, battery_charge_uah=charge_uah),
-        )
-        assert self.store.append_run(run)
+def weeks(store: Store | None = None, **given: Any) -> Store:
+    """Return a store with the weeks of four phones."""
+    store = store or MemoryStore()
+    Weeks(phones=PHONES, **given).fill(store)
+    return store
 
 
 #: By how much the mean of a process's inferences lies above their median.
@@ -139,7 +50,7 @@ SKEW = 1.08
 def mean_before(change: int):
     """Return what a program prints: the mean alone until a night, both from then on."""
 
-    def printed(case: Case, night: int, median_us: float) -> LatencySummary:
+    def printed(median_us: float, case: Case, night: int) -> LatencySummary:
         return LatencySummary(count=50, mean_us=median_us * SKEW, median_us=median_us if night >= change else None)
 
     return printed
@@ -150,7 +61,7 @@ def newer_from(change: int):
 
 
 def test_a_program_that_begins_to_print_medians_is_no_change() -> None:
-    store = Months().fill(build=newer_from(CHANGE), printed=mean_before(CHANGE))
+    store = weeks(build=newer_from(CHANGE), printed=mean_before(CHANGE))
     for since in (None, START.date()):
         found = find_regressions(store, Question(since=since))
         assert found.changes == ()
@@ -159,14 +70,14 @@ def test_a_program_that_begins_to_print_medians_is_no_change() -> None:
 
 
 def test_what_changed_since_a_program_prints_medians_is_found() -> None:
-    store = Months().fill(build=newer_from(20), printed=mean_before(20), factor=gpu_on_640)
+    store = weeks(build=newer_from(20), printed=mean_before(20), factor=gpu_on_640)
     found = find_regressions(store, Question(since=START.date()))
     assert {change.case.serial for change in found.changes} == {"P0", "P1"}
     assert all(change.ratio == pytest.approx(1.08, abs=0.02) for change in found.changes)
 
 
 def test_another_program_of_the_same_kind_of_figures_hides_nothing() -> None:
-    store = Months().fill(build=newer_from(CHANGE), factor=lambda case, night: 1.08 if night >= CHANGE else 1.0)
+    store = weeks(build=newer_from(CHANGE), factor=lambda case, night: 1.08 if night >= CHANGE else 1.0)
     found = find_regressions(store, Question())
     assert len(found.changes) == len(store.series())
     assert found.other_figures == {}
@@ -181,7 +92,7 @@ def new_driver(serial: str, night: int) -> str:
 
 
 def test_a_driver_that_slows_all_gpu_cases_of_a_gpu_is_told_in_one_sentence() -> None:
-    store = Months().fill(factor=gpu_on_640, driver=new_driver)
+    store = weeks(factor=gpu_on_640, driver=new_driver)
 
     found = find_regressions(store, Question())
 
@@ -192,7 +103,7 @@ def test_a_driver_that_slows_all_gpu_cases_of_a_gpu_is_told_in_one_sentence() ->
     assert group.sentence.endswith("% slower (4 of 4 series)")
     for change in group.members:
         assert change.ratio == pytest.approx(1.08, abs=0.02)
-        assert change.before_us == pytest.approx(10_000, rel=0.02)
+        assert change.before_us == pytest.approx(8_000 if "mobile" in change.case.model_name else 16_000, rel=0.02)
         (cause,) = change.causes
         assert (cause.name, cause.before, cause.after) == ("GPU driver", "1", "2")
         # The phones' other cases saw the driver too, and didn't move.
@@ -221,7 +132,7 @@ def test_a_change_with_an_update_is_confirmed_by_the_other_series_that_saw_it(
     def is_new(serial: str, night: int) -> bool:
         return serial in at and night >= CHANGE + at[serial]
 
-    store = Months().fill(
+    store = weeks(
         factor=lambda case, night: (
             1.08 if case.delegate is DelegateName.GPU and is_new(case.serial, night) and is_slowed(case) else 1.0
         ),
@@ -236,12 +147,12 @@ def test_a_change_with_an_update_is_confirmed_by_the_other_series_that_saw_it(
 
 
 def test_no_update_explains_a_change_of_what_got_another_build_that_night() -> None:
-    store = Months().fill(factor=gpu_on_640, driver=new_driver, build=lambda night: NEW if night >= CHANGE else OLD)
+    store = weeks(factor=gpu_on_640, driver=new_driver, build=lambda night: NEW if night >= CHANGE else OLD)
     assert {item.status for item in find_regressions(store, Question()).changes} == {ConfirmationStatus.UNCONFIRMED}
 
 
 def test_metrics_count_the_series_that_changed_and_read_them_anew_only_when_something_happened(tmp_path: Path) -> None:
-    store = Months().fill(factor=gpu_on_640, driver=new_driver)
+    store = weeks(factor=gpu_on_640, driver=new_driver)
     with Farm(Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path), store=store) as farm:
         numbers = Numbers(farm, None, answer_s=60.0)
         for _ in range(2):
@@ -257,7 +168,7 @@ def test_metrics_count_the_series_that_changed_and_read_them_anew_only_when_some
 
 
 def test_a_build_that_slows_everything_is_named_with_what_it_explains() -> None:
-    store = Months().fill(
+    store = weeks(
         factor=lambda case, night: 1.05 if night >= CHANGE else 1.0, build=lambda night: NEW if night >= CHANGE else OLD
     )
 
@@ -271,7 +182,7 @@ def test_a_build_that_slows_everything_is_named_with_what_it_explains() -> None:
 
 
 def test_a_build_that_everybody_got_does_not_explain_one_series_that_moved() -> None:
-    store = Months().fill(
+    store = weeks(
         factor=lambda case, night: (
             1.2
             if night >= CHANGE and case.serial == "P2" and case.model_name == "resnet.tflite" and case.delegate == "gpu"
@@ -284,7 +195,7 @@ def test_a_build_that_everybody_got_does_not_explain_one_series_that_moved() -> 
 
     (cause,) = change.causes
     assert (cause.name, cause.moved) == ("build", (1, 16))
-    assert "resnet.tflite on Pixel 3 (P2)" in find_regressions(store, Question()).groups[0].sentence
+    assert "resnet.tflite on Google Pixel 3 (P2)" in find_regressions(store, Question()).groups[0].sentence
 
 
 def test_heat_that_explains_a_change_is_said_to() -> None:
@@ -294,7 +205,9 @@ def test_heat_that_explains_a_change_is_said_to() -> None:
     def slower_when_hot(case: Case, night: int) -> float:
         return 1.0 + 0.01 * (heats[night] - 25) if case.serial == "P3" else 1.0
 
-    store = Months().fill(factor=slower_when_hot, heat=lambda case, night: float(heats[night]))
+    store = weeks(
+        factor=slower_when_hot, state=lambda case, night: DeviceState(at=START, battery_heat_c=float(heats[night]))
+    )
 
     found = find_regressions(store, Question())
 
@@ -306,11 +219,12 @@ def test_heat_that_explains_a_change_is_said_to() -> None:
 
 
 def test_another_battery_is_said_to_be_one() -> None:
-    def charge_uah(case: Case, night: int) -> int:
+    def charged(case: Case, night: int) -> DeviceState:
         full_uah = 3_400_000 if night >= CHANGE and case.serial == "P0" else 2_700_000
-        return round(full_uah * (0.79 + 0.002 * (night % 10)))
+        charge_uah = round(full_uah * (0.79 + 0.002 * (night % 10)))
+        return DeviceState(at=START, battery_percent=80, battery_charge_uah=charge_uah)
 
-    store = Months().fill(factor=gpu_on_640, charge=charge_uah)
+    store = weeks(factor=gpu_on_640, state=charged)
 
     causes = {change.case.serial: change.causes for change in find_regressions(store, Question()).changes}
 
@@ -320,15 +234,14 @@ def test_another_battery_is_said_to_be_one() -> None:
 
 
 def test_nothing_is_found_where_nothing_changed() -> None:
-    found = find_regressions(Months().fill(), Question())
+    found = find_regressions(weeks(), Question())
 
     assert (found.series, found.groups) == (16, ())
 
 
 def test_an_expected_change_is_told_as_such_and_an_old_one_only_when_asked_for() -> None:
-    months = Months()
-    store = months.fill(factor=lambda case, night: gpu_on_640(case, night + 20))
-    begun = date(2026, 3, 1) + timedelta(days=CHANGE - 20)
+    store = weeks(factor=lambda case, night: gpu_on_640(case, night + 20))
+    begun = night_of_place(CHANGE - 20)
     store.annotate(
         Annotation(annotation_id="a", selection="gpu=*640", night=begun, text="driver 502", created_at=START)
     )
@@ -339,7 +252,7 @@ def test_an_expected_change_is_told_as_such_and_an_old_one_only_when_asked_for()
 
 
 def test_a_selection_narrows_what_is_looked_at_and_a_confirmation_is_shown() -> None:
-    store = Months().fill(factor=gpu_on_640)
+    store = weeks(factor=gpu_on_640)
     question = Question(selections=("serial=p0,delegate=GPU,model=mob*", "serial=P0,delegate=gpu"))
     (first, _) = find_regressions(store, question).changes
     store.confirm(
@@ -380,34 +293,21 @@ def test_moments_are_spans_or_dates() -> None:
         moment_of("soon", now=now)
 
 
-def compared(store, case: Case, night: int, *codes: str) -> None:
+def compared(store: Store, case: Case, night: int, *codes: str) -> None:
     """Store that a series' outputs were compared with the reference on a night."""
-    run = RunRecord(
-        run_id=RunId(f"parity-{night}-{case.series_key}"),
-        campaign_id=CampaignId(f"night-{night}"),
-        case=case,
-        run_pass=Pass.PARITY,
-        invocation=0,
-        outcome=Outcome.COMPLETED,
-        reason_code="",
-        reason="",
-        is_virtual=False,
-        started_at=START,
-        duration_s=1.0,
-        command="",
-        exit_code=0,
-        attachments=(),
-        report=None,
-        verdict=QualityVerdict(
-            quality=Quality.REJECTED if codes else Quality.TRUSTED,
-            findings=tuple(Finding(code=code, severity=Severity.ERROR, message="", evidence="") for code in codes),
-        ),
+    campaign = sorted(item.campaign_id for item in store.campaigns())[night]
+    facts = next(item for item in PHONES if item.serial == case.serial)
+    verdict = QualityVerdict(
+        quality=Quality.REJECTED if codes else Quality.TRUSTED,
+        findings=tuple(Finding(code=code, severity=Severity.ERROR, message="", evidence="") for code in codes),
     )
-    assert store.append_run(run)
+    run = run_of(campaign, START, facts, case, 0, plain(1.0, case, night))
+    compared = replace(run, run_id=RunId(f"parity-{run.run_id}"), run_pass=Pass.PARITY, report=None, verdict=verdict)
+    assert store.append_run(compared)
 
 
 def test_outputs_that_turned_wrong_are_told_until_they_are_right_again() -> None:
-    store = Months().fill()
+    store = weeks()
     wrong, mended, nothing = list(store.series().values())[:3]
     for night in range(0, NIGHTS, 3):
         compared(store, wrong, night, *(["wrong-outputs"] if night >= CHANGE else []))
@@ -439,7 +339,7 @@ def test_outputs_that_turned_wrong_are_told_until_they_are_right_again() -> None
 
 
 def test_a_selection_that_no_series_fits_is_refused_and_told_what_there_is() -> None:
-    store = Months().fill()
+    store = weeks()
     for selection, told in (
         ("delegate=gppu", "delegate is gpu, xnnpack"),
         ("model=mobilnet*,delegate=gpu", "model is mobilenet.tflite, resnet.tflite"),
@@ -452,8 +352,6 @@ def test_a_selection_that_no_series_fits_is_refused_and_told_what_there_is() -> 
 
 
 def test_a_series_that_begins_while_the_store_is_read_is_described_like_the_others() -> None:
-    months = Months()
-
     class Growing(MemoryStore):
         is_read = False
 
@@ -464,8 +362,6 @@ def test_a_series_that_begins_while_the_store_is_read_is_described_like_the_othe
         def series(self, *keys: Any) -> Any:
             return super().series(*keys) if self.is_read else {}
 
-    months.store = Growing()
-    months.fill(factor=gpu_on_640)
-    found = find_regressions(months.store, Question())
+    found = find_regressions(weeks(Growing(), factor=gpu_on_640), Question())
     assert found.groups
-    assert found.groups[0].members[0].phone == "Pixel 4"
+    assert found.groups[0].members[0].phone == "Google Pixel 4"
