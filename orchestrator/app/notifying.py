@@ -24,6 +24,7 @@ _TRIES: Final = 3
 _PAUSE_S: Final = 2.0
 #: How long a connection or an answer is waited for.
 _ANSWER_S: Final = 10.0
+FORMS: Final = ("json", "text")
 #: A subject longer than this is cut in every list of mails.
 _SUBJECT_MAX: Final = 120
 
@@ -32,10 +33,12 @@ _SUBJECT_MAX: Final = 120
 class Message:
     """What is sent."""
 
-    #: Plain values; a webhook gets them as ``report`` in one JSON object with ``text``.
+    #: Plain values; a webhook gets them as ``report`` in one JSON object with ``text`` when ``form`` is ``json``.
     content: object
     #: For people; its first line is a mail's subject.
     text: str
+    #: One of FORMS.
+    form: str = "json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +105,11 @@ def receiver_of(text: str, option: str, *, mail_server: str) -> Receiver:
 def _post(address: str, message: Message, answer_s: float) -> tuple[str, bool]:
     import requests
 
-    body = json.dumps({"text": message.text, "report": message.content}, allow_nan=False)
-    headers = {"Content-Type": "application/json", "User-Agent": "benchfarm"}
+    body, media_type = message.text, "text/plain; charset=utf-8"
+    if message.form == "json":
+        body = json.dumps({"text": message.text, "report": message.content}, allow_nan=False)
+        media_type = "application/json"
+    headers = {"Content-Type": media_type, "User-Agent": "benchfarm"}
     try:
         # A webhook that has moved is a fault: what was meant for one address goes to no other.
         answer = requests.post(

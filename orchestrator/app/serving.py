@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.changepoint import RECENT_NIGHTS
@@ -16,21 +17,28 @@ from orchestrator.app import site_pages
 from orchestrator.app.farm_now import FarmNow, job_answer
 from orchestrator.app.phones import release_phone
 from orchestrator.app.site import Site, SiteSeries, gather, report_marks
+from orchestrator.app.stored import find_campaigns
 from orchestrator.bootstrap import Farm
 from orchestrator.engine.history import FoundChange
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.serve.answers import (
+    CampaignAnswer,
     ChangeAnswer,
+    DeviceAnswer,
     DoneAnswer,
     FarmAnswer,
     HoldRequest,
     JobAnswer,
+    NightFigure,
+    OneSeriesAnswer,
+    RunAnswer,
+    SeriesAnswer,
     SubmissionRequest,
     answer_of,
 )
-from orchestrator.serve.api import Limit, Offset, Phones, Route
+from orchestrator.serve.api import Limit, MissingError, Offset, Phones, Route
 
 if TYPE_CHECKING:
     from orchestrator.queueing.queue import FarmQueue
@@ -143,6 +151,11 @@ class LiveAnswers:
         """The requests of the API."""
         return [
             Route("GET", "/farm", "The farm as it is now", self.farm),
+            Route("GET", "/devices", "All phones", self.devices),
+            Route("GET", "/campaigns", "Stored campaigns, newest first", self.campaigns),
+            Route("GET", "/runs", "Runs of a campaign or submission, in the order of storing", self.runs),
+            Route("GET", "/series", "Series over the nights, worst first", self.series),
+            Route("GET", "/series/{series_key}", "One series with its nights", self.one_series),
             Route("GET", "/jobs", "Jobs of a submission, or all open and the newest others", self.jobs),
             Route("GET", "/changes", "Changes of series, newest first", self.changes),
             Route("GET", "/access", "Whether the token that was sent may steer the farm", self.access),
@@ -157,9 +170,67 @@ class LiveAnswers:
         """Return the farm as it is now."""
         return self._now.read()
 
+    def devices(self) -> Sequence[DeviceAnswer]:
+        """Return all phones."""
+        return self.farm().devices
+
     def jobs(self, submission: str = "") -> Sequence[JobAnswer]:
         """Return the jobs of a submission, or all open and the newest others."""
         return [job_answer(row) for row in self._queue.jobs(submission)] if self._queue is not None else []
+
+    def campaigns(self, offset: Offset = 0, limit: Limit = 100) -> Sequence[CampaignAnswer]:
+        """Return the campaigns, newest first."""
+        return [
+            answer_of(
+                CampaignAnswer,
+                item.campaign,
+                stored=item.stored,
+                planned=max(item.planned, item.stored),
+                page=f"campaigns/{item.page}" if item.has_page else "",
+            )
+            for item in self._pages.site().campaigns[offset : offset + limit]
+        ]
+
+    def runs(self, campaign: str, offset: Offset = 0, limit: Limit = 100) -> Sequence[RunAnswer]:
+        """Return some runs of a campaign or submission, in their order; raises UsageError for one that isn't there."""
+        store = self._farm.store
+        chosen = [item.campaign_id for item in find_campaigns(store, campaign)]
+        return [
+            answer_of(
+                RunAnswer,
+                run,
+                serial=run.case.serial,
+                model=run.case.model_name,
+                configuration=run.case.configuration,
+                invocation=run.invocation + 1,
+                quality=run.verdict.quality.word,
+            )
+            for run in islice(store.runs(campaign_ids=chosen), offset, offset + limit)
+        ]
+
+    def series(self, offset: Offset = 0, limit: Limit = 100) -> Sequence[SeriesAnswer]:
+        """Return the series, worst first."""
+        site = self._pages.site()
+        return [_series(site, row) for row in site.series[offset : offset + limit]]
+
+    def one_series(self, series_key: str) -> OneSeriesAnswer:
+        """Return a series with its nights; raises MissingError when there is none."""
+        site = self._pages.site()
+        row = next((row for row in site.series if row.key == series_key), None)
+        if row is None:
+            raise MissingError("there is no series of this key")
+        nights = [
+            answer_of(
+                NightFigure,
+                item,
+                low_us=item.low_us if math.isfinite(item.low_us) else None,
+                high_us=item.high_us if math.isfinite(item.high_us) else None,
+                is_clean=item.is_trusted,
+            )
+            for item in site.nights_of(row)
+        ]
+        changed = tuple(_change(site, row, change) for change in row.changes)
+        return OneSeriesAnswer(series=_series(site, row), nights=tuple(nights), changes=changed)
 
     def changes(self, offset: Offset = 0, limit: Limit = 100) -> Sequence[ChangeAnswer]:
         """Return the changes, the newest first and of a night the largest first."""
@@ -215,6 +286,20 @@ class LiveAnswers:
         done = act()
         self._now.read(is_fresh=True)
         return done
+
+
+def _series(site: Site, row: SiteSeries) -> SeriesAnswer:
+    return answer_of(
+        SeriesAnswer,
+        row,
+        series_key=row.key,
+        device=row.phone,
+        serial=row.case.serial,
+        configuration=row.case.configuration,
+        last_night=site.nights[row.last_place],
+        newest_change=_change(site, row, row.newest) if row.newest is not None else None,
+        page=f"series/{row.page}",
+    )
 
 
 def _change(site: Site, row: SiteSeries, change: FoundChange) -> ChangeAnswer:

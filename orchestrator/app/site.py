@@ -35,11 +35,12 @@ from orchestrator.engine.history import (
 )
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.history import DeviceSighting, Points, RunMark
+from orchestrator.records.history import Contents, DeviceSighting, Points, RunMark
 from orchestrator.records.identity import CampaignId, SeriesKey
 from orchestrator.records.night import THREADS_UNUSED
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import Outcome
+from orchestrator.records.verdict import Grade, Quality
 from orchestrator.records.workload import Case, Pass
 from orchestrator.report.labels import page_name
 from orchestrator.resources import data_folder
@@ -83,6 +84,8 @@ class SiteSeries:
     case: Case
     facts: DeviceFacts | None
     is_virtual: bool
+    #: Of the runs that the newest figure is of, the worst; empty when none was given.
+    grade: str
     changes: tuple[FoundChange, ...]
     events: tuple[SiteEvent, ...]
     #: Of each of the site's nights, NaN where there is none.
@@ -342,10 +345,11 @@ def _series(
     outputs: dict[SeriesKey, list[OutputsChange]] = defaultdict(list)
     for turn in sorted(found.outputs, key=lambda item: item.night):
         outputs[turn.series_key].append(turn)
-    mishaps = _mishaps(store, table, only)
+    last_of = [int(np.flatnonzero(np.isfinite(row))[-1]) for row in table.latency_us]
+    mishaps, grades = _mishaps(store, table, only), _grades(store, table, last_of, only)
     for place, key in enumerate(table.series):
         sketch, row = table.sketches[place], table.latency_us[place]
-        last = int(np.flatnonzero(np.isfinite(row))[-1])
+        last = last_of[place]
         events = [
             *(
                 SiteEvent(night=item.night, kind="note", text=item.text)
@@ -365,6 +369,7 @@ def _series(
             case=cases[key],
             facts=devices.get(sketch.serial),
             is_virtual=sketch.is_virtual,
+            grade=grades.get(key, ""),
             changes=tuple(changes[key]),
             events=tuple(sorted(events, key=lambda event: event.night)),
             outputs=tuple(outputs[key]),
@@ -417,6 +422,34 @@ def _what_became(mark: RunMark) -> str:
     if mark.outcome is Outcome.COMPLETED:
         return f"rejected: {', '.join(mark.findings) or mark.reason_code or 'its findings say why'}"
     return ": ".join(dict.fromkeys(word for word in (mark.outcome.value, mark.reason_code) if word))
+
+
+def _grades(
+    store: Store, table: NightTable, last: Sequence[int], only: Collection[CampaignId]
+) -> dict[SeriesKey, Grade]:
+    """Return of each series the worst grade of the runs that its newest figure is of; of the newest nights only."""
+    first = max(0, len(table.nights) - SILENT_NIGHTS)
+    recent = {
+        key: (row, place) for row, (key, place) in enumerate(zip(table.series, last, strict=True)) if place >= first
+    }
+    wanted = {table.nights[place] for _, place in recent.values()}
+    nights = {item.campaign_id: night_of(item.created_at) for item in store.campaigns() if item.campaign_id in only}
+    asked = [campaign for campaign, night in nights.items() if night in wanted]
+    grades: dict[tuple[SeriesKey, Quality], list[Grade | None]] = defaultdict(list)
+    for run in store.runs(campaign_ids=asked) if asked else ():
+        key = run.case.series_key
+        row, place = recent.get(key, (-1, -1))
+        if place < 0 or table.nights[place] != nights[run.campaign_id]:
+            continue
+        if run.latency_us is not None and _contents_of(run.case) == table.contents[int(table.contents_at[row][place])]:
+            grades[key, run.verdict.quality].append(run.verdict.grade)
+    # As the figure: of the trusted ones where there are any.
+    counted = {key: grades.get((key, Quality.TRUSTED)) or grades.get((key, Quality.SUSPECT), []) for key in recent}
+    return {key: max(known) for key, of_key in counted.items() if (known := [item for item in of_key if item])}
+
+
+def _contents_of(case: Case) -> Contents:
+    return Contents(model_sha256=case.model_sha256, build_sha256=case.build_sha256, files=tuple(sorted(case.files)))
 
 
 def report_marks(store: Store, campaigns: Sequence[Campaign]) -> Mapping[CampaignId, str]:

@@ -310,6 +310,7 @@ def _grid(site: Site, paths: Sequence[str]) -> Grid:
         column_of(newest, "on", lambda change: "" if change is None else f"{change.night}"),
         badge_of(newest, "state", state),
         *([badge_of(faulty, "outputs", outputs)] if any(faulty) else ()),
+        choice_of(rows, "grade", lambda row: row.grade),
         choice_of(rows, "last night", lambda row: f"{site.nights[row.last_place]}"),
     )
     return Grid(

@@ -13,7 +13,7 @@ from orchestrator.analysis.changepoint import LEAST_CHANGE
 from orchestrator.app import history, site
 from orchestrator.app.access import Listening, access_of, address_of, require_packages
 from orchestrator.app.farm_beside import queue_beside
-from orchestrator.app.notifying import Message, receiver_of, send
+from orchestrator.app.notifying import FORMS, Message, receiver_of, send
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.frame import Out, Texts, arg, command, opt
 from orchestrator.cli.progress import farm_telling, tell
@@ -47,6 +47,7 @@ class ChangesOptions:
     notify: Annotated[
         Texts, opt("--notify", "With exit code 1, send the report: a webhook's URL, mailto:ADDRESS, or @FILE.")
     ] = ()
+    notify_form: Annotated[str, opt("--notify-format", "json or text.")] = "json"
     out: Out = None
 
 
@@ -58,6 +59,8 @@ def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
     """
     form, out = format_of(options.form, options.out, tuple(_RENDERERS), default="text"), options.out
     threshold = share_of(options.threshold, "--threshold", least=LEAST_CHANGE, most=1.0)
+    if options.notify_form not in FORMS:
+        raise UsageError(f"--notify-format {options.notify_form!r} isn't known", hint=" or ".join(FORMS))
     receivers = [receiver_of(text, "--notify", mail_server=settings.smtp) for text in options.notify]
     with farm_telling(settings, makes_store=False) as farm:
         question = Question(since=site.first_night(options.since, farm), selections=options.series, threshold=threshold)
@@ -73,7 +76,7 @@ def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
     undelivered = []
     if receivers and done.fails:
         content, told = json.loads(to_json(data)), done.nothing or _as_text(done.found)
-        message = Message(content=content, text=told)
+        message = Message(content=content, text=told, form=options.notify_form)
         undelivered = [reason for receiver in receivers if (reason := send(receiver, message))]
     for reason in undelivered:
         tell(settings.log_format, "notify", reason, level="error")

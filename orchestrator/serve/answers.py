@@ -119,6 +119,43 @@ class FarmAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignAnswer:
+    """A stored campaign."""
+
+    campaign_id: str
+    name: str
+    status: str
+    created_at: datetime
+    finished_at: datetime | None
+    host: str
+    stored: int
+    planned: int
+    #: Path of its report on this server; empty when it has none.
+    page: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunAnswer:
+    """One invocation of a benchmark program."""
+
+    run_id: str
+    campaign_id: str
+    serial: str
+    model: str
+    configuration: str
+    run_pass: str
+    #: Counts from 1 within case and pass.
+    invocation: int
+    started_at: datetime
+    outcome: str
+    reason_code: str
+    #: Median inference time in microseconds; None without one.
+    latency_us: float | None
+    quality: str
+    is_virtual: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeAnswer:
     """A change of a series."""
 
@@ -140,6 +177,47 @@ class ChangeAnswer:
     #: Whether the new level began within the last 14 nights: what 'benchfarm history changes' reports.
     is_recent: bool
     is_virtual: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesAnswer:
+    """One case over the nights."""
+
+    series_key: str
+    model: str
+    device: str
+    serial: str
+    configuration: str
+    last_night: date
+    #: Microseconds.
+    last_us: float
+    #: The newest figure against the median of the nights before it, as a ratio minus 1.
+    against_window: float | None
+    newest_change: ChangeAnswer | None
+    page: str
+    is_virtual: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightFigure:
+    """One night of a series."""
+
+    night: date
+    #: Microseconds; the interval is None for a single invocation.
+    median_us: float
+    low_us: float | None
+    high_us: float | None
+    invocations: int
+    is_clean: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneSeriesAnswer:
+    """A series with its nights."""
+
+    series: SeriesAnswer
+    nights: tuple[NightFigure, ...]
+    changes: tuple[ChangeAnswer, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

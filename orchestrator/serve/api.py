@@ -34,6 +34,10 @@ Limit = Annotated[int, Query(ge=1, le=1000)]
 Phones = Annotated[list[str] | None, Query()]
 
 
+class MissingError(UsageError):
+    """What was asked for isn't there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """One request of the API."""
@@ -77,7 +81,7 @@ def make_api(
 
     @api.exception_handler(BenchfarmError)
     async def _refused(_: Request, error: BenchfarmError) -> Response:
-        status = 409 if isinstance(error, UsageError) else 503
+        status = 404 if isinstance(error, MissingError) else 409 if isinstance(error, UsageError) else 503
         return refusal(status, str(error), error.hint)
 
     @api.exception_handler(RequestValidationError)

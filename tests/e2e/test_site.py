@@ -217,18 +217,23 @@ def test_the_api_answers_what_its_description_says(live):
     described = json.loads(ask(live, "/api/v1/openapi.json")[2])
     known = described["components"]["schemas"]
     seen = set()
-    asked = {"/farm": "", "/jobs": "", "/changes": "?limit=3&offset=1"}
+    newest = json.loads(ask(live, "/api/v1/campaigns?limit=1")[2])[0]["campaign_id"]
+    key = json.loads(ask(live, "/api/v1/series?limit=1")[2])[0]["series_key"]
+    asked = {
+        "/farm": "", "/devices": "", "/jobs": "", "/campaigns": "?limit=2&offset=1", "/series": "?limit=5",
+        "/runs": f"?campaign={newest}&limit=3", "/series/{series_key}": "", "/changes": "",
+    }  # fmt: skip
     for path, query in asked.items():
         schema = described["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
-        status, headers, body = ask(live, f"/api/v1{path}{query}")
+        status, headers, body = ask(live, f"/api/v1{path.replace('{series_key}', key)}{query}")
         assert (status, headers["content-type"]) == (200, "application/json")
         answer = json.loads(body)
         name = (schema.get("items") or schema)["$ref"].rpartition("/")[2]
         for item in answer if isinstance(answer, list) else [answer]:
             assert set(item) == set(known[name]["properties"])
             seen.add(name)
-    # Jobs without a queue aren't there to be described.
-    assert seen == {"FarmAnswer", "ChangeAnswer"}
+    # Phones without a figure in the last hours, and jobs without a queue, aren't there to be described.
+    assert seen == {"FarmAnswer", "CampaignAnswer", "RunAnswer", "SeriesAnswer", "OneSeriesAnswer", "ChangeAnswer"}
     page = (REPO / "docs" / "reference" / "monitoring.md").read_text("utf-8")
     assert all(f"/api/v1{path.partition('{')[0]}" in page for path in described["paths"])
     reads = {path for path, item in described["paths"].items() if "get" in item}
@@ -242,13 +247,16 @@ def test_the_api_tells_of_the_changes_that_the_history_has(live):
     assert all(item["low"] < 1.2 < item["high"] and item["is_recent"] for item in slow)
     assert len(slow) == 2
     assert {item["state"] for item in found if not item["is_recent"]} == {"expected"}
+    status, _, body = ask(live, f"/api/v1/series/{slow[0]['series_key']}")
+    assert (status, len(json.loads(body)["nights"])) == (200, NIGHTS)
     assert ask(live, f"/{slow[0]['page']}")[0] == 200
 
 
 @pytest.mark.parametrize(
     ("path", "status", "said"),
-    [("/changes?limit=0", 422, "limit"), ("/nothing", 404, "")],
-)
+    [("/runs?campaign=none", 409, "no campaign 'none'"), ("/runs?campaign=x&limit=0", 422, "limit"),
+     ("/series/none", 404, "no series"), ("/nothing", 404, "")],
+)  # fmt: skip
 def test_the_api_says_what_is_wrong_with_a_question(live, path, status, said):
     found, _, body = ask(live, f"/api/v1{path}")
     assert found == status

@@ -13,7 +13,8 @@ from orchestrator.app import site_pages
 from orchestrator.app.site import gather
 from orchestrator.errors import UsageError
 from orchestrator.records.run import Outcome
-from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
+from orchestrator.records.search import Pairing
+from orchestrator.records.verdict import Finding, Grade, Quality, QualityVerdict, Severity
 from orchestrator.records.workload import Pass
 from orchestrator.report.labels import page_name
 from orchestrator.report.site_folder import MANIFEST, SiteFolder
@@ -159,6 +160,32 @@ def test_outputs_that_are_wrong_are_the_news_where_no_series_changed():
     html = site_pages.overview_page(gather(store, since=None)[0])
     assert "No series changed in these nights." not in html
     assert "<b>outputs wrong</b>" in html
+
+
+def test_the_grade_is_that_of_the_runs_that_the_figure_is_of():
+    store = MemoryStore()
+    fill(store, nights=4)
+    newest = max(run.campaign_id for run in store.runs())
+    runs = {run.case.series_key: run for run in store.runs(campaign_ids=[newest])}
+    throttled, rejected, paired = list(runs.values())[:3]
+    grade = {row.key: row.grade for row in gather(store, since=None)[0].series}
+
+    def graded(run, number, quality, **changes):
+        verdict = QualityVerdict(quality=quality, grade=Grade.D)
+        return replace(run, run_id=f"later-{number}", invocation=number, verdict=verdict, **changes)
+
+    store.append_run(graded(throttled, 7, Quality.SUSPECT))
+    store.append_run(graded(rejected, 8, Quality.REJECTED))
+    campaign = store.campaign(newest)
+    pairing = Pairing(sides=(), baseline="old", candidate="new", kind="build", detect=0.02, level=0.99, threshold=0.02)
+    turns = replace(campaign, campaign_id="in-turns", terms=replace(campaign.terms, pairing=pairing))
+    store.begin_campaign(turns, devices=(), models=(), builds=())
+    store.append_run(graded(paired, 9, Quality.TRUSTED, campaign_id="in-turns"))
+    again = {row.key: row.grade for row in gather(store, since=None)[0].series}
+    assert {again[key] for key in (run.case.series_key for run in (throttled, rejected, paired))} == {"C"}
+    assert again == grade
+    store.append_run(graded(throttled, 10, Quality.TRUSTED))
+    assert {row.key: row.grade for row in gather(store, since=None)[0].series}[throttled.case.series_key] == "D"
 
 
 def test_a_note_is_text_on_the_page_of_its_series(site):
