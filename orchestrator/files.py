@@ -9,7 +9,7 @@ import stat
 import threading
 from pathlib import Path
 
-from orchestrator.errors import HostStorageError, UsageError
+from orchestrator.errors import BenchfarmError, HostStorageError, UsageError
 
 
 def make_private(folder: Path) -> None:
@@ -65,9 +65,14 @@ def write_file(path: Path, data: bytes | str) -> None:
     try:
         write_whole(path, content, is_private=False)
     except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            raise HostStorageError(f"{path}: no space left to write {len(content)} bytes") from error
-        raise UsageError(f"{path}: {error.strerror}") from error
+        raise unwritable(path, error) from error
+
+
+def unwritable(path: Path, error: OSError) -> BenchfarmError:
+    """Return the error for a file that couldn't be written."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return HostStorageError(f"{path}: no space left to write it", hint="free some, or name another place")
+    return UsageError(f"{path}: {error.strerror or error}")
 
 
 def check_writable(path: Path) -> None:

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 from filelock import FileLock, Timeout
 
 from orchestrator.clock import Clock, SystemClock
-from orchestrator.errors import DeviceBusyError, UsageError
+from orchestrator.errors import DeviceBusyError, HostStorageError
 from orchestrator.files import make_private
 from orchestrator.records.identity import Serial
 
@@ -102,7 +102,7 @@ class FileLease:
                 hint="wait until it is done, or choose another device",
             ) from None
         except OSError as error:
-            raise UsageError(f"the lease of {serial} can't be kept in {self._folder}: {error}") from error
+            raise HostStorageError(f"the lease of {serial} can't be kept in {self._folder}: {error}") from error
         note = {
             "pid": os.getpid(), "life": own_life(), "host": socket.gethostname(), "purpose": self._purpose,
             "since": self._clock.now().isoformat(),

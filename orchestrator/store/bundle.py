@@ -16,7 +16,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
@@ -26,6 +26,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Self
 from orchestrator import __version__
 from orchestrator.documents import dump_document, load_document
 from orchestrator.errors import StoreCorruptError, StoreError, UsageError
+from orchestrator.files import unwritable
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.identity import CampaignId, RunId
@@ -94,7 +95,8 @@ def write_bundle(
     """Write campaigns, or only some of their runs, to a file that isn't there yet; signed, where a key is given.
 
     Folders of this computer are left out: those that the store knows, and ``folders``. Raises UsageError when the file
-    is there or can't be written, StoreError for a campaign or run that the store doesn't hold.
+    is there or can't be written, HostStorageError where there is no space, StoreError for a campaign or run that the
+    store doesn't hold.
     """
     campaigns = []
     for campaign_id in campaign_ids:
@@ -121,11 +123,11 @@ def write_bundle(
                 archive.writestr(_SIGNATURE, key.sign(text))
     except FileExistsError:
         raise UsageError(f"{path}: is there already", hint="name a new file; bundles are never overwritten") from None
-    except OSError as error:
-        path.unlink(missing_ok=True)
-        raise UsageError(f"{path}: {error.strerror or error}") from error
-    except BaseException:
-        path.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise unwritable(path, error) from error
         raise
     return contents
 

@@ -161,8 +161,10 @@ def copy_to(path: Path, copy: Path) -> Path:
             hint=f"check the path and its permissions; {kept}",
         ) from error
     finally:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
+        # SQLite leaves its journal where it found no space.
+        for left in (unfinished, unfinished.with_name(f"{unfinished.name}-journal")):
+            with suppress(OSError):
+                left.unlink(missing_ok=True)
     return copy
 
 

@@ -24,7 +24,7 @@ from orchestrator.records.identity import CampaignId
 from orchestrator.records.run import Attachment
 from orchestrator.store.opening import open_store
 from orchestrator.store.sqlite_file import copy_to
-from tests.samples.places import REPO
+from tests.samples.places import BENCHFARM, REPO
 
 APPEND_UNTIL_A_STATEMENT = """
 import os, pickle, signal, sys
@@ -181,6 +181,22 @@ def test_a_copy_that_cannot_be_made_blames_the_place_of_the_copy(path: Path, tmp
         copy_to(path, tmp_path / place)
     assert str(told.value).startswith(f"{tmp_path / place}: the copy of {path} can't be written: ")
     assert "check the path" in told.value.hint
+
+
+def test_a_file_for_which_there_is_no_space_is_told_and_leaves_nothing(path: Path, tmp_path: Path) -> None:
+    commands = "store backup full/copy.sqlite", "export newest -o full/a.zip", "export newest -o full/a.json"
+    script = ["mkdir full", "mount -t tmpfs -o size=4k tmpfs full || exit 9", "mkdir full/folder"]
+    script += [f"{BENCHFARM} {command}; echo $?" for command in commands]
+    done = subprocess.run(
+        ["unshare", "--map-root-user", "--mount", "sh", "-c", "\n".join([*script, "ls -A full"])], cwd=tmp_path,
+        env={**os.environ, "BENCHFARM_HOME": str(tmp_path / "home"), "BENCHFARM_STORE": str(path)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode == 9:
+        pytest.skip("no small disk can be mounted here")
+    assert done.stdout.split() == ["5", "5", "5", "folder"], done.stderr
+    assert done.stderr.count("no space left") == 3
+    check_whole(path)
 
 
 @pytest.fixture

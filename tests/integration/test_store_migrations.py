@@ -37,6 +37,8 @@ def filled(tmp_path: Path, samples) -> Path:
 
 
 def test_a_store_of_an_older_benchfarm_is_migrated_after_a_copy_was_made(filled: Path, samples) -> None:
+    earlier = filled.with_name(f"runs.sqlite.revision-{NEWEST}.backup1")
+    earlier.write_text("never replaced")
     store = open_store(filled, revisions=with_next_revision())
 
     assert list(store.runs(with_attachments=True)) == [samples.run(number) for number in range(3)]
@@ -45,8 +47,9 @@ def test_a_store_of_an_older_benchfarm_is_migrated_after_a_copy_was_made(filled:
     with closing(sqlite3.connect(filled)) as connection:
         assert connection.execute("SELECT DISTINCT operator FROM runs").fetchall() == [("nobody",)]
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
-    (copy,) = backups(filled.parent)
-    assert copy.name == f"runs.sqlite.revision-{NEWEST}.backup1"
+    assert earlier.read_text() == "never replaced"
+    (copy,) = {*backups(filled.parent)} - {earlier}
+    assert copy.name == f"runs.sqlite.revision-{NEWEST}.backup2"
     restored = open_store(copy)
     assert list(restored.runs(with_attachments=True)) == [samples.run(number) for number in range(3)]
     restored.close()
@@ -70,6 +73,12 @@ def test_a_store_of_a_newer_benchfarm_is_left_untouched(filled: Path) -> None:
 
     assert "upgrade" in refused.value.hint
     assert filled.read_bytes() == before
+
+
+def test_a_database_of_a_newer_benchfarm_is_refused(unused_database: str) -> None:
+    open_store(unused_database, revisions=with_next_revision()).close()
+    with pytest.raises(StoreError, match=r"newer benchfarm.*9999"):
+        open_store(unused_database)
 
 
 @pytest.mark.parametrize(
