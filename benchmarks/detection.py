@@ -32,7 +32,7 @@ def main(runs: int = 240, speed: float = 12.0) -> None:
         totals: dict[str, Tally] = {}
         try:
             keys = list(folder.rglob("adbkey.pub"))
-            with VirtualLab(folder / "lab", adb_public_keys=keys, time_factor=speed) as lab:
+            with VirtualLab(adb_public_keys=keys, time_factor=speed) as lab:
                 for number, profile in enumerate(("pixel-3", "pixel-7", "galaxy-s23")):
                     phone = lab.add(profile)
                     server.connect_tcp(phone.address)

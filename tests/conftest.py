@@ -290,7 +290,7 @@ def real_phone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealPhone]:
 
 
 @pytest.fixture
-def make_lab(tmp_path: Path) -> Iterator[Callable[..., VirtualLab]]:
+def make_lab() -> Iterator[Callable[..., VirtualLab]]:
     """Make labs of virtual phones in this process: ``make_lab(server, ..., time_factor=1.0)``."""
     from benchfarm_lab.farm import VirtualLab
 
@@ -298,7 +298,7 @@ def make_lab(tmp_path: Path) -> Iterator[Callable[..., VirtualLab]]:
 
     def make(*servers: AdbServer, time_factor: float = 10.0, keys: Sequence[Path] = ()) -> VirtualLab:
         allowed = [server.public_key for server in servers] + list(keys)
-        labs.append(VirtualLab(tmp_path / f"lab{len(labs)}", adb_public_keys=allowed, time_factor=time_factor))
+        labs.append(VirtualLab(adb_public_keys=allowed, time_factor=time_factor))
         return labs[-1]
 
     yield make

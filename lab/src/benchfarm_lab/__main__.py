@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchfarm_lab", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     every = argparse.ArgumentParser(add_help=False)
-    every.add_argument("--state-dir", type=Path, required=True, help="folder for lab.json and the phones' files")
+    every.add_argument("--state-dir", type=Path, required=True, help="folder for lab.json and the log")
     every.add_argument(
         "--adb-key", type=Path, action="append", default=[], help="adbkey.pub of an adb server that gets in; repeatable"
     )

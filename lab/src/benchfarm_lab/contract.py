@@ -65,9 +65,6 @@ class FileStat:
     size_bytes: int
     mtime_s: int
     uid: int = SHELL_UID
-    gid: int = SHELL_UID
-    inode: int = 1
-    nlink: int = 1
 
 
 #: What a process of the phone may keep in memory of one thing: its variables, a line, the output of a substitution.
@@ -87,10 +84,6 @@ class FileWriter(Protocol):
 
     def write(self, data: bytes) -> None:
         """Append; raise PhoneFileError with ENOSPC when the phone is full."""
-        ...
-
-    def close(self) -> None:
-        """Finish."""
         ...
 
 

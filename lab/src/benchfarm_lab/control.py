@@ -157,6 +157,6 @@ def describe_phone(phone: Phone) -> Answer:
     """Return what the lab's state file and ``list`` say about a phone."""
     return {
         "serial": phone.serial, "address": phone.address, "port": phone.port, "profile": phone.spec.profile,
-        "folder": str(phone.folder), "listening": phone.listening, "connections": phone.online_count,
+        "listening": phone.listening, "connections": phone.online_count,
         "faults": [fault.to_json() for fault in phone.faults.waiting()], "spec": phone.spec.to_json(),
     }  # fmt: skip

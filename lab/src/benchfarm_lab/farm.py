@@ -8,7 +8,6 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
@@ -19,26 +18,21 @@ from benchfarm_lab.loop import LinkLoop
 from benchfarm_lab.phone import Phone
 from benchfarm_lab.spec import PhoneSpec
 
-PHONES_FOLDER: Final = "phones"
-
 
 class VirtualLab:
     """Runs virtual phones in this process; a context manager that switches them off at its end.
 
-    ``with VirtualLab(folder, adb_public_keys=[home / ".android/adbkey.pub"]) as lab: lab.add("pixel-3").address``
+    ``with VirtualLab(adb_public_keys=[home / ".android/adbkey.pub"]) as lab: lab.add("pixel-3").address``
     """
 
-    def __init__(
-        self, folder: Path, *, adb_public_keys: Iterable[Path], time_factor: float = 1.0, seed: int = 1
-    ) -> None:
-        """Make an empty lab. ``folder`` gets a folder for each phone, named by its serial number.
+    def __init__(self, *, adb_public_keys: Iterable[Path], time_factor: float = 1.0, seed: int = 1) -> None:
+        """Make an empty lab.
 
         ``time_factor`` is how many seconds pass for the phones in one real second. Raises UsageError when a key
         file can't be read.
         """
         if not time_factor > 0:
             raise UsageError(f"the time factor must be more than 0, not {time_factor:g}")
-        self.folder = folder
         self.time_factor = time_factor
         self.seed = seed
         self._keys: Sequence[RSAPublicKey] = load_public_keys(adb_public_keys)
@@ -78,7 +72,7 @@ class VirtualLab:
             # Each phone has noise of its own, the same one every time.
             seed = zlib.crc32(f"{self.seed} {spec.serial}".encode())
             phone = Phone(
-                spec, self.folder / spec.serial, self._loop, allowed_keys=self._keys, seed=seed,
+                spec, self._loop, allowed_keys=self._keys, seed=seed,
                 time_factor=self.time_factor,
             )  # fmt: skip
             try:
@@ -125,8 +119,5 @@ class VirtualLab:
 
 
 def open_lab(settings: LabSettings) -> VirtualLab:
-    """Return an empty lab in its folder; raises what VirtualLab raises."""
-    return VirtualLab(
-        settings.state_dir / PHONES_FOLDER, adb_public_keys=settings.adb_keys, time_factor=settings.time_factor,
-        seed=settings.seed,
-    )  # fmt: skip
+    """Return an empty lab; raises what VirtualLab raises."""
+    return VirtualLab(adb_public_keys=settings.adb_keys, time_factor=settings.time_factor, seed=settings.seed)

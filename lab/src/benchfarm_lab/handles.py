@@ -120,11 +120,6 @@ class SourceHandle(Handle):
                 line += piece
                 self._ahead = b""
 
-    def _close(self) -> None:
-        closer = getattr(self._source, "close", None)
-        if closer is not None:
-            closer()
-
 
 class WriterHandle(Handle):
     """A file opened to write."""
@@ -138,9 +133,6 @@ class WriterHandle(Handle):
         """Append to the file."""
         with self._lock:
             self._writer.write(data)
-
-    def _close(self) -> None:
-        self._writer.close()
 
 
 class HandleSource:

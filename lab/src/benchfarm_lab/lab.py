@@ -42,7 +42,7 @@ _LOG_TAIL_BYTES: Final = 2000
 class LabSettings:
     """What the phones of a lab have in common, whichever process runs them."""
 
-    #: Folder for lab.json, the log and the phones' files; absolute.
+    #: Folder for lab.json and the log; absolute.
     state_dir: Path
     #: Public keys (adbkey.pub) of the adb servers that get in.
     adb_keys: Sequence[Path]
@@ -69,7 +69,6 @@ class LabPhone:
     address: str
     port: int
     profile: str
-    folder: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +204,7 @@ def _read_state(state_dir: Path) -> LabInfo | None:
         phones = tuple(
             LabPhone(
                 serial=str(phone["serial"]), address=str(phone["address"]), port=int(phone["port"]),
-                profile=str(phone["profile"]), folder=Path(phone["folder"]),
+                profile=str(phone["profile"]),
             )
             for phone in state["phones"]
         )  # fmt: skip

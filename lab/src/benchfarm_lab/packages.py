@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -60,44 +60,18 @@ class InstalledPackage:
 
 
 class PackageStore:
-    """The apps of one phone. They are found again in /data/app when a phone is built on an old folder."""
+    """The apps of one phone."""
 
-    def __init__(self, shelf: VirtualProgramShelf, props: PhoneProps) -> None:
+    def __init__(self, shelf: VirtualProgramShelf, props: PhoneProps, files: PhoneTree) -> None:
         self._shelf = shelf
         self._props = props
         self._lock = threading.RLock()
         self._packages: dict[str, InstalledPackage] = {}
-        self.files: PhoneTree
-
-    def restore(self, files: PhoneTree) -> None:
-        """Take the phone's files into use and find the apps in them."""
         self.files = files
-        for outer in files.list("/data/app", uid=0):
-            for inner in files.list(f"/data/app/{outer}", uid=0):
-                code_path = f"/data/app/{outer}/{inner}"
-                try:
-                    info = self._shelf.inspect_apk(_pieces(files.open_read(f"{code_path}/base.apk", uid=0)))
-                except PhoneFileError:
-                    continue
-                if info is not None:
-                    self._packages[info.package] = InstalledPackage(
-                        info=info, uid=self._next_uid(), code_path=code_path,
-                        primary_abi=self._abi(info, "") or "",
-                    )  # fmt: skip
 
     def get(self, package: str) -> InstalledPackage | None:
         """Return an installed app, or None."""
         return self._packages.get(package)
-
-    def uid_of(self, package: str) -> int | None:
-        """Return the uid of an app, None when it isn't installed."""
-        found = self._packages.get(package)
-        return found.uid if found is not None else None
-
-    def all(self) -> Sequence[InstalledPackage]:
-        """Return the installed apps, sorted by name."""
-        with self._lock:
-            return [self._packages[name] for name in sorted(self._packages)]
 
     def _next_uid(self) -> int:
         return max((package.uid for package in self._packages.values()), default=_FIRST_UID - 1) + 1
@@ -120,11 +94,8 @@ class PackageStore:
         try:
             self.files.make_folders(stage, uid=0)
             writer = self.files.open_write(apk, mode=0o644, uid=0)
-            try:
-                for piece in source:
-                    writer.write(piece)
-            finally:
-                writer.close()
+            for piece in source:
+                writer.write(piece)
         except PhoneFileError as exc:
             raise InstallRefusedError("INSTALL_FAILED_INSUFFICIENT_STORAGE", str(exc)) from exc
         info = self._shelf.inspect_apk(_pieces(self.files.open_read(apk, uid=0)))
@@ -186,11 +157,7 @@ class PackageStore:
 
     def _make_data_folders(self, package: InstalledPackage) -> None:
         for path in (package.data_path, f"{package.data_path}/files", f"{package.data_path}/cache"):
-            try:
-                self.files.make_folder(path, mode=0o700, uid=0)
-            except PhoneFileError:
-                continue  # kept from before
-            self.files.change_owner(path, package.uid, package.uid, uid=0)
+            self.files.lay(path, 0o700, package.uid)
 
     # Changing and removing
 

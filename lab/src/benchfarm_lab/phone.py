@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
@@ -35,16 +34,15 @@ class Phone:
     """A phone that listens on 127.0.0.1 from :meth:`start` to :meth:`close`. Methods may be called from any thread."""
 
     def __init__(
-        self, spec: PhoneSpec, folder: Path, loop: LinkLoop, *, allowed_keys: Sequence[RSAPublicKey], seed: int,
+        self, spec: PhoneSpec, loop: LinkLoop, *, allowed_keys: Sequence[RSAPublicKey], seed: int,
         time_factor: float = 1.0,
     ) -> None:  # fmt: skip
-        """Make the phone's parts. ``folder`` holds its files; ``allowed_keys`` are the adb servers that it lets in.
+        """Make the phone's parts. ``allowed_keys`` are the adb servers that it lets in.
 
         Raises UsageError when the spec names what doesn't exist.
         """
         profile = spec.resolve_profile()
         self.spec = spec
-        self.folder = folder
         self.faults = FaultTable()
         self.time = ScaledTime(time_factor)
         # How fast its uptime runs beside others' clocks.
@@ -52,7 +50,7 @@ class Phone:
         self.hardware = VirtualHardware(profile, self.time, seed)
         self._foreign: Work | None = None
         self.userland = build_userland(
-            folder=folder, props=props, time=self.time, hardware=self.hardware,
+            props=props, time=self.time, hardware=self.hardware,
             shelf=build_shelf(profile, self.hardware, self.faults), build=_build_of(profile, spec), faults=self.faults,
             on_reboot=self.reboot, moment=ProgramMoments(self.faults),
         )  # fmt: skip
@@ -101,7 +99,7 @@ class Phone:
         self._server.listen(self.spec.port)
 
     def close(self) -> None:
-        """Switch off: connections end, processes die, the port is free. The files stay."""
+        """Switch off: connections end, processes die, the port is free."""
         if self._closed.is_set():
             return
         self._closed.set()

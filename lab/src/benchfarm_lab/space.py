@@ -10,29 +10,22 @@ class Storage:
 
     def __init__(self, *, total_bytes: int, shipped_bytes: int) -> None:
         self.total_bytes = total_bytes
+        self.used_bytes = shipped_bytes
         self._lock = threading.Lock()
-        self._shipped_bytes = shipped_bytes
-        self._files_bytes = 0
-
-    @property
-    def used_bytes(self) -> int:
-        """What is taken."""
-        return self._shipped_bytes + self._files_bytes
 
     @property
     def free_bytes(self) -> int:
         """What is left."""
-        return max(0, self.total_bytes - self.used_bytes)
+        return self.total_bytes - self.used_bytes
 
-    def take(self, size_bytes: int) -> bool:
-        """Take space (negative: give back); False when there isn't enough."""
+    def take_most(self, size_bytes: int) -> int:
+        """Take space, at most what is free (negative: give it back); return how much was taken."""
         with self._lock:
-            if size_bytes > 0 and self._shipped_bytes + self._files_bytes + size_bytes > self.total_bytes:
-                return False
-            self._files_bytes = max(0, self._files_bytes + size_bytes)
-            return True
+            taken = min(size_bytes, self.free_bytes)
+            self.used_bytes += taken
+            return taken
 
     def fill(self, *, free_bytes: int) -> None:
         """Make the phone as full as that, as if other apps had filled it."""
         with self._lock:
-            self._shipped_bytes = self.total_bytes - self._files_bytes - free_bytes
+            self.used_bytes = self.total_bytes - free_bytes

@@ -1,80 +1,58 @@
-"""Open files: what PhoneTree hands out for real, computed and device files."""
+"""Open files: what PhoneTree hands out for held, computed and device files."""
 
 from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Callable
 from typing import Literal
 
 from benchfarm_lab.contract import PhoneFileError
 from benchfarm_lab.space import Storage
+from benchfarm_lab.trees.node import HeldFile
 
-_CHUNK_BYTES = 1 << 20
 
+class FileSource:
+    """A held file, read; what is written meanwhile is read, too."""
 
-class HostFileReader:
-    """A real file, read."""
-
-    def __init__(self, fd: int, size_bytes: int) -> None:
-        """``size_bytes`` is how long it was when it was opened; it may have grown."""
-        self._fd = fd
-        self._size_bytes = size_bytes
+    def __init__(self, file: HeldFile) -> None:
+        self._file = file
+        self._at = 0
 
     def read(self, limit: int = -1) -> bytes:
         """Return the next bytes; ``b""`` at the end."""
-        if self._fd < 0:
-            return b""
-        if limit >= 0:
-            return os.read(self._fd, limit)
-        chunk_bytes = max(4096, min(_CHUNK_BYTES, self._size_bytes + 1))
-        return b"".join(iter(lambda: os.read(self._fd, chunk_bytes), b""))
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    def __del__(self) -> None:
-        self.close()
+        with self._file.lock:
+            end = None if limit < 0 else self._at + limit
+            piece = bytes(memoryview(self._file.data)[self._at : end])
+        self._at += len(piece)
+        return piece
 
 
-class HostFileWriter:
-    """A real file, written while there is space."""
+class FileSink:
+    """A held file, written while there is space."""
 
-    def __init__(self, fd: int, storage: Storage, passing: Callable[[int], int]) -> None:
-        self._fd = fd
+    def __init__(self, file: HeldFile, storage: Storage, passing: Callable[[int], int], *, append: bool) -> None:
+        self._file = file
         self._storage = storage
         self._passing = passing
+        self._append = append
+        self._at = 0
 
     def write(self, data: bytes) -> None:
-        """Append; raise PhoneFileError with ENOSPC when the phone is full (what fits is written)."""
-        if self._fd < 0:
-            raise PhoneFileError(errno.EBADF, "Bad file descriptor")
-        allowed = self._passing(len(data))
-        size = min(len(data), allowed)
-        if not self._storage.take(size):
-            size = min(size, self._storage.free_bytes)
-            if not self._storage.take(size):
-                size = 0
-        view = memoryview(data)[:size]
-        while view:
-            try:
-                view = view[os.write(self._fd, view) :]
-            except OSError as exc:
-                raise PhoneFileError(exc.errno or errno.EIO, os.strerror(exc.errno or errno.EIO)) from exc
+        """Write on; raise PhoneFileError with ENOSPC when the phone is full (what fits is written)."""
+        size = min(len(data), self._passing(len(data)))
+        file = self._file
+        with file.lock:
+            at = len(file.data) if self._append else self._at
+            growth = max(0, at + size - len(file.data))
+            size = max(0, size - growth + self._storage.take_most(growth))
+            file.data += bytes(max(0, at - len(file.data)))
+            file.data[at : at + size] = data[:size]
+            self._at = at + size
+            file.mtime_s = time.time()
         if size < len(data):
             raise PhoneFileError(errno.ENOSPC, "No space left on device")
-
-    def close(self) -> None:
-        """Finish."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    def __del__(self) -> None:
-        self.close()
 
 
 class MemorySource:
@@ -92,8 +70,8 @@ class MemorySource:
         return piece
 
 
-class ComputedWriter:
-    """A computed file that does something with what is written (sysfs)."""
+class ComputedSink:
+    """A computed file that does something with what is written (sysfs), or a device that swallows it."""
 
     def __init__(self, store: Callable[[bytes], None]) -> None:
         self._store = store
@@ -101,9 +79,6 @@ class ComputedWriter:
     def write(self, data: bytes) -> None:
         """Do what the node does; raise PhoneFileError when it refuses the value."""
         self._store(data)
-
-    def close(self) -> None:
-        """Finish."""
 
 
 class DeviceSource:
@@ -118,13 +93,3 @@ class DeviceSource:
             return b""
         count = 65536 if limit < 0 else limit
         return bytes(count) if self._kind == "zero" else os.urandom(count)
-
-
-class DeviceWriter:
-    """A device that swallows everything."""
-
-    def write(self, data: bytes) -> None:
-        """Forget the data."""
-
-    def close(self) -> None:
-        """Finish."""

@@ -145,17 +145,17 @@ class SyncService:
         try:
             writer = self._create(path, mode)
             mtime_s = self._copy_frames(path, reader, writer)
-            closing, writer = writer, None
-            closing.close()
             self._files.set_mode(path, _as_adbd(mode))
             self._files.set_times(path, mtime_s)
         except _SyncFailedError as failed:
-            self._discard(path, writer)
+            if writer is not None:
+                self._discard(path)
             stream.write(_fail(str(failed)))
             self._skip_data(reader)
             return
         except (EOFError, StreamClosedError):
-            self._discard(path, writer)
+            if writer is not None:
+                self._discard(path)
             raise
         self._faults.reach("push:done", subject=path)
         stream.write(_HEAD.pack(b"OKAY", 0))
@@ -201,15 +201,12 @@ class SyncService:
                 raise _SyncFailedError(f"write failed: {fault}") from None
             self._faults.reach("push", value, subject=path)
 
-    def _discard(self, path: str, writer: FileWriter | None) -> None:
+    def _discard(self, path: str) -> None:
         """What was only half written is removed again, as adbd does when the link ends."""
-        if writer is None:
-            return
-        for step in (writer.close, lambda: self._files.remove(path, uid=self._uid)):
-            try:
-                step()
-            except PhoneFileError:
-                pass
+        try:
+            self._files.remove(path, uid=self._uid)
+        except PhoneFileError:
+            pass
 
     def _skip_data(self, reader: StreamReader) -> None:
         while True:

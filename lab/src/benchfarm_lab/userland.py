@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from benchfarm_lab.activities import ActivityService
-from benchfarm_lab.contract import SHELL_UID, MomentHook, ShellSession
+from benchfarm_lab.contract import SHELL_UID, SYSTEM_UID, MomentHook, ShellSession
 from benchfarm_lab.faults import FaultKind, FaultTable
-from benchfarm_lab.files import PhoneTree
+from benchfarm_lab.files import MEDIA_UID, SHARED_GID, PhoneTree
 from benchfarm_lab.hangup import HangupWatch
 from benchfarm_lab.launching import DEFAULT_PATH
 from benchfarm_lab.logs import PhoneLogs
@@ -23,8 +22,8 @@ from benchfarm_lab.space import Storage
 from benchfarm_lab.system import PhoneBuild, PhoneSettings, PhoneState, PhoneSystem
 from benchfarm_lab.trace_formats import comm_of
 from benchfarm_lab.tracing import TraceService
-from benchfarm_lab.trees.node import Node
-from benchfarm_lab.trees.rootfs import root_mounts
+from benchfarm_lab.trees.node import LinkNode
+from benchfarm_lab.trees.rootfs import computed_trees
 
 if TYPE_CHECKING:
     from benchfarm_lab.hardware import VirtualHardware
@@ -125,9 +124,8 @@ class PhoneUserland:
         system.new_boot()
 
     def close(self) -> None:
-        """End all processes and let go of the host's folder."""
+        """End all processes."""
         self.system.processes.kill_all()
-        self.system.files.close()
 
 
 #: What a phone of 64 GB shows, and what of it is taken as it leaves the factory.
@@ -136,32 +134,30 @@ _SHIPPED_BYTES: Final = 11 << 30
 
 
 def build_userland(
-    *, folder: Path, props: Mapping[str, str], time: ScaledTime, hardware: VirtualHardware, shelf: VirtualProgramShelf,
+    *, props: Mapping[str, str], time: ScaledTime, hardware: VirtualHardware, shelf: VirtualProgramShelf,
     build: PhoneBuild, faults: FaultTable | None = None, on_reboot: Callable[[str], None] = lambda reason: None,
     moment: MomentHook | None = None,
 ) -> PhoneUserland:  # fmt: skip
     """Put the userland of one phone together.
 
-    ``folder`` holds the phone's files on the host. ``on_reboot`` is called with the reason ("", "recovery" ...) from a
-    command's thread and shouldn't wait for that command. ``moment`` is handed to programs.
+    ``on_reboot`` is called with the reason ("", "recovery" ...) from a command's thread and shouldn't wait for that
+    command. ``moment`` is handed to programs.
     """
     faults = faults or FaultTable()
     phone_props = PhoneProps(props)
     processes = ProcessTable(time, sum(len(cluster.cpus) for cluster in hardware.clusters()))
     logs = PhoneLogs(time)
-    packages = PackageStore(shelf, phone_props)
     storage = Storage(total_bytes=_STORAGE_BYTES, shipped_bytes=_SHIPPED_BYTES)
-    parts: list[PhoneSystem] = []
-    mounts: dict[str, Callable[[], Node]] = {}
     files = PhoneTree(
-        folder, mounts=mounts, storage=storage, app_uid=packages.uid_of,
+        storage=storage,
         denied=lambda operation, path: (
             0
             if faults.is_empty
-            else _denied(faults, operation, path) or _denied_by_selinux(parts[0], faults, path)
+            else _denied(faults, operation, path) or _denied_by_selinux(system, faults, path)
         ),
         passing=lambda path, size: faults.advance(FaultKind.NO_SPACE, size, subject=path)[0],
     )  # fmt: skip
+    packages = PackageStore(shelf, phone_props, files)
     activities = ActivityService()
     system = PhoneSystem(
         build=build, time=time, hardware=hardware, shelf=shelf, props=phone_props, processes=processes, logs=logs,
@@ -169,11 +165,9 @@ def build_userland(
         state=PhoneState(), tracing=TraceService(time, phone_props), on_reboot=on_reboot,
         moment=moment, default_props=dict(props),
     )  # fmt: skip
-    parts.append(system)
-    mounts.update(root_mounts(system))
+    files.root.nodes |= computed_trees(system)
     activities.attach(system)
     _lay_out(files)
-    packages.restore(files)
     faults.handle(FaultKind.SCREEN_LOCK, lambda fault: system.state.lock())
     logs.between = lambda: _log_noise(faults)
     return PhoneUserland(system, faults)
@@ -213,12 +207,14 @@ def _log_noise(faults: FaultTable) -> bytes | None:
 
 def _lay_out(files: PhoneTree) -> None:
     """Create the folders that every phone has."""
-    host = files.folder
-    for path in ("data/local/tmp", "data/data", "data/app", "data/user",
-                 "data/misc/perfetto-traces", "storage/emulated/0/Android/data",
-                 "storage/emulated/0/Download", "storage/self"):  # fmt: skip
-        host.joinpath(path).mkdir(parents=True, exist_ok=True)
-    for path, target in (("storage/self/primary", "/storage/emulated/0"), ("data/user/0", "/data/data")):
-        link = host / path
-        if not link.is_symlink():
-            link.symlink_to(target)
+    for path, mode, uid, gid in (
+        ("data", 0o771, SYSTEM_UID, SYSTEM_UID), ("data/local", 0o751, 0, 0),
+        ("data/local/tmp", 0o771, SHELL_UID, SHELL_UID), ("data/data", 0o771, SYSTEM_UID, SYSTEM_UID),
+        ("data/app", 0o771, SYSTEM_UID, SYSTEM_UID), ("data/user", 0o771, SYSTEM_UID, SYSTEM_UID),
+        ("data/misc", 0o771, SYSTEM_UID, SYSTEM_UID), ("data/misc/perfetto-traces", 0o773, 0, SHELL_UID),
+        ("storage/emulated/0/Android/data", 0o771, MEDIA_UID, SHARED_GID),
+        ("storage/emulated/0/Download", 0o771, MEDIA_UID, SHARED_GID), ("storage/self", 0o771, MEDIA_UID, SHARED_GID),
+    ):  # fmt: skip
+        files.lay(path, mode, uid, gid)
+    files.lay("storage/self").nodes["primary"] = LinkNode(lambda: "/storage/emulated/0")
+    files.lay("data/user").nodes["0"] = LinkNode(lambda: "/data/data")

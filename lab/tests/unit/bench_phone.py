@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from benchfarm_lab.contract import ProcessContext, Program, ProgramDiedError
 from benchfarm_lab.faults import FaultTable, parse_fault
@@ -86,26 +85,24 @@ class BenchPhone:
     """One phone; its heat and clocks depend on what it does, not on how fast this computer is."""
 
     def __init__(
-        self, folder: Path, profile: str = "pixel-3", *, seed: int = 1, time: ScaledTime | None = None
+        self, profile: str = "pixel-3", *, seed: int = 1, time: ScaledTime | None = None
     ) -> None:  # fmt: skip
         self.profile = load_profile(profile)
         self.time = time or HandTime()
         self.hardware = VirtualHardware(self.profile, self.time, seed)
         self.faults = FaultTable()
         self.shelf = build_shelf(self.profile, self.hardware, self.faults)
-        (folder / FOLDER[1:]).mkdir(parents=True)
         self.files = PhoneTree(
-            folder, mounts={}, storage=Storage(total_bytes=1 << 34, shipped_bytes=0), app_uid=lambda _: None,
-            denied=lambda _path, _kind: 0, passing=lambda _path, count: count,
+            storage=Storage(total_bytes=1 << 34, shipped_bytes=0), denied=lambda _path, _kind: 0,
+            passing=lambda _path, count: count,
         )  # fmt: skip
+        self.files.lay(FOLDER)
         self.logs = PhoneLogs(self.time)
 
     def put(self, name: str, content: bytes) -> str:
         """Write a file into the folder that programs start in; return its phone path."""
         path = f"{FOLDER}/{name}"
-        writer = self.files.open_write(path)
-        writer.write(content)
-        writer.close()
+        self.files.open_write(path).write(content)
         return path
 
     def put_libraries(self, names: Sequence[str], *, version: str = "virtual") -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -27,13 +25,6 @@ def networks() -> ModuleType:
 
 
 @pytest.fixture
-def bench_phone(tmp_path: Path) -> Callable[..., BenchPhone]:
-    """Make phones without adb, each in a folder of its own."""
-    made = 0
-
-    def make(profile: str = "pixel-3", **settings: Any) -> BenchPhone:
-        nonlocal made
-        made += 1
-        return BenchPhone(tmp_path / f"phone{made}", profile, **settings)
-
-    return make
+def bench_phone() -> Callable[..., BenchPhone]:
+    """Make phones without adb: ``bench_phone(profile, seed=...)``."""
+    return BenchPhone

@@ -177,7 +177,7 @@ def real_shell() -> Iterator[RealShell]:
 def virtual_shell(adb_server: AdbServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualShell]:
     from benchfarm_lab.farm import VirtualLab
 
-    lab = VirtualLab(tmp_path_factory.mktemp("lab"), adb_public_keys=[adb_server.public_key], time_factor=1.0)
+    lab = VirtualLab(adb_public_keys=[adb_server.public_key], time_factor=1.0)
     phone = lab.add("pixel-3")
     adb_server.connect(phone.address)
     yield VirtualShell(adb_server, phone.address)

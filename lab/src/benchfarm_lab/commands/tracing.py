@@ -97,7 +97,6 @@ def perfetto(call: Invocation) -> int:
         call.error(f"Failed to open {path}. (errno: {exc.errno}, {exc})")
         return 1
     if not service_runs(call.system.props):
-        writer.close()
         call.error("Could not connect to the traced socket /dev/socket/traced_consumer. Ensure traced is running.")
         return 1
     if not {"d", "D"} & options.flags:
@@ -154,8 +153,6 @@ def _record(system: PhoneSystem, process: Process, config: _Config, writer: File
         writer.write(power_packets(looks.rails, looks.taken))
     except PhoneFileError:
         return 1
-    finally:
-        writer.close()
     return 0
 
 

@@ -38,11 +38,7 @@ def size_of(process: ProcessContext, path: str) -> int | None:
 def write_whole(process: ProcessContext, path: str, content: bytes) -> bool:
     """Write a file; return False when that isn't possible."""
     try:
-        writer = process.files.open_write(absolute(process, path), uid=process.uid)
-        try:
-            writer.write(content)
-        finally:
-            writer.close()
+        process.files.open_write(absolute(process, path), uid=process.uid).write(content)
     except PhoneFileError:
         return False
     return True

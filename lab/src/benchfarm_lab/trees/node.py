@@ -1,17 +1,20 @@
-"""Nodes of computed file trees (/proc, /sys, /dev, /system): each look at a file computes what is in it.
+"""Nodes of the phone's file tree: files and folders that are held in memory, and computed ones (/proc, /sys, /dev).
 
-What files there are is kept once it is known (`once`): a phone's cores and sensors don't change.
+Each look at a computed file computes what is in it. What files there are is kept once it is known (`once`): a phone's
+cores and sensors don't change.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 
 class FolderNode(Protocol):
-    """A computed folder."""
+    """A folder."""
 
     @property
     def mode(self) -> int:
@@ -32,6 +35,37 @@ class FolderNode(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False)
+class HeldFile:
+    """A file that somebody wrote."""
+
+    mode: int
+    uid: int
+    gid: int
+    mtime_s: float = field(default_factory=time.time)
+    data: bytearray = field(default_factory=bytearray)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+@dataclass(slots=True, eq=False)
+class HeldFolder:
+    """A folder in which names may come and go."""
+
+    mode: int
+    uid: int
+    gid: int
+    mtime_s: float = field(default_factory=time.time)
+    nodes: dict[str, Node] = field(default_factory=dict)
+
+    def names(self) -> Iterable[str]:
+        """Return the names in it."""
+        return list(self.nodes)
+
+    def child(self, name: str) -> Node | None:
+        """Return what is there under a name, or None."""
+        return self.nodes.get(name)
+
+
 @dataclass(frozen=True, slots=True)
 class FileNode:
     """A computed file. Writing calls ``write`` with everything that one write carries; None: it can't be written."""
@@ -49,6 +83,8 @@ class LinkNode:
     """A symbolic link."""
 
     target: Callable[[], str]
+    mode: int = 0o777
+    uid: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +98,7 @@ class DeviceNode:
 
 @dataclass(frozen=True, slots=True)
 class DictFolder:
-    """A folder whose names and kinds of nodes stay as they are; its nodes are made when somebody looks."""
+    """A computed folder whose names and kinds of nodes stay as they are; its nodes are made when somebody looks."""
 
     nodes: Mapping[str, Callable[[], Node]]
     mode: int = 0o555
@@ -78,7 +114,7 @@ class DictFolder:
         return make() if make is not None else None
 
 
-Node = FolderNode | FileNode | LinkNode | DeviceNode
+Node = FolderNode | HeldFile | FileNode | LinkNode | DeviceNode
 
 
 def as_line(value: object) -> bytes:

@@ -65,7 +65,7 @@ def _build_prop(system: PhoneSystem) -> bytes:
     return ("# begin build properties\n" + "".join(rows)).encode("utf-8", "surrogateescape")
 
 
-def root_mounts(system: PhoneSystem) -> Mapping[str, Callable[[], Node]]:
+def computed_trees(system: PhoneSystem) -> Mapping[str, Node]:
     """Return the computed entries of the root folder."""
     libraries = {
         name: (lambda: FileNode(lambda: b"", mode=0o644))
@@ -96,14 +96,14 @@ def root_mounts(system: PhoneSystem) -> Mapping[str, Callable[[], Node]]:
             mode=0o755,
         )  # fmt: skip
 
-    def link(target: str) -> Callable[[], Node]:
-        return lambda: LinkNode(lambda: target)
+    def link(target: str) -> Node:
+        return LinkNode(lambda: target)
 
     return {
-        "proc": once(lambda: proc_tree(system)), "sys": once(lambda: sysfs_tree(system)), "dev": once(dev_folder),
-        "system": once(system_folder), "bin": link("/system/bin"), "etc": link("/system/etc"),
+        "proc": proc_tree(system), "sys": sysfs_tree(system), "dev": dev_folder(), "system": system_folder(),
+        "bin": link("/system/bin"), "etc": link("/system/etc"),
         "d": link("/sys/kernel/debug"), "sdcard": link("/storage/self/primary"),
-        "vendor": lambda: DictFolder(
+        "vendor": DictFolder(
             {"lib64": folder({"libOpenCL.so": lambda: FileNode(lambda: b"", mode=0o644)}), "bin": folder({})},
             mode=0o755,
         ),

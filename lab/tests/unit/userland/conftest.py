@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,14 +12,14 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def make_phone(tmp_path: Path) -> Iterator[Callable[..., TestPhone]]:
-    """Make phones, each in a folder of its own."""
+def make_phone() -> Iterator[Callable[..., TestPhone]]:
+    """Make phones."""
     from lab.tests.unit.userland.userland_phone import TestPhone
 
     phones: list[TestPhone] = []
 
     def make(**settings: Any) -> TestPhone:
-        phones.append(TestPhone(tmp_path / f"phone{len(phones)}", **settings))
+        phones.append(TestPhone(**settings))
         return phones[-1]
 
     yield make

@@ -40,7 +40,7 @@ def test_background_job_outlives_the_connection(phone):
     call = phone.call(f"(trap '' HUP; exec sh -c 'sleep 0.3; echo done >{TMP}/rc') >/dev/null 2>&1 &")
     call.join()
     call.hang_up()
-    until(lambda: (phone.folder / "data/local/tmp/rc").exists())
+    until(lambda: "rc" in phone.userland.files.list(TMP))
 
 
 def test_hang_up_ends_a_simple_command(phone):

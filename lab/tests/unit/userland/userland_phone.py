@@ -8,7 +8,6 @@ import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
-from pathlib import Path
 
 from benchfarm_lab.contract import (
     AppInfo,
@@ -254,17 +253,14 @@ class TestPhone:
 
     __test__ = False
 
-    def __init__(
-        self, folder: Path, *, time_factor: float = 1.0, props: Mapping[str, str] | None = None, **build: object
-    ) -> None:
-        self.folder = folder
+    def __init__(self, *, time_factor: float = 1.0, props: Mapping[str, str] | None = None, **build: object) -> None:
         self.hardware = StillHardware()
         self.shelf = Shelf()
         self.faults = FaultTable()
         self.time = ScaledTime(time_factor)
         self.reboots: list[str] = []
         self.userland: PhoneUserland = build_userland(
-            folder=folder, props={**PROPS, **(props or {})}, time=self.time, hardware=self.hardware, shelf=self.shelf,
+            props={**PROPS, **(props or {})}, time=self.time, hardware=self.hardware, shelf=self.shelf,
             build=PhoneBuild(serial="VP0001", gles=GLES, gpu="Adreno (TM) 630", **build),  # type: ignore[arg-type]
             faults=self.faults, on_reboot=self.reboots.append,
         )  # fmt: skip
@@ -286,6 +282,4 @@ class TestPhone:
         return self.run(command, stdin)[1]
 
     def put(self, path: str, data: bytes, mode: int = 0o644) -> None:
-        writer = self.userland.files.open_write(path, mode=mode)
-        writer.write(data)
-        writer.close()
+        self.userland.files.open_write(path, mode=mode).write(data)
