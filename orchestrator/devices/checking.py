@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import re
 import secrets
 import statistics
 import tempfile
