@@ -14,10 +14,10 @@ from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.programs import program
 from orchestrator.programs.running.trace import TraceSummary, summarise
-from orchestrator.programs.running.trace_file import read_recording, require_perfetto
+from orchestrator.programs.running.trace_file import read_recording, require_perfetto, trace_names
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import Plan
-from orchestrator.records.run import PERFETTO_FILE, Outcome, RunRecord
+from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import Pass, ToolName
 
 if TYPE_CHECKING:
@@ -66,14 +66,14 @@ def check_folder(folder: Path, *, has_summary: bool) -> None:
     check_writable(folder / "trace")
 
 
-def write_trace(folder: Path, words: Sequence[str], data: bytes) -> Path:
+def write_trace(folder: Path, words: Sequence[str], name: str, data: bytes) -> Path:
     """Write a trace to a file in a folder that is named by words; no word leads out of the folder."""
     safe = [
         "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "_" for letter in word)
         for word in words
     ]
     stem = "-".join(word.lstrip(".-")[:60] or "unnamed" for word in safe)
-    path = folder / f"{stem}.pftrace"
+    path = folder / f"{stem}.{name.rpartition('.')[2]}"
     write_file(path, data)
     return path
 
@@ -129,7 +129,7 @@ def _plan(request: TraceRequest) -> Plan:
 
 
 def _traced(store: Store, run: RunRecord, folder: Path, *, has_summary: bool) -> TracedRun:
-    data = next((item.data for item in store.attachments(run.run_id) if item.name == PERFETTO_FILE), None)
+    attachments = {item.name: item.data for item in store.attachments(run.run_id)}
     traced = TracedRun(
         run_id=run.run_id,
         serial=run.case.serial,
@@ -137,13 +137,14 @@ def _traced(store: Store, run: RunRecord, folder: Path, *, has_summary: bool) ->
         reason=run.reason,
         is_virtual=run.is_virtual,
     )
-    if data is None:
+    name = next(iter(trace_names(attachments)), None)
+    if name is None:
         return traced
-    summary, fault = None, ""
-    path = write_trace(folder, (run.case.serial, run.case.model_name, run.run_id[:8]), data)
+    data, summary, fault = attachments[name], None, ""
+    path = write_trace(folder, (run.case.serial, run.case.model_name, run.run_id[:8]), name, data)
     if has_summary:
         try:
-            summary = summarise(read_recording(data), command=run.command)
+            summary = summarise(read_recording(name, data), command=run.command)
         except OutputParseError as error:
             fault = str(error)
     return replace(traced, file=path, size_bytes=len(data), summary=summary, fault=fault)

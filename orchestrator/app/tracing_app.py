@@ -114,11 +114,11 @@ def record_app(farm: Farm, request: AppTraceRequest, folder: Path) -> TracedApp:
             )
         finally:
             _give_back(farm, device, tell)
-    path = write_trace(folder, (facts.serial, request.package, token[-12:]), trace.data)
+    path = write_trace(folder, (facts.serial, request.package, token[-12:]), trace.name, trace.data)
     summary, faults = None, []
     if request.has_summary:
         try:
-            summary = summarise_app(read_recording(trace.data), request.package, seen.pids)
+            summary = summarise_app(read_recording(trace.name, trace.data), request.package, seen.pids)
         except OutputParseError as error:
             faults.append(f"the trace can't be read: {error}")
     faults += _faults(request, facts, seen, summary)

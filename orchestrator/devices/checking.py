@@ -79,7 +79,7 @@ _WITHOUT: Final[dict[str, tuple[CheckResult, str]]] = {
     "input": (_MISSING, "the screen can't be switched"),
     "logcat": (_MISSING, "the app's results and reasons of kills can't be read"),
     "pidof": (_MISSING, "other programs that measure aren't noticed"),
-    "perfetto": (_MISSING, "no trace can be recorded; energy comes from the battery alone"),
+    "atrace": (_MISSING, "before Android 10 no trace can be recorded"),
     "scaling_cur_freq": (_MISSING, "clocks are unknown: throttling shows by heat and figures only"),
     "stat-file": (_MISSING, "the load of other processes is unknown"),
     **dict.fromkeys(("df", "tail"), (_OTHER, "a full disk shows only when a file can't be written")),
@@ -92,6 +92,7 @@ _WITHOUT: Final[dict[str, tuple[CheckResult, str]]] = {
     "taskset": (_OTHER, "--taskset can't be used; the sampler isn't kept off the big cores"),
     "timeout": (_OTHER, "a tool that hangs is ended by its process number"),
     "log": (_OTHER, "the log can't be tried by this check"),
+    "perfetto": (_OTHER, "traces are recorded with atrace, if that is there"),
     "time_in_state": (_OTHER, "mean clocks of a run are estimated from samples"),
     "temp": (_OTHER, "heat comes from thermalservice and the battery alone"),
     "current_now": (_OTHER, "energy needs perfetto's meters or the battery service's current"),
@@ -163,6 +164,7 @@ def _tools(device: AdbDevice) -> Iterator[PhoneCheck]:
         yield PhoneCheck(name="tools", result=CheckResult.FAILS, seen=str(error))
         return
     took_s = device.clock.monotonic_s() - begun_s
+    has_no_tracer = not re.search(r"^(perfetto|atrace) works", told, re.M)
     for line in told.splitlines():
         name, _, rest = line.partition(" ")
         word, _, seen = rest.partition(" ")
@@ -170,6 +172,8 @@ def _tools(device: AdbDevice) -> Iterator[PhoneCheck]:
         result, cost = CheckResult.WORKS, ""
         if word != "works":
             result, cost = _WITHOUT.get(short, (_OTHER, ""))
+        if short in {"perfetto", "atrace"} and has_no_tracer:
+            result, cost = CheckResult.MISSING, "no trace can be recorded"
         yield PhoneCheck(name=name, result=result, seen=seen.strip(), cost=cost, took_s=took_s)
         took_s = 0.0
 

@@ -19,8 +19,9 @@ from orchestrator.records.workload import Case, Pass
 DONE_FILE: Final = "benchmark.done"
 #: Attachment: the names of the reports that an iPhone's system wrote while an app's run ended early.
 CRASHES_FILE: Final = "crashes"
-#: What a traced run left.
+#: What a traced run left, by the recorder: perfetto, or atrace.
 PERFETTO_FILE: Final = "trace.pftrace"
+ATRACE_FILE: Final = "trace.txt"
 
 
 class Outcome(enum.StrEnum):

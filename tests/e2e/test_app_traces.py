@@ -1,4 +1,4 @@
-"""``benchfarm trace --app`` over a real adb server: an app that isn't ours, on a phone with perfetto."""
+"""``benchfarm trace --app`` over a real adb server: an app that isn't ours, on a phone with perfetto and an old one."""
 
 from __future__ import annotations
 
@@ -74,8 +74,11 @@ def scenario(lab: Lab, flags: str = "--use_xnnpack=false") -> str:
     return f"{server_of(lab)['binary']} shell '{start}'"
 
 
-def test_an_app_of_ones_own_is_traced_while_a_command_uses_it(lab: Lab, model: Path, tmp_path: Path) -> None:
-    serial = lab.serials[0]
+@pytest.mark.parametrize("phone", [0, 1], ids=["perfetto", "atrace"])
+def test_an_app_of_ones_own_is_traced_while_a_command_uses_it(
+    lab: Lab, model: Path, tmp_path: Path, phone: int
+) -> None:
+    serial = lab.serials[phone]
     adb(lab, serial, "push", model, "/data/local/tmp/m.tflite")
     lab.shell(serial, f"setprop {PROPERTY} 0")
     words = ("trace", "--app", PACKAGE, "-s", serial, "--during", scenario(lab), "--out", tmp_path)
@@ -173,7 +176,7 @@ def test_ctrl_c_ends_the_recording_and_keeps_what_there_is(lab: Lab, model: Path
 
 
 def test_an_app_that_ends_meanwhile_is_told(lab: Lab, model: Path, tmp_path: Path) -> None:
-    serial = lab.serials[0]
+    serial = lab.serials[1]
     adb(lab, serial, "push", model, "/data/local/tmp/m.tflite")
     lab.fault(serial, "program-hang")
     lab.shell(serial, using())

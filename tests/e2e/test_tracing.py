@@ -1,4 +1,4 @@
-"""``benchfarm trace`` over a real adb server: a phone with perfetto, and an old one without it."""
+"""``benchfarm trace`` over a real adb server: new phones with perfetto, an old one with atrace."""
 
 from __future__ import annotations
 
@@ -68,9 +68,11 @@ def test_perfetto_records_each_operator_of_each_inference(lab: Lab, model: Path,
     assert clean(leftovers(lab, lab.serials[0]))
 
 
-def test_a_phone_without_perfetto_has_no_trace_and_is_left_as_it_was(lab: Lab, model: Path, tmp_path: Path) -> None:
-    done = lab.cli("trace", model, "-s", lab.serials[1], "--out", tmp_path)
-    assert (done.exit_code, "has no perfetto" in done.stdout + done.stderr) == (1, True)
+def test_a_phone_without_perfetto_is_traced_with_atrace(lab: Lab, model: Path, tmp_path: Path) -> None:
+    found = traced(lab, model, "-s", lab.serials[1], "--out", tmp_path)
+    text = Path(found["file"]).read_text()
+    assert text.startswith("TRACE:\n# tracer: nop\n")
+    assert "CONV_2D@0/0" in operators(found)
     assert clean(leftovers(lab, lab.serials[1]))
 
 
@@ -104,8 +106,9 @@ def test_a_value_that_was_there_before_comes_back(lab: Lab, model: Path, tmp_pat
         lab.shell(lab.serials[0], f"setprop {PROPERTY} ''")
 
 
-def test_after_kill_9_restore_ends_the_recording_and_puts_the_property_back(lab: Lab, model: Path) -> None:
-    serial = lab.serials[0]
+@pytest.mark.parametrize("phone", [0, 1], ids=["perfetto", "atrace"])
+def test_after_kill_9_restore_ends_the_recording_and_puts_the_property_back(lab: Lab, model: Path, phone: int) -> None:
+    serial = lab.serials[phone]
     lab.fault(serial, "program-hang")
     process = lab.cli.start("trace", model, "-s", serial)
     try:

@@ -1,4 +1,4 @@
-"""A recording as perfetto writes it (protobuf).
+"""A recording as perfetto writes it (protobuf) and as atrace prints it (text).
 
 Field numbers are those of perfetto's public ``trace/*.proto``; nothing here knows the code that reads traces.
 """
@@ -6,7 +6,7 @@ Field numbers are those of perfetto's public ``trace/*.proto``; nothing here kno
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from benchfarm_lab.contract import CpuCluster, TraceEvent
@@ -116,3 +116,28 @@ def comm_of(command_line: str) -> str:
     """Return what the kernel calls a task: of a program its file name's beginning, of an app its package's end."""
     name = command_line.rpartition("/")[2]
     return name[:_COMM_LETTERS] if "/" in command_line else name[-_COMM_LETTERS:]
+
+
+def atrace_text(session: TraceSession, cpu_count: int) -> str:
+    """Return the recording as atrace prints it, after its own first lines."""
+    events = session.recorded()
+    written = len(events) + session.lost
+    lines = [
+        "# tracer: nop",
+        "#",
+        f"# entries-in-buffer/entries-written: {len(events)}/{written}   #P:{cpu_count}",
+        "#",
+        "#                                      _-----=> irqs-off",
+        "#                                     / _----=> need-resched",
+        "#                                    | / _---=> hardirq/softirq",
+        "#                                    || / _--=> preempt-depth",
+        "#                                    ||| /     delay",
+        "#           TASK-PID    TGID   CPU#  ||||    TIMESTAMP  FUNCTION",
+        "#              | |        |      |   ||||       |         |",
+    ]
+    comms: Mapping[int, str] = {pid: comm_of(who[0]) for pid, who in session.processes.items()}
+    for event in events:
+        task = f"{comms.get(event.pid, '<...>'):>16}-{event.pid:<5}"
+        seconds = f"{event.at_ns // 1_000_000_000}.{event.at_ns // 1000 % 1_000_000:06d}"
+        lines.append(f"{task} ({event.pid:>5}) [{event.cpu:03d}] ...1 {seconds:>12}: tracing_mark_write: {event.text}")
+    return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""The kernel's trace buffer as perfetto uses it: programs write slices into it while somebody records."""
+"""The kernel's trace buffer as perfetto and atrace use it: programs write slices into it while somebody records."""
 
 from __future__ import annotations
 
@@ -61,13 +61,15 @@ class TraceService:
         self._props = props
         self._lock = threading.Lock()
         self._sessions: list[TraceSession] = []
+        #: atrace's own recording, which outlives the command that started it.
+        self.atrace: TraceSession | None = None
 
     def now_ns(self) -> int:
         """Return the phone's clock since boot."""
         return int(self._time.uptime_s() * 1e9)
 
     def begin(self, session: TraceSession) -> None:
-        """Record from now on; apps are told by properties."""
+        """Record from now on; apps are told by properties, as atrace does."""
         with self._lock:
             session.begun_ns = self.now_ns()
             self._sessions.append(session)
@@ -85,6 +87,7 @@ class TraceService:
         """For a reboot: nothing records any more, and what was recorded is gone."""
         with self._lock:
             self._sessions.clear()
+            self.atrace = None
 
     def _tell(self) -> None:
         apps = list(dict.fromkeys(app for session in self._sessions for app in session.apps))

@@ -50,7 +50,7 @@ try taskset '' taskset -p $$
 try timeout '' timeout 5 true
 try wc 4 wc -c tools.txt
 
-for name in am cmd input log logcat perfetto pidof pm run-as svc; do
+for name in am atrace cmd input log logcat perfetto pidof pm run-as svc; do
   if path=$(command -v $name); then
     echo "$name works $path"
   else

@@ -33,7 +33,7 @@ from orchestrator.programs.grammar.option_blocks import SummaryRow
 from orchestrator.programs.grammar.public import describe, to_public
 from orchestrator.programs.grammar.run_report import RunFiles, build_report
 from orchestrator.programs.grammar.series import Series
-from orchestrator.programs.grammar.splitting import RunSplitter, parse_adb_session
+from orchestrator.programs.grammar.splitting import RunSplitter, parse_refusals
 from orchestrator.programs.grammar.transcript import Transcript
 from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolReport
 
@@ -61,7 +61,7 @@ def parse_text(text: bytes | str, *, requested: str = "") -> tuple[ToolReport, .
 
     Args:
         text: what was printed: console, logcat of any format, a notebook, several runs in a row, the summary of
-            performance options, the LiteRT banner, the iOS app's view or console, an adb session.
+            performance options, the LiteRT banner, the iOS app's view or console.
         requested: the delegate that was asked for where that is known; the flags in the output are used else.
 
     Raises:
@@ -252,11 +252,11 @@ def _released(splitter: RunSplitter, held: int, requested: str) -> list[ToolRepo
 
 
 def _other_formats(buffer: Buffer) -> list[ToolReport]:
-    """Read what has no line of the tool itself: an app's view, an adb session."""
+    """Read what has no line of the tool itself: an app's view, a refusal to start it."""
     if len(buffer) > _SMALL_BYTES:
         return []
     text = buffer[0 : len(buffer)].decode("utf-8", "replace")
-    return parse_ios_view(text) or parse_adb_session(text)
+    return parse_ios_view(text) or parse_refusals(text)
 
 
 def _crash_report(crash: Crash) -> ToolReport:

@@ -206,7 +206,7 @@ class EnergyMeter:
     def _look(self, device: Device, request: InvocationRequest) -> PowerMeters:
         """Find out which meters a phone has, and keep it. Raises DeviceError kinds, OutputParseError."""
         power = _Power()
-        if device.shell("command -v perfetto").text.strip():
+        if "perfetto" in device.shell(call("tracers")).text.split():
             recorder = self._recorder(device, request, duration_s=60.0)
             try:
                 recorder.begin()

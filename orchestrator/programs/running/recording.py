@@ -1,4 +1,4 @@
-"""Recordings of a phone's perfetto, and runs while operators' slices are recorded.
+"""Recordings of a phone's tracers, perfetto or atrace, and runs while operators' slices are recorded.
 
 Everything that is changed for it is journalled first, so that a crash of ours leaves no phone that goes on tracing, and
 it is restored right after the run: a traced program is slower, also when nobody records.
@@ -17,7 +17,7 @@ from orchestrator.errors import DeviceCommandError, DeviceError, UsageError
 from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import Serial
-from orchestrator.records.run import PERFETTO_FILE, Attachment, RawOutput
+from orchestrator.records.run import ATRACE_FILE, PERFETTO_FILE, Attachment, RawOutput
 from orchestrator.scripts import call
 
 #: TensorFlow Lite reads it when an interpreter is made, and writes slices if it is exactly this.
@@ -26,10 +26,13 @@ _WANTED: Final = "1"
 _SERVICE: Final = "persist.traced.enable"
 #: From this API level on the tracing service is on everywhere.
 _SERVICE_SDK: Final = 30
+#: From this API level on "*" stands for every process (libcutils' trace-dev).
+_WILDCARD_SDK: Final = 28
 _TRACES: Final = "/data/misc/perfetto-traces"
 _BUFFER_KB: Final = 65_536
+_ATRACE_BUFFER_KB: Final = 16_384
 _LIMIT_BYTES: Final = 256 << 20
-#: How long perfetto may take to begin, and to write its file, in the phone's seconds.
+#: How long a tracer may take to begin, and to write its file, in the phone's seconds.
 _START_S: Final = 5
 _STOP_S: Final = 30
 
@@ -39,24 +42,34 @@ Hold = Callable[[Device, str, str, str], None]
 
 
 class Recorder:
-    """One recording of perfetto with a TraceConfig as text."""
+    """One recording: of perfetto with a TraceConfig as text, or of atrace where there is none."""
 
     def __init__(
-        self, device: Device, hold: Hold, *, token: str, sdk: int, config: str, apps: Sequence[str] = ()
+        self, device: Device, hold: Hold, *, token: str, sdk: int, config: str = "", apps: Sequence[str] = ()
     ) -> None:
         """``token`` is in the names of its files and its command line, and nowhere else; ``apps`` write slices."""
         self._device, self._hold, self._apps = device, hold, apps
         self._folder = shlex.quote(f"{device.work_folder}/traces")
-        self._needs_service = sdk < _SERVICE_SDK
-        self._path, pid_path = f"{_TRACES}/{token}.pftrace", f"{device.work_folder}/traces/{token}.pid"
-        self._begin = call("perfetto_begin", config, self._path, pid_path)
-        self._end = call("perfetto_end", pid_path, token, 10 * _STOP_S)
-        pid = shlex.quote(pid_path)
-        # Its number may be another process's by now.
-        find = f"p=$(cat {pid} 2>/dev/null); grep -q {token} /proc/${{p:-none}}/cmdline 2>/dev/null || p="
-        # perfetto leaves the properties behind that name apps, and no property can be removed.
-        forget = call("forget_apps", *apps) if apps else ""
-        self._undo = f'{find}; [ -z "$p" ] || kill $p; {forget}rm -f {pid} {pid}.err {self._path}'
+        self._needs_service = bool(config) and sdk < _SERVICE_SDK
+        if config:
+            self.file_name = PERFETTO_FILE
+            self._path, pid_path = f"{_TRACES}/{token}.pftrace", f"{device.work_folder}/traces/{token}.pid"
+            self._begin = call("perfetto_begin", config, self._path, pid_path)
+            self._end = call("perfetto_end", pid_path, token, 10 * _STOP_S)
+            pid = shlex.quote(pid_path)
+            # Its number may be another process's by now.
+            find = f"p=$(cat {pid} 2>/dev/null); grep -q {token} /proc/${{p:-none}}/cmdline 2>/dev/null || p="
+            stop, files = f'{find}; [ -z "$p" ] || kill $p', f"{pid} {pid}.err {self._path}"
+        else:
+            self.file_name = ATRACE_FILE
+            self._path = f"{device.work_folder}/traces/{token}.txt"
+            files = shlex.quote(self._path)
+            names = shlex.quote(",".join(apps))
+            self._begin = f"atrace --async_start -c -b {_ATRACE_BUFFER_KB} -a {names} sched freq >/dev/null"
+            self._end = f"atrace --async_stop >{files}"
+            stop = "atrace --async_stop >/dev/null 2>&1"
+        # Tracers leave the properties behind that name apps, and no property can be removed.
+        self._undo = f"{stop}; {call('forget_apps', *apps) if apps else ''}rm -f {files}"
 
     def begin(self) -> None:
         """Record from now on; raises DeviceError kinds."""
@@ -65,23 +78,27 @@ class Recorder:
             what = f"the tracing service being on ({_SERVICE})"
             _hold_property(device, self._hold, _SERVICE, "1", before, what=what)
         self._hold(device, "a trace being recorded", self._undo, f"mkdir -p {self._folder}")
-        self._must(self._begin, what="starting perfetto")
+        self._must(self._begin, what=f"starting {self._name}")
         if self._apps:
             # A phone that doesn't report that apps know it is only waited for.
             device.shell(call("trace_told", 10 * _START_S), timeout_s=60.0 + _START_S)
 
     def end(self) -> bytes:
         """Stop and return the file; raises DeviceError kinds."""
-        self._must(self._end, what="stopping perfetto", timeout_s=60.0 + _STOP_S)
+        self._must(self._end, what=f"stopping {self._name}", timeout_s=60.0 + _STOP_S)
         data = self._device.read_file(self._path, limit_bytes=_LIMIT_BYTES)
         if not data:
-            raise DeviceCommandError(f"perfetto left no trace in {self._path}", serial=self._device.serial)
+            raise DeviceCommandError(f"the tracer left no trace in {self._path}", serial=self._device.serial)
         return data
 
     def discard(self) -> None:
         """Stop if it still records, and remove its files; a phone out of reach has it in the journal."""
         with contextlib.suppress(DeviceError):
             self._device.shell(self._undo)
+
+    @property
+    def _name(self) -> str:
+        return "perfetto" if self.file_name == PERFETTO_FILE else "atrace"
 
     def _must(self, command: str, *, what: str, timeout_s: float = 60.0) -> None:
         """Run a command; raises DeviceCommandError with what the phone said."""
@@ -124,12 +141,11 @@ class TraceRecording:
         ``app`` is the package, or the program's path, whose slices are wanted. perfetto ends by itself after
         ``limit_s`` of the phone's seconds.
         """
-        if not device.shell("command -v perfetto").text.strip():
-            raise DeviceCommandError(
-                "the phone has no perfetto", serial=device.serial, hint="traces need Android 9 or later"
-            )
-        apps = (app, "*")
-        config = _slices_config(apps, round(limit_s * 1000))
+        apps = (app, "*") if sdk >= _WILDCARD_SDK else (app,)
+        tracers = set(device.shell(call("tracers")).text.split())
+        if not tracers & {"perfetto", "atrace"}:
+            raise DeviceCommandError("the phone has neither perfetto nor atrace", serial=device.serial)
+        config = _slices_config(apps, round(limit_s * 1000)) if "perfetto" in tracers else ""
         recorder = Recorder(device, self._hold, token=token, sdk=sdk, config=config, apps=apps)
         with self._operators_traced(device):
             try:
@@ -138,7 +154,7 @@ class TraceRecording:
                 data = recorder.end()
             finally:
                 recorder.discard()
-        return result, Attachment(name=PERFETTO_FILE, data=data)
+        return result, Attachment(name=recorder.file_name, data=data)
 
     @contextlib.contextmanager
     def _operators_traced(self, device: Device) -> Iterator[None]:

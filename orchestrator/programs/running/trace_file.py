@@ -1,20 +1,31 @@
-"""perfetto's trace files as begins and ends of slices.
+"""Trace files of both tracers as begins and ends of slices.
 
-They are read with the messages of the ``perfetto`` package (the extra ``trace``). Its TraceProcessor isn't
-used: it downloads a program at its first use, and slices need none of it.
+perfetto's files are read with the messages of the ``perfetto`` package (the extra ``trace``). Its TraceProcessor isn't
+used: it downloads a program at its first use, and slices need none of it. atrace (systrace) prints text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from orchestrator.errors import OutputParseError, UsageError
+from orchestrator.records.run import ATRACE_FILE, PERFETTO_FILE
 
 if TYPE_CHECKING:
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TraceStats
+
+#: ``TASK-PID (TGID) [CPU] flags SECONDS: tracing_mark_write: TEXT``; a task's name may hold anything.
+_LINE: Final = re.compile(
+    r"\s*(?P<task>.{1,32}?)-(?P<pid>\d{1,9})\s+(?:\(\s*(?P<tgid>\d{1,9}|-+)\)\s+)?\[\d{1,4}\]\s+(?:\S{1,8}\s+)?"
+    r"(?P<s>\d{1,12})\.(?P<us>\d{6}):\s+(?:tracing_mark_write|print):\s+(?P<text>.*)",
+    re.ASCII,
+)
+_ENTRIES: Final = re.compile(r"#\s*entries-in-buffer/entries-written: (\d{1,18})/(\d{1,18})", re.ASCII)
+_LOST: Final = re.compile(r"CPU:\s*\d{1,4} \[LOST (?:(\d{1,18}) )?EVENTS\]", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +52,16 @@ class Recording:
     gaps: tuple[str, ...] = ()
 
 
+def trace_names(names: Iterable[str]) -> list[str]:
+    """Return those of a run's attachments that are a trace."""
+    return [name for name in names if name in {PERFETTO_FILE, ATRACE_FILE}]
+
+
+def read_recording(name: str, data: bytes) -> Recording:
+    """Read a traced run's attachment; raises OutputParseError, and UsageError when what reads it isn't installed."""
+    return _read_perfetto(data) if name == PERFETTO_FILE else _read_atrace(data)
+
+
 def require_perfetto() -> None:
     """Raise UsageError when the package that reads perfetto's files isn't installed."""
     if find_spec("perfetto") is None:
@@ -62,8 +83,34 @@ def mark_of(text: str, *, at_ns: int, thread: int) -> Mark | None:
     return None
 
 
-def read_recording(data: bytes) -> Recording:
-    """Read a trace file; raises OutputParseError, and UsageError when what reads it isn't installed."""
+def _read_atrace(data: bytes) -> Recording:
+    text = data.decode("utf-8", "replace")
+    if "tracer: nop" not in text[:10_000]:
+        raise OutputParseError("this is no text of atrace: it has no line '# tracer: nop'")
+    marks: list[Mark] = []
+    processes: dict[int, str] = {}
+    lost = 0
+    gaps: list[str] = []
+    # A task's name may hold what else ends a line; the kernel's lines end with a newline only.
+    for line in text.split("\n"):
+        if line.startswith("#"):
+            if entries := _ENTRIES.match(line):
+                lost += max(0, int(entries[2]) - int(entries[1]))
+        elif match := _LINE.match(line):
+            at_ns = (int(match["s"]) * 1_000_000 + int(match["us"])) * 1000
+            mark = mark_of(match["text"], at_ns=at_ns, thread=int(match["pid"]))
+            if mark is not None:
+                marks.append(mark)
+                if mark.name is not None and mark.process == mark.thread:
+                    processes.setdefault(mark.process, match["task"].strip())
+        elif found := _LOST.match(line):
+            lost += int(found[1] or 0)
+            if not found[1]:
+                gaps.append("the kernel says that it lost events, and not how many")
+    return Recording(marks=tuple(marks), processes=processes, lost_events=lost, gaps=tuple(dict.fromkeys(gaps)))
+
+
+def _read_perfetto(data: bytes) -> Recording:
     require_perfetto()
     from google.protobuf.message import DecodeError
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace

@@ -1,4 +1,4 @@
-"""perfetto: recording the kernel's trace with the slices of programs."""
+"""perfetto and atrace: recording the kernel's trace with the slices of programs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import threading
 from dataclasses import dataclass
 from typing import Final
 
-from benchfarm_lab.commands.invocation import Invocation, decoded
+from benchfarm_lab.commands.invocation import Invocation, decoded, encoded
 from benchfarm_lab.commands.options import Options, read_options
 from benchfarm_lab.commands.registry import command
 from benchfarm_lab.contract import FileWriter, PhoneFileError
 from benchfarm_lab.processes import Process
 from benchfarm_lab.system import PhoneSystem
-from benchfarm_lab.trace_formats import PowerLook, perfetto_trace, power_packets
+from benchfarm_lab.trace_formats import PowerLook, atrace_text, perfetto_trace, power_packets
 from benchfarm_lab.tracing import TraceSession, service_runs
 
 #: The one folder where SELinux lets perfetto write.
@@ -25,6 +25,7 @@ _MOST_CONFIG_BYTES: Final = 1 << 20
 #: The signals at which perfetto ends as if its time were over.
 _GRACEFUL: Final = frozenset({2, 15})
 _TOKEN: Final = re.compile(r"\s+|#[^\n]*|(?P<name>[a-z_]+)\s*:?|(?P<value>\"[^\"\n]*\"|-?[\w.]+)|(?P<brace>[{}])")
+_CATEGORIES: Final = ("sched", "freq", "idle", "disk")
 _LONGEST_SLEEP_S: Final = 60.0
 #: From this API level on there is android.power; it reads no more rails, and no more often.
 _POWER_SDK: Final = 29
@@ -177,3 +178,30 @@ class _PowerLooks:
             hardware = self._system.hardware
             energy_uj = [hardware.rails()[name] for name in self.rails]
             self.taken.append((round(1e9 * self._system.time.uptime_s()), energy_uj, hardware.gauge()))
+
+
+@command("atrace")
+def atrace(call: Invocation) -> int:
+    """Record the kernel's trace as text between ``--async_start`` and ``--async_stop``."""
+    tracing = call.system.tracing
+    if call.args[:1] == ("--async_stop",):
+        session, tracing.atrace = tracing.atrace or TraceSession(apps=(), capacity_bytes=0), None
+        tracing.end(session)
+        cpus = sum(len(cluster.cpus) for cluster in call.system.hardware.clusters())
+        call.out.write(encoded("TRACE:\n" + atrace_text(session, cpus)))
+        return 0
+    if call.args[:1] != ("--async_start",):
+        call.error("error: a virtual phone knows --async_start and --async_stop only")
+        return 1
+    options = read_options(call, "c", "ab", args=call.args[1:])
+    unknown = [name for name in options.args if name not in _CATEGORIES]
+    if unknown:
+        call.error(f'error: unknown tracing category "{unknown[0]}"')
+        return 1
+    if tracing.atrace is not None:
+        tracing.end(tracing.atrace)
+    apps = tuple(app for app in options.last("a").split(",") if app)
+    tracing.atrace = TraceSession(apps=apps, capacity_bytes=int(options.last("b", "2048")) << 10)
+    tracing.begin(tracing.atrace)
+    call.out.line("capturing trace... done")
+    return 0
