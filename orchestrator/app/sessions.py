@@ -41,7 +41,10 @@ from orchestrator.records.workload import Build, Case, Model
 from orchestrator.report.escapes import one_line
 
 _JOB: Final = re.compile(r"(cpu|gpu|npu)-([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
+_OTHER_RUN: Final = re.compile(r"(?:metrics_)?((cpu|gpu|npu)(?:_\d{1,4})?)\.(?:pb|exit)")
 _FILES: Final = (RESULTS, RUNTIME_INFO, METRICS, PROVENANCE, LOGCAT, STDOUT)
+#: What the other harness notes of the phone's heat, by run; from 1 on the phone holds itself back.
+_THERMAL: Final = re.compile(r"^thermal (before|after) (\w{1,20}): .*?Thermal Status: (\d{1,2})\b", re.MULTILINE)
 _DEVICE_ID: Final = re.compile(r"([a-z][a-z0-9]*)-(\d{2})")
 _KINDS: Final = {"android": DeviceKind.ANDROID, "ios": DeviceKind.IOS}
 _FLAG: Final = re.compile(r"--(\w+)=(\S+)")
@@ -251,25 +254,29 @@ def _folder(path: Path, batch: _Batch) -> Origin:
                 sums.update(f"{job.folder.relative_to(path)}/{name} {hashlib.sha256(data).hexdigest()}\n".encode())
             _add_job(batch, job, files)
         except OutputParseError as error:
-            batch.faults.append(f"{job.folder}: {error}")
+            batch.faults.append(f"{job.folder}{f' {job.run}' if job.run else ''}: {error}")
     return Origin(file=path.resolve().name, sha256=sums.hexdigest())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
-    """One program that ran on one device, by its folder."""
+    """One program that ran on one device: its folder, and what its files are called there."""
 
     folder: Path
     accelerator: str
     device_id: str
+    #: As it is attached -> as it is called.
+    names: Mapping[str, str]
+    #: What the other harness calls it, whose folder holds several.
+    run: str = ""
 
     def read(self) -> dict[str, bytes]:
         """Return its files; raises UsageError for one that is too large, OutputParseError for a link to elsewhere."""
         found = {}
-        for name in _FILES:
-            if (self.folder / name).is_symlink():
-                raise OutputParseError(f"{name} is a link, and isn't followed")
-            if (data := self.file(name)) is not None:
+        for name, called in self.names.items():
+            if (self.folder / called).is_symlink():
+                raise OutputParseError(f"{called} is a link, and isn't followed")
+            if (data := self.file(called)) is not None:
                 found[name] = data
         if STDOUT not in found and (console := self.file("console.log")) is not None:
             found[STDOUT] = console
@@ -280,13 +287,27 @@ class _Job:
         path = self.folder / name
         return read_source(path) if path.is_file() and not path.is_symlink() else None
 
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code that the other harness wrote down."""
+        text = (self.file(f"{self.run}.exit") or b"")[:20].strip() if self.run else b""
+        return int(text) if text.isdigit() and int(text) < 256 else None
+
 
 def _jobs(path: Path) -> Iterator[_Job]:
     """Yield the jobs of a folder: a job's own, a session's, or one of sessions."""
     folders = [path, *_below(path), *(inner for outer in _below(path) for inner in _below(outer))]
     for folder in folders:
-        if (named := _JOB.fullmatch(folder.name)) is not None:
-            yield _Job(folder=folder, accelerator=named[1], device_id=named[2])
+        named = _JOB.fullmatch(folder.name)
+        if named is not None:
+            yield _Job(folder=folder, accelerator=named[1], device_id=named[2], names={name: name for name in _FILES})
+            continue
+        found = (_OTHER_RUN.fullmatch(file.name) for file in sorted(folder.iterdir()))
+        # It ends with 0 whatever its runs come to: one that left an exit code and no results failed.
+        for run, accelerator in {run[1]: run[2] for run in found if run is not None}.items():
+            names = {METRICS: f"metrics_{run}.pb", PROVENANCE: PROVENANCE}
+            names |= {LOGCAT: f"{run}_logcat.txt", STDOUT: f"{run}.log"}
+            yield _Job(folder=folder, accelerator=accelerator, device_id="", names=names, run=run)
 
 
 def _below(path: Path) -> list[Path]:
@@ -299,7 +320,7 @@ def _below(path: Path) -> list[Path]:
 def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
     """Add a job; raises OutputParseError for one that lacks what shows its worth."""
     said, arguments = _said(job)
-    if said["device_id"] not in {"", job.device_id}:
+    if job.device_id and said["device_id"] not in {"", job.device_id}:
         # What the file states of the session's one device doesn't hold for another.
         said |= {"device_id": "", "device": "", "os": "", "platform": "android"}
     provenance = files.get(PROVENANCE, b"")[: 1 << 20].decode("utf-8", "replace")
@@ -307,7 +328,9 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
     flags = {**dict(_FLAG.findall(args)), **arguments}
     is_lm = METRICS in files
     if not is_lm and RESULTS not in files:
-        raise OutputParseError(f"has neither {RESULTS} nor {METRICS}: the job failed, or its files weren't downloaded")
+        files_of = f"no {job.names[METRICS]}" if job.run else f"neither {RESULTS} nor {METRICS}"
+        ended = f" (exit code {job.exit_code})" if job.exit_code is not None else ""
+        raise OutputParseError(f"has {files_of}: the job failed{ended}, or its files weren't downloaded")
     tokens = _tokens(decode_language_model(files[METRICS]), provenance, flags) if is_lm else {}
     file = (said["model"] or flags.get("model_path") or flags.get("graph") or _logged_model(files)).rpartition("/")[2]
     if not file and len(batch.known) != 1:
@@ -315,6 +338,9 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
     if is_lm and job.accelerator == "gpu" and not _names_gpu(files.get(LOGCAT, b"")):
         raise OutputParseError(f"its {LOGCAT} names no GPU API: nothing shows that the GPU ran it")
     product = re.fullmatch(r"(.*) \(([\w.-]{1,60})\)", _line_of(provenance, "product"))
+    device_id = said["device_id"] or job.device_id or (product[2] if product is not None else "")
+    if not device_id:
+        raise OutputParseError("nothing says which device it ran on")
     sums = sorted(re.findall(r"^([0-9a-f]{64})  (?:\./)?([\w.+-]{1,100})$", provenance, re.MULTILINE))
     # Without a sum the program is unknown: another session's counts as another one.
     known_by = {"sums": sums} if sums else {"session": job.folder.parent.name}
@@ -322,7 +348,7 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
     threads = flags.get("num_threads") or flags.get("num_cpu_threads") or ""
     case = Case(
         serial=batch.device(
-            said["device_id"] or job.device_id,
+            device_id,
             platform=said["platform"],
             runner=said["runner"],
             title=said["device"] or (product[1] if product is not None else ""),
@@ -343,10 +369,15 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
         flags=tuple(sorted(tokens.items())),
         affinity="all",
     )
+    heat = [
+        f"{found[3]} {found[1]} it" for found in _THERMAL.finditer(provenance) if found[2] == job.run and int(found[3])
+    ]
+    doubt = f"the phone's thermal status was {' and '.join(heat)}" if heat else ""
     raw = raw_output(
-        job.folder / (METRICS if is_lm else RESULTS),
-        [Attachment(name=key, data=data) for key, data in files.items()],
+        job.folder / job.names[METRICS if is_lm else RESULTS],
+        [*(Attachment(name=key, data=data) for key, data in files.items()), *_beside(doubt)],
         command=" ".join(f"--{key}={value}" for key, value in flags.items())[:2000],
+        exit_code=job.exit_code,
         at=_moment(said["created"]),
     )
     batch.add(case, raw, is_language_model=is_lm)

@@ -278,6 +278,49 @@ def test_a_session_folder_gives_its_jobs_and_tells_which_are_left_out(cli: Cli, 
     assert "nothing to import" in cli("import", nothing).ended_with(2).stderr
 
 
+HARNESS = (
+    "date: x\nproduct: Pixel 9 Pro (caiman)\nbuild: google/caiman/caiman:15/AP4A/1:user/release-keys\nkernel: 6.1\n"
+    "dir: /data/local/tmp/lm\nruns: cpu cpu_2 gpu gpu_2 npu\nprefill_tokens: 32 decode_tokens: 16 max_num_tokens: 128\n"
+    "binary_args: --model_path=/data/local/tmp/lm/q.litertlm --num_iterations=3\n"
+    "caches removed before cpu: none\nthermal before cpu: IsStatusOverride: false Thermal Status: 0\n"
+    "thermal after cpu: IsStatusOverride: false Thermal Status: 0\nthermal before cpu_2: x Thermal Status: 1\n"
+    f"thermal after cpu_2: x Thermal Status: 3\nsha256:\n{'a' * 64}  litert_lm_advanced_main\n"
+)
+
+
+def test_a_folder_of_the_other_harness_gives_each_of_its_runs_by_its_own_exit_code(cli: Cli, tmp_path: Path) -> None:
+    """It ends with 0 whatever its runs come to, and one folder holds all of them."""
+    folder = tmp_path / "lm-caiman"
+    folder.mkdir()
+    runs: dict[str, tuple[str, bytes]] = {
+        "cpu": ("0", metrics(*THREE)),
+        "cpu_2": ("0", metrics((3001, 2000), *THREE[1:])),
+        "gpu": ("0", metrics(*THREE)),
+        "gpu_2": ("139", metrics((3002, 2000), *THREE[1:])),
+        "npu": ("3", b""),
+    }
+    (folder / "provenance.txt").write_text(HARNESS)
+    for name, (code, written) in runs.items():
+        (folder / f"{name}.exit").write_text(f"{code}\n")
+        (folder / f"{name}.log").write_text("")
+        (folder / f"{name}_logcat.txt").write_text(LOG if name.startswith("gpu") else "")
+        if written:
+            (folder / f"metrics_{name}.pb").write_bytes(written)
+    done = cli("import", folder, "--json")
+    decoded = [run for run in done.json["runs"] if dict(run["case"]["flags"])["figure"] == "decode"]
+    assert [(run["case"]["delegate"], run["outcome"], run["exit_code"]) for run in decoded] == [
+        ("xnnpack", "completed", 0), ("xnnpack", "completed", 0), ("gpu", "completed", 0), ("gpu", "failed", 139)
+    ]  # fmt: skip
+    assert {run["case"]["serial"] for run in decoded} == {"caiman@device-lab"}
+    assert [run["report"]["inference_mean_us"] for run in decoded[:3]] == pytest.approx([2040 / 32] * 3)
+    # A phone that held itself back before or after a run: its own figures are doubtful, no other's.
+    assert ["unusual" in run["report"]["extra"] for run in decoded] == [False, True, False, False]
+    assert decoded[1]["report"]["extra"]["unusual"] == "the phone's thermal status was 1 before it and 3 after it"
+    assert decoded[1]["verdict"]["quality"] == "suspect"
+    (note,) = [note for note in done.json["notes"] if "left out" in note]
+    assert note.endswith("npu: has no metrics_npu.pb: the job failed (exit code 3), or its files weren't downloaded")
+
+
 def test_what_a_session_was_asked_for_is_read_from_its_own_file(cli: Cli, tmp_path: Path) -> None:
     """``ddp_session.json``: the job's arguments and labels, which no pulled file of a model has."""
     session = tmp_path / "session-1" / "gpu-caiman-35"
