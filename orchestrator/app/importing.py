@@ -15,13 +15,14 @@ from orchestrator.app.reporting import report_data, report_title, write_html
 from orchestrator.bootstrap import Farm, this_computer
 from orchestrator.engine.importing import ForeignRun, ImportBatch, ImportResult
 from orchestrator.errors import OutputParseError, UsageError
+from orchestrator.programs import program, programs
 from orchestrator.programs.foreign_app import foreign_build, source_of
-from orchestrator.programs.ios_app import PROGRAM, read_console, scenario_of
+from orchestrator.programs.specification import Results
 from orchestrator.records.campaign import Campaign, CampaignStatus, Origin
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
-from orchestrator.records.workload import Build, Case, Model
+from orchestrator.records.workload import Case, Model, ToolName
 
 if TYPE_CHECKING:
     from orchestrator.report.data import ReportData
@@ -64,7 +65,7 @@ class Imported:
 
 
 def import_files(farm: Farm, request: ImportRequest, out: Path | None) -> Imported:
-    """Import console texts of TensorFlow's iOS app; raises UsageError kinds.
+    """Import results of the TensorFlow apps that are read here; raises UsageError kinds.
 
     Every file is read and checked before anything is stored.
     """
@@ -74,19 +75,24 @@ def import_files(farm: Farm, request: ImportRequest, out: Path | None) -> Import
     models = [identify_model(path) for path in request.models]
     sources = [(path, read_source(path)) for path in request.files]
     facts = _facts(farm, request.device, request.profile)
-    build = foreign_build(PROGRAM, request.app)
-    batch = ImportBatch(devices={facts.serial: facts}, builds={build.sha256: build})
+    batch = ImportBatch(devices={facts.serial: facts})
+    readers = [
+        (each.name, each.results) for each in programs() if each.results is not None and each.results.kind is facts.kind
+    ]
     for path, data in sources:
-        reports = read_console(data.decode("utf-8", "replace"))
-        if not reports:
-            batch.faults.append(f"{path}: no result of {PROGRAM.title}")
+        text = data.decode("utf-8", "replace")
+        found = next(((tool, results, reports) for tool, results in readers if (reports := results.read(text))), None)
+        if found is None:
+            known = " or ".join(program(tool).title for tool, _ in readers)
+            batch.faults.append(f"{path}: no result of {known}")
+            continue
+        tool, results, reports = found
         for number, report in enumerate(reports):
             try:
-                case = _case(facts, _model_of(report, models), build, report)
+                case = _case(batch, facts, models, request.app, tool, results, report)
             except OutputParseError as error:
-                batch.faults.append(f"{path}: run {number + 1}: {error}")
+                batch.faults.append(f"{path}: {report.label or f'run {number + 1}'}: {error}")
                 continue
-            batch.models |= {model.sha256: model for model in models if model.sha256 == case.model_sha256}
             batch.runs.append(ForeignRun(case=case, raw=raw_output(path, source_of(data, number))))
     if batch.faults:
         raise UsageError("nothing was imported:\n  " + "\n  ".join(batch.faults))
@@ -162,25 +168,19 @@ def read_source(path: Path) -> bytes:
 
 
 def _facts(farm: Farm, serial: str, profile_name: str) -> DeviceFacts:
-    """Return what is known of the iPhone: as it is stored, else what its profile declares."""
+    """Return what is known of the device: as it is stored, else what its profile declares."""
     known = farm.store.devices().get(Serial(serial))
     if known is not None:
-        if known.is_virtual or known.kind is not DeviceKind.IOS:
-            what = (
-                "a virtual phone"
-                if known.is_virtual
-                else "a computer"
-                if known.kind is DeviceKind.HOST
-                else "no iPhone"
-            )
-            raise UsageError(f"{serial} is {what}; results of a real iPhone need a name of their own")
+        if known.is_virtual or known.kind is DeviceKind.HOST:
+            what = "a virtual phone" if known.is_virtual else "a computer"
+            raise UsageError(f"{serial} is {what}; results of a real phone need a name of their own")
         return known
     if not profile_name:
-        return DeviceFacts(serial=Serial(serial), kind=DeviceKind.IOS, is_virtual=False)
+        return DeviceFacts(serial=Serial(serial), kind=DeviceKind.ANDROID, is_virtual=False)
     profile = farm.profiles.get(profile_name)
-    if profile is None or profile.kind is not DeviceKind.IOS:
-        names = ", ".join(name for name, item in farm.profiles.items() if item.kind is DeviceKind.IOS)
-        raise UsageError(f"there is no profile of an iPhone {profile_name!r}", hint=f"there are {names}")
+    if profile is None or profile.kind is DeviceKind.HOST:
+        names = ", ".join(name for name, item in farm.profiles.items() if item.kind is not DeviceKind.HOST)
+        raise UsageError(f"there is no profile of a phone {profile_name!r}", hint=f"there are {names}")
     clusters, first = [], 0
     for cores in profile.cluster_cores:
         clusters.append(CpuCluster(cpus=tuple(range(first, first + cores)), min_khz=None, max_khz=None))
@@ -196,31 +196,39 @@ def _facts(farm: Farm, serial: str, profile_name: str) -> DeviceFacts:
     )
 
 
-def _model_of(report: ToolReport, models: Sequence[Model]) -> Model:
-    """Return the model that a run measured, by the size that it printed; raises OutputParseError."""
-    size_mb = report.model_size_mb
+def _case(
+    batch: ImportBatch,
+    facts: DeviceFacts,
+    models: Sequence[Model],
+    app: str,
+    tool: ToolName,
+    results: Results,
+    report: ToolReport,
+) -> Case:
+    """Return the case of one report, with its model and build in the batch; raises OutputParseError."""
+    scenario = results.scenario(report)
+    name, size_mb = report.extra.get("graph", ""), report.model_size_mb
+    named = [model for model in models if not name or model.name == name]
     fitting = [
         model
-        for model in models
+        for model in named
         if size_mb is None or math.isclose(size_mb, model.size_bytes / 1e6, rel_tol=_SIZE_TOLERANCE)
     ]
     if len(fitting) != 1:
+        meant = f"the model {name!r}" if name else "the one model that was measured"
         size = f", of {size_mb:g} MB" if size_mb is not None else ""
-        given = "".join(f"; {model.path} has {model.size_bytes / 1e6:g} MB" for model in models if size)
-        raise OutputParseError(f"name the file of the one model that was measured{size} with --model{given}")
-    return fitting[0]
-
-
-def _case(facts: DeviceFacts, model: Model, build: Build, report: ToolReport) -> Case:
-    """Return the case of a run; raises OutputParseError."""
-    scenario = scenario_of(report)
+        given = "".join(f"; {model.path} has {model.size_bytes / 1e6:g} MB" for model in named if size)
+        raise OutputParseError(f"name the file of {meant}{size} with --model{given}")
+    build = foreign_build(program(tool), app)
+    batch.models[fitting[0].sha256] = fitting[0]
+    batch.builds[build.sha256] = build
     return Case(
         serial=facts.serial,
-        model_sha256=model.sha256,
-        model_name=model.name,
+        model_sha256=fitting[0].sha256,
+        model_name=fitting[0].name,
         delegate=scenario.delegate,
         threads=scenario.threads,
-        tool=PROGRAM.name,
+        tool=tool,
         build_sha256=build.sha256,
         flags=tuple(sorted(scenario.flags)),
         affinity="all",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.errors import ArtifactError, ModelError, UsageError
 from orchestrator.files import write_file
-from orchestrator.records.model import ManifestEntry, ModelFacts
+from orchestrator.records.model import ManifestEntry, ModelChange, ModelFacts
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
@@ -251,6 +251,25 @@ def inspect(path: Path, *, is_predicted: bool) -> ModelFacts | LanguageModelFact
     from orchestrator.records.tokens import is_language_model
 
     return inspect_bundle(path) if is_language_model(path) and not is_predicted else inspect_model(path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """How two models differ."""
+
+    is_same_file: bool
+    changes: Sequence[ModelChange]
+
+
+def compare_models(first: Path, second: Path) -> Compared:
+    """Tell two models apart; raises ModelError."""
+    from orchestrator.models.inspect import differences, identify_model, inspect_model, open_graph, operator_changes
+
+    changes = [
+        *differences(inspect_model(first), inspect_model(second)),
+        *operator_changes(open_graph(first), open_graph(second)),
+    ]
+    return Compared(is_same_file=identify_model(first).sha256 == identify_model(second).sha256, changes=changes)
 
 
 def samples(out: Path | None) -> list[Model]:

@@ -66,11 +66,11 @@ class ImportOptions:
 
     files: Annotated[
         Paths,
-        arg("A bundle, a session's folder, leaderboard JSONL, or console text of TensorFlow's iOS app."),
+        arg("A bundle, a session's folder, leaderboard JSONL, or Firebase JSON or CSV, report.json or report.csv."),
     ]
-    device: Annotated[str, opt("--device -s", "Name of the measured iPhone.")] = ""
+    device: Annotated[str, opt("--device -s", "Serial number or name of the measured phone.")] = ""
     models: Annotated[Paths, opt("--model -m", "Measured model. Repeat for several.")] = ()
-    profile: Annotated[str, opt("--profile", "Profile of an iPhone that isn't known.")] = ""
+    profile: Annotated[str, opt("--profile", "Profile of a phone that isn't known.")] = ""
     app: Annotated[str, opt("--app", "File of the app (with a slash), or its version.")] = ""
     name: Annotated[str, opt("--name", "Name of the campaign.")] = "import"
     out: HtmlOut = None

@@ -1,4 +1,4 @@
-"""``benchfarm model``: facts, accuracy, and models to measure with the manifest that lists them."""
+"""``benchfarm model``: facts, differences, accuracy, and models to measure with the manifest that lists them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,16 @@ _Folder = Annotated[Path | None, opt("--out -o", "Folder for files and models.ya
 
 
 def _lines(facts: ModelFacts) -> list[str]:
+    arena = "unknown: a shape is known only at run time"
+    if facts.arena_bytes is not None:
+        arena = f"at least {format_bytes(facts.arena_bytes)}"
     macs = "unknown" if facts.multiply_adds is None else f"{facts.multiply_adds / 1e6:.1f} million"
     lines = [
         f"size           {format_bytes(facts.size_bytes)}, {format_bytes(facts.weights_bytes)} of it weights",
         f"precision      {facts.precision}",
         f"parameters     {facts.parameters / 1e6:.3g} million" if facts.parameters else "parameters     none",
         f"multiply-adds  {macs}",
+        f"arena          {arena}",
         f"tensors        {', '.join(f'{count} {name}' for name, count in facts.tensors.items()) or 'none'}",
         f"quantised      {facts.tensors_quantised} tensors as a whole, {facts.tensors_quantised_by_channel} by channel",
         f"schema         version {facts.schema_version}, runtime {_runtime(facts)}",
@@ -109,6 +113,28 @@ def inspect(
     shown = {field.name: getattr(facts, field.name) for field in fields(facts)}
     shown["delegate" if delegate else "delegates"] = told.data
     return CommandResult(text="\n".join([*_lines(facts), "", told.text]), data=shown)
+
+
+@command("model diff")
+def diff(
+    first: Annotated[Path, arg("Model file (.tflite).", metavar="A")],
+    second: Annotated[Path, arg("Model file (.tflite).", metavar="B")],
+) -> CommandResult:
+    """Compare two models: sizes, tensors, operators.
+
+    Example: benchfarm model diff a.tflite b.tflite
+
+    Exit code 1 unless the files are identical.
+    """
+    found = model_files.compare_models(first, second)
+    rows = [(change.what, _short(change.first), _short(change.second)) for change in found.changes]
+    same = "the same file" if found.is_same_file else "the same structure; constants, names or layout differ"
+    text = table(("what", str(first), str(second)), rows) if rows else same
+    return CommandResult(text=text, data=found, exit_code=0 if found.is_same_file else 1)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 @command("model samples")

@@ -1,4 +1,4 @@
-"""What a .tflite file is and holds, without running any of it."""
+"""What a .tflite file is and holds, and how two differ, without running any of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import stat
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +28,7 @@ from orchestrator.models.graph import (
 )
 from orchestrator.models.language_model import inspect_bundle, is_bundle
 from orchestrator.records.identity import ModelSha
-from orchestrator.records.model import ModelFacts, TensorFacts
+from orchestrator.records.model import ModelChange, ModelFacts, SignatureFacts, TensorFacts
 from orchestrator.records.tokens import MAGIC, is_foreign
 from orchestrator.records.workload import Model
 
@@ -167,6 +168,7 @@ def _facts(graph: Graph, size_bytes: int) -> ModelFacts:
         tensors_quantised=sum(len(tensor.scales) == 1 for tensor in tensors),
         tensors_quantised_by_channel=sum(len(tensor.scales) > 1 for tensor in tensors),
         parameters=sum(map(_parameters, constants.values())),
+        arena_bytes=_arena_bytes(main),
         multiply_adds=_multiply_adds(main),
         weights_bytes=sum(tensor.constant_bytes for tensor in constants.values()),
         precision=_precision(graph),
@@ -185,11 +187,54 @@ def _tensor_facts(tensor: Tensor) -> TensorFacts:
     )
 
 
+#: Bits of one element, for the types that tensors of a graph in work have.
+_BITS: Final = {
+    "float64": 64, "int64": 64, "uint64": 64, "complex64": 64, "complex128": 128, "float32": 32, "int32": 32,
+    "uint32": 32, "float16": 16, "bfloat16": 16, "int16": 16, "uint16": 16, "int8": 8, "uint8": 8, "bool": 8, "int4": 4,
+}  # fmt: skip
+
+
 def _parameters(tensor: Tensor) -> int:
     """Return how many weights a constant holds: none in shapes, axes and paddings, which are plain integers."""
     kind = dtype_of(tensor)
     counts = kind.startswith(("float", "bfloat")) or bool(tensor.scales)
-    return math.prod(tensor.shape) if counts and all(size > 0 for size in tensor.shape) else 0
+    return math.prod(tensor.shape) if counts and kind in _BITS and all(size > 0 for size in tensor.shape) else 0
+
+
+def _arena_bytes(subgraph: Subgraph) -> int | None:
+    """Return the largest sum of computed tensors that are alive at one operator; None when a shape isn't fixed."""
+    last_use = {index: len(subgraph.operators) for index in subgraph.outputs}
+    for step, operator in enumerate(subgraph.operators):
+        for index in (*operator.inputs, *operator.outputs):
+            last_use[index] = max(last_use.get(index, -1), step)
+    widened_weights = widened(subgraph)
+    ends: dict[int, int] = {}
+    alive, most = 0, 0
+    seen: set[int] = set()
+
+    def born(index: int, step: int) -> int | None:
+        tensor = subgraph.tensors[index]
+        if index in seen or tensor.constant_bytes or index in widened_weights:
+            return 0
+        seen.add(index)
+        bits = _BITS.get(dtype_of(tensor))
+        if bits is None or -1 in tensor.shape_signature or any(size <= 0 for size in tensor.shape):
+            return None
+        size = -(-math.prod(tensor.shape) * bits // 8)
+        end = last_use.get(index, step)
+        ends[end] = ends.get(end, 0) + size
+        return size
+
+    for step, indices in enumerate([subgraph.inputs, *(operator.outputs for operator in subgraph.operators)], start=-1):
+        for index in indices:
+            if index >= 0:
+                size = born(index, step)
+                if size is None:
+                    return None
+                alive += size
+        most = max(most, alive)
+        alive -= ends.get(step, 0)
+    return most
 
 
 def _multiply_adds(subgraph: Subgraph) -> int | None:
@@ -258,3 +303,56 @@ def _computed_kinds(subgraph: Subgraph) -> Iterator[str]:
             yield "float16" if stored == "float16" else "dynamic-range"
         else:
             yield data
+
+
+#: Facts that are compared by counts below instead.
+_COUNTED = frozenset({"operators", "tensors", "metadata"})
+_UNCOMPARED = frozenset({"is_runtime_told"})
+
+
+def differences(first: ModelFacts, second: ModelFacts) -> list[ModelChange]:
+    """Return each fact that differs, and each operator and tensor type whose count does."""
+    changes = [
+        ModelChange(what=field.name, first=_shown(one), second=_shown(two))
+        for field in fields(ModelFacts)
+        if field.name not in _COUNTED | _UNCOMPARED
+        and (one := getattr(first, field.name)) != (two := getattr(second, field.name))
+    ]
+    for what in sorted(_COUNTED, reverse=True):
+        one, two = getattr(first, what), getattr(second, what)
+        changes += [
+            ModelChange(what=f"{what} {name}", first=str(one.get(name, 0)), second=str(two.get(name, 0)))
+            for name in sorted({*one, *two})
+            if one.get(name, 0) != two.get(name, 0)
+        ]
+    return changes
+
+
+def operator_changes(first: Graph, second: Graph) -> list[ModelChange]:
+    """Return the operators of the main subgraphs that only one has, by kind, result shape and type."""
+    one, two = (Counter(_operators(graph)) for graph in (first, second))
+    return [
+        ModelChange(what=f"operator {line}", first=str(one[line]), second=str(two[line]))
+        for line in sorted({*one, *two})
+        if one[line] != two[line]
+    ]
+
+
+def _operators(graph: Graph) -> Iterator[str]:
+    subgraph = graph.subgraphs[0]
+    for operator in subgraph.operators:
+        results = [subgraph.tensors[index] for index in operator.outputs if index >= 0]
+        shown = ", ".join(f"{dtype_of(tensor)}{list(tensor.shape)}" for tensor in results)
+        yield f"{operator_name(operator)} -> {shown}"
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "unknown"
+    if isinstance(value, tuple):
+        return "; ".join(_shown(item) for item in value) or "none"
+    if isinstance(value, TensorFacts):
+        return f"{value.name}: {value.dtype}{list(value.shape_signature)}"
+    if isinstance(value, SignatureFacts):
+        return f"{value.key}({', '.join(value.inputs)})"
+    return str(value)

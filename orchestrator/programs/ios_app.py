@@ -7,15 +7,16 @@ text of its result view names neither model, delegate nor threads, and is no res
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
 from orchestrator.delegates import DELEGATES
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import OutputParseError
 from orchestrator.programs.foreign_app import ImportedTool
 from orchestrator.programs.grammar.output import parse_text
-from orchestrator.programs.specification import Program
+from orchestrator.programs.specification import Program, Results, Scenario
+from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import ToolReport
 from orchestrator.records.workload import DelegateName, ToolName
 
@@ -48,18 +49,6 @@ _SETTING_ECHOES: Final = {
 }
 #: With one of these the figures are of something else than the model's inferences.
 _NO_TIMING: Final = ("Enable op profiling", "Report the peak memory footprint", "Run w/o invoking kernels")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
-    """What the app passes to the benchmark; everything else has the program's defaults."""
-
-    delegate: DelegateName
-    #: -1: not passed, the runtime's choice.
-    threads: int = -1
-    flags: tuple[tuple[str, str], ...] = ()
-    #: Further fields of the case: num_runs, min_secs ...
-    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_console(text: str) -> list[ToolReport]:
@@ -116,5 +105,6 @@ PROGRAM = Program(
     name=ToolName.IOS_APP,
     tool=lambda: ImportedTool(ToolName.IOS_APP, read_console),
     has_flags=False,
+    results=Results(read=read_console, scenario=scenario_of, kind=DeviceKind.IOS),
     title="TFLite iOS benchmark app",
 )

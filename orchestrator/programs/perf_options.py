@@ -2,7 +2,7 @@
 
 Each way (an option) is a case of its own with its own report. The program's summary names what was asked for, not what
 ran, so that each option is judged by the lines of its own run. It stops at the first option that fails, without a
-summary and with exit code 0: the options that it didn't come to have failed, too, as not run.
+summary and with exit code 0: the options that it didn't come to are then run one by one, a process for each.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import json
 import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
+from orchestrator.delegates.evidence import accelerators_in
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.flags.arguments import benchmark_flags, files_written, format_flags
@@ -35,9 +36,13 @@ from orchestrator.programs.running.collected import read_collected, run_and_coll
 from orchestrator.programs.running.environment import in_mode
 from orchestrator.programs.specification import Program
 from orchestrator.records.device import DeviceKind
+from orchestrator.records.identity import RunId
 from orchestrator.records.run import Attachment, DelegateEvidence, RawOutput, ToolReport
 from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
 
+#: Beginning of the names of what the options left that were run one by one.
+_ALONE: Final = "alone"
+_INDEX: Final = "alone.json"
 _NONE: Final = "--perf_options_list=none"
 #: What the program sets for each option itself, and the files of which each option would overwrite the last one's.
 _NOT_FOR_A_GROUP: Final = OPTION_FLAGS | {
@@ -65,7 +70,8 @@ class PerformanceOptionsTool:
 
     def found_cases(self, raw: RawOutput, case: Case) -> Sequence[Case]:
         """See SessionTool.found_cases: an option for each NNAPI accelerator that the phone has."""
-        labels = [block.label for block in split_options(raw.data("stdout"))]
+        blocks = split_options(raw.data("stdout"))
+        labels = [*(block.label for block in blocks), *(entry["label"] for entry in _index(raw))]
         names = [label[len("nnapi(") : -1] for label in labels if label.startswith("nnapi(") and "w/o" not in label]
         plain = tuple(flag for flag in case.flags if flag[0] != ACCELERATOR_FLAG)
         return [
@@ -91,23 +97,33 @@ class PerformanceOptionsTool:
             )
         finally:
             device.discard_run(request.run_id)
+        attachments = [
+            Attachment(name="stdout", data=result.stdout),
+            Attachment(name="stderr", data=result.stderr),
+        ]
+        is_over = result.timed_out or (cancelled is not None and cancelled.is_set())
+        missed = [] if is_over else _missed(result.stdout, request.case)
+        attachments += _run_missed(device, request, missed, cancelled)
         return RawOutput(
             command=command,
             exit_code=result.exit_code,
             timed_out=result.timed_out,
             started_at=started_at,
-            duration_s=result.duration_s,
-            attachments=(
-                Attachment(name="stdout", data=result.stdout),
-                Attachment(name="stderr", data=result.stderr),
-            ),
+            duration_s=(datetime.now(UTC) - started_at).total_seconds() if missed else result.duration_s,
+            attachments=tuple(attachments),
         )
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the run of the case's own option; an option without a run is a report that says so."""
         label = label_of(case)
         if _NONE in raw.command:
-            return dataclasses.replace(read_collected(raw, case), label=label)
+            report = read_collected(raw, case)
+            return dataclasses.replace(report, label=label)
+        for number, entry in enumerate(_index(raw)):
+            if entry["label"] == label:
+                ended = {"exit_code": entry["exit_code"], "timed_out": entry["timed_out"]}
+                report = read_collected(raw, case, prefix=f"{_ALONE}-{number}.", **ended)
+                return dataclasses.replace(report, label=label)
         blocks = split_options(raw.data("stdout"))
         own = next((block for block in blocks if block.label == label), None)
         if own is None:
@@ -162,6 +178,40 @@ def _without_run(raw: RawOutput, case: Case, label: str) -> ToolReport:
         label=label,
         delegate=DelegateEvidence(requested=case.delegate.value),
     )
+
+
+def _index(raw: RawOutput) -> list[dict[str, Any]]:
+    """Return how the options that were run alone ended, in the order of their attachments' numbers."""
+    rows: list[dict[str, Any]] = json.loads(raw.data(_INDEX) or b"[]")
+    return rows
+
+
+def _missed(stdout: bytes, case: Case) -> list[Case]:
+    """Return the options that a program that stopped didn't come to; none when it went through to its summary."""
+    blocks = split_options(stdout)
+    if summary_rows_in(stdout) or not blocks:
+        return []
+    begun = {block.label for block in blocks}
+    accelerators = accelerators_in(stdout.decode("utf-8", "replace")) or ()
+    return [option for option in options_of(case, accelerators=accelerators) if label_of(option) not in begun]
+
+
+def _run_missed(
+    device: Device, request: InvocationRequest, missed: Sequence[Case], cancelled: threading.Event | None
+) -> list[Attachment]:
+    found: list[Attachment] = []
+    index: list[dict[str, object]] = []
+    for number, option in enumerate(missed):
+        if cancelled is not None and cancelled.is_set():
+            break
+        alone = dataclasses.replace(request, case=option, run_id=RunId(f"{request.run_id}-{number}"))
+        raw = _run_alone(device, alone, cancelled)
+        found += [dataclasses.replace(item, name=f"{_ALONE}-{number}.{item.name}") for item in raw.attachments]
+        ended = {"command": raw.command, "exit_code": raw.exit_code, "timed_out": raw.timed_out}
+        index.append({"label": label_of(option), **ended})
+    if index:
+        found.append(Attachment(name=_INDEX, data=json.dumps(index, indent=1).encode()))
+    return found
 
 
 def _run_alone(device: Device, request: InvocationRequest, cancelled: threading.Event | None) -> RawOutput:

@@ -62,6 +62,9 @@ class ModelFacts:
     tensors_quantised_by_channel: int = 0
     #: Weights: elements of constants that are real numbers or stand for some; each buffer counted once.
     parameters: int = 0
+    #: The largest sum of computed tensors that are needed at one operator of the main subgraph. The arena has at least
+    #: this; kernels' scratch memory comes on top, and a delegate keeps its own. None when a shape isn't fixed.
+    arena_bytes: int | None = None
     #: Multiply-adds of convolutions and fully connected layers of the main subgraph, for the shapes that the file
     #: tells; None when a shape that is needed is missing.
     multiply_adds: int | None = None
@@ -202,3 +205,12 @@ class ManifestEntry:
     accuracy: Accuracy | None = None
     #: For people, for example that its weights are random.
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelChange:
+    """One thing that two models differ in."""
+
+    what: str
+    first: str
+    second: str

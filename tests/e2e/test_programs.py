@@ -71,14 +71,14 @@ def test_an_option_whose_delegate_is_missing_never_stands_under_its_name(lab: La
     assert all(run["report"]["inference"]["count"] > 0 for run in runs)
 
 
-def test_an_option_that_fails_says_why_and_those_after_it_were_not_run(lab: Lab, model: Path) -> None:
+def test_a_failing_option_loses_no_other(lab: Lab, model: Path) -> None:
     lab.fault(lab.serials[PIXEL], "delegate-failing", "subject=gpu")
     runs = by_label(bench(lab, model, "--tool", "perf-options", "-d", "gpu", exit_code=1))
     assert set(runs) == {"gpu-fp16", "gpu-default"}
-    codes = {run["reason_code"] for run in runs.values()}
-    assert {run["outcome"] for run in runs.values()} == {"failed"}
-    assert len(codes) == 2
-    assert "option-not-run" in codes
+    failed, well = sorted(runs.values(), key=lambda run: run["outcome"] == "completed")
+    assert (failed["outcome"], well["outcome"]) == ("failed", "completed")
+    assert well["report"]["delegate"]["truth"] == "full"
+    assert well["report"]["inference"]["count"] > 0
 
 
 def test_accelerators_that_nobody_planned_become_cases_of_their_own(lab: Lab, model: Path) -> None:

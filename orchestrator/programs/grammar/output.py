@@ -15,6 +15,8 @@ from typing import Final
 
 from orchestrator.errors import OutputParseError
 from orchestrator.programs.declared_output import declared_reports
+from orchestrator.programs.delegate_performance import parse_delegate_performance
+from orchestrator.programs.firebase import parse_firebase
 from orchestrator.programs.grammar.failures import Crash, SystemLog
 from orchestrator.programs.grammar.figures import parse_ios_view
 from orchestrator.programs.grammar.forms import json_text, unwrapped
@@ -252,11 +254,11 @@ def _released(splitter: RunSplitter, held: int, requested: str) -> list[ToolRepo
 
 
 def _other_formats(buffer: Buffer) -> list[ToolReport]:
-    """Read what has no line of the tool itself: an app's view, a refusal to start it."""
+    """Read what has no line of the tool itself: an app's view, an app's record, a refusal to start it."""
     if len(buffer) > _SMALL_BYTES:
         return []
     text = buffer[0 : len(buffer)].decode("utf-8", "replace")
-    return parse_ios_view(text) or parse_refusals(text)
+    return parse_ios_view(text) or parse_firebase(text) or parse_delegate_performance(text) or parse_refusals(text)
 
 
 def _crash_report(crash: Crash) -> ToolReport:

@@ -149,6 +149,7 @@ def test_each_variant_is_what_its_name_says(built):
     ]
     assert len({facts.parameters for facts in kinds.values()}) == 1
     assert len({facts.multiply_adds for facts in kinds.values()}) == 1
+    assert kinds["int8"].arena_bytes < kinds["float32"].arena_bytes
     for facts in kinds.values():
         assert [(s.key, s.inputs, s.outputs) for s in facts.signatures] == [
             ("serving_default", ("image",), ("probabilities",))
