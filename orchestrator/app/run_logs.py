@@ -1,24 +1,42 @@
-"""Runs as text: what ``results log`` shows, what ``parse`` reads of a file, and an issue tracker's text."""
+"""One run as text: what ``results log`` shows, the same text read again by ``parse``, and an issue tracker's text."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from orchestrator import __version__
 from orchestrator.bootstrap import Farm, this_computer
 from orchestrator.errors import OutputParseError, UsageError
-from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
+from orchestrator.ports import Tool
+from orchestrator.records.history import is_pruned
+from orchestrator.records.identity import BuildSha, ModelSha, Serial
+from orchestrator.records.run import Attachment, Outcome, RawOutput, RunRecord, ToolReport
+from orchestrator.records.workload import DECLARED, Case, DelegateName, ToolName
 from orchestrator.report.escapes import one_line
 
 if TYPE_CHECKING:
     import io
+
+#: What a log begins with.
+LOG_START: Final = "command: "
+_HEAD: Final = re.compile(
+    rf"^{LOG_START}(?P<command>[^\n]*)\n"
+    r"exit code: (?P<exit_code>None|-?\d{1,10})(?P<timed_out>, stopped at its time limit)?\n"
+    rf"tool: (?P<tool>{'|'.join(ToolName)}|{DECLARED}[\w.-]+)\n"
+    rf"delegate asked for: (?P<delegate>{'|'.join(DelegateName)})\n"
+    r"threads: (?P<threads>-?\d{1,4})\n(?:flags: (?P<flags>[^\n]*)\n)?",
+    re.MULTILINE | re.ASCII,
+)
+_SECTION: Final = re.compile(r"^--- (\S[^\n]*) \((\d{1,15}) bytes\)\n", re.MULTILINE | re.ASCII)
 
 
 def log_text(run: RunRecord, shown: tuple[Attachment, ...]) -> str:
@@ -26,7 +44,7 @@ def log_text(run: RunRecord, shown: tuple[Attachment, ...]) -> str:
     case = run.case
     flags = one_line(shlex.join(f"--{name}={value}" for name, value in case.flags))
     lines = [
-        f"command: {one_line(run.command)}",
+        f"{LOG_START}{one_line(run.command)}",
         f"exit code: {run.exit_code}{', stopped at its time limit' if run.outcome is Outcome.TIMED_OUT else ''}",
         f"tool: {case.tool.value}",
         f"delegate asked for: {case.delegate}",
@@ -40,6 +58,59 @@ def _section(attachment: Attachment) -> str:
     text = attachment.data.decode("utf-8", "replace")
     # What a phone printed must not be able to drive the terminal.
     return "\n".join([f"--- {attachment.name} ({len(attachment.data)} bytes)", *map(one_line, text.splitlines())])
+
+
+def read_logs(text: str, tools: Mapping[ToolName, Tool]) -> list[ToolReport]:
+    """Return the report of each log in a text that begins with one, read by its own program; none for another text.
+
+    Raises:
+        OutputParseError: a run's raw output was deleted, or the line of its flags was damaged.
+    """
+    text = text.replace("\r\n", "\n")
+    heads = list(_HEAD.finditer(text))
+    if not heads or heads[0].start():
+        return []
+    ends = [*(head.start() for head in heads[1:]), len(text)]
+    return [_report(head, text[head.end() : end], tools) for head, end in zip(heads, ends, strict=True)]
+
+
+def _report(head: re.Match[str], body: str, tools: Mapping[ToolName, Tool]) -> ToolReport:
+    attachments = tuple(_attachments(body))
+    if is_pruned(attachments):
+        raise OutputParseError("what the run printed was deleted", hint="'benchfarm results runs' shows its figures")
+    raw = RawOutput(
+        command=head["command"],
+        exit_code=None if head["exit_code"] == "None" else int(head["exit_code"]),
+        timed_out=head["timed_out"] is not None,
+        started_at=datetime.fromtimestamp(0, UTC),
+        duration_s=0.0,
+        attachments=attachments,
+    )
+    try:
+        words = shlex.split(head["flags"] or "")
+    except ValueError as error:
+        hint = "write the log again: benchfarm results log RUN"
+        raise OutputParseError(f"its flags {one_line(head['flags'])!r} can't be read: {error}", hint=hint) from error
+    flags = (word.removeprefix("--").partition("=") for word in words)
+    case = Case(
+        serial=Serial(""),
+        model_sha256=ModelSha(""),
+        model_name="",
+        delegate=DelegateName(head["delegate"]),
+        threads=int(head["threads"]),
+        tool=ToolName(head["tool"]),
+        build_sha256=BuildSha(""),
+        flags=tuple((name, value) for name, _, value in flags),
+    )
+    return tools[case.tool].parse(raw, case)
+
+
+def _attachments(text: str) -> Iterator[Attachment]:
+    _, *parts = _SECTION.split(text)
+    for name, size, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+        data = body.encode()
+        # Where a program was stopped in its last line, only the size shows that the line has no end.
+        yield Attachment(name=name, data=data.removesuffix(b"\n") if len(data) == int(size) + 1 else data)
 
 
 def public_report(report: ToolReport) -> dict[str, object]:
@@ -67,8 +138,10 @@ def begun_reading(file: str) -> tuple[list[ToolReport], Iterator[ToolReport]]:
 
 
 def _reports(file: str) -> Iterator[ToolReport]:
+    from orchestrator.bootstrap import Farm, Settings
     from orchestrator.programs.grammar.output import iterate_file
 
+    settings = Settings.from_environment()
     try:
         with contextlib.ExitStack() as stack:
             path = Path(file)
@@ -77,7 +150,10 @@ def _reports(file: str) -> Iterator[ToolReport]:
             elif not path.is_file():
                 # A pipe (and what can't be opened is a wrong name, not a wrong text).
                 path = stack.enter_context(_kept(stack.enter_context(path.open("rb"))))
-            yield from iterate_file(path)
+            with path.open("rb") as begun:
+                is_log = begun.read(len(LOG_START)) == LOG_START.encode()
+            own = read_logs(path.read_text("utf-8", "replace"), Farm(settings).tools) if is_log else []
+            yield from own or iterate_file(path)
     except OutputParseError as error:
         raise OutputParseError(f"{'standard input' if file == '-' else file}: {error}", hint=error.hint) from error
     except OSError as error:

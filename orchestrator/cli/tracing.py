@@ -133,7 +133,7 @@ def _app_lines(traced: TracedApp) -> Iterator[str]:
         )
     else:
         yield "no whole inference was recorded; operators' slices outside one:"
-    if rows := _parts(summary.operators):
+    if rows := _parts(summary.operators or summary.outside):
         yield table(("operator", "slices", "per inference", "own ms", "share"), rows, right=(1, 2, 3, 4))
     if summary.inferences:
         yield f"outside all operators: {_ms(summary.between_us)} ({summary.between_us / summary.total_us:.1%})"
@@ -159,7 +159,7 @@ def _parts(parts: Sequence[Part]) -> list[tuple[str, ...]]:
 
 
 def _handovers(summary: AppSummary) -> Iterator[str]:
-    """Yield what is known of delegates."""
+    """Yield what is known of delegates and copies."""
     gaps = summary.delegate_gaps
     for part in summary.delegates:
         yield one_line(f"delegate {part.name}: {part.count} slices, {_ms(part.total_us)}")
@@ -169,6 +169,12 @@ def _handovers(summary: AppSummary) -> Iterator[str]:
             f"between delegates' slices: {gaps.count} gaps, {_ms(gaps.total_us)}, of it {_ms(gaps.operators_us)} in "
             f"operators on the CPU{names}"
         )
+    for part in summary.copies:
+        yield one_line(
+            f"copy {part.name} [{part.direction or 'direction unknown'}]: {part.count}, {_ms(part.total_us)}"
+        )
+    if not summary.copies:
+        yield "copies: no slice tells of one; TensorFlow Lite marks none itself"
 
 
 def _incomplete(summary: AppSummary | TraceSummary) -> Iterator[str]:

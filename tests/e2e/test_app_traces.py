@@ -105,6 +105,7 @@ def test_the_text_says_what_the_inferences_are_made_of(lab: Lab, model: Path, tm
         "inferences, ",
         "delegate TfLiteXNNPackDelegate: ",
         "per inference",
+        "copies: ",
     ):
         assert words in done.stdout, done.stdout
 

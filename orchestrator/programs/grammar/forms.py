@@ -1,13 +1,16 @@
-"""What an output comes wrapped in: gzip, JSON, a notebook; and what can't be read at all."""
+"""What an output comes wrapped in: gzip, a zip archive, JSON, a notebook, HTML; and what can't be read at all."""
 
 from __future__ import annotations
 
 import contextlib
 import gzip
+import html
 import io
 import json
 import mmap
+import re
 import tempfile
+import zipfile
 import zlib
 from collections.abc import Iterator
 from typing import IO, Final
@@ -18,17 +21,45 @@ from orchestrator.programs.grammar.lines import Buffer, to_utf8
 #: More than this isn't unpacked: a file of a few kilobytes may claim to hold terabytes.
 MOST_UNPACKED_BYTES: Final = 1 << 30
 _PIECE_BYTES: Final = 1 << 20
-#: JSON is taken apart as a whole, so that larger ones are read as the text that they are.
+_MOST_MEMBERS: Final = 1000
+#: JSON and HTML are taken apart as a whole, so that larger ones are read as the text that they are.
 _MOST_WHOLE_BYTES: Final = 1 << 26
 _SAMPLE_BYTES: Final = 65_536
 #: Keys of a notebook that hold nothing that was printed.
 _NOT_TEXT: Final = frozenset(
     {"metadata", "execution_count", "cell_type", "output_type", "name", "image/png", "text/html"}
 )
-#: What compressed and binary files begin with, which hold no text to be read as it is.
-_NO_TEXT: Final = (
-    b"PK\x03\x04", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"7z\xbc\xaf", b"%PDF", b"\x89PNG", b"\x7fELF",
-)  # fmt: skip
+_HINT: Final = "give the program's output as text, or that text in gzip or zip"
+
+#: (offset, first bytes, what the file is) of what can't be read.
+_FOREIGN: Final = (
+    (0, b"BZh", "is compressed by bzip2"),
+    (0, b"\xfd7zXZ", "is compressed by xz"),
+    (0, b"\x28\xb5\x2f\xfd", "is compressed by zstd"),
+    (0, b"7z\xbc\xaf", "is a 7-Zip archive"),
+    (0, b"%PDF", "is a PDF document"),
+    (0, b"\x89PNG", "is a picture (PNG)"),
+    (0, b"\xff\xd8\xff", "is a picture (JPEG)"),
+    (0, b"\xd0\xcf\x11\xe0", "is a document of an old Excel or Word"),
+    (0, b"SQLite format 3", "is an SQLite database"),
+    (0, b"\x7fELF", "is a program, not its output"),
+    (4, b"TFL3", "is a TFLite model, not a program's output"),
+)
+#: A name in an archive -> what the archive is.
+_FOREIGN_MEMBERS: Final = (
+    ("xl/workbook.xml", "is an Excel workbook"),
+    ("word/document.xml", "is a Word document"),
+    ("AndroidManifest.xml", "is an Android app"),
+)
+_TAG: Final = re.compile(
+    r"</?(?:html|head|body|pre|p|div|span|code|samp|kbd|td|th|tr|table|tbody|thead|li|ul|ol|b|i|em|strong|font|a|h[1-6]"
+    r"|details|summary|blockquote|small|tt)(?:\s[^<>]{0,2000})?/?>",
+    re.IGNORECASE,
+)
+_BREAK: Final = re.compile(r"<br\s{0,10}/?>(?:\r?\n)?|</(?:p|div|li|tr|pre|h[1-6]|blockquote)>", re.IGNORECASE)
+_HTML: Final = re.compile(
+    rb"<(?:br\s{0,10}/?|pre|html|!doctype html|p|div|td|li|span|code)\b[^<>]{0,2000}>", re.IGNORECASE
+)
 
 
 @contextlib.contextmanager
@@ -36,16 +67,20 @@ def unwrapped(buffer: Buffer) -> Iterator[Buffer]:
     """Give the text that a file holds, as UTF-8.
 
     Raises:
-        OutputParseError: the file is no text, it is damaged, or it unpacks to too much.
+        OutputParseError: the file is known to be something else than text, it is damaged, or it unpacks to too much.
     """
     with contextlib.ExitStack() as stack:
         if buffer[:2] == b"\x1f\x8b":
             buffer = _in_file(stack, _gzip_pieces(buffer))
-        if buffer[:8].startswith(_NO_TEXT) or buffer[4:8] == b"TFL3":
-            raise OutputParseError(
-                "the file is no text", hint="give the program's output as text, or that text in gzip"
-            )
-        yield to_utf8(buffer)
+        elif buffer[:4] == b"PK\x03\x04":
+            buffer = _in_file(stack, _zip_pieces(buffer))
+        for offset, start, what in _FOREIGN:
+            if buffer[offset : offset + len(start)] == start:
+                raise OutputParseError(f"the file {what}", hint=_HINT)
+        buffer = to_utf8(buffer)
+        if len(buffer) <= _MOST_WHOLE_BYTES and _HTML.search(buffer[:_SAMPLE_BYTES]):
+            buffer = _without_tags(buffer)
+        yield buffer
 
 
 def json_text(buffer: Buffer) -> bytes | None:
@@ -113,6 +148,11 @@ def _logcat_message(entry: dict[str, object]) -> str | None:
     return "".join(f"{mark}: {line}\n" for line in message.split("\n"))
 
 
+def _without_tags(buffer: Buffer) -> bytes:
+    text = _BREAK.sub("\n", buffer[:].decode("utf-8", "replace"))
+    return html.unescape(_TAG.sub("", text)).encode("utf-8", "replace")
+
+
 def _in_file(stack: contextlib.ExitStack, pieces: Iterator[bytes]) -> Buffer:
     file: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
     size = 0
@@ -141,3 +181,25 @@ def _gzip_pieces(buffer: Buffer) -> Iterator[bytes]:
             if not piece:
                 return
             yield piece
+
+
+def _zip_pieces(buffer: Buffer) -> Iterator[bytes]:
+    try:
+        with zipfile.ZipFile(io.BytesIO(buffer[:])) as archive:
+            members = [member for member in archive.infolist() if not member.is_dir()]
+            for name, what in _FOREIGN_MEMBERS:
+                if any(member.filename == name for member in members):
+                    raise OutputParseError(f"the file {what}", hint=_HINT)
+            if len(members) > _MOST_MEMBERS:
+                raise OutputParseError(f"the archive has more than {_MOST_MEMBERS} files", hint="unpack it")
+            for member in members:
+                with archive.open(member) as file:
+                    piece = file.read(_PIECE_BYTES)
+                    if b"\0" in piece[:4096]:
+                        continue
+                    while piece:
+                        yield piece
+                        piece = file.read(_PIECE_BYTES)
+                yield b"\n"
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, OSError) as error:
+        raise OutputParseError(f"the zip archive can't be read: {error}", hint=_HINT) from error

@@ -34,7 +34,7 @@ _BACKENDS: Final[Mapping[str, str]] = {
 #: each of its lines doesn't.
 MARKS: Final = (
     b"BenchmarkInfo:", b"Benchmarking model:", b"Input token ids are too long", b"Failed to create engine",
-    b"No adapters found", b"backend constraint mismatch",
+    b"No adapters found", b"backend constraint mismatch", b"Benchmark flags: benchmark_",
 )  # fmt: skip
 #: Lines of one block of results, at most: turns, phases and marks are few.
 _MOST_LINES: Final = 2000
@@ -46,7 +46,7 @@ _GLOG: Final = re.compile(r"[IWEF]\d{4} (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d+\.\d+)\
 _TELLING: Final = re.compile(
     r"BenchmarkInfo|enchmarking|tokens|token:|Results|Init|init|Total|initialization|ms$|\d[mnu]?s$|-----|Backend "
     r"|Cache  |Running |elegate|Created |Initializing |GPU|Peak |Failed|CANNOT LINK|Could not find"
-    r"|Turn|recorded|litert_lm|Invalid magic|constraint mismatch|adapters"
+    r"|Turn|recorded|litert_lm|Invalid magic|constraint mismatch|adapters|speed turn|Aggregated metrics"
 )
 _COMMAND: Final = re.compile(r"Benchmarking model: (?P<name>.*?)(?: \((?P<path>.*)\))?$")
 _ASKED: Final = re.compile(
@@ -55,6 +55,14 @@ _ASKED: Final = re.compile(
 _RESULTS: Final = "----- Results -----"
 _INFO: Final = "BenchmarkInfo:"
 _AGGREGATED: Final = re.compile(r"Aggregated BenchmarkInfo \(median of \d+ iterations\):")
+#: The program's second log (--log_sink_file): its head, the speeds of its turns from 0, the medians of all.
+_SINK: Final = re.compile(
+    r"Benchmark flags: benchmark_prefill_tokens=(?P<prefill>\d+), ?benchmark_decode_tokens=(?P<decode>\d+)"
+    r"(?:, ?backend=(?P<backend>\w+))?(?:, ?model_name=(?P<model>[^,]+))?"
+)
+_SINK_SPEED: Final = re.compile(r"(?P<phase>Prefill|Decode) speed turn \d+: (?P<speed>\d[\d.]*) tk/s$")
+_SINK_INIT: Final = re.compile(r"(?P<name>Init [A-Z][\w ]{2,60}): (?P<ms>\d[\d.]*) ms$")
+_SINK_MEDIANS: Final = re.compile(r"Aggregated metrics \(median of \d+ runs\)")
 _DURATION: Final = r"(?:0|(?:(?:\d+h)?(?:\d+m)?(?:\d[\d.]*(?:ns|us|ms|s))?))"
 _TURN: Final = re.compile(
     rf"(?P<phase>Prefill|Decode) Turn \d+: Processed (?P<tokens>\d+) tokens in (?P<time>{_DURATION}) duration"
@@ -130,6 +138,8 @@ class Process:
     """What one process printed."""
 
     is_command: bool = False
+    #: Whether it is the program's second log, which tells no tokens and durations.
+    is_sink: bool = False
     model: str = ""
     backend: str = ""
     asked: dict[str, int] = field(default_factory=dict)
@@ -160,7 +170,7 @@ class Process:
     def is_of_litert_lm(self) -> bool:
         """Whether anything shows that this is LiteRT-LM's output, not only its runtime's."""
         own = self.repetitions or self.failures.keys() & {"context-too-small", _NO_ENGINE}
-        return self.is_command or bool(own)
+        return self.is_command or self.is_sink or bool(own)
 
 
 class LitertLmReader:
@@ -184,6 +194,8 @@ class LitertLmReader:
         text = _GLOG.sub("", text, count=1).strip()
         if self._takes_start(text, header) or self._takes_evidence(text) or self._takes_command(text):
             return
+        if self._current.is_sink and self._takes_sink(text):
+            return
         if self._lines_left and not self._takes_result(text):
             self._leave_block()
 
@@ -196,6 +208,10 @@ class LitertLmReader:
         if command := _COMMAND.match(text):
             self._close()
             self._current = Process(is_command=True, model=command["name"])
+        elif sink := _SINK.search(text):
+            self._close()
+            self._current = Process(is_sink=True, model=sink["model"] or "", backend=(sink["backend"] or "").lower())
+            self._current.asked = {phase: int(sink[phase]) for phase in PHASES if int(sink[phase])}
         elif text == _INFO:
             at_s = None if header is None else 3600 * int(header["h"]) + 60 * int(header["m"]) + float(header["s"])
             self._repetition, self._is_aggregated, self._lines_left = Repetition(at_s=at_s), False, _MOST_LINES
@@ -272,6 +288,31 @@ class LitertLmReader:
             return False
         return True
 
+    def _takes_sink(self, text: str) -> bool:
+        """Take a line of the second log; a repetition ends with the first line that it has already."""
+        current = self._current
+        if _SINK_MEDIANS.search(text):
+            self._is_aggregated = True
+        if self._is_aggregated:
+            return True
+        whole = current.repetitions[-1] if current.repetitions else None
+        if speed := _SINK_SPEED.search(text):
+            phase = speed["phase"].lower()
+            if whole is None or whole.turns[phase].count:
+                whole = Repetition(rules=1)
+                current.repetitions.append(whole)
+            tokens = current.asked.get(phase, 1)
+            value = float(speed["speed"])
+            whole.add(phase, tokens if value else 0, tokens * US_PER_S / value if value else 0.0)
+        elif init := _SINK_INIT.search(text):
+            if whole is None or init["name"] in whole.init_us or whole.turns["decode"].count:
+                whole = Repetition(rules=1)
+                current.repetitions.append(whole)
+            whole.init_us[init["name"]] = float(init["ms"]) * US_PER_MS
+        else:
+            return False
+        return True
+
     def _takes_result(self, text: str) -> bool:
         repetition = self._repetition
         self._lines_left -= 1
@@ -289,13 +330,14 @@ class LitertLmReader:
         return True
 
     def _leave_block(self) -> None:
-        self._lines_left, self._repetition, self._is_aggregated = 0, None, False
+        self._lines_left, self._repetition = 0, None
+        self._is_aggregated = self._is_aggregated and self._current.is_sink
 
     def _close(self) -> None:
         self._leave_block()
         if self._current.is_of_litert_lm or (self._is_known and self._current.failures):
             self.processes.append(self._current)
-        self._current = Process()
+        self._current, self._is_aggregated = Process(), False
 
 
 def reports_of(process: Process, *, requested: str = "") -> list[ToolReport]:

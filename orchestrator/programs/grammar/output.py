@@ -35,7 +35,7 @@ from orchestrator.programs.grammar.option_blocks import SummaryRow
 from orchestrator.programs.grammar.public import describe, to_public
 from orchestrator.programs.grammar.run_report import RunFiles, build_report
 from orchestrator.programs.grammar.series import Series
-from orchestrator.programs.grammar.splitting import RunSplitter, parse_refusals
+from orchestrator.programs.grammar.splitting import RunSplitter, parse_adb_session
 from orchestrator.programs.grammar.transcript import Transcript
 from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolReport
 
@@ -258,7 +258,7 @@ def _other_formats(buffer: Buffer) -> list[ToolReport]:
     if len(buffer) > _SMALL_BYTES:
         return []
     text = buffer[0 : len(buffer)].decode("utf-8", "replace")
-    return parse_ios_view(text) or parse_firebase(text) or parse_delegate_performance(text) or parse_refusals(text)
+    return parse_ios_view(text) or parse_firebase(text) or parse_delegate_performance(text) or parse_adb_session(text)
 
 
 def _crash_report(crash: Crash) -> ToolReport:

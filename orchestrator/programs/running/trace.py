@@ -3,13 +3,14 @@
 A thread's slices nest: ``B|process|NAME`` opens one, ``E`` closes the innermost. TensorFlow Lite writes
 ``OP@node/subgraph`` around each operator and ``Invoke@0/SUBGRAPH`` around an inference
 (tensorflow/lite/profiling/atrace_profiler.cc); what a delegate took is one operator, the delegate's kernel.
+It writes no slice for a copy: only what the app or a delegate calls a copy in a slice of its own is counted as one.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -22,6 +23,8 @@ _OPERATOR: Final = re.compile(r"(?P<name>.+)@(?P<node>-?\d{1,18})/(?P<subgraph>-
 _INVOKE: Final = "invoke"
 #: Letters of a task's name in the kernel; for a package the last ones.
 _TASK_LETTERS: Final = 15
+_INPUT: Final = re.compile(r"input|upload|write|to_?(?:device|delegate|gpu|npu|tensor)", re.IGNORECASE)
+_OUTPUT: Final = re.compile(r"output|download|read|from_?(?:device|delegate|gpu|npu|tensor)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,13 +98,23 @@ class Slice:
         return self.operator.lower() == _INVOKE
 
     @property
+    def is_copy(self) -> bool:
+        """Whether it is called a copy."""
+        return "copy" in self.name.lower()
+
+    def around(self) -> Iterator[Slice]:
+        """Yield the slices around it, the innermost first."""
+        outer = self.outer
+        while outer is not None:
+            yield outer
+            outer = outer.outer
+
+    @property
     def inference(self) -> Slice | None:
         """The inference that it is part of, or is: a subgraph is invoked within another one's."""
-        found: Slice | None = None
-        around: Slice | None = self
-        while around is not None:
-            found = around if around.is_invoke else found
-            around = around.outer
+        found = self if self.is_invoke else None
+        for outer in self.around():
+            found = outer if outer.is_invoke else found
         return found
 
 
@@ -198,6 +211,8 @@ class Part:
     #: Of the inferences' time, 0 to 1; None when no whole inference was recorded.
     share: float | None
     per_inference: float | None
+    #: Of a copy: ``input``, ``output``, or empty when its name doesn't say. Empty for others.
+    direction: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,13 +237,16 @@ class AppSummary:
     median_us: float | None
     least_us: float | None
     most_us: float | None
-    #: By type, longest first, with the kernels of delegates; those of inferences, of all slices where none was whole.
+    #: By type, longest first; with the kernels of delegates.
     operators: tuple[Part, ...]
     #: The kernels of delegates among them.
     delegates: tuple[Part, ...]
     delegate_gaps: DelegateGaps
     #: Time of inferences outside all operators.
     between_us: float
+    #: Operators' slices outside whole inferences, such as those of the preparation.
+    outside: tuple[Part, ...]
+    copies: tuple[Part, ...]
     unmatched: int
     lost_events: int
     gaps: tuple[str, ...]
@@ -237,7 +255,7 @@ class AppSummary:
     @property
     def has_slices(self) -> bool:
         """Whether the runtime wrote any."""
-        return bool(self.inferences or self.operators)
+        return bool(self.inferences or self.operators or self.outside)
 
 
 def summarise_app(recording: Recording, package: str, pids: Collection[int] = ()) -> AppSummary:
@@ -250,23 +268,26 @@ def summarise_app(recording: Recording, package: str, pids: Collection[int] = ()
     inferences = [item for item in operators if item.is_invoke and item.inference is item]
     whole = set(map(id, inferences))
     steps = [item for item in operators if not item.is_invoke]
-    if inferences:
-        steps = [item for item in steps if id(item.inference) in whole]
+    inside = [item for item in steps if id(item.inference) in whole]
+    kernels = [item for item in inside if is_delegate_kernel(item.operator)]
+    # A copy inside another is part of it.
+    copies = [item for item in ours if item.is_copy and not any(outer.is_copy for outer in item.around())]
     durations = [item.duration_ns for item in inferences]
     total_ns = sum(durations)
 
-    def parts(found: Sequence[Slice]) -> tuple[Part, ...]:
+    def parts(found: Sequence[Slice], *, are_copies: bool = False, are_inside: bool = True) -> tuple[Part, ...]:
         """Return the sums by name, longest first."""
         each = []
-        for name, items in _grouped(found, lambda item: item.operator).items():
-            sum_ns = sum(item.self_ns for item in items)
+        for name, items in _grouped(found, lambda item: item.operator or item.name).items():
+            sum_ns = sum(item.duration_ns if are_copies else item.self_ns for item in items)
             each.append(
                 Part(
                     name=name,
                     count=len(items),
                     total_us=sum_ns / 1000,
-                    share=sum_ns / total_ns if total_ns else None,
-                    per_inference=len(items) / len(inferences) if inferences else None,
+                    share=sum_ns / total_ns if total_ns and are_inside else None,
+                    per_inference=len(items) / len(inferences) if inferences and are_inside else None,
+                    direction=_direction(name) if are_copies else "",
                 )
             )
         return tuple(sorted(each, key=lambda part: (-part.total_us, part.name)))
@@ -278,10 +299,12 @@ def summarise_app(recording: Recording, package: str, pids: Collection[int] = ()
         median_us=median(durations) / 1000 if durations else None,
         least_us=min(durations) / 1000 if durations else None,
         most_us=max(durations) / 1000 if durations else None,
-        operators=parts(steps),
-        delegates=parts([item for item in steps if is_delegate_kernel(item.operator)]),
-        delegate_gaps=_gaps(steps),
-        between_us=max(0, total_ns - sum(item.self_ns for item in steps)) / 1000,
+        operators=parts(inside),
+        delegates=parts(kernels),
+        delegate_gaps=_gaps(inside),
+        between_us=max(0, total_ns - sum(item.self_ns for item in inside)) / 1000,
+        outside=parts([item for item in steps if id(item.inference) not in whole], are_inside=False),
+        copies=parts(copies, are_copies=True),
         unmatched=sum(unmatched[process] for process in own),
         lost_events=recording.lost_events,
         gaps=recording.gaps,
@@ -292,6 +315,11 @@ def summarise_app(recording: Recording, package: str, pids: Collection[int] = ()
 def _is_of(name: str, package: str) -> bool:
     """Whether a process's command line, or the kernel's short name for it, is the app's."""
     return name == package or name.startswith(f"{package}:") or name == package[-_TASK_LETTERS:]
+
+
+def _direction(name: str) -> str:
+    is_input, is_output = _INPUT.search(name) is not None, _OUTPUT.search(name) is not None
+    return "" if is_input == is_output else "input" if is_input else "output"
 
 
 def _gaps(inside: Sequence[Slice]) -> DelegateGaps:

@@ -1,7 +1,10 @@
-"""An output in the forms in which people keep and send one: quoted, listed, compressed, inside JSON."""
+"""An output in the forms in which people keep and send one: quoted, listed, compressed, inside JSON or HTML."""
 
 import gzip
+import html
+import io
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,14 @@ LINES = RUN.replace("\n\n", "\n").splitlines()
 
 def each(form: str) -> str:
     return "".join(form.format(line) + "\n" for line in LINES)
+
+
+def zipped(**members: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in members.items():
+            archive.writestr(name.replace("__", "/"), text)
+    return file.getvalue()
 
 
 def notebook(text: str) -> str:
@@ -52,7 +63,13 @@ FORMS: dict[str, bytes] = {
     "JSON lines": "".join(json.dumps({"time": 1, "line": line}) + "\n" for line in LINES).encode(),
     "notebook": notebook(RUN).encode(),
     "Android Studio's export": studio_export(RUN).encode(),
+    "HTML": ("<html><body><p>" + "<br/>".join(html.escape(line) for line in LINES) + "</p></body></html>").encode(),
+    "HTML with line ends": (
+        "<pre>" + "".join(f"<span>{html.escape(line)}</span><br>\n" for line in LINES) + "</pre>"
+    ).encode(),
     "gzip": gzip.compress(RUN.encode()),
+    "zip": zipped(logs__run_txt=RUN),
+    "zip of gzip's neighbour": zipped(readme="nothing", run=RUN),
 }
 
 
@@ -76,15 +93,16 @@ def test_a_gzip_file_that_was_cut_off_gives_what_it_still_holds() -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"%PDF-1.7 ...", "no text"),
-        (b"\x1c\x00\x00\x00TFL3" + b"\0" * 40, "no text"),
+        (zipped(xl__workbook_xml="<x/>").replace(b"workbook_xml", b"workbook.xml"), "Excel workbook"),
+        (b"%PDF-1.7 ...", "PDF document"),
+        (b"\x1c\x00\x00\x00TFL3" + b"\0" * 40, "TFLite model"),
         (b"\x1f\x8bnot really", "gzip file is damaged"),
-        (b"PK\x03\x04an archive", "no text"),
+        (b"PK\x03\x04not really", "zip archive can't be read"),
         (json.dumps({"latency": [1, 2, 3]}).encode(), "nothing in the JSON"),
         (json.dumps([["cell", 1.5], ["cell", 2]]).encode(), "nothing in the JSON"),
         (b"[" * 100_000, "nothing in the text"),
     ],
-    ids=["pdf", "model", "gzip", "zip", "object", "array", "deep"],
+    ids=["xlsx", "pdf", "model", "gzip", "zip", "object", "array", "deep"],
 )
 def test_what_holds_no_output_is_refused_by_its_name(data: bytes, said: str) -> None:
     with pytest.raises(OutputParseError, match=said) as refused:
@@ -94,5 +112,7 @@ def test_what_holds_no_output_is_refused_by_its_name(data: bytes, said: str) -> 
 
 def test_what_unpacks_to_too_much_is_refused_before_it_fills_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forms, "MOST_UNPACKED_BYTES", 1 << 21)
-    with pytest.raises(OutputParseError, match="unpacks to more than 2 MiB"):
-        parse_text(gzip.compress(b"x" * (1 << 23)))
+    bomb = b"x" * (1 << 23)
+    for data in (gzip.compress(bomb), zipped(a=bomb.decode())):
+        with pytest.raises(OutputParseError, match="unpacks to more than 2 MiB"):
+            parse_text(data)

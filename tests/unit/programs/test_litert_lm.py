@@ -180,3 +180,39 @@ def test_recordings_are_read_as_they_say(name: str, speeds: tuple[float, float] 
     for report, speed in zip(reports, speeds or (None, None), strict=True):
         found = to_public(report).get("tokens_per_s")
         assert found is None if speed is None else round(float(str(found)), 2) == speed
+
+
+SINK = """\
+Benchmark flags: benchmark_prefill_tokens=100,benchmark_decode_tokens=50,backend=cpu,model_name=qwen
+Init Executor: 577.30 ms
+Init Total: 580.10 ms
+Time to first token: 0.55 s
+Prefill speed turn 0: 200.00 tk/s
+Decode speed turn 0: 10.00 tk/s
+Init Executor: 577.30 ms
+Init Total: 580.10 ms
+Time to first token: 0.30 s
+Prefill speed turn 0: 400.00 tk/s
+Decode speed turn 0: 20.00 tk/s
+Init Total: 580.10 ms
+Time to first token: 0.30 s
+Prefill speed turn 0: 400.00 tk/s
+Decode speed turn 0: {last} tk/s
+Aggregated metrics (median of 3 runs)
+Init Total: 580.10 ms
+Prefill speed turn 0: 333.00 tk/s
+Decode speed turn 0: 15.00 tk/s
+"""
+
+
+def test_the_second_log_is_read_by_its_speeds_and_its_medians_are_no_repetition() -> None:
+    prefill, decode = read(SINK.format(last="20.00"))
+    assert (to_public(prefill)["tokens_per_s"], to_public(decode)["tokens_per_s"]) == (400, 20)
+    assert (prefill.init_us, prefill.warmup_mean_us) == (580_100, 5_000)
+    assert decode.inference is not None
+    assert (decode.inference.count, decode.extra["repetitions_us"], decode.disagreements) == (100, "50000 50000", ())
+    assert (decode.extra["graph"], decode.delegate.requested, decode.delegate.truth) == ("qwen", "xnnpack", "unknown")
+    assert "1 of 3 repetitions have no decode" in read(SINK.format(last="0.00"))[1].disagreements
+    # Cut off before any speed it has no result.
+    assert {report.failure_code for report in read(SINK.partition("Prefill speed")[0])} == {"no-inferences"}
+    assert {report.failure_code for report in read(SINK.partition("Init")[0])} == {"no-result"}

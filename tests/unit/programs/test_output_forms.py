@@ -156,6 +156,17 @@ def test_view_of_the_ios_app_is_read() -> None:
     assert report.warmup_mean_us == 9500.0
 
 
+def test_records_of_the_game_loop_app_are_read() -> None:
+    good = (
+        '{ "name": "TFLite benchmark", "benchmark config": "gpu_fp16", "status": "OK", '
+        '"average time in us": "init: 1200, warmup: 900.5, inference: 801.25", "overall memory usage": "..." }'
+    )
+    bad = good.replace('"OK"', '"TFLite delegate error"').replace("gpu_fp16", "dsp_hexagon")
+    first, second = parse_text(f"{good}\n{bad}\n")
+    assert (first.label, first.inference_mean_us, first.init_us) == ("gpu_fp16", 801.25, 1200.0)
+    assert (second.label, second.failure_code) == ("dsp_hexagon", "delegate-failed")
+
+
 def test_app_run_is_found_beside_the_answer_of_the_activity_manager() -> None:
     header = "06-18 10:20:41.000  4669  4669 I tflite_BenchmarkModelActivity: "
     log = header + "Running TensorFlow Lite benchmark with args: --use_gpu=true --graph=m.tflite\n"

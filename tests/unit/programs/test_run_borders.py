@@ -103,12 +103,14 @@ def test_operator_table_that_can_not_be_of_the_run_is_not_given_to_it() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("Performing Push Install\nFailure [INSTALL_FAILED_OLDER_SDK: 21]\n", ("failed", "install-failed")),
+        ("Performing Push Install\n", ("truncated", "no-result")),
+        ("Performing Push Install\na.apk: 1 file pushed. 30 MB/s (3000 bytes in 0.1s)\n", ("truncated", "no-result")),
+        ("Performing Push Install\nSuccess\n", ("ok", "")),
         ("adb: device '1B29' not found\n", ("failed", "device-unreachable")),
         ("$ adb shell ls\nerror: no devices/emulators found\n", ("failed", "device-unreachable")),
     ],
 )
-def test_what_refuses_a_program_is_its_failure(text: str, told: tuple[str, str]) -> None:
+def test_adb_session_is_told_by_what_it_ends_with(text: str, told: tuple[str, str]) -> None:
     (report,) = parse_text(text)
     assert (report.outcome, report.failure_code) == told
 

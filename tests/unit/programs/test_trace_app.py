@@ -1,4 +1,4 @@
-"""What an app's slices say: inferences, operators by type, gaps between delegates."""
+"""What an app's slices say: inferences, operators by type, gaps between delegates, copies."""
 
 from __future__ import annotations
 
@@ -42,8 +42,16 @@ def test_an_inference_is_split_into_operators_delegates_and_what_lies_between() 
         ("TfLiteGpuDelegateV2", 2, 700.0, 0.7), ("TOPK_V2", 1, 100.0, 0.1), ("RESHAPE", 1, 20.0, 0.02),
     ]  # fmt: skip
     assert [part.name for part in found.delegates] == ["TfLiteGpuDelegateV2"]
+    assert [(part.name, part.per_inference) for part in found.outside] == [("AllocateTensors", None)]
     gaps = found.delegate_gaps
     assert (gaps.count, gaps.total_us, gaps.operators_us, gaps.operators) == (1, 190.0, 120.0, ("TOPK_V2", "RESHAPE"))
+
+
+def test_copies_are_counted_with_the_direction_that_their_name_tells() -> None:
+    found = summarise_app(recorded(*marks(("memcopy", 2000, 2030), ("inner copy", 2010, 2020))), APP)
+    assert [(part.name, part.direction, part.total_us) for part in found.copies] == [
+        ("Copy output from GPU", "output", 50.0), ("copyInput", "input", 30.0), ("memcopy", "", 30.0),
+    ]  # fmt: skip
 
 
 def test_a_subgraph_that_is_invoked_inside_is_part_of_its_inference() -> None:
@@ -67,7 +75,7 @@ def test_only_the_apps_processes_count_whoever_names_them() -> None:
 def test_operators_of_an_inference_that_was_cut_off_are_no_share_of_one() -> None:
     cut = marks(("Invoke@0/0", 0, 100), ("ADD@0/0", 10, 20))[:-1]
     found = summarise_app(Recording(marks=tuple(cut), processes={10: APP}), APP)
-    assert (found.inferences, found.unmatched) == (0, 1)
-    assert [(part.name, part.share) for part in found.operators] == [("ADD", None)]
+    assert (found.inferences, found.operators, found.unmatched) == (0, (), 1)
+    assert [(part.name, part.share) for part in found.outside] == [("ADD", None)]
     assert found.has_slices
     assert not summarise_app(Recording(marks=()), APP).has_slices
