@@ -94,8 +94,8 @@ class Graph:
 def read_graph(path: Path) -> Graph:
     """Read a whole model; raises ModelError when something points where it must not.
 
-    A large file is mapped, so that it costs no memory, as a copy: where others cut a mapped file short, the process ends
-    without a word.
+    A large file is mapped, so that it costs no memory, as a copy: where others cut a mapped file short, the process
+    ends without a word.
     """
     from ai_edge_litert import schema_py_generated as schema
 

@@ -63,7 +63,7 @@ def parse_text(text: bytes | str, *, requested: str = "") -> tuple[ToolReport, .
 
     Args:
         text: what was printed: console, logcat of any format, a notebook, several runs in a row, the summary of
-            performance options, the LiteRT banner, the iOS app's view or console.
+            performance options, the LiteRT banner, the iOS app's view or console, an adb session.
         requested: the delegate that was asked for where that is known; the flags in the output are used else.
 
     Raises:
@@ -254,7 +254,7 @@ def _released(splitter: RunSplitter, held: int, requested: str) -> list[ToolRepo
 
 
 def _other_formats(buffer: Buffer) -> list[ToolReport]:
-    """Read what has no line of the tool itself: an app's view, an app's record, a refusal to start it."""
+    """Read what has no line of the tool itself: an app's view, a Firebase record, an adb session."""
     if len(buffer) > _SMALL_BYTES:
         return []
     text = buffer[0 : len(buffer)].decode("utf-8", "replace")
