@@ -66,7 +66,7 @@ class ImportOptions:
 
     files: Annotated[
         Paths,
-        arg("A bundle, a session's folder, leaderboard JSONL, or Firebase JSON or CSV, report.json or report.csv."),
+        arg("A bundle, a session's folder, leaderboard JSONL, or Firebase JSON or CSV, or report.json."),
     ]
     device: Annotated[str, opt("--device -s", "Serial number or name of the measured phone.")] = ""
     models: Annotated[Paths, opt("--model -m", "Measured model. Repeat for several.")] = ()

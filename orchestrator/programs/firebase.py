@@ -1,7 +1,8 @@
-"""What the Firebase game-loop app leaves behind: a JSON object per scenario."""
+"""What the Firebase game-loop app leaves behind: a JSON object for each scenario, and a CSV file of all."""
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import json
 import re
@@ -17,6 +18,12 @@ from orchestrator.records.workload import DelegateName, ToolName
 
 _OBJECT: Final = re.compile(r"\{[^{}]*\"benchmark config\"[^{}]*\}", re.DOTALL)
 _TIMES: Final = re.compile(rf"(init|warmup|inference): ({NUMBER})", re.ASCII)
+_CSV_HEAD: Final = "config_key,model_size,"
+#: Columns of the CSV file, and the figures of a report that they are.
+_COLUMNS: Final = {
+    "init_time": "init_us", "warmup_avg": "warmup_mean_us", "model_size": "model_size_mb",
+    "init_max_rss": "init_memory_mib", "overall_max_rss": "overall_memory_mib",
+}  # fmt: skip
 _SERIALIZED: Final = (("delegate_serialize_dir", "/sdcard/serialize"), ("delegate_serialize_token", "dummy_token"))
 #: The app's scenarios by their label, in the order of their numbers from 1. The first three pass no delegate.
 SCENARIOS: Final[Mapping[str, Scenario]] = {
@@ -46,7 +53,29 @@ def parse_firebase(text: str) -> list[ToolReport]:
     flag the runtime applies XNNPACK by itself, whatever the label says.
     """
     reports = [report for match in _OBJECT.finditer(text) if (report := _json_report(match[0])) is not None]
-    return [_judged(report) for report in reports]
+    return [_judged(report) for report in reports or _csv_reports(text)]
+
+
+def _csv_reports(text: str) -> list[ToolReport]:
+    lines = text.splitlines()
+    start = next((number for number, line in enumerate(lines) if line.startswith(_CSV_HEAD)), len(lines))
+    reports = []
+    for row in csv.DictReader(lines[start:]):
+        if None in row or None in row.values() or not row.get("inference_avg"):
+            # Cut off, or no line of the table.
+            continue
+        mean = parse_number(row["inference_avg"])
+        reports.append(
+            ToolReport(
+                outcome="ok" if mean else "failed",
+                failure_code="" if mean else "no-inferences",
+                failure_reason="" if mean else "inference_avg is not above 0",
+                inference_mean_us=mean or None,
+                label=row["config_key"],
+                **{own: parse_number(row.get(name, "")) for name, own in _COLUMNS.items()},  # type: ignore[arg-type]
+            )
+        )
+    return reports
 
 
 def _judged(report: ToolReport) -> ToolReport:

@@ -3,6 +3,17 @@
 import json
 
 
+def firebase_csv(label: str, mean_us: float, *, size_mb: float) -> str:
+    """Return the CSV file of one scenario."""
+    head = (
+        "config_key,model_size,init_time,warmup_avg,warmup_min,warmup_max,warmup_stddev,inference_avg,inference_min,"
+        "inference_max,inference_stddev,init_max_rss,init_total_alloc,init_in_use_alloc,overall_max_rss,"
+        "overall_total_alloc,overall_in_use_alloc"
+    )
+    inference = f"{mean_us:g},{mean_us - 50:g},{mean_us + 80:g},20"
+    return f"{head}\n{label},{size_mb:g},3452,9000,8000,9500,300,{inference},12.5,0,4.1,14,0,5\n"
+
+
 def firebase_json(label: str, mean_us: float, status: str = "OK") -> str:
     """Return the JSON object of one scenario."""
     record = {"name": "TFLite benchmark", "benchmark config": label, "status": status}

@@ -16,6 +16,7 @@ from tests.samples.imported_reports import (
     IDENTIFIERS,
     TARGET,
     delegate_report_json,
+    firebase_csv,
     firebase_json,
 )
 
@@ -109,3 +110,13 @@ def test_a_delegate_error_is_a_failed_delegate() -> None:
     (report,) = parse_firebase(firebase_json("nnapi", 0, "TFLite delegate error"))
     assert (report.outcome, report.failure_code) == ("failed", "delegate-failed")
     assert report.delegate.truth is DelegateTruth.FAILED
+
+
+def test_a_scenario_of_the_csv_file_is_judged_as_its_record_is() -> None:
+    text = firebase_csv("cpu_4threads", 4100, size_mb=3.5)
+    (report,) = parse_firebase(text)
+    assert (report.outcome, report.inference_mean_us, report.init_us, report.model_size_mb) == ("ok", 4100, 3452, 3.5)
+    assert (report.init_memory_mib, report.overall_memory_mib) == (12.5, 14)
+    assert report.delegate.truth is DelegateTruth.WRONG_BACKEND
+    assert parse_firebase(text[:-20]) == []
+    assert parse_firebase(firebase_csv("nnapi", 0, size_mb=1))[0].failure_code == "no-inferences"
