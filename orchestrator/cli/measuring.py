@@ -109,10 +109,6 @@ def told(farm: Farm, measured: MeasuredCampaign, out: Path | None) -> CommandRes
     return summary
 
 
-#: Winners that are told one by one.
-_MOST_WINNERS = 4
-
-
 def _skip_lines(skipped: Iterable[SkippedCase]) -> list[str]:
     """Return what wasn't run and why, once for all devices that it is true of."""
     serials: dict[str, dict[str, None]] = {}
@@ -127,7 +123,7 @@ def _skip_lines(skipped: Iterable[SkippedCase]) -> list[str]:
 def _summary(farm: Farm, measured: MeasuredCampaign, out: Path | None) -> CommandResult:
     from orchestrator.report.shared import shared_cases, shared_text
     from orchestrator.report.tables import render_text_table
-    from orchestrator.report.winners import next_steps, winner_data, winner_text, winners
+    from orchestrator.report.winners import next_steps, winner_data, winners
 
     campaign, result, data = measured.campaign, measured.result, measured.data
     path = out or farm.settings.data_folder / "reports" / f"{campaign.campaign_id}.html"
@@ -141,9 +137,7 @@ def _summary(farm: Farm, measured: MeasuredCampaign, out: Path | None) -> Comman
     shared = [f"{item.rows[0].model.label}, {item.rows[0].configuration}: {shared_text(item)}"
               for item in shared_cases(data.results)]  # fmt: skip
     again = read_again(farm, campaign)
-    found = winners(data.results)
-    # Of many, a sentence for each model says how often which delegate wins; the table marks each.
-    answers = [winner_text(item) for item in found] if len(found) <= _MOST_WINNERS else data.headline.answers
+    found = winners(data.contests)
     advice = next_steps(found, campaign.terms.files)
     lines = [render_text_table(data, columns()).rstrip("\n"), "", *map(one_line, shared)]
     lines += [nights.told(cut)] if cut else []
@@ -162,7 +156,7 @@ def _summary(farm: Farm, measured: MeasuredCampaign, out: Path | None) -> Comman
     nothing_clean = measured.nothing_clean
     nothing_clean += "; 'benchfarm report' shows the findings and what to do about them" if nothing_clean else ""
     lines += [one_line(nothing_clean)] if nothing_clean else []
-    lines += [one_line(text) for text in (*answers, *advice)] if found else []
+    lines += [one_line(text) for text in (*data.headline.answers, *advice)] if found else []
     if unwritten:
         lines.append(f"the report could not be written: {unwritten}")
         lines.append(f"'benchfarm report {campaign.campaign_id} --out FILE' renders it again")

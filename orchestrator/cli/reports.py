@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -142,7 +141,7 @@ class AdviseOptions:
         bool, opt("--need-parity", "Allow only configurations that agreed with the reference (parity).")
     ] = False
     accuracy: Accuracy = None
-    form: Annotated[str, opt("--format -f", "text, json, markdown or html-section (default: by --out, else text).")] = (
+    form: Annotated[str, opt("--format -f", "text or json (default: by --out, else text).")] = (
         ""
     )
     allow_list: Annotated[
@@ -157,7 +156,7 @@ def advise(settings: Settings, options: AdviseOptions) -> CommandResult:
 
     Example: benchfarm advise --inferences 100
     """
-    form = format_of(options.form, options.out, ("text", "json", "markdown", "html-section"), default="text")
+    form = format_of(options.form, options.out, ("text", "json"), default="text")
     from orchestrator.report import advice as advices
 
     chosen, data = _data(settings, options.campaigns, options.accuracy)
@@ -167,14 +166,9 @@ def advise(settings: Settings, options: AdviseOptions) -> CommandResult:
     notes = []
     if options.allow_list is not None:
         listed = advices.allow_list(data, need_parity=options.need_parity)
-        write_file(options.allow_list, listed + "\n")
+        write_file(options.allow_list, to_json(listed) + "\n")
         notes.append(_about_list(options.allow_list, listed))
-    if form == "html-section":
-        from orchestrator.report.render import render_template
-
-        text = render_template("advice.html.j2", advice=advice).strip()
-    else:
-        text = {"json": to_json, "markdown": advices.format_markdown, "text": advices.format_text}[form](advice)
+    text = to_json(advice) if form == "json" else advices.format_text(advice)
     if options.out is not None:
         write_file(options.out, text + "\n")
         text = str(options.out)
@@ -188,22 +182,21 @@ def advise(settings: Settings, options: AdviseOptions) -> CommandResult:
     )
 
 
-def _about_list(path: Path, listed: str) -> str:
+def _about_list(path: Path, listed: Mapping[str, Any]) -> str:
     """Return what a written list holds, and what it lacks."""
-    document = json.loads(listed)
-    count = len(document["models"])
+    entries = [entry for model in listed["models"].values() for entry in model["devices"]]
+    count = len(listed["models"])
     text = f"allow-list: {path}, {count} {'model' if count == 1 else 'models'}"
     if not count:
         text += ": no configuration may be used yet"
-    unseen = sum(entry["parity"] is None for model in document["models"].values() for entry in model["devices"])
+    unseen = sum(entry["parity"] is None for entry in entries)
     if unseen:
         text += f"; the outputs of {unseen} of its configurations were not compared (--need-parity leaves them out)"
-    entries = [entry["is_virtual"] for model in document["models"].values() for entry in model["devices"]]
-    if not any(entries):
-        return text
-    if all(entries):
+    virtual = sum(entry["is_virtual"] for entry in entries)
+    if virtual == len(entries) > 0:
         return f"{text}; made from virtual phones, no app should use it"
-    return f"{text}; {sum(entries)} of its entries are of virtual phones (is_virtual), no app should use those"
+    of_virtual = f"{virtual} of its entries are of virtual phones (is_virtual), no app should use those"
+    return f"{text}; {of_virtual}" if virtual else text
 
 
 @command("results sustained")

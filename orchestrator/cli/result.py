@@ -103,8 +103,8 @@ def table(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, right: t
 
 #: Ending of a file's name -> the formats that belong into such a file, the usual one first.
 _ENDINGS: Final[Mapping[str, tuple[str, ...]]] = {
-    ".html": ("html", "html-section"),
-    ".htm": ("html", "html-section"),
+    ".html": ("html",),
+    ".htm": ("html",),
     ".md": ("markdown",),
     ".txt": ("text", "markdown", "github"),
     ".csv": ("csv",),

@@ -43,9 +43,8 @@ from orchestrator.report.rows import (
     origin_of,
     title_of,
 )
-from orchestrator.report.scaling import with_comparisons
 from orchestrator.report.shared import with_shared
-from orchestrator.report.winners import contests_of
+from orchestrator.report.winners import contests_of, with_comparisons
 
 _VIRTUAL_SUFFIX = " (virtual)"
 _MODEL_SUFFIX = ".tflite"

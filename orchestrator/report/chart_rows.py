@@ -10,7 +10,7 @@ from orchestrator.report.data import ReportData
 from orchestrator.report.escapes import visible
 from orchestrator.report.operators import Place, Profile
 from orchestrator.report.rows import ResultRow
-from orchestrator.report.scaling import delegate_steps, on_front, thread_steps
+from orchestrator.report.scaling import on_front, thread_steps
 from orchestrator.units import US_PER_MS
 
 ChartRow = dict[str, str | float | bool | None]
@@ -39,14 +39,14 @@ def chart_rows(data: ReportData) -> Mapping[str, Sequence[ChartRow]]:
         ),
         "delegates": (
             _who(
-                step.row,
+                row,
                 order=order,
-                speed_up=round(step.speed_up, 3),
-                delegate_truth=visible(step.row.delegate_text),
-                fallen_off=visible(step.fallen_off),
+                speed_up=round(row.speed_up.value, 3),
+                delegate_truth=visible(row.delegate_text),
+                fallen_off=visible(row.left_to_cpu),
             )
-            for order, step in enumerate(delegate_steps(data.results))
-            if step.speed_up is not None
+            for order, row in enumerate(row for row in data.results if not row.case.delegate.is_cpu)
+            if row.speed_up is not None
         ),
         "pareto": _pareto(own),
         "operators": _operators(data.results),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.report.labels import ShortNames, column_decimals, figure_text, figure_unit
 from orchestrator.report.rows import DeviceRow, ModelRow
-from orchestrator.report.winners import Certainty, Contest, kind_title
+from orchestrator.report.winners import Certainty, Contest, figure_of, grouped, kind_title
 from orchestrator.units import US_PER_MS, format_percent
 
 #: Lines of one kind of phone each; in a report with more of them, phones of any kind with one answer share a line.
@@ -57,9 +57,7 @@ class WinnerBlock:
 
 def winner_blocks(contests: Sequence[Contest], names: ShortNames) -> tuple[tuple[WinnerBlock, ...], int]:
     """Return what to take, model by model, and how many models were left out of a report of very many."""
-    models: dict[str, list[Contest]] = defaultdict(list)
-    for contest in contests:
-        models[contest.shown.model.subject].append(contest)
+    models = grouped(contests, lambda item: item.shown.model.subject)
     shown = list(models.values())[:_MOST_MODELS]
     kinds = [len(_folded(members, names, _kind)) for members in shown]
     by = _kind if sum(kinds) <= _MOST_LINES else lambda _: None
@@ -68,7 +66,7 @@ def winner_blocks(contests: Sequence[Contest], names: ShortNames) -> tuple[tuple
 
 def _block(members: Sequence[Contest], names: ShortNames, by: Callable[[DeviceRow], Hashable]) -> WinnerBlock:
     groups = _folded(members, names, by)
-    digits = column_decimals([item.winner.median_us / US_PER_MS for item in members if item.winner is not None])
+    digits = column_decimals([figure_of(item.best).median_us / US_PER_MS for item in members if item.best is not None])
     split = Counter(kind_title(group[0].shown) for group in groups)
     lines = [_line(group, names, digits, is_split=split[kind_title(group[0].shown)] > 1) for group in groups]
     wins = Counter(_tallied(item, names) for item in members)
@@ -79,27 +77,27 @@ def _block(members: Sequence[Contest], names: ShortNames, by: Callable[[DeviceRo
 
 
 def _tallied(contest: Contest, names: ShortNames) -> str:
-    if contest.winner is None:
+    if contest.best is None:
         return "no clean figure"
-    takes = {names.of(row.configuration).partition(",")[0] for row in (contest.winner.row, *contest.winner.tied)}
+    takes = {names.of(row.configuration).partition(",")[0] for row in (contest.best, *contest.tied)}
     return "a tie" if len(takes) > 1 else takes.pop()
 
 
 def _folded(
     members: Iterable[Contest], names: ShortNames, by: Callable[[DeviceRow], Hashable]
 ) -> Sequence[Sequence[Contest]]:
-    groups: dict[Hashable, list[Contest]] = defaultdict(list)
-    for item in members:
-        answer = _take(item, names), item.certainty, _doubt(item, names, is_rough=True)
-        groups[by(item.shown.device), item.shown.is_virtual, answer].append(item)
-    return list(groups.values())
+    def answer(item: Contest) -> Hashable:
+        told = _take(item, names), item.certainty, _doubt(item, names, is_rough=True)
+        return by(item.shown.device), item.shown.is_virtual, told
+
+    return list(grouped(members, answer).values())
 
 
 def _take(contest: Contest, names: ShortNames) -> str:
     """Return the winner and those tied with it in alphabetical order: which of them leads is noise."""
-    if contest.winner is None:
+    if contest.best is None:
         return ""
-    takes = sorted(names.of(row.configuration) for row in (contest.winner.row, *contest.winner.tied))
+    takes = sorted(names.of(row.configuration) for row in (contest.best, *contest.tied))
     more = f" or {len(takes) - _MOST_TAKES} more" if len(takes) > _MOST_TAKES else ""
     return " or ".join(takes[:_MOST_TAKES]) + more
 
@@ -119,16 +117,16 @@ def _line(group: Sequence[Contest], names: ShortNames, digits: int, *, is_split:
     elif is_split:
         which = ", ".join(row.device.serial for row in shown[:_MOST_SERIALS])
         which += f" and {len(shown) - _MOST_SERIALS} more" if len(shown) > _MOST_SERIALS else ""
-    winners = [item.winner for item in group if item.winner is not None]
+    best = [item.best for item in group if item.best is not None]
     return WinnerLine(
         phones=next(iter(titles)) if len(titles) == 1 else f"{len(group)} phones",
         count=len(group),
         which=which,
         is_virtual=first.is_virtual,
         take=_take(group[0], names),
-        figure=_range([figure_text(winner.row.case, winner.median_us, digits) for winner in winners]),
+        figure=_range([figure_text(row.case, row.median_us, digits) for row in best]),
         unit=figure_unit(first.case),
-        factor=_range([f"{item.row.speed_up.value:.2f}" for item in winners if item.row.speed_up is not None]),
+        factor=_range([f"{row.speed_up.value:.2f}" for row in best if row.speed_up is not None]),
         is_cpu=all(row.case.delegate.is_cpu for row in shown),
         certainty=group[0].certainty,
         doubt=_doubt(group[0], names, is_rough=len(group) > 1),
@@ -146,16 +144,15 @@ def _range(values: Sequence[str]) -> str:
 
 def _doubt(contest: Contest, names: ShortNames, *, is_rough: bool) -> str:
     """Return what makes a winner less than sure; roughly, so that phones that differ in a digit only share a line."""
-    winner, doubted = contest.winner, contest.doubted
-    if winner is None:
+    if contest.best is None:
         return "; ".join(dict.fromkeys(row.unclean_reason for row in contest.rows))
-    doubts = [f"{names.of(row.configuration)} may be faster: {row.unclean_reason}" for row in doubted[:1]]
+    doubts = [f"{names.of(row.configuration)} may be faster: {row.unclean_reason}" for row in contest.doubted[:1]]
     if contest.is_alone:
         doubts.append("nothing else has a clean figure")
-    elif not winner.is_tested:
+    elif not contest.is_tested:
         doubts.append("one process each: not tested")
-    result = winner.row.result
-    if result.imprecision and winner.is_tested:
+    result = contest.best.result
+    if result.imprecision and contest.is_tested:
         precision = "" if is_rough else f"\u00b1{format_percent(result.precision)}: "
         doubts.append(f"{precision}not precise")
     return "; ".join(doubts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -14,11 +14,9 @@ from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import IMPORTED_TOOLS, Pass
 from orchestrator.report.labels import ShortNames, short_names
 from orchestrator.report.rows import DeviceRow, ResultRow
-from orchestrator.report.winners import Contest, Winner, kind_title
-from orchestrator.units import format_figure, format_percent
+from orchestrator.report.winners import Contest, answers_of, kind_title
+from orchestrator.units import format_percent
 
-#: More answers than this are a table, not a sentence: the matrix has them.
-_MOST_ANSWERS: Final = 4
 _MOST_WARNINGS: Final = 6
 _MOST_NAMES: Final = 3
 _MOST_TITLED: Final = 2
@@ -84,7 +82,7 @@ def headline_of(
     return Headline(
         subject=_subject(campaigns, devices, results),
         scope=_scope(campaigns, devices, results, totals),
-        answers=_answers(contests),
+        answers=tuple(f"{answer}." for answer in answers_of(contests)),
         trust=_trust(totals, results),
         warnings=_warnings(results, short_names((row.configuration, row.case) for row in results)),
     )
@@ -127,60 +125,6 @@ def _scope(
     unfinished = sum(campaign.status != "finished" for campaign in campaigns)
     open_text = f" {_counted(unfinished, 'campaign')} not finished." if unfinished else ""
     return f"{text}{where}, {days}.{open_text}"
-
-
-def _answers(contests: Sequence[Contest]) -> tuple[str, ...]:
-    """Return the fastest configuration of each model; virtual phones are never set against real devices."""
-    groups: dict[tuple[str, bool], list[Contest]] = defaultdict(list)
-    for item in contests:
-        if item.winner is not None:
-            groups[item.shown.model.label, item.shown.is_virtual].append(item)
-    real_models = {model for model, is_virtual in groups if not is_virtual}
-    answers = []
-    for (model, is_virtual), members in sorted(groups.items()):
-        is_beside_real = is_virtual and model in real_models
-        answers.append(_answer(f"{model} on virtual phones" if is_beside_real else model, members))
-    if len(answers) > _MOST_ANSWERS:
-        return (*answers[:_MOST_ANSWERS], f"For {len(answers) - _MOST_ANSWERS} more, see the comparison.")
-    return tuple(answers)
-
-
-def _answer(model: str, members: Sequence[Contest]) -> str:
-    """Return what is fastest on which device, the fastest device first; of many devices, what wins how often."""
-    winners = [item.winner for item in members if item.winner is not None]
-    if len(members) == 1 and members[0].is_alone:
-        row = winners[0].row
-        lacking = f" ({row.result.imprecision})" if row.result.imprecision else ""
-        median = format_figure(winners[0].median_us, is_per_token=row.case.is_per_token)
-        return f"{model}: one clean figure, {row.configuration} on {row.device.title} with {median}{lacking}."
-    winners.sort(key=lambda winner: winner.median_us)
-    if len(winners) <= _MOST_NAMES:
-        places = [f"fastest on {winner.row.device.title} is {_won(winner)}" for winner in winners]
-        return f"{model}: {'; '.join(places)}."
-    first = winners[0]
-    counts = Counter(winner.row.case.delegate.value for winner in winners)
-    wins = ", ".join(f"{delegate} on {count}" for delegate, count in counts.most_common())
-    unclear = sum(bool(winner.tied) for winner in winners)
-    doubt = f"; on {unclear} of them another can't be told from it" if unclear else ""
-    return (
-        f"{model}: of {len(winners)} devices, fastest is {wins}{doubt}. The lowest figure is "
-        f"{first.row.device.title}'s: {_won(first)}."
-    )
-
-
-def _won(winner: Winner) -> str:
-    row, rivals = winner.row, winner.tied
-    gain = doubt = ""
-    if row.speed_up is not None and row.baseline != row.configuration:
-        times = f"{row.speed_up.value:.2f}"
-        gain = f", {'' if times == '1.00' else f'{times} times '}as fast as {row.baseline}"
-    if rivals:
-        more = f" and {len(rivals) - 1} more" if len(rivals) > 1 else ""
-        doubt = f" ({rivals[0].configuration}{more} can't be told from it)"
-    untested = "" if winner.is_tested else " (single invocations: not tested)"
-    lacking = f" ({row.result.imprecision})" if row.result.imprecision and winner.is_tested else ""
-    figure = format_figure(winner.median_us, is_per_token=row.case.is_per_token)
-    return f"{row.configuration} with {figure}{lacking}{gain}{doubt}{untested}"
 
 
 def _trust(totals: Totals, results: Sequence[ResultRow]) -> str:

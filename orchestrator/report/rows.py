@@ -28,6 +28,8 @@ from orchestrator.report.operators import Profile
 from orchestrator.report.passes import EnergyRow, LoadRow, StartRow, SustainedRow
 from orchestrator.units import format_percent, tokens_per_s
 
+_MOST_OPERATORS: Final = 6
+
 
 class BestMark(enum.StrEnum):
     """Where a judged figure stands among the configurations of its model on its device."""
@@ -258,6 +260,14 @@ class ResultRow:
     def place(self) -> str:
         """Where the operators ran, by what the program said: ``gpu``; empty when nothing was read."""
         return place_of(self.delegate) if self.delegate is not None else ""
+
+    @property
+    def left_to_cpu(self) -> str:
+        """The operators that a delegate left to the CPU, with the program's reasons; empty where none were listed."""
+        operators = tuple(dict.fromkeys(self.delegate.cpu_operators)) if self.delegate is not None else ()
+        named = [f"{name} ({reason})" if reason else name for name, reason in operators[:_MOST_OPERATORS]]
+        more = len(operators) - _MOST_OPERATORS
+        return "; ".join([*named, *([f"and {more} more"] if more > 0 else [])])
 
     @property
     def spread_text(self) -> str:

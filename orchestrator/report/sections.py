@@ -15,7 +15,7 @@ from orchestrator.report.matrix import figures_decimals
 from orchestrator.report.operators import DiffPair, OperatorRow, Place, TypeRow
 from orchestrator.report.passes import EnergyRow, LoadRow
 from orchestrator.report.rows import BestMark, ResultRow
-from orchestrator.report.scaling import DelegateStep, ThreadStep, delegate_steps, thread_steps
+from orchestrator.report.scaling import ThreadStep, thread_steps
 from orchestrator.report.shared import SharedCase, shared_cases
 from orchestrator.units import US_PER_MS
 
@@ -42,8 +42,8 @@ def grids_of(data: ReportData) -> Mapping[str, Grid]:
         _accuracy(rows),
         _loads(rows),
         _shared(shared_cases(rows)),
-        _threads(thread_steps(rows)),
-        _delegates(delegate_steps(rows)),
+        _threads(list(thread_steps(rows))),
+        _delegates([row for row in rows if not row.case.delegate.is_cpu]),
         _operators(profiled),
         _types(profiled),
         _changes(data.diffs),
@@ -266,21 +266,20 @@ def _threads(steps: Sequence[ThreadStep]) -> Grid:
     )
 
 
-def _delegates(steps: Sequence[DelegateStep]) -> Grid:
-    rows = [step.row for step in steps]
+def _delegates(rows: Sequence[ResultRow]) -> Grid:
     evidence = [row.delegate for row in rows]
     return _grid(
         "delegates",
         "What each delegate brought, and which operators fell off it",
         rows,
-        number_of(steps, "speed-up", "x CPU", lambda step: step.speed_up, 2),
+        number_of(rows, "speed-up", "x CPU", lambda row: row.speed_up.value if row.speed_up else None, 2),
         ms_of(rows, "median", lambda row: row.median_us),
         *_kind_columns(rows),
         _truth_column(rows),
         count_of(evidence, "delegated", lambda found: found.delegated_nodes if found else None, "nodes"),
         count_of(evidence, "of", lambda found: found.total_nodes if found else None, "nodes"),
         _quality_column(rows),
-        column_of(steps, "left to the CPU", lambda step: step.fallen_off or NOTHING),
+        column_of(rows, "left to the CPU", lambda row: row.left_to_cpu or NOTHING),
     )
 
 

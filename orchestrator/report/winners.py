@@ -1,23 +1,34 @@
-"""The fastest configuration of each model on each device: by how much, how sure, and what to try next."""
+"""The fastest configuration of each model on each device: by how much, how sure, and what to try next.
+
+All that report, terminal and advice say of "the fastest" comes from here. Figures of one model on one device are set
+against each other, medians with medians; what runs on a virtual phone never stands against a real device.
+"""
 
 from __future__ import annotations
 
 import enum
 import shlex
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
 
-from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.analysis.case_result import CaseResult, CaseStatus, comparable
 from orchestrator.analysis.compare import Ratio, best_of, speed_up
+from orchestrator.analysis.matching import SETTINGS
+from orchestrator.analysis.summary import Summary
 from orchestrator.programs import is_usual
+from orchestrator.records.workload import Case
 from orchestrator.report.labels import short_names
-from orchestrator.report.rows import ResultRow
+from orchestrator.report.rows import BestMark, ResultRow
 from orchestrator.units import format_figure, format_percent
 
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
 #: Cases that say nothing about which configuration is fastest.
 _NO_ENTRY: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.NOT_RUN, CaseStatus.SKIPPED})
+#: Winners that are told one by one; of more, it is counted how often what wins.
+_MOST_WINNERS: Final = 4
 
 
 class Certainty(enum.StrEnum):
@@ -33,103 +44,154 @@ class Certainty(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Winner:
-    """The fastest clean figure of a model on one device, and what it is compared with."""
-
-    row: ResultRow
-    #: Configurations that can't be told from it.
-    tied: tuple[ResultRow, ...]
-    #: The next fastest one that can; None where there is none.
-    second: ResultRow | None
-    #: How many times as fast as the second it is.
-    lead: Ratio | None
-    #: False where a figure has one process, so that the order rests on a margin.
-    is_tested: bool
-    #: Measured, and without a clean figure of its own.
-    without_figure: tuple[ResultRow, ...]
-
-    @property
-    def median_us(self) -> float:
-        """Its latency."""
-        assert self.row.result.summary is not None, "a clean figure has one"
-        return self.row.result.summary.median_us
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Contest:
     """The cases of one model on one device, and which of them is the fastest."""
 
     rows: tuple[ResultRow, ...]
-    #: None where no figure is clean.
-    winner: Winner | None
+    #: The fastest clean figure, and those that can't be told from it, the faster first; None where none is clean.
+    best: ResultRow | None
+    tied: tuple[ResultRow, ...] = ()
 
     @property
     def shown(self) -> ResultRow:
         """The winner, or any case where there is none."""
-        return self.rows[0] if self.winner is None else self.winner.row
+        return self.best or self.rows[0]
 
     @property
-    def doubted(self) -> tuple[ResultRow, ...]:
-        """What would be faster than the winner, and has no clean figure."""
-        if self.winner is None:
-            return ()
-        limit_us = self.winner.median_us
-        figures = [(row, row.result.own_summary) for row in self.winner.without_figure]
-        return tuple(row for row, own in figures if own is not None and own.median_us < limit_us)
+    def clean(self) -> list[ResultRow]:
+        """The cases with a clean figure."""
+        return [row for row in self.rows if row.compared is not None]
 
     @property
     def is_alone(self) -> bool:
         """Whether nothing else has a clean figure."""
-        return self.winner is not None and len(self.rows) - len(self.winner.without_figure) == 1
+        return len(self.clean) == 1
+
+    @property
+    def is_tested(self) -> bool:
+        """False where a figure has one process, so that the order rests on a margin."""
+        return self.is_alone or all(figure_of(row).log_middle.error is not None for row in self.clean)
+
+    @property
+    def doubted(self) -> list[ResultRow]:
+        """What would be faster than the winner, and has no clean figure."""
+        limit_us = self.best.median_us if self.best is not None else None
+        return [
+            row for row in self.rows if limit_us and row.compared is None and row.median_us and row.median_us < limit_us
+        ]
+
+    @property
+    def second(self) -> tuple[ResultRow, Ratio] | None:
+        """The next fastest that can be told from the winner, and how many times as fast as it the winner is."""
+        others = [row for row in self.clean if row is not self.best and row not in self.tied]
+        if self.best is None or not others:
+            return None
+        second = min(others, key=lambda row: figure_of(row).median_us)
+        return second, speed_up(figure_of(second), figure_of(self.best))
 
     @property
     def certainty(self) -> Certainty:
         """How far the winner can be relied on."""
-        if self.winner is None:
+        if self.best is None:
             return Certainty.NONE
-        if self.doubted or self.is_alone or not self.winner.is_tested or self.winner.row.result.imprecision:
+        if self.doubted or self.is_alone or not self.is_tested or self.best.result.imprecision:
             return Certainty.UNSURE
-        return Certainty.TIED if self.winner.tied else Certainty.SURE
+        return Certainty.TIED if self.tied else Certainty.SURE
 
 
-def _by_place(rows: Iterable[ResultRow]) -> Iterable[Sequence[ResultRow]]:
-    """Return rows by model and device; what runs on a virtual phone is never set against a real device."""
-    groups: dict[tuple[str, str, bool], list[ResultRow]] = defaultdict(list)
+def figure_of(row: ResultRow) -> Summary:
+    """Return what stands against the other figures of a model on a device; only for rows that are compared."""
+    assert row.compared is not None, "a clean figure has one"
+    return row.compared
+
+
+def with_comparisons(rows: Sequence[ResultRow]) -> Iterator[ResultRow]:
+    """Yield the rows with best marks and speed-ups: each among the rows of its model on its device."""
+    marks: dict[str, BestMark] = {}
+    compared: dict[str, Summary] = {}
+    for group in grouped(rows, _place).values():
+        summaries = alike({row.key: row.result for row in group if row.result.is_judged})
+        compared |= summaries
+        best = best_of(summaries)
+        if best is not None and len(summaries) > 1:
+            marks |= dict.fromkeys(best.tied, BestMark.TIED)
+            marks[best.fastest] = BestMark.BEST if best.is_clear else BestMark.TIED
+    gains = {key: gain for group in grouped(rows, _like).values() for key, gain in _speed_ups(group)}
     for row in rows:
-        groups[row.model.subject, row.device.serial, row.is_virtual].append(row)
-    return groups.values()
-
-
-def winners(rows: Iterable[ResultRow]) -> tuple[Winner, ...]:
-    """Return the winner of each model on each device that has a contest: two cases measured, one of them clean."""
-    groups = _by_place(row for row in rows if row.result.status not in _NO_ENTRY)
-    found = (winner_of(group) for group in groups if len(group) > 1)
-    return tuple(winner for winner in found if winner is not None)
-
-
-def winner_of(rows: Sequence[ResultRow]) -> Winner | None:
-    """Return the winner among the cases of one model on one device; None where no figure is clean."""
-    figures = {row.key: row.compared for row in rows if row.compared is not None}
-    best = best_of(figures)
-    if best is None:
-        return None
-    by_key = {row.key: row for row in rows}
-    others = [key for key in figures if key != best.fastest and key not in best.tied]
-    second = min(others, key=lambda key: figures[key].median_us, default=None)
-    return Winner(
-        row=by_key[best.fastest],
-        tied=tuple(sorted((by_key[key] for key in best.tied), key=lambda row: figures[row.key].median_us)),
-        second=None if second is None else by_key[second],
-        lead=None if second is None else speed_up(figures[second], figures[best.fastest]),
-        is_tested=best.is_tested,
-        without_figure=tuple(row for row in rows if row.key not in figures),
-    )
+        gain, baseline = gains.get(row.key, (None, ""))
+        mark = marks.get(row.key, BestMark.NONE)
+        yield replace(row, best=mark, compared=compared.get(row.key), speed_up=gain, baseline=baseline)
 
 
 def contests_of(rows: Iterable[ResultRow]) -> tuple[Contest, ...]:
     """Return all cases by model and device, in their order, with the winner; without those that have no timing pass."""
     timed = (row for row in rows if row.result.status is not CaseStatus.UNTIMED and not row.is_unused_thread_count)
-    return tuple(Contest(rows=tuple(group), winner=winner_of(group)) for group in _by_place(timed))
+    return tuple(map(contest_of, grouped(timed, _place).values()))
+
+
+def contest_of(rows: Sequence[ResultRow]) -> Contest:
+    """Return the cases of one model on one device with the fastest of them."""
+    keys = {row.key: row for row in rows}
+    best = best_of({row.key: row.compared for row in rows if row.compared is not None})
+    tied = [keys[key] for key in best.tied] if best is not None else []
+    return Contest(
+        rows=tuple(rows),
+        best=keys[best.fastest] if best is not None else None,
+        tied=tuple(sorted(tied, key=lambda row: figure_of(row).median_us)),
+    )
+
+
+def winners(contests: Iterable[Contest]) -> list[Contest]:
+    """Return those in which a clean figure won against something: two cases measured, one of them clean."""
+    tried = [(item, sum(row.result.status not in _NO_ENTRY for row in item.rows)) for item in contests]
+    return [item for item, count in tried if item.best is not None and count > 1]
+
+
+def alike(results: Mapping[str, CaseResult]) -> dict[str, Summary]:
+    """Return the figures of results by case key, all of one kind."""
+    return {key: result.summary for key, result in comparable(results).items() if result.summary is not None}
+
+
+def fixed_cores(case: Case) -> str:
+    """Return the cores that a plan keeps a case to; empty where they follow from the number of threads."""
+    return "" if case.affinity in ("big", "all") else case.affinity
+
+
+def _place(row: ResultRow) -> Hashable:
+    """Return what the configurations of one contest share; a fake binary's figure is none of a real device's."""
+    return row.model.subject, row.device.serial, row.is_virtual
+
+
+def _like(row: ResultRow) -> Hashable:
+    """Return what a figure and the CPU's that it is compared with share: all but delegate, threads and flags.
+
+    The cores that a number of threads is kept to follow from it, unless a plan names them.
+    """
+    case = row.case
+    settings = tuple(getattr(case, name) for name in SETTINGS if name != "affinity")
+    return _place(row), case.tool, case.build_sha256, case.process_mode, fixed_cores(case), settings
+
+
+def _speed_ups(group: Sequence[ResultRow]) -> Iterator[tuple[str, tuple[Ratio, str]]]:
+    """Yield the keys of the judged rows with their speed-up and what it is over."""
+    rows = {row.key: row for row in group if row.own is not None}
+    summaries = alike({key: row.result for key, row in rows.items()})
+    # The fastest of all on the CPU: where that one isn't judged, another one's figure would flatter.
+    fastest = best_of({key: summary for key, summary in summaries.items() if rows[key].case.delegate.is_cpu})
+    if fastest is None or not rows[fastest.fastest].result.is_judged:
+        return
+    for key, summary in summaries.items():
+        if rows[key].result.is_judged:
+            gain = speed_up(summaries[fastest.fastest], summary)
+            yield key, (gain, rows[fastest.fastest].configuration)
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Return items by a key, in their order."""
+    groups: dict[Key, list[Item]] = defaultdict(list)
+    for item in items:
+        groups[key(item)].append(item)
+    return groups
 
 
 def kind_title(row: ResultRow) -> str:
@@ -138,58 +200,74 @@ def kind_title(row: ResultRow) -> str:
     return row.device.label if facts is None else facts.title.removesuffix(" (virtual)")
 
 
-def winner_text(winner: Winner) -> str:
-    """Return what won, by how much and how sure, as one sentence."""
-    row = winner.row
-    named = [row, *winner.tied, *([winner.second] if winner.second else [])]
+def answers_of(contests: Iterable[Contest]) -> tuple[str, ...]:
+    """Return what won as a sentence for each contest; of many, for each model how often which delegate wins."""
+    won = [item for item in contests if item.best is not None]
+    if len(won) <= _MOST_WINNERS:
+        return tuple(map(answer_text, won))
+    shown = [item.shown for item in won]
+    models = grouped(shown, lambda row: (row.model.label, " virtual" if row.is_virtual else ""))
+    answers = []
+    for (model, kind), rows in models.items():
+        counts = Counter(row.case.delegate.value for row in rows).most_common()
+        wins = ", ".join(f"{delegate} on {count}" for delegate, count in counts)
+        least = min(rows, key=lambda row: figure_of(row).median_us)
+        lowest = f"{_figure(least)} on {least.device.title}, {least.configuration}"
+        answers.append(f"{model}: of {len(rows)}{kind} devices, fastest is {wins}; the lowest figure is {lowest}")
+    hidden = len(answers) - _MOST_WINNERS
+    return (*answers[:_MOST_WINNERS], *([f"for {hidden} more models, see the comparison"] if hidden > 0 else []))
+
+
+def answer_text(contest: Contest) -> str:
+    """Return what won, by how much and how sure, as one sentence without its full stop."""
+    row, second = contest.shown, contest.second
+    named = [row, *contest.tied, *([second[0]] if second else [])]
     shown = short_names((item.configuration, item.case) for item in named)
-    parts = [f"{row.model.label} on {row.device.title}: "]
-    if winner.tied:
-        names = [f"{shown.of(item.configuration)} ({_median(item)})" for item in (row, *winner.tied)]
-        parts.append(f"{', '.join(names[:-1])} and {names[-1]} are tied")
-        parts.append("; the difference is within the noise" if winner.is_tested else "; one process each can't tell")
-    else:
-        parts.append(f"{shown.of(row.configuration)} is the fastest with {_median(row)}")
-    if winner.second is not None and winner.lead is not None:
-        second = shown.of(winner.second.configuration)
-        parts.append(f"; {second} is slower" if winner.tied else f", {_lead_text(winner.lead)} as {second}")
-    return "".join(parts)
+    who = f"{row.model.label} on {row.device.title}: "
+    if contest.is_alone:
+        return f"{who}one clean figure, {row.configuration} with {_figure(row)}"
+    if contest.tied:
+        names = [f"{shown.of(item.configuration)} ({_figure(item)})" for item in (row, *contest.tied)]
+        doubt = "the difference is within the noise" if contest.is_tested else "one process each can't tell"
+        slower = f"; {shown.of(second[0].configuration)} is slower" if second else ""
+        return f"{who}{', '.join(names[:-1])} and {names[-1]} are tied; {doubt}{slower}"
+    assert second is not None, "what is neither alone nor tied has a second"
+    known = second[1].interval
+    sure = "not tested: one process" if known is None else f"95 %: {known.low:.2f} to {known.high:.2f}"
+    lead = f"{second[1].value:.2f} times ({sure}) as fast as {shown.of(second[0].configuration)}"
+    return f"{who}{shown.of(row.configuration)} is the fastest with {_figure(row)}, {lead}"
 
 
-def winner_data(winner: Winner) -> dict[str, object]:
+def winner_data(contest: Contest) -> dict[str, object]:
     """Return a winner as plain values, times in microseconds; ``lead`` is how many times as fast as ``second``."""
-    summary, known = winner.row.result.own_summary, winner.lead.interval if winner.lead is not None else None
+    row, (second, lead) = contest.shown, contest.second or (None, None)
+    known = lead.interval if lead is not None else None
     return {
-        "model": winner.row.model.label,
-        "serial": winner.row.device.serial,
-        "configuration": winner.row.configuration,
-        "median_us": summary.median_us if summary is not None else None,
-        "is_virtual": winner.row.is_virtual,
-        "tied": [row.configuration for row in winner.tied],
-        "is_tested": winner.is_tested,
-        "second": winner.second.configuration if winner.second is not None else None,
-        "lead": winner.lead.value if winner.lead is not None else None,
+        "model": row.model.label,
+        "serial": row.device.serial,
+        "configuration": row.configuration,
+        "median_us": row.median_us,
+        "is_virtual": row.is_virtual,
+        "tied": [item.configuration for item in contest.tied],
+        "is_tested": contest.is_tested,
+        "second": second.configuration if second is not None else None,
+        "lead": lead.value if lead is not None else None,
         "lead_low": known.low if known is not None else None,
         "lead_high": known.high if known is not None else None,
     }
 
 
-def _lead_text(lead: Ratio) -> str:
-    known = lead.interval
-    sure = "not tested: one process" if known is None else f"95 %: {known.low:.2f} to {known.high:.2f}"
-    return f"{lead.value:.2f} times ({sure}) as fast"
+def _figure(row: ResultRow) -> str:
+    assert row.own is not None, "a clean figure has one"
+    interval = "" if row.own.spread is None else f" \N{PLUS-MINUS SIGN}{format_percent(row.own.spread)}"
+    lacking = row.result.imprecision.partition(":")[0]
+    figure = format_figure(row.own.median_us, is_per_token=row.case.is_per_token)
+    return f"{figure}{interval}{f' ({lacking})' if lacking else ''}"
 
 
-def _median(row: ResultRow) -> str:
-    summary = row.result.own_summary
-    assert summary is not None, "a clean figure has one"
-    interval = "" if summary.spread is None else f" \N{PLUS-MINUS SIGN}{format_percent(summary.spread)}"
-    return f"{format_figure(summary.median_us, is_per_token=row.case.is_per_token)}{interval}"
-
-
-def next_step(winner: Winner, path: str) -> str:
+def next_step(contest: Contest, path: str) -> str:
     """Return what to try next, as a command for this model's file."""
-    row, rival = winner.row, next(iter(winner.tied), None)
+    row, rival = contest.shown, next(iter(contest.tied), None)
     model, where = shlex.quote(path), f"-s {shlex.quote(row.device.serial)}"
     if not is_usual(row.case.tool):
         where += f" --tool {row.case.tool}"
@@ -206,12 +284,12 @@ def next_step(winner: Winner, path: str) -> str:
     if not row.case.delegate.is_cpu:
         delegate = row.case.delegate
         return f"check the outputs of {delegate}: benchfarm bench {model} {where} -d {delegate} --pass parity"
-    failed = next((item for item in winner.without_figure if not item.case.delegate.is_cpu), None)
+    failed = next((item for item in contest.rows if item.compared is None and not item.case.delegate.is_cpu), None)
     if failed is not None:
         return f"what {failed.case.delegate} may take of it: benchfarm model inspect {model}"
     return f"to search threads and flags for a faster one: benchfarm tune {model} {where}"
 
 
-def next_steps(found: Sequence[Winner], paths: Mapping[str, str]) -> list[str]:
+def next_steps(found: Sequence[Contest], paths: Mapping[str, str]) -> list[str]:
     """Return the next step of the first winner whose model's file is known (sha256 -> path)."""
-    return [next_step(item, paths[item.row.model.sha256]) for item in found if item.row.model.sha256 in paths][:1]
+    return [next_step(item, paths[item.shown.model.sha256]) for item in found if item.shown.model.sha256 in paths][:1]

@@ -15,7 +15,7 @@ from orchestrator.records.campaign import Terms
 from orchestrator.records.workload import DelegateName, Pass, ToolName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.chart_rows import chart_rows
-from orchestrator.report.scaling import delegate_steps, on_front, thread_steps
+from orchestrator.report.scaling import on_front, thread_steps
 from orchestrator.report.vega import make_ahead, packed_runtime
 from tests.samples.sample_lab import (
     MOBILENET_INT8,
@@ -34,7 +34,7 @@ ACCURACY = {"mobilenet_v1_1.0_224.tflite": 71.8, MOBILENET_INT8.sha256: 70.7}
 
 def test_efficiency_is_the_gain_by_the_threads_that_it_took() -> None:
     runs = [*series(case(threads=1), 40_000), *series(case(threads=2), 25_000), *series(case(threads=4), 16_000)]
-    steps = thread_steps(build_report_data(**lab_of(runs).inputs()).results)
+    steps = list(thread_steps(build_report_data(**lab_of(runs).inputs()).results))
     assert [step.row.case.threads for step in steps] == [1, 2, 4]
     assert [round(step.speed_up, 3) for step in steps] == [1.0, 1.6, 2.5]
     assert [round(step.efficiency, 3) for step in steps] == [1.0, 0.8, 0.625]
@@ -47,14 +47,14 @@ def test_threads_of_other_tools_delegates_and_devices_arent_one_series() -> None
         *series(case(PIXEL_4, threads=4), 20_000),
         *series(case(delegate=DelegateName.CPU, threads=4), 20_000),
     ]
-    assert thread_steps(build_report_data(**lab_of(runs, PIXEL_3, PIXEL_4).inputs()).results) == ()
+    assert list(thread_steps(build_report_data(**lab_of(runs, PIXEL_3, PIXEL_4).inputs()).results)) == []
 
 
 def test_delegate_row_names_the_operators_that_fell_off_it() -> None:
-    steps = delegate_steps(build_report_data(**small_lab().inputs()).results)
-    partial = [step for step in steps if step.row.delegate and step.row.delegate.delegated_nodes == 28]
-    assert [step.fallen_off for step in partial] == ["TOPK_V2 (Operation is not supported.)"]
-    assert [step.speed_up for step in steps if step.row.result.status.value == "fell-back"] == [None]
+    rows = build_report_data(**small_lab().inputs()).results
+    partial = [row for row in rows if row.delegate and row.delegate.delegated_nodes == 28]
+    assert [row.left_to_cpu for row in partial] == ["TOPK_V2 (Operation is not supported.)"]
+    assert [row.speed_up for row in rows if row.result.status.value == "fell-back"] == [None]
 
 
 def test_front_has_what_nothing_beats_in_every_figure() -> None:

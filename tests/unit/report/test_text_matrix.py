@@ -15,7 +15,7 @@ from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
 from orchestrator.report.escapes import display_width
 from orchestrator.report.tables import render_text_table
-from orchestrator.report.winners import next_step, winner_text, winners
+from orchestrator.report.winners import answer_text, next_step, winners
 from tests.samples.sample_lab import PIXEL_3, case, lab_of, run, series
 
 PHONES = [replace(PIXEL_3, serial=Serial(f"R58M{number:02}"), is_virtual=False) for number in range(12)]
@@ -58,8 +58,8 @@ def test_twelve_phones_fit_a_screen(columns: int, most_lines: int) -> None:
 
 def test_one_winner_is_named_with_its_lead_over_the_next_and_its_interval() -> None:
     data = data_of(*(item for key, speed_us in SPEEDS.items() for item in series(configuration(0, *key), speed_us)))
-    (winner,) = winners(data.results)
-    text = winner_text(winner)
+    (winner,) = winners(data.contests)
+    text = answer_text(winner)
     assert re.search(r": gpu is the fastest with 6\.45 ms ±0\.\d %, 3\.7\d times \(95 %: 3\.\d+ to 3\.\d+\)", text)
     assert text.endswith("as fast as xnnpack, 4 threads")
     assert "-d gpu --pass parity" in next_step(winner, "my model.tflite")
@@ -68,13 +68,13 @@ def test_one_winner_is_named_with_its_lead_over_the_next_and_its_interval() -> N
 
 def test_figures_that_can_not_be_told_apart_are_tied_and_the_next_step_is_to_tell_them_apart() -> None:
     fast, near = configuration(0, "gpu", 1), configuration(0, "xnnpack", 4)
-    (winner,) = winners(data_of(*series(fast, 10_000), *series(near, 10_010)).results)
-    assert "are tied; the difference is within the noise" in winner_text(winner)
-    assert "fastest" not in winner_text(winner)
+    (winner,) = winners(data_of(*series(fast, 10_000), *series(near, 10_010)).contests)
+    assert "are tied; the difference is within the noise" in answer_text(winner)
+    assert "fastest" not in answer_text(winner)
     assert "benchfarm ab delegate:gpu delegate:xnnpack" in next_step(winner, "m.tflite")
 
 
 def test_one_process_each_is_not_called_sure() -> None:
     fast, slow = configuration(0, "gpu", 1), configuration(0, "xnnpack", 4)
-    (winner,) = winners(data_of(*series(fast, 5_000, 1), *series(slow, 10_000, 1)).results)
-    assert "2.00 times (not tested: one process) as fast as xnnpack" in winner_text(winner)
+    (winner,) = winners(data_of(*series(fast, 5_000, 1), *series(slow, 10_000, 1)).contests)
+    assert "2.00 times (not tested: one process) as fast as xnnpack" in answer_text(winner)
