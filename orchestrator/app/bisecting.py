@@ -13,7 +13,7 @@ from orchestrator.bootstrap import Farm, OpenedDevices
 from orchestrator.config.plan_keys import each
 from orchestrator.engine.bisect import BisectResult, Compared, Probe
 from orchestrator.engine.bisect import bisect as search
-from orchestrator.engine.events import CampaignEnded
+from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import ArtifactError, DeviceUnusableError, PlanError, UsageError
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
@@ -62,13 +62,17 @@ def bisect(farm: Farm, request: BisectRequest) -> tuple[BisectResult, Sequence[R
         names = ", ".join(facts.serial for facts in opened.facts)
         raise UsageError(f"{len(opened.devices)} devices fit: {names}", hint="name one with --device")
     releases = releases_between(farm.library.archive.releases(good.name), good, bad, opened.facts[0].abis)
-    comparer = _Comparer(farm, request, releases, opened)
-    result = search(
-        len(releases),
-        comparer.compare,
-        on_probe=lambda probe: farm.observer.on_event(comparer.note(probe)),
-    )
-    return result, releases, opened.facts[0]
+    last = len(releases) - 1
+
+    def compare(baseline: int, candidate: int) -> Compared:
+        sides = releases[baseline], releases[candidate]
+        return _compared(farm, request, opened, sides, is_last=candidate == last)
+
+    def note(probe: Probe) -> None:
+        text = f"{titled(releases[probe.index])}: {probe.judgement}{figure_text(probe.compared)}"
+        farm.observer.on_event(DeviceNote(serial=opened.facts[0].serial, text=text))
+
+    return search(len(releases), compare, on_probe=note), releases, opened.facts[0]
 
 
 def releases_between(releases: Sequence[Release], good: Release, bad: Release, abis: Sequence[str]) -> list[Release]:
@@ -95,72 +99,46 @@ def releases_between(releases: Sequence[Release], good: Release, bad: Release, a
     return ordered[places[0] : places[1] + 1]
 
 
-class _Comparer:
-    """Compares two of the releases, or takes what is stored of it."""
-
-    def __init__(
-        self,
-        farm: Farm,
-        request: BisectRequest,
-        releases: Sequence[Release],
-        opened: OpenedDevices,
-    ) -> None:
-        self._farm = farm
-        self._request = request
-        self._releases = releases
-        self._opened = opened
-
-    def compare(self, baseline: int, candidate: int) -> Compared:
-        """Return the gravest verdict of the cases; a build that can't be used or put on the phone is told as such."""
-        sides = tuple(f"build:{_address(self._releases[index])}" for index in (baseline, candidate))
-        try:
-            prepared = prepare(self._farm, replace(self._request.ab, sides=sides), self._opened)
-        except PlanError:
+def _compared(
+    farm: Farm, request: BisectRequest, opened: OpenedDevices, sides: tuple[Release, Release], *, is_last: bool
+) -> Compared:
+    """Return the gravest verdict of the cases, from the store where it is; an unusable build is told as such."""
+    try:
+        named = tuple(f"build:{_address(release)}" for release in sides)
+        prepared = prepare(farm, replace(request.ab, sides=named), opened)
+    except PlanError:
+        raise
+    except (ArtifactError, UsageError) as error:
+        # A wrong option would fail with every build; the ends are compared first, and so it is told at once.
+        if is_last:
             raise
-        except (ArtifactError, UsageError) as error:
-            # A wrong option would fail with every build; the ends are compared first, and so it is told at once.
-            if candidate == len(self._releases) - 1:
-                raise
-            return Compared(verdict=None, reason=str(error))
-        if prepared.is_same:
-            return Compared(verdict=ComparisonVerdict(outcome=ComparisonOutcome.SAME, ratio=1.0, method="same content"))
-        campaign = self._stored(prepared)
-        if campaign is None:
-            campaign = self._finished(measure(self._farm, prepared))
-        elif campaign.status is not CampaignStatus.FINISHED:
-            campaign = self._finished(go_on(self._farm, campaign))
-        rows = pair_comparison(self._farm, campaign).rows
-        verdicts = sorted(
-            (row.verdict for row in rows), key=lambda item: (_GRAVITY.index(item.outcome), -(item.ratio or 0.0))
-        )
-        reason = "" if verdicts else "nothing was measured"
-        return Compared(verdict=next(iter(verdicts), None), reason=reason, campaign_id=campaign.campaign_id)
-
-    def note(self, probe: Probe) -> object:
-        """Return the event that tells of a build that was looked at."""
-        from orchestrator.engine.events import DeviceNote
-
-        text = f"{titled(self._releases[probe.index])}: {probe.judgement}{figure_text(probe.compared)}"
-        return DeviceNote(serial=self._opened.facts[0].serial, text=text)
-
-    def _stored(self, prepared: Prepared) -> Campaign | None:
-        """Return a stored campaign that compared the same on the same system not too long ago."""
-        since = self._farm.clock.now() - timedelta(seconds=self._request.fresh_s)
-        recent = [
-            item
-            for item in self._farm.store.campaigns()
-            if item.created_at >= since and item.terms.fingerprints == prepared.campaign.terms.fingerprints
-        ]
-        found = equal_campaign(recent, prepared.pairing)
-        return self._farm.store.campaign(found.campaign_id) if found is not None else None
-
-    def _finished(self, result: CampaignEnded) -> Campaign:
+        return Compared(verdict=None, reason=str(error))
+    if prepared.is_same:
+        return Compared(verdict=ComparisonVerdict(outcome=ComparisonOutcome.SAME, ratio=1.0, method="same content"))
+    campaign = _stored(farm, request, prepared)
+    if campaign is None or campaign.status is not CampaignStatus.FINISHED:
+        result = measure(farm, prepared) if campaign is None else go_on(farm, campaign)
         if result.status is not CampaignStatus.FINISHED:
             reason = next(iter(result.lost.values()), "it was abandoned")
             raise DeviceUnusableError(reason, hint="what was measured is stored; the same command resumes there")
-        found = self._farm.store.campaign(CampaignId(result.campaign.campaign_id))
-        assert found is not None, "it has just been run"
-        return found
+        campaign = farm.store.campaign(CampaignId(result.campaign.campaign_id))
+        assert campaign is not None, "it has just been run"
+    verdicts = [row.verdict for row in pair_comparison(farm, campaign).rows]
+    gravest = min(verdicts, key=lambda item: (_GRAVITY.index(item.outcome), -(item.ratio or 0.0)), default=None)
+    reason = "" if verdicts else "nothing was measured"
+    return Compared(verdict=gravest, reason=reason, campaign_id=campaign.campaign_id)
+
+
+def _stored(farm: Farm, request: BisectRequest, prepared: Prepared) -> Campaign | None:
+    """Return a stored campaign that compared the same on the same system not too long ago."""
+    since = farm.clock.now() - timedelta(seconds=request.fresh_s)
+    recent = [
+        item
+        for item in farm.store.campaigns()
+        if item.created_at >= since and item.terms.fingerprints == prepared.campaign.terms.fingerprints
+    ]
+    found = equal_campaign(recent, prepared.pairing)
+    return farm.store.campaign(found.campaign_id) if found is not None else None
 
 
 def figure_text(compared: Compared | None) -> str:

@@ -31,7 +31,6 @@ def report_data(
     farm: Farm,
     campaigns: Sequence[Campaign],
     *,
-    published: bool = False,
     accuracy: Mapping[str, float] | None = None,
     runs: Iterable[RunRecord] | None = None,
 ) -> ReportData:
@@ -42,7 +41,6 @@ def report_data(
     from orchestrator.app.evaluating import kept_evaluations
     from orchestrator.report.assembly import build_report_data
     from orchestrator.report.lean import lean_runs, newest_runs
-    from orchestrator.report.published import load_published
 
     named = [item.campaign_id for item in campaigns]
     shown: Iterable[RunRecord] = lean_runs(farm.store.runs(campaign_ids=named) if runs is None else runs)
@@ -61,8 +59,8 @@ def report_data(
         evaluations=kept_evaluations(farm.settings, models),
     )
     if note:
-        data = replace(data, headline=replace(data.headline, scope=f"{data.headline.scope} {note}"))
-    return replace(data, published=load_published()) if published else data
+        return replace(data, headline=replace(data.headline, scope=f"{data.headline.scope} {note}"))
+    return data
 
 
 def _manifest_accuracies(settings: Settings) -> Mapping[str, float]:

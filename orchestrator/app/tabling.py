@@ -62,7 +62,9 @@ def build(farm: Farm, request: TableRequest) -> GuideTable:
         *guide_table.measured_lines(measured, columns),
         *guide_table.published_lines(figures, columns, is_wanted=is_wanted),
     ]
-    return guide_table.GuideTable(columns=columns, lines=tuple(line for line in lines if not line.is_empty))
+    return guide_table.GuideTable(
+        columns=columns, lines=tuple(line for line in lines if any(cell.latency_us is not None for cell in line.cells))
+    )
 
 
 def _check_devices(farm: Farm, request: TableRequest, published: Iterable[str]) -> None:
@@ -126,14 +128,11 @@ def _measured(farm: Farm, request: TableRequest) -> list[MeasuredCase]:
                     case=group[0].case,
                     result=judge_case(group, others=others.get(key, ())),
                     facts=facts[group[0].case.serial],
-                    campaign_id=campaign.campaign_id,
-                    created_at=campaign.created_at,
-                    is_search=campaign.terms.search is not None,
-                    origin=campaign.terms.origin.text if campaign.terms.origin is not None else "",
+                    campaign=campaign,
                 )
             )
             # Nothing that is older can be known better.
-            is_best = found[-1].has_figure and found[-1].worth == BEST_WORTH
+            is_best = found[-1].latency_us is not None and found[-1].worth == BEST_WORTH
             if is_best and not found[-1].is_search and not request.campaigns:
                 done.add((group[0].case.series_key, group[0].case.model_sha256))
         left -= done

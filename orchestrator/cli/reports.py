@@ -29,8 +29,6 @@ def report(
     campaigns: Campaigns = (),
     out: Out = None,
     form: Annotated[str, opt("--format -f", "html, text, markdown, csv or json (default: by --out, else html).")] = "",
-    *,
-    published: Annotated[bool, opt("--published", "Include public reference figures.")] = False,
     accuracy: Accuracy = None,
 ) -> CommandResult:
     """Render a report of one or more campaigns.
@@ -39,7 +37,7 @@ def report(
     """
     # HTML always goes to a file: the data folder's reports when none is named.
     form = format_of(form, out, REPORT_FORMATS, default="html")
-    chosen, data = _data(settings, campaigns, accuracy, published=published)
+    chosen, data = _data(settings, campaigns, accuracy)
     named = {"campaigns": [item.campaign_id for item in chosen]}
     if form == "html":
         # One report of a submission, called as it is.
@@ -55,14 +53,12 @@ def report(
     return CommandResult(text=text.rstrip("\n"), data={"format": form, "content": text})
 
 
-def _data(
-    settings: Settings, campaigns: Texts, accuracy: Path | None, *, published: bool = False
-) -> tuple[list[Any], ReportData]:
+def _data(settings: Settings, campaigns: Texts, accuracy: Path | None) -> tuple[list[Any], ReportData]:
     """Return the named campaigns, or the newest one, and what a report shows of them."""
     known = load_accuracy(accuracy) if accuracy is not None else {}
     with Farm(settings, makes_store=False) as farm:
         chosen = named_campaigns(farm.store, campaigns or ("",))
-        return chosen, report_data(farm, chosen, published=published, accuracy=known)
+        return chosen, report_data(farm, chosen, accuracy=known)
 
 
 def _report_text(data: ReportData, form: str) -> str:
@@ -81,9 +77,7 @@ def _report_text(data: ReportData, form: str) -> str:
 class TableOutput:
     """How 'table' is written."""
 
-    form: Annotated[
-        str, opt("--format -f", "text, markdown, html, csv, latex or json (default: by --out, else text).")
-    ] = ""
+    form: Annotated[str, opt("--format -f", "text, markdown, html, csv or json (default: by --out, else text).")] = ""
     title: Annotated[str, opt("--title", "Title of the HTML page.")] = "Latency by device and delegate"
     out: Out = None
 
@@ -103,27 +97,23 @@ def guide_table(
 
     Example: benchfarm table --devices pixel-3,pixel-4
     """
-    form = format_of(output.form, output.out, ("text", "markdown", "html", "csv", "latex", "json"), default="text")
+    form = format_of(output.form, output.out, ("text", "markdown", "html", "csv", "json"), default="text")
     request = tabling.TableRequest(
         devices=devices, models=model, configurations=config, sources=source, campaigns=campaign
     )
     with Farm(settings, makes_store=False) as farm:
         built = tabling.build(farm, request)
-    from orchestrator.report import guide_formats
+    from orchestrator.report import guide_table as tables
+    from orchestrator.report.render import render_template
 
-    document = guide_formats.to_document(built)
-    if form == "html":
-        from orchestrator.report.render import render_guide_html
-
-        text = render_guide_html(built, title=output.title)
-    else:
-        text = {
-            "text": lambda: guide_formats.format_text(built),
-            "markdown": lambda: guide_formats.format_markdown(built),
-            "csv": lambda: guide_formats.format_csv(built),
-            "latex": lambda: guide_formats.format_latex(built),
-            "json": lambda: to_json(document),
-        }[form]()
+    document = tables.to_document(built)
+    text = {
+        "text": lambda: tables.format_text(built),
+        "markdown": lambda: tables.format_markdown(built),
+        "csv": lambda: tables.format_csv(built),
+        "html": lambda: render_template("guide_table.html.j2", title=output.title, table=built),
+        "json": lambda: to_json(document),
+    }[form]()
     if output.out is not None:
         write_file(output.out, text)
         return CommandResult(text=str(output.out), data={"path": output.out, **document})
@@ -141,9 +131,7 @@ class AdviseOptions:
         bool, opt("--need-parity", "Allow only configurations that agreed with the reference (parity).")
     ] = False
     accuracy: Accuracy = None
-    form: Annotated[str, opt("--format -f", "text or json (default: by --out, else text).")] = (
-        ""
-    )
+    form: Annotated[str, opt("--format -f", "text or json (default: by --out, else text).")] = ""
     allow_list: Annotated[
         Path | None, opt("--allow-list", "Write the configurations that an app may use to this JSON file.")
     ] = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,8 +14,10 @@ from typing import Final
 from orchestrator.errors import UsageError
 from orchestrator.quantities import parse_percent
 from orchestrator.records.run import RunRecord
-from orchestrator.report.escapes import is_unseen, one_line
+from orchestrator.report.escapes import is_unseen, text_table
 
+#: A plain text table, as all commands print it.
+table: Final = text_table
 #: The exit code of a command that did all it had time for, and left something out.
 CUT_EXIT_CODE: Final = 6
 
@@ -87,20 +89,6 @@ def _plain(value: object) -> object:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-def table(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, right: tuple[int, ...] = ()) -> str:
-    """Return a plain text table; columns whose index is in ``right`` are aligned to the right."""
-    printable = [tuple(one_line(cell) for cell in row) for row in rows]
-    widths = [max(len(row[column]) for row in [headers, *printable]) for column in range(len(headers))]
-    lines = []
-    for row in [headers, *printable]:
-        cells = [
-            cell.rjust(width) if column in right else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
-
-
 #: Ending of a file's name -> the formats that belong into such a file, the usual one first.
 _ENDINGS: Final[Mapping[str, tuple[str, ...]]] = {
     ".html": ("html",),
@@ -110,7 +98,6 @@ _ENDINGS: Final[Mapping[str, tuple[str, ...]]] = {
     ".csv": ("csv",),
     ".json": ("json", "bencher"),
     ".xml": ("junit",),
-    ".tex": ("latex",),
     ".parquet": ("parquet",),
     ".zip": ("bundle",),
 }

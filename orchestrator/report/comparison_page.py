@@ -20,7 +20,6 @@ from orchestrator.report.comparisons import (
 )
 from orchestrator.report.escapes import visible
 from orchestrator.report.evidence import Part, case_evidence, evidence_decimals
-from orchestrator.report.grids import Column, Grid, badge_of, column_of, ms_of, number_of
 from orchestrator.report.labels import column_decimals, figure_text
 from orchestrator.report.operators import compare_profiles
 from orchestrator.report.page_policy import pack
@@ -28,7 +27,7 @@ from orchestrator.report.render import EVIDENCE_SIZE, render_template
 from orchestrator.report.rows import ResultRow
 from orchestrator.units import US_PER_MS, format_percent
 
-#: Cases that are laid out with bars and runs; a longer comparison has a table of all beside them.
+#: Cases that are laid out with bars and runs; of a longer comparison, Markdown and JSON have the others.
 MOST_SHOWN: Final = 200
 #: Cases whose runs stand on the page itself, to be read without scripts; beyond, they are folded.
 _LAID_OUT_CASES: Final = 30
@@ -57,8 +56,7 @@ def render_comparison(comparison: Comparison, evidence_of: EvidenceOf) -> str:
     page = _page(comparison, shown, found)
     evidence = list(_evidence(shown, found))
     is_laid_out = len(shown) <= _LAID_OUT_CASES
-    grid = _grid(ordered) if len(ordered) > len(shown) else None
-    folds = {grid.name: pack(grid.to_page())} if grid is not None else {}
+    folds = {}
     if not is_laid_out:
         for place in range(0, len(evidence), EVIDENCE_SIZE):
             group = [(title, content) for _, title, content in evidence[place : place + EVIDENCE_SIZE]]
@@ -68,7 +66,7 @@ def render_comparison(comparison: Comparison, evidence_of: EvidenceOf) -> str:
         "compared.html.j2",
         title=f"{comparison.candidate} against {comparison.baseline}",
         page=page,
-        grid=grid,
+        more=len(ordered) - len(shown),
         only=[(name, titles) for name, titles in sides if titles],
         evidence=evidence if is_laid_out else [],
         folds=folds,
@@ -239,34 +237,3 @@ def _evidence(
     for key, title, item in sides:
         content = next(shown)[1] if item is not None else [{"p": "Its runs aren't in the store any more."}]
         yield key, visible(title), content
-
-
-def _grid(rows: Sequence[ComparedCase]) -> Grid:
-    def percent(label: str, of: Callable[[ComparisonVerdict], float | None], less: float = 1.0) -> Column:
-        found = [of(row.verdict) for row in rows]
-        return number_of(found, label, "%", lambda value: None if value is None else (value - less) * 100, 1)
-
-    def median(label: str, side: Callable[[ComparedCase], Measured]) -> Column:
-        own = [side(row).result.own_summary for row in rows]
-        return ms_of(own, label, lambda summary: None if summary is None else summary.median_us)
-
-    outcomes = [row.verdict.outcome.value for row in rows]
-    columns = (
-        column_of(rows, "case", lambda row: row.title),
-        badge_of(outcomes, "verdict", lambda outcome: (outcome.upper(), f"c-{outcome}")),
-        percent("change", lambda verdict: verdict.ratio),
-        percent("from", lambda verdict: verdict.low),
-        percent("to", lambda verdict: verdict.high),
-        percent("detectable", lambda verdict: verdict.detectable, 0.0),
-        median("baseline", lambda row: row.baseline),
-        median("candidate", lambda row: row.candidate),
-        column_of(rows, "why not", lambda row: ", ".join(item.fact.value for item in row.differences)),
-    )
-    return Grid(
-        name="compared",
-        caption="One row for each compared case",
-        columns=columns,
-        keys=[str(number) for number in range(len(rows))],
-        virtual=[row.is_virtual for row in rows],
-        order="worst first",
-    )

@@ -90,23 +90,12 @@ def to_text(comparison: Comparison) -> str:
 
 
 def _case_lines(row: ComparedCase) -> list[str]:
-    """Return a case in lines of a terminal's usual width: the verdict with its figures, the case, what to know."""
-    verdict = row.verdict
-    mark = " [virtual]" if row.is_virtual else ""
-    lines = [f"{verdict.outcome.value.upper():<{_VERDICT_WIDTH}}{visible(row.title)}{mark}"]
-    if verdict.ratio is not None:
-        what, change, ends = change_of(row)
-        interval = f" ({ends})" if verdict.low is not None else ""
-        lines.append(
-            f"{'':<{_VERDICT_WIDTH}}{what} {change}{interval}, {_figure(row.baseline)} -> {_figure(row.candidate)}"
-        )
-        seen = f", detectable {format_percent(verdict.detectable)}" if verdict.detectable is not None else ""
-        lines.append(f"{'':<{_VERDICT_WIDTH}}runs {runs_text(verdict)}{seen}")
+    """Return a case in lines of a terminal's usual width: the verdict with the case, its figures, what to know."""
+    head = f"{row.verdict.outcome.value.upper():<{_VERDICT_WIDTH}}{visible(row.title)}{' [virtual]' * row.is_virtual}"
     indent = " " * _VERDICT_WIDTH
-    return [
-        *(part for line in lines for part in wrapped(line, following=indent)),
-        *(part for reason in verdict.reasons for part in wrapped(indent + visible(reason), following=indent)),
-    ]
+    figures, *reasons = _sentences(row)
+    told = [indent + visible(text) for text in (figures, *reasons) if text]
+    return [part for line in (head, *told) for part in wrapped(line, following=indent)]
 
 
 def wrapped(line: str, *, following: str = "") -> list[str]:
@@ -280,16 +269,21 @@ def _figure(item: Measured) -> str:
     return _UNKNOWN if own is None else format_figure(own.median_us, is_per_token=item.case.is_per_token)
 
 
-def _sentence(row: ComparedCase) -> str:
+def _sentences(row: ComparedCase) -> list[str]:
+    """Return a case's figures as one sentence, empty where they aren't compared, and what to know of them."""
     verdict = row.verdict
     if verdict.ratio is None:
-        return " ".join(verdict.reasons)
+        return ["", *verdict.reasons]
     what, change, ends = change_of(row)
-    figures = f"{_figure(row.baseline)} -> {_figure(row.candidate)}, {what} {change}"
     interval = f" ({ends} at {level_text(verdict.level)})" if verdict.low is not None else ""
     least = f", detectable {format_percent(verdict.detectable)}" if verdict.detectable is not None else ""
-    counts = f", {cells_of(row)[-1]}" if verdict.method.startswith("paired") else f", runs {cells_of(row)[-1]}"
-    return " ".join([f"{figures}{interval}{least}{counts}.", *verdict.reasons])
+    counts = runs_text(verdict) if verdict.method.startswith("paired") else f"runs {runs_text(verdict)}"
+    figures = f"{_figure(row.baseline)} -> {_figure(row.candidate)}, {what} {change}{interval}{least}, {counts}."
+    return [figures, *verdict.reasons]
+
+
+def _sentence(row: ComparedCase) -> str:
+    return " ".join(filter(None, _sentences(row)))
 
 
 def _properties(comparison: Comparison) -> Mapping[str, str]:

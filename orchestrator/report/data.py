@@ -8,7 +8,6 @@ from orchestrator.records.campaign import Campaign
 from orchestrator.records.workload import Build
 from orchestrator.report.headline import Headline, Totals
 from orchestrator.report.operators import DiffPair
-from orchestrator.report.published import PublishedFigure
 from orchestrator.report.rows import DeviceRow, ModelRow, ResultRow, SkipRow
 from orchestrator.report.winners import Contest
 
@@ -28,8 +27,6 @@ class ReportData:
     headline: Headline
     #: By model and device, in the order of the results.
     contests: tuple[Contest, ...]
-    #: The public reference table, where it is shown beside the results.
-    published: tuple[PublishedFigure, ...] = ()
     #: Where profiles were taken: of one case over campaigns, and of a delegate against the CPU.
     diffs: tuple[DiffPair, ...] = ()
 

@@ -18,7 +18,6 @@ from orchestrator.report.escapes import csv_text, markdown_table, markdown_text,
 from orchestrator.report.labels import NOTHING, figure_text
 from orchestrator.report.matrix import figures_decimals
 from orchestrator.report.passes import EnergyRow
-from orchestrator.report.published import SOURCE
 from orchestrator.report.rows import BestMark, DeviceRow, ResultRow, origin_of
 
 SCHEMA: Final = "benchfarm-report"
@@ -121,9 +120,6 @@ def to_json(data: ReportData, *further: ReportData) -> str:
             }
             for part in parts
             for row in part.skipped
-        ],
-        "published": [
-            {"source": SOURCE} | picked(figure, "model device configuration latency_us") for figure in data.published
         ],
     }
     return json.dumps(document, indent=1, allow_nan=False) + "\n"

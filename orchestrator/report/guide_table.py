@@ -5,10 +5,11 @@ Figures that others published and our own stand in rows of their own, each with 
 
 from __future__ import annotations
 
+import csv
+import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -16,6 +17,7 @@ from orchestrator.analysis.case_result import CaseResult, CaseStatus
 from orchestrator.delegates import DELEGATES
 from orchestrator.errors import UsageError
 from orchestrator.programs import is_usual
+from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
@@ -23,18 +25,21 @@ from orchestrator.records.run import OPENGL, DelegateTruth, FigureKind
 from orchestrator.records.tokens import worded
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Case, DelegateName, ProcessMode
-from orchestrator.report.labels import MODEL_HASH, unique_labels
-from orchestrator.report.published import SOURCE, PublishedFigure
+from orchestrator.report.columns import picked
+from orchestrator.report.escapes import csv_text, markdown_table, markdown_text, text_table, visible
+from orchestrator.report.labels import MODEL_HASH, NOTHING, unique_labels
+from orchestrator.report.published import PublishedFigure
+from orchestrator.report.rows import origin_of
 from orchestrator.units import US_PER_MS, format_figure, tokens_per_s
 
-#: Where there is no figure.
-NOTHING: Final = "---"
-#: Of a figure of our own; the interval seldom knows more.
-_SIGNIFICANT_DIGITS: Final = 3
 MEASURED: Final = "measured with benchfarm"
 IMPORTED: Final = "measured elsewhere and imported"
 #: What no older figure can surpass (MeasuredCase.worth).
 BEST_WORTH: Final = (True, 2)
+_EMPTY: Final = "There is no figure for these devices and configurations.\n"
+_CSV_HEADS: Final = (
+    "model", "device", "is_virtual", "configuration", "latency_ms", "source", "campaign_id", "notes", "tokens_per_s",
+)  # fmt: skip
 _PLAIN_AFFINITY: Final = "big"
 _ENDED_WITHOUT_FIGURE: Final = frozenset(
     {CaseStatus.FELL_BACK, CaseStatus.REJECTED, CaseStatus.FAILED, CaseStatus.TIMED_OUT}
@@ -45,10 +50,18 @@ _ENDED_WITHOUT_FIGURE: Final = frozenset(
 class Column:
     """A configuration that the table is asked for: ``CPU, 4 threads``, ``GPU``."""
 
-    label: str
     delegate: DelegateName
     #: None takes any number of threads, and says which.
     threads: int | None = None
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        return DELEGATES[self.delegate].label + (f", {_counted(self.threads, 'thread')}" if self.threads else "")
+
+    def fits(self, delegate: DelegateName, threads: int | None) -> bool:
+        """Whether figures of a delegate with so many threads belong into it."""
+        return delegate is self.delegate and self.threads in {None, threads}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,17 +71,17 @@ class MeasuredCase:
     case: Case
     result: CaseResult
     facts: DeviceFacts
-    campaign_id: str
-    created_at: datetime
-    #: An arm of a search, which gets as few invocations as show that it isn't the fastest.
-    is_search: bool = False
-    #: Where its campaign was imported from; empty for this lab's own.
-    origin: str = ""
+    campaign: Campaign
 
     @property
-    def has_figure(self) -> bool:
-        """Whether it has a figure of its own."""
-        return _figure_us(self.result) is not None
+    def is_search(self) -> bool:
+        """Whether it is an arm of a search, which gets as few invocations as show that it isn't the fastest."""
+        return self.campaign.terms.search is not None
+
+    @property
+    def latency_us(self) -> float | None:
+        """Its figure if it is its own; a figure of something else than was asked for is none."""
+        return None if self.result.own_summary is None else self.result.own_summary.median_us
 
     @property
     def worth(self) -> tuple[bool, int]:
@@ -79,6 +92,27 @@ class MeasuredCase:
         count = self.result.summary.count if self.result.summary is not None else 0
         is_well_known = self.result.is_precise or count >= StoppingRule().first
         return self.result.quality is Quality.TRUSTED, 2 if is_well_known else int(count > 1)
+
+    @property
+    def departure(self) -> tuple[bool, ...]:
+        """How far it is from what people call its configuration: the least is the plainest."""
+        case = self.case
+        return bool(case.flags), not is_usual(case.tool), case.mode is not None, case.affinity != _PLAIN_AFFINITY
+
+    @property
+    def why_none(self) -> str:
+        """The code of why it has no figure."""
+        result = self.result
+        return "wrong-outputs" if result.parity is ParityVerdict.WRONG else result.reason_code or result.status.value
+
+    @property
+    def text(self) -> str:
+        """The figure with the digits that mean something: three, and no decimals from 100 ms on."""
+        assert self.latency_us is not None, "it has a figure"
+        if self.case.is_per_token:
+            return format_figure(self.latency_us, is_per_token=True)
+        value_ms = self.latency_us / US_PER_MS
+        return f"{value_ms:.{max(0, 3 - len(str(int(value_ms))))}f} ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,14 +141,9 @@ class Line:
 
     model: str
     device: str
-    is_virtual: bool
+    is_virtual: bool = False
     source: str
     cells: tuple[Cell, ...]
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is no figure in it."""
-        return all(cell.latency_us is None for cell in self.cells)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,11 +152,6 @@ class GuideTable:
 
     columns: tuple[Column, ...]
     lines: tuple[Line, ...]
-
-    @property
-    def figures(self) -> range:
-        """Which places of a row hold figures."""
-        return range(2, 2 + len(self.columns))
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -165,73 +189,52 @@ def parse_column(text: str) -> Column:
             f"{text!r} is no configuration",
             hint="name a delegate and, if it matters, threads: 'CPU, 4 threads', 'GPU', 'NNAPI', 'Core ML'",
         )
-    return _column(DelegateName(name), int(match.group(2)) if match.group(2) else None)
-
-
-def _column(delegate: DelegateName, threads: int | None) -> Column:
-    label = DELEGATES[delegate].label + (f", {_thread_words(threads)}" if threads else "")
-    return Column(label=label, delegate=delegate, threads=threads)
+    return Column(delegate=DelegateName(name), threads=int(match.group(2)) if match.group(2) else None)
 
 
 def usual_columns(published: Sequence[PublishedFigure], measured: Sequence[MeasuredCase]) -> tuple[Column, ...]:
     """Return the configurations that there are figures for, the CPU's first."""
-    found = {_published_column(figure) for figure in published if figure.latency_us is not None}
+    found = {(figure.delegate, figure.threads) for figure in published if figure.latency_us is not None}
     found |= {(item.case.delegate, _threads_that_count(item.case)) for item in measured}
     order = list(DelegateName)
-    return tuple(_column(*key) for key in sorted(found, key=lambda key: (order.index(key[0]), key[1] or 0)))
+    ordered = sorted(found, key=lambda key: (order.index(key[0]), key[1] or 0))
+    return tuple(Column(delegate=delegate, threads=threads) for delegate, threads in ordered)
 
 
 def published_lines(
-    figures: Iterable[PublishedFigure], columns: Sequence[Column], *, is_wanted: Callable[[str, Sequence[str]], bool]
-) -> list[Line]:
-    """Return the public table's lines, a model's devices together; ``is_wanted`` takes a model and a device's names."""
+    figures: Sequence[PublishedFigure], columns: Sequence[Column], *, is_wanted: Callable[[str, Sequence[str]], bool]
+) -> Iterator[Line]:
+    """Yield the public table's lines, a model's devices together; ``is_wanted`` takes a model and a device's names."""
     rows: dict[tuple[str, str, str], list[PublishedFigure]] = {}
-    figures = list(figures)
     models = list(dict.fromkeys(figure.model for figure in figures))
     for figure in sorted(figures, key=lambda figure: models.index(figure.model)):
         if is_wanted(figure.model, (figure.device,)):
-            rows.setdefault((figure.model, figure.device, figure.source or SOURCE), []).append(figure)
-    return [
-        Line(
-            model=model,
-            device=device,
-            is_virtual=False,
-            source=source,
-            cells=tuple(_published_cell(of_row, column) for column in columns),
-        )
-        for (model, device, source), of_row in rows.items()
-    ]
+            rows.setdefault((figure.model, figure.device, figure.source), []).append(figure)
+    for (model, device, source), of_row in rows.items():
+        cells = tuple(_published_cell(of_row, column) for column in columns)
+        yield Line(model=model, device=device, source=source, cells=cells)
 
 
-def measured_lines(measured: Sequence[MeasuredCase], columns: Sequence[Column]) -> list[Line]:
-    """Return a line for each model, which is its content, and device; see :func:`_measured_cell` for its cells."""
-    newest_first = sorted(measured, key=lambda item: item.created_at, reverse=True)
-    models = unique_labels(
-        {item.case.model_sha256: item.case.model_name for item in reversed(newest_first)}, shown=MODEL_HASH
-    )
+def measured_lines(measured: Sequence[MeasuredCase], columns: Sequence[Column]) -> Iterator[Line]:
+    """Yield a line for each model, which is its content, and device; see :func:`_measured_cell` for its cells."""
+    newest_first = sorted(measured, key=lambda item: item.campaign.created_at, reverse=True)
+    names = {str(item.case.model_sha256): item.case.model_name for item in reversed(newest_first)}
+    models = unique_labels(names, shown=MODEL_HASH)
     rows: dict[tuple[str, str, str], list[MeasuredCase]] = {}
     for item in newest_first:
         model = models[item.case.model_sha256]
         if item.case.is_per_token:
             model = f"{model}, {worded(dict(item.case.flags)).removesuffix(', per token')}"
         rows.setdefault((model, item.case.serial, item.case.model_sha256), []).append(item)
-    titles = {item.facts.title for item in measured}
-    shared = {
-        title for title in titles if len({item.case.serial for item in measured if item.facts.title == title}) > 1
-    }
-    lines = []
+    devices = unique_labels({item.case.serial: item.facts.title for item in measured})
     for (model, serial, _), of_row in sorted(rows.items()):
-        facts = of_row[0].facts
-        lines.append(
-            Line(
-                model=model,
-                device=f"{facts.title} ({serial})" if facts.title in shared else facts.title,
-                is_virtual=facts.is_virtual,
-                source=IMPORTED if all(item.origin for item in of_row) else MEASURED,
-                cells=tuple(_measured_cell(of_row, column) for column in columns),
-            )
+        yield Line(
+            model=model,
+            device=devices[serial],
+            is_virtual=of_row[0].facts.is_virtual,
+            source=IMPORTED if all(origin_of(item.campaign) for item in of_row) else MEASURED,
+            cells=tuple(_measured_cell(of_row, column) for column in columns),
         )
-    return lines
 
 
 def device_matches(wanted: str, names: Sequence[str]) -> bool:
@@ -244,27 +247,23 @@ def _slug(name: str) -> str:
     return re.sub(r"[^a-z0-9*?]+", "-", name.lower()).strip("-")
 
 
-def _thread_words(threads: int) -> str:
-    return "1 thread" if threads == 1 else f"{threads} threads"
+def _counted(count: int, noun: str) -> str:
+    return f"1 {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _published_column(figure: PublishedFigure) -> tuple[DelegateName, int | None]:
-    """Return what ``cpu_4_threads`` means."""
-    name, _, threads = figure.configuration.partition("_")
-    return DelegateName(name), int(threads.removesuffix("_threads")) if threads else None
+def _of_processes(count: int) -> str:
+    return "one invocation" if count == 1 else f"{count} invocations"
 
 
 def _published_cell(figures: Sequence[PublishedFigure], column: Column) -> Cell:
     for figure in figures:
-        delegate, threads = _published_column(figure)
-        if delegate is column.delegate and column.threads in {None, threads} and figure.latency_us is not None:
-            notes = (_thread_words(threads),) if threads and column.threads is None else ()
-            is_per_token = bool(figure.source)
+        if column.fits(figure.delegate, figure.threads) and figure.latency_us is not None:
+            threads = (_counted(figure.threads, "thread"),) if figure.threads and column.threads is None else ()
             return Cell(
-                text=f"{figure.printed_ms} {'tokens/s' if is_per_token else 'ms'}",
+                text=figure.text,
                 latency_us=figure.latency_us,
-                notes=(*notes, *figure.notes),
-                is_per_token=is_per_token,
+                notes=(*threads, *figure.notes),
+                is_per_token=figure.is_per_token,
             )
     return Cell()
 
@@ -283,136 +282,171 @@ def _measured_cell(items: Sequence[MeasuredCase], column: Column) -> Cell:
     configuration: it stands in only where there is no plain one, and its notes say what it is; so does an arm of a
     search. Where later runs gave no figure, a note says why; what is known to compute wrong outputs has none.
     """
-    fitting = [item for item in items if _fits(item.case, column)]
+    fitting = [item for item in items if column.fits(item.case.delegate, item.case.threads)]
     if not fitting and (other := DELEGATES[column.delegate].stands_for) is not None:
         # The note says which it was.
-        fitting = [item for item in items if _fits(item.case, column, delegate=other)]
-    with_figure = [item for item in fitting if item.has_figure and not _has_turned_wrong(item, fitting)]
-    if not with_figure:
-        reason = _why_none(fitting[0].result) if fitting else ""
-        return Cell(notes=(f"no figure: {reason}",) if reason else ())
-    plainest = min(_departure(item.case) for item in with_figure)
-    alike = [item for item in with_figure if _departure(item.case) == plainest]
-    alike = [item for item in alike if not item.is_search] or alike
+        fitting = [
+            item for item in items if column.threads in {None, item.case.threads} and item.case.delegate is other
+        ]
+    known = [
+        (item, item.latency_us)
+        for item in fitting
+        if item.latency_us is not None and not _has_turned_wrong(item, fitting)
+    ]
+    if not known:
+        return Cell(notes=(f"no figure: {fitting[0].why_none}",) if fitting else ())
+    plainest = min(item.departure for item, _ in known)
+    alike = [pair for pair in known if pair[0].departure == plainest]
+    alike = [pair for pair in alike if not pair[0].is_search] or alike
     # Of equal worth the newest, which comes first.
-    chosen = max(alike, key=lambda item: item.worth)
-    beside = [item for item in alike if (item.campaign_id, item.worth) == (chosen.campaign_id, chosen.worth)]
-    best = min(beside, key=lambda item: _figure_us(item.result) or 0.0)
-    latency_us = _figure_us(best.result)
-    assert latency_us is not None
-    builds = len({item.case.build_sha256 for item in beside})
-    newer = [item for item in fitting if item.created_at > best.created_at and _departure(item.case) == plainest]
-    failed = [_why_none(item.result) for item in newer if _ended_without_figure(item.result)]
-    passed_over = [item for item in newer if item in alike]
+    chosen = max((item for item, _ in alike), key=lambda item: item.worth)
+    beside = [pair for pair in alike if pair[0].campaign is chosen.campaign and pair[0].worth == chosen.worth]
+    best, latency_us = min(beside, key=lambda pair: pair[1])
+    newer = [
+        item for item in fitting if item.campaign.created_at > best.campaign.created_at and item.departure == plainest
+    ]
+    notes = list(_notes(best, column))
+    builds = len({item.case.build_sha256 for item, _ in beside})
+    if builds > 1:
+        notes.append(f"fastest of {builds} builds")
+    # A phone that wasn't fit says nothing of the program.
+    failed = [
+        item
+        for item in newer
+        if item.result.parity is ParityVerdict.WRONG or item.result.status in _ENDED_WITHOUT_FIGURE
+    ]
+    if failed:
+        notes.append(f"newer runs: {failed[0].why_none}")
+    passed_over = next((item for item, _ in alike if item in newer), None)
+    if passed_over is not None and passed_over.result.summary is not None:
+        is_clean = passed_over.result.quality is Quality.TRUSTED
+        worth = _of_processes(passed_over.result.summary.count) if is_clean else "suspect"
+        where = f"campaign {passed_over.campaign.campaign_id}"
+        notes.append(f"newer but known less well: {passed_over.text} ({worth}, {where})")
     return Cell(
-        text=_shown(best, latency_us),
+        text=best.text,
         is_per_token=best.case.is_per_token,
         latency_us=latency_us,
-        notes=(
-            *_notes(best, column),
-            *((f"fastest of {builds} builds",) if builds > 1 else ()),
-            *((f"newer runs: {failed[0]}",) if failed else ()),
-            *((_passed_over(passed_over[0]),) if passed_over else ()),
-        ),
-        campaign_id=best.campaign_id,
+        notes=tuple(notes),
+        campaign_id=best.campaign.campaign_id,
     )
-
-
-def _passed_over(item: MeasuredCase) -> str:
-    """Return what to say of a newer figure that is known less well than the one that is shown."""
-    latency_us, summary = _figure_us(item.result), item.result.summary
-    assert latency_us is not None
-    assert summary is not None
-    worth = _of_processes(summary.count) if item.result.quality is Quality.TRUSTED else "suspect"
-    return f"newer but known less well: {_shown(item, latency_us)} ({worth}, campaign {item.campaign_id})"
-
-
-def _of_processes(count: int) -> str:
-    return "one invocation" if count == 1 else f"{count} invocations"
 
 
 def _has_turned_wrong(item: MeasuredCase, others: Sequence[MeasuredCase]) -> bool:
     """Whether a later campaign showed that what a figure is of computes wrong outputs."""
     return any(
         other.case.case_key == item.case.case_key
-        and other.created_at > item.created_at
+        and other.campaign.created_at > item.campaign.created_at
         and other.result.parity is ParityVerdict.WRONG
         for other in others
     )
 
 
-def _ended_without_figure(result: CaseResult) -> bool:
-    """Whether the program ran and gave no figure of its own; a phone that wasn't fit says nothing of the program."""
-    return result.parity is ParityVerdict.WRONG or result.status in _ENDED_WITHOUT_FIGURE
-
-
-def _why_none(result: CaseResult) -> str:
-    """Return the code of why a case has no figure."""
-    return "wrong-outputs" if result.parity is ParityVerdict.WRONG else result.reason_code or result.status.value
-
-
-def _fits(case: Case, column: Column, *, delegate: DelegateName | None = None) -> bool:
-    return case.delegate is (delegate or column.delegate) and column.threads in {None, case.threads}
-
-
-def _departure(case: Case) -> tuple[bool, ...]:
-    """Return how far a case is from what people call its configuration: the least is the plainest."""
-    return (
-        bool(case.flags),
-        not is_usual(case.tool),
-        case.mode is not None,
-        case.affinity != _PLAIN_AFFINITY,
-    )
-
-
-def _figure_us(result: CaseResult) -> float | None:
-    """Return a case's figure if it is its own; a figure of something else than was asked for is none."""
-    return None if result.own_summary is None else result.own_summary.median_us
-
-
-def _shown(item: MeasuredCase, latency_us: float) -> str:
-    if item.case.is_per_token:
-        return format_figure(latency_us, is_per_token=True)
-    return f"{_digits(latency_us / US_PER_MS)} ms"
-
-
-def _digits(value_ms: float) -> str:
-    """Return a latency with the digits that mean something: three, and no decimals from 100 on."""
-    decimals = max(0, _SIGNIFICANT_DIGITS - 1 - max(0, len(str(int(value_ms))) - 1))
-    return f"{value_ms:.{decimals}f}"
-
-
-def _notes(item: MeasuredCase, column: Column) -> Iterable[str]:
+def _notes(item: MeasuredCase, column: Column) -> Iterator[str]:
     case, result = item.case, item.result
-    if item.origin:
-        yield item.origin
-    if case.delegate is not column.delegate:
-        yield DELEGATES[case.delegate].label
-    if column.threads is None and _threads_that_count(case):
-        yield _thread_words(case.threads)
-    if case.flags and not case.is_per_token:
-        yield f"with {' '.join(f'{name}={value}' for name, value in case.flags)}"
-    if not is_usual(case.tool):
-        yield f"measured by {case.tool.value}"
-    if case.affinity != _PLAIN_AFFINITY:
-        yield f"on the cores {case.affinity}"
-    if case.process_mode is not ProcessMode.SHELL:
-        yield {ProcessMode.FOREGROUND: "app on the screen", ProcessMode.TOP_APP: "top-app"}[case.process_mode]
-    if result.figure is FigureKind.MEAN and not case.is_per_token:
-        yield "a mean: no medians were printed"
-    if result.is_on_opengl:
-        yield f"gpu ({OPENGL})"
-    if result.truth is DelegateTruth.PARTIAL:
-        yield "a part of the operators ran on the CPU"
-    if result.status is CaseStatus.UNCONFIRMED:
-        yield "nothing shows where the operators ran"
     assert result.summary is not None, "it has a figure"
-    invocations = _of_processes(result.summary.count)
-    if item.is_search:
-        yield f"from a search, {invocations}"
-    elif result.summary.count == 1:
-        yield invocations
-    if result.precision is not None and result.imprecision and not item.is_search:
-        yield result.imprecision
-    if result.quality is Quality.SUSPECT:
-        yield "suspect: see the findings in its report"
+    count = result.summary.count
+    modes = {ProcessMode.SHELL: "", ProcessMode.FOREGROUND: "app on the screen", ProcessMode.TOP_APP: "top-app"}
+    processes = _of_processes(count) if count == 1 else ""
+    imprecision = result.imprecision if result.precision is not None else ""
+    told = (
+        (True, origin_of(item.campaign)),
+        (case.delegate is not column.delegate, DELEGATES[case.delegate].label),
+        (column.threads is None and _threads_that_count(case), _counted(case.threads, "thread")),
+        (
+            case.flags and not case.is_per_token,
+            f"with {' '.join(f'{name}={value}' for name, value in case.flags)}",
+        ),
+        (not is_usual(case.tool), f"measured by {case.tool.value}"),
+        (case.affinity != _PLAIN_AFFINITY, f"on the cores {case.affinity}"),
+        (True, modes[case.process_mode]),
+        (result.figure is FigureKind.MEAN and not case.is_per_token, "a mean: no medians were printed"),
+        (result.is_on_opengl, f"gpu ({OPENGL})"),
+        (result.truth is DelegateTruth.PARTIAL, "a part of the operators ran on the CPU"),
+        (result.status is CaseStatus.UNCONFIRMED, "nothing shows where the operators ran"),
+        (True, f"from a search, {_of_processes(count)}" if item.is_search else processes),
+        (not item.is_search, imprecision),
+        (result.quality is Quality.SUSPECT, "suspect: see the findings in its report"),
+    )
+    yield from (note for is_told, note in told if is_told and note)
+
+
+def format_text(table: GuideTable) -> str:
+    """Return the table for a terminal; notes stand below by their numbers."""
+    heads, *rows = _rows(table)
+    drawn = text_table(heads, rows, right=range(2, 2 + len(table.columns)))
+    return "\n".join([drawn, "", *map(visible, _legend(table))]) + "\n" if table.lines else _EMPTY
+
+
+def format_markdown(table: GuideTable) -> str:
+    """Return the table as a Markdown table."""
+    # The marks are ours: digits in parentheses, which Markdown leaves as they are.
+    heads, *rows = ([markdown_text(text) for text in row] for row in _rows(table))
+    lines = markdown_table(heads, rows, right=range(2, 2 + len(table.columns)))
+    legend = "  \n".join(map(markdown_text, _legend(table)))
+    return "\n".join([*lines, "", legend]) + "\n" if table.lines else _EMPTY
+
+
+def format_csv(table: GuideTable) -> str:
+    """Return a line for each figure (RFC 4180, but lines end in LF): latency in ms, a language model's of a token."""
+    records = [
+        {
+            "model": csv_text(line.model),
+            "device": csv_text(line.device),
+            "is_virtual": str(line.is_virtual).lower(),
+            "configuration": csv_text(column.label),
+            "latency_ms": "" if cell.latency_us is None else f"{cell.latency_us / US_PER_MS:.6g}",
+            "source": csv_text(line.source),
+            "campaign_id": cell.campaign_id,
+            "notes": csv_text("; ".join(cell.notes)),
+            "tokens_per_s": "" if cell.speed is None else f"{cell.speed:.6g}",
+        }
+        for line in table.lines
+        for column, cell in zip(table.columns, line.cells, strict=True)
+    ]
+    out = io.StringIO()
+    heads = [
+        "model",
+        "device",
+        "is_virtual",
+        "configuration",
+        "latency_ms",
+        "source",
+        "campaign_id",
+        "notes",
+        "tokens_per_s",
+    ]
+    writer = csv.DictWriter(out, heads, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return out.getvalue()
+
+
+def to_document(table: GuideTable) -> dict[str, object]:
+    """Return the table as plain JSON values; latencies in microseconds."""
+    return {
+        "columns": [picked(column, "label delegate threads") for column in table.columns],
+        "rows": [
+            picked(line, "model device is_virtual source")
+            | {"cells": [picked(cell, "text latency_us tokens_per_s=speed notes campaign_id") for cell in line.cells]}
+            for line in table.lines
+        ],
+    }
+
+
+def _rows(table: GuideTable) -> list[list[str]]:
+    """Return the heads and a row for each line, each with its source where there are several."""
+    has_sources, notes = len(table.sources) > 1, table.notes
+    rows = [["Model", "Device", *(column.label for column in table.columns), *(["Source"] if has_sources else [])]]
+    for line in table.lines:
+        numbers = [",".join(str(notes.index(note) + 1) for note in table.notes_of(cell)) for cell in line.cells]
+        cells = [f"{cell.text} ({of})" if of else cell.text for cell, of in zip(line.cells, numbers, strict=True)]
+        rows.append([line.model, line.device, *cells, *([line.source] if has_sources else [])])
+    return rows
+
+
+def _legend(table: GuideTable) -> Iterable[str]:
+    yield from (f"({number}) {note}" for number, note in enumerate(table.notes, start=1))
+    yield f"Source: {table.told_sources}."
+    if any(line.is_virtual for line in table.lines):
+        yield "Virtual: from benchfarm's own virtual phone, no measurement."

@@ -25,7 +25,7 @@ from orchestrator.resources import data_folder
 #: Kind of page -> the scripts that stand in it.
 SCRIPTS: Final[Mapping[str, Sequence[str]]] = {
     "report": ("page.js", "evidence.js", "matrix.js", "grid.js", "charts.js"),
-    "compared": ("page.js", "evidence.js", "grid.js"),
+    "compared": ("page.js", "evidence.js"),
     #: Its script is a file of its own.
     "site": (),
     #: So has this one; it asks its server for what it shows.

@@ -10,13 +10,12 @@ from dataclasses import asdict
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import jinja2
 
 from orchestrator import __version__
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseStatus
-from orchestrator.delegates import DELEGATES
 from orchestrator.files import make_private
 from orchestrator.records.device import CpuCluster
 from orchestrator.records.parity import ParityVerdict
@@ -43,16 +42,12 @@ from orchestrator.report.labels import (
 )
 from orchestrator.report.matrix import matrix_tables
 from orchestrator.report.page_policy import inline_script, pack, page_policy, without_collector
-from orchestrator.report.published import SOURCE, reference_lines
 from orchestrator.report.rows import BestMark, FindingRow, ResultRow, origin_of
 from orchestrator.report.sections import grids_of
 from orchestrator.report.vega import packed_runtime
 from orchestrator.report.winners import Certainty
 from orchestrator.resources import data_folder
 from orchestrator.units import format_bytes, format_change, format_duration, format_latency
-
-if TYPE_CHECKING:
-    from orchestrator.report.guide_table import GuideTable
 
 #: Cases whose matrix and evidence stand on the page itself, to be read without scripts and to be printed. Beyond,
 #: they are folded into the page and unfolded when they are looked at.
@@ -64,11 +59,6 @@ EVIDENCE_SIZE: Final = 25
 _AS_MEANT: Final = frozenset({CaseStatus.MEASURED, CaseStatus.UNTIMED})
 _SHOWN_CASES: Final = 8
 _MOST_TROUBLED: Final = 200
-_REFERENCE_WORDS: Final = {
-    "cpu_4_threads": "CPU, 4 threads",
-    "cpu_2_threads": "CPU, 2 threads",
-    **{name.value: own.label for name, own in DELEGATES.items()},
-}
 
 
 @without_collector
@@ -105,7 +95,6 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
     if charts and not library:
         folds["vega"] = packed_runtime(cache_folder)
     winners, models_left_out = winner_blocks(data.contests, names)
-    reference_columns, references = reference_lines(data.published)
     # A thread count that a delegate doesn't use is no trouble: another column has its figure.
     measured = [row for row in data.results if not row.is_unused_thread_count]
     troubled = [row for row in measured if row.next_step and row.result.status not in _AS_MEANT]
@@ -127,10 +116,6 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
         findings=_finding_groups(measured),
         troubled=troubled[:_MOST_TROUBLED],
         troubled_count=len(troubled),
-        reference_columns=reference_columns,
-        references=references,
-        reference_words=_REFERENCE_WORDS,
-        source=SOURCE,
         evidence=[(row, parts) for row, (_, parts) in zip(data.results, evidence, strict=True)] if is_laid_out else [],
         settings={"evidence_size": EVIDENCE_SIZE},
         folds=folds,
@@ -150,11 +135,6 @@ def _whole_title(title: str, data: ReportData) -> str:
 def render_template(name: str, **values: object) -> str:
     """Return a template of reports/templates, filled in; text is made visible and escaped as in the report."""
     return _environment().get_template(name).render(version=__version__, **values)
-
-
-def render_guide_html(table: GuideTable, *, title: str) -> str:
-    """Return a guide table as one HTML file that needs nothing else."""
-    return _environment().get_template("guide_table.html.j2").render(title=title, version=__version__, table=table)
 
 
 def _data_folds(

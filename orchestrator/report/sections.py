@@ -232,21 +232,23 @@ def _loads(rows: Sequence[ResultRow]) -> Grid:
 
 
 def _shared(cases: Sequence[SharedCase]) -> Grid:
-    known = [(case.rows[0], case.figure) for case in cases if case.figure is not None]
+    known = [shared for shared in cases if shared.phones]
     # Of the group, not of the phone whose part comes first.
-    rows = [replace(row, device=replace(row.device, label=row.case.shard)) for row, _ in known]
-    figures = [figure for _, figure in known]
-    each = [", ".join(f"{serial} {us / US_PER_MS:.4g} ms" for serial, (us, _) in one.phones.items()) for one in figures]
+    rows = [
+        replace(first, device=replace(first.device, label=first.case.shard))
+        for first in (shared.rows[0] for shared in known)
+    ]
+    each = [", ".join(f"{serial} {us / US_PER_MS:.4g} ms" for serial, (us, _) in one.phones.items()) for one in known]
     return _grid(
         "shared",
         "Cases that equal phones share, and how much the phones differ",
         rows,
-        count_of(figures, "phones", lambda figure: len(figure.phones)),
-        count_of(figures, "invocations", lambda figure: figure.invocations),
-        ms_of(figures, "middle of the phones", lambda figure: figure.middle_us),
-        ms_of(figures, "95 % from", lambda figure: figure.low_us),
-        ms_of(figures, "to", lambda figure: figure.high_us),
-        number_of(figures, "phones differ by", "%", lambda figure: 100 * figure.difference),
+        count_of(known, "phones", lambda shared: len(shared.phones)),
+        count_of(known, "invocations", lambda shared: shared.invocations),
+        ms_of(known, "middle of the phones", lambda shared: shared.middle_us),
+        ms_of(known, "95 % from", lambda shared: shared.ends_us[0] if shared.ends_us else None),
+        ms_of(known, "to", lambda shared: shared.ends_us[1] if shared.ends_us else None),
+        number_of(known, "phones differ by", "%", lambda shared: 100 * shared.difference),
         Column(label="each phone", values=each),
     )
 

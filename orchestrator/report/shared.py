@@ -9,28 +9,29 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.analysis.middle import t_quantile
-from orchestrator.records.identity import content_key
 from orchestrator.records.verdict import Finding, Severity
+from orchestrator.records.workload import all_but
 from orchestrator.report.rows import FindingRow, ResultRow
+from orchestrator.report.winners import grouped
 from orchestrator.units import US_PER_MS, format_percent
+
+CODE: Final = "shared-by-equal-phones"
+_BESIDE_PHONE: Final = all_but("serial")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SharedFigure:
-    """A latency that comes from several phones, in microseconds."""
+class SharedCase:
+    """A case that several phones share; times in microseconds."""
 
-    #: Serial number -> (median of the phone's invocations, how many of them count), in the order of the serial numbers.
+    #: Each phone's part.
+    rows: Sequence[ResultRow] = ()
+    #: Serial number -> (median of the phone's invocations, how many of them count), of those that have a figure.
     phones: Mapping[str, tuple[float, int]]
-    middle_us: float
-    #: Of the middle, 95 %; None with one phone, which says nothing about another one.
-    low_us: float | None
-    high_us: float | None
 
     @property
     def invocations(self) -> int:
@@ -43,44 +44,39 @@ class SharedFigure:
         medians = [median_us for median_us, _ in self.phones.values()]
         return max(medians) / min(medians) - 1
 
+    @property
+    def middle_us(self) -> float:
+        """The geometric mean of the phones' medians."""
+        return math.exp(statistics.fmean(self._logs))
 
-def shared_figure(phones: Mapping[str, tuple[float, int]]) -> SharedFigure:
-    """Return what one or more phones' medians (microseconds, more than 0) and counts come to."""
-    logs = [math.log(median_us) for median_us, _ in phones.values()]
-    middle = statistics.fmean(logs)
-    half = None
-    if len(logs) > 1:
+    @property
+    def ends_us(self) -> tuple[float, float] | None:
+        """The 95 % interval of the middle; None with one phone, which says nothing about another one."""
+        logs = self._logs
+        if len(logs) < 2:
+            return None
         half = t_quantile(0.975, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
-    return SharedFigure(
-        phones=dict(sorted(phones.items())),
-        middle_us=math.exp(middle),
-        low_us=None if half is None else math.exp(middle - half),
-        high_us=None if half is None else math.exp(middle + half),
-    )
+        return self.middle_us * math.exp(-half), self.middle_us * math.exp(half)
+
+    @property
+    def _logs(self) -> list[float]:
+        return [math.log(median_us) for median_us, _ in self.phones.values()]
 
 
-CODE: Final = "shared-by-equal-phones"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedCase:
-    """A case that several phones share."""
-
-    #: Each phone's part.
-    rows: tuple[ResultRow, ...]
-    #: None when no phone's part has a figure of its own.
-    figure: SharedFigure | None
-
-
-def shared_cases(rows: Iterable[ResultRow]) -> tuple[SharedCase, ...]:
+def shared_cases(rows: Iterable[ResultRow]) -> list[SharedCase]:
     """Return the cases that phones share, in the order of their first parts."""
-    groups: dict[str, list[ResultRow]] = defaultdict(list)
-    for row in rows:
-        if row.case.shard:
-            groups[content_key({name: value for name, value in row.case.to_row().items() if name != "serial"})].append(
-                row
-            )
-    return tuple(SharedCase(rows=tuple(group), figure=_figure(group)) for group in groups.values())
+    groups = grouped((row for row in rows if row.case.shard), lambda row: _BESIDE_PHONE(row.case))
+    return [
+        SharedCase(
+            rows=group,
+            phones={
+                row.device.serial: (row.own.median_us, row.own.count)
+                for row in sorted(group, key=lambda row: row.device.serial)
+                if row.own is not None
+            },
+        )
+        for group in groups.values()
+    ]
 
 
 def with_shared(rows: Sequence[ResultRow]) -> tuple[ResultRow, ...]:
@@ -91,24 +87,17 @@ def with_shared(rows: Sequence[ResultRow]) -> tuple[ResultRow, ...]:
 
 def shared_text(shared: SharedCase) -> str:
     """Return what a shared case came to, as a sentence."""
-    figure, case = shared.figure, shared.rows[0].case
-    if figure is None:
-        return f"{case.shard}: no phone measured it"
-    phones = ", ".join(
-        f"{serial} {median_us / US_PER_MS:.4g} ms of {count}" for serial, (median_us, count) in figure.phones.items()
-    )
-    if figure.low_us is None or figure.high_us is None:
-        return f"{case.shard}: one phone only has a figure ({phones}); how phones differ isn't known"
+    name, ends = shared.rows[0].case.shard, shared.ends_us if shared.phones else None
+    if not shared.phones:
+        return f"{name}: no phone measured it"
+    phones = ", ".join(f"{serial} {us / US_PER_MS:.4g} ms of {count}" for serial, (us, count) in shared.phones.items())
+    if ends is None:
+        return f"{name}: one phone only has a figure ({phones}); how phones differ isn't known"
     return (
-        f"{case.shard}: {len(figure.phones)} phones come to {figure.middle_us / US_PER_MS:.4g} ms "
-        f"({figure.low_us / US_PER_MS:.4g} to {figure.high_us / US_PER_MS:.4g} ms, 95 %) and differ by up to "
-        f"{format_percent(figure.difference)} ({phones})"
+        f"{name}: {len(shared.phones)} phones come to {shared.middle_us / US_PER_MS:.4g} ms "
+        f"({ends[0] / US_PER_MS:.4g} to {ends[1] / US_PER_MS:.4g} ms, 95 %) and differ by up to "
+        f"{format_percent(shared.difference)} ({phones})"
     )
-
-
-def _figure(rows: Sequence[ResultRow]) -> SharedFigure | None:
-    phones = {row.device.serial: (row.own.median_us, row.own.count) for row in rows if row.own is not None}
-    return shared_figure(phones) if phones else None
 
 
 def _finding(shared: SharedCase) -> FindingRow:

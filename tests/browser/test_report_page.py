@@ -11,7 +11,6 @@ from orchestrator.records.identity import ModelSha, Serial
 from orchestrator.records.workload import DelegateName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.page_policy import script_hash
-from orchestrator.report.published import load_published
 from orchestrator.report.render import render_html
 from orchestrator.serve.app import page_of
 from tests.browser.conftest import PHONE, WIDE, serious_faults
@@ -107,7 +106,6 @@ def reports(tmp_path_factory):
     for name, lab in LABS.items():
         title = HOSTILE_NAMES[0] if name == "hostile" else "Nightly"
         data = build_report_data(**lab().inputs(), accuracy=ACCURACY)
-        data = replace(data, published=load_published() if name == "small" else ())
         (folder / f"{name}.html").write_text(render_html(data, title=title), encoding="utf-8")
     return folder
 

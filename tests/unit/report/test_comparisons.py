@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
-import json
 import re
 from dataclasses import replace
 from xml.etree import ElementTree
@@ -168,33 +165,21 @@ def test_page_takes_no_markup_from_names(hostile: Comparison) -> None:
     assert html.count("<script") == 2
 
 
-def test_comparison_of_thousands_draws_the_worst_and_has_a_table_of_all() -> None:
+def test_comparison_of_thousands_draws_the_worst_and_says_where_the_others_are() -> None:
     one = comparison()
     many = replace(one, rows=tuple(replace(row, title=f"{row.title} {n}") for n in range(500) for row in one.rows))
     html = render_comparison(many, lambda item: None)
     assert len(re.findall(r'<tr[^>]*>\s*<th scope="row" data-label="case">', html)) == MOST_SHOWN
-    assert 'data-grid="compared"' in html
+    assert f"have the {500 * len(one.rows) - MOST_SHOWN} others" in html
     assert len(html) < 1_000_000
 
 
-def grid_of(html: str) -> dict[str, list[object]]:
-    """Return the columns of the table of all cases, by label."""
-    match = re.search(r'<script type="text/plain" id="pack-compared"[^>]*>([^<]+)<', html)
-    assert match is not None, re.findall(r"<script[^>]*>", html)
-    page = json.loads(gzip.decompress(base64.b64decode(match.group(1))))
-    return {column["label"]: column.get("values", []) for column in page["columns"]}
-
-
 @pytest.mark.parametrize("status", [CaseStatus.FELL_BACK, CaseStatus.REJECTED])
-def test_figure_that_is_no_result_is_none_in_the_table_of_all_and_in_json(status: CaseStatus) -> None:
-    before = [item for threads in range(1, MOST_SHOWN + 2) for item in night(20_000, OLD, threads=threads, count=2)]
-    after = [item for threads in range(1, MOST_SHOWN + 1) for item in night(20_100, NEW, threads=threads, count=2)]
-    last = night(9_000, NEW, threads=MOST_SHOWN + 1, count=2)
+def test_figure_that_is_no_result_is_none_in_json(status: CaseStatus) -> None:
+    before = [item for threads in (1, 2) for item in night(20_000, OLD, threads=threads, count=2)]
+    after, last = night(20_100, NEW, threads=1, count=2), night(9_000, NEW, threads=2, count=2)
     after += [replace(item, result=replace(item.result, status=status)) for item in last]
     found = compare_sides(before, after, Rule())
-    candidates = grid_of(render_comparison(found, lambda item: None))["candidate"]
-    assert candidates.count(None) == 1
-    assert all(value == pytest.approx(20.1, rel=0.05) for value in candidates if value is not None)
     cases = to_data(found)["cases"]
     assert isinstance(cases, list)
     (odd,) = [case["candidate"] for case in cases if case["candidate"]["status"] == status]

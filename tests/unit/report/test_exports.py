@@ -12,7 +12,6 @@ from orchestrator.report.assembly import build_report_data
 from orchestrator.report.escapes import display_width, visible
 from orchestrator.report.exports import SCHEMA, SCHEMA_VERSION, to_bencher, to_csv, to_json, to_markdown, to_parquet
 from orchestrator.report.frames import frame_of, typed
-from orchestrator.report.published import load_published
 from orchestrator.report.tables import render_text_table
 from orchestrator.resources import data_folder
 from tests.samples.sample_lab import (
@@ -27,7 +26,7 @@ from tests.samples.sample_lab import (
     small_lab,
 )
 
-DATA = dataclasses.replace(build_report_data(**small_lab().inputs()), published=load_published())
+DATA = build_report_data(**small_lab().inputs())
 HOSTILE = build_report_data(**hostile_lab().inputs())
 EMPTY = build_report_data(**Lab().inputs())
 

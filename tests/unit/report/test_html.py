@@ -3,14 +3,12 @@ import functools
 import gzip
 import json
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
 from orchestrator.records.workload import DelegateName
 from orchestrator.report.assembly import build_report_data
-from orchestrator.report.published import load_published
 from orchestrator.report.render import render_html
 from orchestrator.resources import data_folder
 from tests.samples.sample_lab import (
@@ -55,9 +53,8 @@ class Page(HTMLParser):
         return [attrs for name, attrs in self.elements if name == tag]
 
 
-def page_of(lab, *, title="Nightly", published=False):
-    data = build_report_data(**lab.inputs())
-    return render_html(replace(data, published=load_published()) if published else data, title=title)
+def page_of(lab, *, title="Nightly"):
+    return render_html(build_report_data(**lab.inputs()), title=title)
 
 
 def folds(html):
@@ -74,7 +71,7 @@ def without_library(html):
 
 @functools.cache
 def small_page():
-    return page_of(small_lab(), published=True)
+    return page_of(small_lab())
 
 
 @functools.cache
@@ -227,15 +224,8 @@ def test_every_head_has_a_scope_and_every_table_of_the_page_a_caption():
     assert captioned == len([attrs for attrs in page.named("table") if attrs.get("class") != "small"])
 
 
-def test_published_figures_are_shown_with_their_source():
-    assert "TensorFlow Lite performance guide" in small_page()
-    line = re.search(r"Mobilenet_1\.0_224\(float\)</th><td>Pixel 3</td>(.*?)</tr>", small_page()).group(1)
-    assert re.findall(r">([^<>]+)</td>", line) == ["---", "23.9", "6.45", "13.8"]
-    assert "performance guide" not in page_of(small_lab())
-
-
 def test_same_data_gives_the_same_page():
-    assert page_of(small_lab(), published=True) == small_page()
+    assert page_of(small_lab()) == small_page()
 
 
 def test_nothing_is_a_page_too():

@@ -3,7 +3,7 @@ import csv
 import pytest
 
 from orchestrator.errors import BenchfarmError
-from orchestrator.report.published import load_language_models, load_published, reference_lines
+from orchestrator.report.published import load_language_models, load_published
 from orchestrator.resources import data_folder
 
 
@@ -12,12 +12,11 @@ def test_published_table_has_each_cell_of_the_shipped_file():
     with path.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert len(rows) == 48
-    configurations, lines = reference_lines(load_published())
-    assert configurations == ("cpu_2_threads", "cpu_4_threads", "gpu", "nnapi")
-    cells = {(line.model, line.device): line.cells for line in lines}
-    for row in rows:
-        figure = cells[row["model"], row["device"]][row["configuration"]]
-        assert figure.printed_ms == row["latency_ms"]
+    for row, figure in zip(rows, load_published(), strict=True):
+        assert (figure.model, figure.device) == (row["model"], row["device"])
+        assert row["configuration"].startswith(figure.delegate.value)
+        assert figure.threads == (int(row["configuration"][4]) if "threads" in row["configuration"] else None)
+        assert figure.text == (f"{row['latency_ms']} ms" if row["latency_ms"] else "")
         assert figure.latency_us == (float(row["latency_ms"]) * 1000 if row["latency_ms"] else None)
 
 
@@ -42,9 +41,9 @@ def test_language_models_have_each_speed_of_the_shipped_file():
         rows = list(csv.DictReader(stream))
     printed = [row[key] for row in rows for key in ("prefill_tok_s", "decode_tok_s") if row[key]]
     figures = load_language_models()
-    assert [figure.printed_ms for figure in figures] == printed
+    assert [figure.text for figure in figures] == [f"{text} tokens/s" for text in printed]
     assert len(printed) == 79
-    throttled = next(figure for figure in figures if figure.printed_ms == "3.343")
+    throttled = next(figure for figure in figures if figure.text == "3.343 tokens/s")
     assert throttled.model == "Qwen3-0.6B mixed int4, decode 256 after 1024, context 1280"
     assert throttled.latency_us == pytest.approx(1e6 / 3.343)
     assert any("throttled" in note for note in throttled.notes)
