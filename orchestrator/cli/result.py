@@ -96,7 +96,7 @@ _ENDINGS: Final[Mapping[str, tuple[str, ...]]] = {
     ".md": ("markdown",),
     ".txt": ("text", "markdown", "github"),
     ".csv": ("csv",),
-    ".json": ("json", "bencher"),
+    ".json": ("json",),
     ".xml": ("junit",),
     ".parquet": ("parquet",),
     ".zip": ("bundle",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +11,7 @@ from orchestrator.analysis.summary import Summary
 from orchestrator.report.data import ReportData
 from orchestrator.report.labels import column_decimals, configuration_order, figure_unit, with_key
 from orchestrator.report.rows import DeviceRow, ModelRow, ResultRow, SkipRow
+from orchestrator.report.winners import grouped
 from orchestrator.units import US_PER_MS
 
 #: Width of an interval bar's drawing; the page stretches it.
@@ -18,57 +19,11 @@ BAR_WIDTH: Final = 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IntervalBar:
-    """A latency as a bar from zero, with its interval as a whisker; x runs from 0 to BAR_WIDTH."""
-
-    median_x: float
-    #: None when there is no interval.
-    low_x: float | None
-    high_x: float | None
-
-
-def scale_us(summaries: Iterable[Summary | None]) -> float:
-    """Return the latency at the right end of bars that are to be compared: the highest that any of them reaches."""
-    return max(
-        (
-            max(summary.median_us, summary.interval.high if summary.interval is not None else 0.0)
-            for summary in summaries
-            if summary is not None
-        ),
-        default=0.0,
-    )
-
-
-def interval_bar(summary: Summary, full_us: float) -> IntervalBar:
-    """Return the bar of a summary on a scale from 0 to ``full_us``, linear: twice as long takes twice as long."""
-
-    def place(latency_us: float) -> float:
-        return round(min(1.0, latency_us / full_us) * BAR_WIDTH, 1) if full_us > 0 else 0.0
-
-    interval = summary.interval
-    return IntervalBar(
-        median_x=place(summary.median_us),
-        low_x=None if interval is None else place(interval.low),
-        high_x=None if interval is None else place(interval.high),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixCell:
     """One device x configuration: a case, a skipped combination, or neither (not planned)."""
 
-    configuration: str
     row: ResultRow | None
     skip: SkipRow | None
-    bar: IntervalBar | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatrixLine:
-    """One device."""
-
-    device: DeviceRow
-    cells: tuple[MatrixCell, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,22 +32,25 @@ class MatrixTable:
 
     model: ModelRow
     configurations: tuple[str, ...]
-    lines: tuple[MatrixLine, ...]
+    #: A device, and its cells in the order of the configurations.
+    lines: tuple[tuple[DeviceRow, tuple[MatrixCell, ...]], ...]
     #: Decimals of every figure in milliseconds in this table.
     decimals: int
     #: Of its figures: ``ms``, or ``tokens/s`` of a language model.
     unit: str
+    #: The highest latency that a figure or its interval reaches, where bars end.
+    full_us: float
+
+    def bar(self, summary: Summary) -> list[float]:
+        """Return where a bar from zero ends and, where it is known, its interval begins and ends: 0 to BAR_WIDTH."""
+        ends = [summary.interval.low, summary.interval.high] if summary.interval is not None else []
+        return [round(min(1.0, value / self.full_us) * BAR_WIDTH, 1) for value in (summary.median_us, *ends)]
 
 
 def matrix_tables(data: ReportData) -> tuple[MatrixTable, ...]:
     """Return a table for each model that has a case, in the order of the data."""
-    by_model: dict[str, list[ResultRow]] = defaultdict(list)
-    for row in data.results:
-        by_model[row.model.subject].append(row)
-    skips: dict[tuple[str, str], list[SkipRow]] = defaultdict(list)
-    for skip in data.skipped:
-        skips[skip.skipped.model_name, skip.device.serial].append(skip)
-    return tuple(_table(rows, skips) for rows in by_model.values())
+    skips = grouped(data.skipped, lambda skip: (skip.skipped.model_name, skip.device.serial))
+    return tuple(_table(rows, skips) for rows in grouped(data.results, lambda row: row.model.subject).values())
 
 
 def figures_decimals(rows: Sequence[ResultRow]) -> int:
@@ -106,23 +64,34 @@ def _table(rows: Sequence[ResultRow], skips: dict[tuple[str, str], list[SkipRow]
     # Where a delegate uses no threads on any device, another column has the figures of all.
     columns = {labels[row.key]: row.case for row in rows if not row.is_unused_thread_count}
     configurations = sorted(columns, key=lambda label: configuration_order(columns[label], label))
-    full_us = scale_us(row.own for row in rows)
-    by_device: dict[str, dict[str, ResultRow]] = defaultdict(dict)
-    devices: dict[str, DeviceRow] = {}
+    cells: dict[str, dict[str, ResultRow]] = defaultdict(dict)
     for row in rows:
-        by_device[row.device.serial][labels[row.key]] = row
-        devices[row.device.serial] = row.device
+        cells[row.device.serial][labels[row.key]] = row
     lines = []
-    for serial, device in devices.items():
-        skipped = _skips_by_column(skips.get((rows[0].case.model_name, serial), []), configurations)
-        cells = [_cell(label, by_device[serial].get(label), skipped.get(label), full_us) for label in configurations]
-        lines.append(MatrixLine(device=device, cells=tuple(cells)))
+    for serial, device in {row.device.serial: row.device for row in rows}.items():
+        # A column shows the same combination for another device.
+        skipped = {
+            label: skip
+            for skip in skips.get((rows[0].case.model_name, serial), [])
+            for label in configurations
+            if f"{label}, ".startswith(f"{skip.configuration}, ") and label not in cells[serial]
+        }
+        lines.append(
+            (
+                device,
+                tuple(MatrixCell(row=cells[serial].get(label), skip=skipped.get(label)) for label in configurations),
+            )
+        )
+    reached = [
+        end for row in rows if row.own for end in (row.own.median_us, row.own.interval and row.own.interval.high)
+    ]
     return MatrixTable(
         model=rows[0].model,
         configurations=tuple(configurations),
         lines=tuple(lines),
         decimals=figures_decimals(rows),
         unit=figure_unit(rows[0].case),
+        full_us=max((end for end in reached if end), default=1.0),
     )
 
 
@@ -135,19 +104,3 @@ def _column_labels(rows: Sequence[ResultRow]) -> dict[str, str]:
         else row.configuration
         for row in rows
     }
-
-
-def _skips_by_column(skips: Sequence[SkipRow], configurations: Sequence[str]) -> dict[str, SkipRow]:
-    """Return configuration -> skip for those columns that show the same combination for another device."""
-    placed = {}
-    for skip in skips:
-        for label in configurations:
-            if label == skip.configuration or label.startswith(f"{skip.configuration}, "):
-                placed[label] = skip
-    return placed
-
-
-def _cell(label: str, row: ResultRow | None, skip: SkipRow | None, full_us: float) -> MatrixCell:
-    own = row.own if row is not None else None
-    bar = interval_bar(own, full_us) if own is not None else None
-    return MatrixCell(configuration=label, row=row, skip=skip if row is None else None, bar=bar)

@@ -29,7 +29,7 @@ def matrix_lines(data: ReportData, width: int) -> list[str]:
 
 
 def _block(table: MatrixTable, width: int) -> list[str]:
-    rows = {label: [line.cells[place].row for line in table.lines] for place, label in enumerate(table.configurations)}
+    rows = {label: [cells[place].row for _, cells in table.lines] for place, label in enumerate(table.configurations)}
     cases = {
         label: row.case for label, column in rows.items() for row in column if row and not row.is_unused_thread_count
     }
@@ -39,10 +39,11 @@ def _block(table: MatrixTable, width: int) -> list[str]:
         for label, column in rows.items()
         if label in cases
     ]
-    are_virtual = all(line.device.is_virtual for line in table.lines)
-    titles = [line.device.label if are_virtual else line.device.title for line in table.lines]
+    devices = [device for device, _ in table.lines]
+    are_virtual = all(device.is_virtual for device in devices)
+    titles = [device.label if are_virtual else device.title for device in devices]
     if max(map(display_width, titles)) > min(_LONGEST_TITLE, width // 3):
-        titles = [line.device.serial for line in table.lines]
+        titles = [device.serial for device in devices]
     unit = f"{'median ' * (table.unit == 'ms')}{table.unit} \N{PLUS-MINUS SIGN}95 %"
     lines = [table.model.label, "  " + ", ".join(filter(None, (unit, names.common, "virtual" if are_virtual else "")))]
     room = width - max(map(display_width, titles))

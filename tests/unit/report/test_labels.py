@@ -82,7 +82,7 @@ def test_rebuilt_library_has_a_column_of_its_own_in_the_matrix():
     before, after = (case(files=(("lib.so", digit * 64),)) for digit in "ab")
     data = build_report_data(**lab_of([*series(before, 9_000), *series(after, 7_000)]).inputs())
     (table,) = matrix_tables(data)
-    shown = [cell.row.result.summary.median_us for cell in table.lines[0].cells if cell.row is not None]
+    shown = [cell.row.result.summary.median_us for cell in table.lines[0][1] if cell.row is not None]
     assert sorted(shown) == pytest.approx([7_000, 9_000], rel=0.05)
     assert len(set(table.configurations)) == 2
 
@@ -92,4 +92,4 @@ def test_matrix_loses_no_case_when_two_labels_are_alike():
     alike = replace(data, results=tuple(replace(row, configuration="alike") for row in data.results))
     (table,) = matrix_tables(alike)
     assert table.model.sha256 == MOBILENET.sha256
-    assert [cell.row is not None for cell in table.lines[0].cells] == [True, True]
+    assert [cell.row is not None for cell in table.lines[0][1]] == [True, True]
