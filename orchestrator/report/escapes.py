@@ -95,6 +95,28 @@ def fit(text: str, width: int) -> str:
     return "".join(kept) + "…" + " " * (width - 1 - used)
 
 
+def wrap(text: str, width: int = 80) -> list[str]:
+    """Return a visible text in lines of at most so many terminal columns, broken between words where that is possible."""
+    lines = [""]
+    for word in (piece for whole in text.split(" ") for piece in _pieces(whole, width)):
+        if lines[-1] and display_width(lines[-1]) + 1 + display_width(word) > width:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
+    return lines
+
+
+def _pieces(word: str, width: int) -> Iterable[str]:
+    """Yield a word whole, or cut into what fits into a line."""
+    piece, used = "", 0
+    for char in word:
+        if used + display_width(char) > width:
+            yield piece
+            piece, used = "", 0
+        piece, used = piece + char, used + display_width(char)
+    yield piece
+
+
 def _char_width(char: str) -> int:
     if char.isascii():
         return 1

@@ -15,7 +15,7 @@ from orchestrator.records.run import DelegateTruth, Outcome
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Pass
 from orchestrator.report.data import ReportData
-from orchestrator.report.escapes import display_width, fit, visible
+from orchestrator.report.escapes import display_width, fit, visible, wrap
 from orchestrator.report.labels import NOTHING, PARITY_WORDS, figure_ms, figure_text
 from orchestrator.report.matrix import figures_decimals
 from orchestrator.report.passes import EnergyRow
@@ -57,9 +57,9 @@ def render_text_table(data: ReportData, width: int = WIDTH) -> str:
     table = "\n".join(lines)
     rows = data.results
     for title, section in (*_starts(rows), *_energy(rows), *_loads(rows), *_accuracy(rows)):
-        lines += ["", *_wrapped(visible(title)), *section]
+        lines += ["", *wrap(visible(title)), *section]
     for text in (*_memory(rows), *_passes(rows)):
-        lines += ["", *_wrapped(visible(text))]
+        lines += ["", *wrap(visible(text))]
     lines += ["", *_legend(data, width, table, is_matrix=is_matrix)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -86,7 +86,7 @@ def _device_line(title: str, figure: str) -> str:
     if display_width(visible(title)) <= width:
         return f"  {fit(title, width)} {heads}"
     # The serial number that tells two phones apart stands at the end.
-    lines = [f"  {line}\n" for line in _wrapped(visible(title), WIDTH - 2)]
+    lines = [f"  {line}\n" for line in wrap(visible(title), WIDTH - 2)]
     return f"{''.join(lines)}{' ' * _FIGURES_AT}{heads}"
 
 
@@ -210,9 +210,9 @@ def _energy(rows: Sequence[ResultRow]) -> Iterator[_Section]:
                     f"{energy.grade:>12}{ratio:>18}  {energy.quality.word}"
                 )
             for why, count in energy.missing:
-                lines += _wrapped(visible(f"    no figure ({count}): {why}"))
+                lines += wrap(visible(f"    no figure ({count}): {why}"))
         if rails and number == len(sections):
-            lines += _wrapped(visible(f"  rails: the sum of {', '.join(rails)}"))
+            lines += wrap(visible(f"  rails: the sum of {', '.join(rails)}"))
         yield f"energy per {'token' if own[0][0].case.is_per_token else 'inference'}, {place}", lines
 
 
@@ -242,7 +242,7 @@ def _accuracy(rows: Sequence[ResultRow]) -> Iterator[_Section]:
         lines = []
         for row, each in group:
             text = f"{row.configuration}: {each.text}" + (f"; {each.reason}" if each.reason else "")
-            lines += _wrapped(visible(f" {'v' if row.is_virtual else ' '} {text}"))
+            lines += wrap(visible(f" {'v' if row.is_virtual else ' '} {text}"))
         yield f"accuracy as evaluated, {place}", lines
 
 
@@ -282,7 +282,7 @@ def _legend(data: ReportData, width: int, table: str, *, is_matrix: bool) -> lis
         lines.append(f"{mark}: from benchfarm's own virtual phone, no measurement")
     origins = ((row.name or row.campaign_id, origin_of(row)) for row in data.campaigns)
     lines += dict.fromkeys(f"campaign {name}: {origin}" for name, origin in origins if origin)
-    return [part for line in filter(None, lines) for part in _wrapped(visible(line), width)]
+    return [part for line in filter(None, lines) for part in wrap(visible(line), width)]
 
 
 def _list_words(rows: Sequence[ResultRow]) -> Iterable[str]:
@@ -314,24 +314,3 @@ def _matrix_words(rows: Sequence[ResultRow], table: str) -> Iterable[str]:
         yield "same: the delegate ran all operators and uses no threads; see its other column"
     if NOT_PLANNED in words:
         yield f"{NOT_PLANNED} not measured"
-
-
-def _wrapped(text: str, width: int = WIDTH) -> list[str]:
-    lines = [""]
-    for word in (piece for whole in text.split(" ") for piece in _pieces(whole, width)):
-        if lines[-1] and display_width(lines[-1]) + 1 + display_width(word) > width:
-            lines.append(word)
-        else:
-            lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
-    return lines
-
-
-def _pieces(word: str, width: int) -> Iterable[str]:
-    """Yield a word whole, or cut into what fits into a line."""
-    piece, used = "", 0
-    for char in word:
-        if used + display_width(char) > width:
-            yield piece
-            piece, used = "", 0
-        piece, used = piece + char, used + display_width(char)
-    yield piece

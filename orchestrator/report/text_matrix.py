@@ -7,14 +7,16 @@ from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.report.data import ReportData
-from orchestrator.report.escapes import display_width, text_table
+from orchestrator.report.escapes import display_width, fit, text_table, visible, wrap
 from orchestrator.report.labels import STATUS_WORDS, figure_text, short_names
 from orchestrator.report.matrix import MatrixTable, matrix_tables
 from orchestrator.report.rows import BestMark, ResultRow
 from orchestrator.units import format_percent
 
-#: Longer names of devices give way to their serial numbers.
+#: Longer names of devices give way to their serial numbers; longer heads of columns are cut.
 _LONGEST_TITLE: Final = 40
+#: The code of a failure.
+_LONGEST_WORD: Final = 24
 _GAP: Final = 2
 #: After a figure that is suspect, or of which nothing shows where the operators ran.
 _NOT_CLEAN: Final = "?"
@@ -35,17 +37,20 @@ def _block(table: MatrixTable, width: int) -> list[str]:
     }
     names = short_names(cases.items())
     columns = [
-        (names.of(label), _aligned([_cell(row, table.decimals) for row in column]))
+        (fit(names.of(label), _LONGEST_TITLE).rstrip(), _aligned([_cell(row, table.decimals) for row in column]))
         for label, column in rows.items()
         if label in cases
     ]
     devices = [device for device, _ in table.lines]
     are_virtual = all(device.is_virtual for device in devices)
     titles = [device.label if are_virtual else device.title for device in devices]
-    if max(map(display_width, titles)) > min(_LONGEST_TITLE, width // 3):
+    longest = min(_LONGEST_TITLE, width // 3)
+    if max(map(display_width, map(visible, titles))) > longest:
         titles = [device.serial for device in devices]
+    titles = [fit(title, longest).rstrip() for title in titles]
     unit = f"{'median ' * (table.unit == 'ms')}{table.unit} \N{PLUS-MINUS SIGN}95 %"
-    lines = [table.model.label, "  " + ", ".join(filter(None, (unit, names.common, "virtual" if are_virtual else "")))]
+    told = ", ".join(filter(None, (unit, names.common, "virtual" if are_virtual else "")))
+    lines = [visible(table.model.label), *wrap(visible(told), width)]
     room = width - max(map(display_width, titles))
     while columns:
         # At least one column, however wide it is.
@@ -72,7 +77,7 @@ def _cell(row: ResultRow | None, decimals: int) -> tuple[str, str]:
     summary, result = row.own, row.result
     if summary is None:
         is_named = result.status is CaseStatus.FAILED and result.reason_code
-        return result.reason_code if is_named else STATUS_WORDS[result.status], ""
+        return fit(result.reason_code, _LONGEST_WORD).rstrip() if is_named else STATUS_WORDS[result.status], ""
     mark = MARKS[row.best] if result.is_judged else _NOT_CLEAN
     figure = f"{figure_text(row.case, summary.median_us, decimals)}{'m' if row.has_mean else ''}{mark}"
     if summary.spread is None:
