@@ -96,7 +96,7 @@ def fit(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int = 80) -> list[str]:
-    """Return a visible text in lines of at most so many terminal columns, broken between words where that is possible."""
+    """Return a visible text in lines of so many terminal columns at most, broken between words where possible."""
     lines = [""]
     for word in (piece for whole in text.split(" ") for piece in _pieces(whole, width)):
         if lines[-1] and display_width(lines[-1]) + 1 + display_width(word) > width:
