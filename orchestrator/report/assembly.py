@@ -19,7 +19,7 @@ from orchestrator.records.verdict import Severity
 from orchestrator.records.workload import Build, Case, Model, Pass
 from orchestrator.report.data import ReportData
 from orchestrator.report.escapes import without_folders
-from orchestrator.report.headline import headline_of, totals_of
+from orchestrator.report.headline import headline_of
 from orchestrator.report.labels import MODEL_HASH, configuration_labels, configuration_order, unique_labels
 from orchestrator.report.looks import LogExcerpt, Outputs, Trace, shown_logs
 from orchestrator.report.operators import diff_pairs, profiles_of
@@ -102,7 +102,6 @@ def build_report_data(
     results = with_shared(tuple(with_comparisons(rows)))
     used_builds = {case.build_sha256 for case in cases.values()}
     shown_devices = tuple(sorted(device_rows.values(), key=lambda row: (row.is_virtual, row.label)))
-    totals = totals_of(results, len(skipped))
     contests = contests_of(results)
     return ReportData(
         campaigns=tuple(campaigns),
@@ -111,8 +110,7 @@ def build_report_data(
         builds=tuple(builds[sha256] for sha256 in sorted(used_builds) if sha256 in builds),
         results=results,
         skipped=tuple(SkipRow(device=device_rows[skip.serial], skipped=skip) for skip in skipped),
-        totals=totals,
-        headline=headline_of(campaigns, shown_devices, results, totals, contests),
+        headline=headline_of(campaigns, shown_devices, results, contests),
         contests=contests,
         diffs=diff_pairs(results, {campaign.campaign_id: title_of(campaign) for campaign in campaigns}),
     )

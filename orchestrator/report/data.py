@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.workload import Build
-from orchestrator.report.headline import Headline, Totals
+from orchestrator.report.headline import Headline
 from orchestrator.report.operators import DiffPair
 from orchestrator.report.rows import DeviceRow, ModelRow, ResultRow, SkipRow
 from orchestrator.report.winners import Contest
@@ -23,7 +23,6 @@ class ReportData:
     #: By model, device and configuration, in the order in which people read them.
     results: tuple[ResultRow, ...]
     skipped: tuple[SkipRow, ...]
-    totals: Totals
     headline: Headline
     #: By model and device, in the order of the results.
     contests: tuple[Contest, ...]

@@ -23,20 +23,6 @@ _MOST_TITLED: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
-    """Counts of what a report shows; a thread count that a delegate doesn't use is no case of its own."""
-
-    cases: int
-    #: Of them, those whose latency wasn't asked for.
-    untimed: int
-    #: Trusted, and shown to be the requested delegate's.
-    judged: int
-    virtual_cases: int
-    invocations: int
-    skipped: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
     """The report in a few sentences; names in them are as phones and users wrote them."""
 
@@ -52,24 +38,10 @@ class Headline:
     warnings: tuple[str, ...] = ()
 
 
-def totals_of(results: Sequence[ResultRow], skipped: int) -> Totals:
-    """Count what a report shows."""
-    results = [row for row in results if not row.is_unused_thread_count]
-    return Totals(
-        cases=len(results),
-        judged=sum(row.result.is_judged for row in results),
-        untimed=sum(row.result.status is CaseStatus.UNTIMED for row in results),
-        virtual_cases=sum(row.is_virtual for row in results),
-        invocations=sum(len(row.invocations) for row in results),
-        skipped=skipped,
-    )
-
-
 def headline_of(
     campaigns: Sequence[Campaign],
     devices: Sequence[DeviceRow],
     results: Sequence[ResultRow],
-    totals: Totals,
     contests: Sequence[Contest],
 ) -> Headline:
     """Return the report in a few sentences."""
@@ -79,11 +51,13 @@ def headline_of(
             scope="Nothing has been measured yet.",
             trust="There is no figure to trust or to doubt.",
         )
+    # A thread count that a delegate doesn't use is no case of its own.
+    cases = [row for row in results if not row.is_unused_thread_count]
     return Headline(
         subject=_subject(campaigns, devices, results),
-        scope=_scope(campaigns, devices, results, totals),
+        scope=_scope(campaigns, devices, cases),
         answers=tuple(f"{answer}." for answer in answers_of(contests)),
-        trust=_trust(totals, results),
+        trust=_trust(cases),
         warnings=_warnings(results, short_names((row.configuration, row.case) for row in results)),
     )
 
@@ -109,14 +83,12 @@ def _days(campaigns: Sequence[Campaign]) -> str:
     return f"{first:%Y-%m-%d}" if first.date() == last.date() else f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"
 
 
-def _scope(
-    campaigns: Sequence[Campaign], devices: Sequence[DeviceRow], results: Sequence[ResultRow], totals: Totals
-) -> str:
-    models = _counted(len({row.model.sha256 for row in results}), "model")
+def _scope(campaigns: Sequence[Campaign], devices: Sequence[DeviceRow], cases: Sequence[ResultRow]) -> str:
+    models = _counted(len({row.model.sha256 for row in cases}), "model")
     names = [device.title for device in devices]
     shown = ", ".join(names[:_MOST_NAMES]) + (f" and {len(names) - _MOST_NAMES} more" if names[_MOST_NAMES:] else "")
-    runs = _counted(totals.invocations, "invocation")
-    text = f"{_counted(totals.cases, 'case')} ({runs}) of {models} on {_counted(len(names), 'device')}: {shown}"
+    runs = _counted(sum(len(row.invocations) for row in cases), "invocation")
+    text = f"{_counted(len(cases), 'case')} ({runs}) of {models} on {_counted(len(names), 'device')}: {shown}"
     if not campaigns:
         return f"{text}."
     days = _days(campaigns)
@@ -127,19 +99,21 @@ def _scope(
     return f"{text}{where}, {days}.{open_text}"
 
 
-def _trust(totals: Totals, results: Sequence[ResultRow]) -> str:
-    timed = totals.cases - totals.untimed
+def _trust(cases: Sequence[ResultRow]) -> str:
+    timed = sum(row.result.status is not CaseStatus.UNTIMED for row in cases)
+    clean = sum(row.result.is_judged for row in cases)
+    virtual = sum(row.is_virtual for row in cases)
     if not timed:
         text = "No latency was asked for: the passes have sections of their own."
-    elif totals.judged == timed:
+    elif clean == timed:
         which = f"All {timed} results are" if timed > 1 else "The one result is"
-        text = f"{which} clean{_precision(results)}."
+        text = f"{which} clean{_precision(cases)}."
     else:
-        text = f"{totals.judged} of {timed} results are clean{_precision(results) if totals.judged else ''}."
-    if totals.virtual_cases == totals.cases:
+        text = f"{clean} of {timed} results are clean{_precision(cases) if clean else ''}."
+    if virtual == len(cases):
         text += " All figures come from virtual phones: they are no measurements."
-    elif totals.virtual_cases:
-        text += f" {_counted(totals.virtual_cases, 'case')} of virtual phones among them: those are no measurements."
+    elif virtual:
+        text += f" {_counted(virtual, 'case')} of virtual phones among them: those are no measurements."
     return text
 
 

@@ -116,6 +116,7 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
         findings=_finding_groups(measured),
         troubled=troubled[:_MOST_TROUBLED],
         troubled_count=len(troubled),
+        case_count=len(measured),
         evidence=[(row, parts) for row, (_, parts) in zip(data.results, evidence, strict=True)] if is_laid_out else [],
         settings={"evidence_size": EVIDENCE_SIZE},
         folds=folds,
