@@ -10,12 +10,14 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
+from orchestrator.app.stored import find_campaign
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.files import write_file
 from orchestrator.quantities import parse_percent
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.run import RunRecord
+from orchestrator.records.workload import Pass
 from orchestrator.report.data import ReportData
 
 #: What takes long to load of what a report, and the end of a campaign, need.
@@ -106,6 +108,17 @@ def write_html(data: ReportData, path: Path, *, title: str, cache_folder: Path |
 def report_title(campaigns: Sequence[Campaign]) -> str:
     """Return a report's title: the names of its campaigns."""
     return " and ".join(dict.fromkeys(campaign.name for campaign in campaigns))
+
+
+def sustained_campaign(farm: Farm, prefix: str) -> Campaign:
+    """Return the named campaign, else the newest one with a sustained measurement; raises UsageError for none."""
+    named = [find_campaign(farm.store, prefix)] if prefix else farm.store.campaigns()
+    for listed in named:
+        campaign = farm.store.campaign(listed.campaign_id)
+        if campaign is not None and any(item.run_pass is Pass.SUSTAINED for item in campaign.invocations):
+            return campaign
+    what = f"campaign {prefix!r} has no" if prefix else "no campaign has a"
+    raise UsageError(f"{what} sustained measurement", hint="benchfarm bench MODEL --sustained 30m")
 
 
 def evaluated(path: Path) -> float | None:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from orchestrator.app import tabling
-from orchestrator.app.reporting import load_accuracy, report_data, report_title, write_html
+from orchestrator.app.reporting import load_accuracy, report_data, report_title, sustained_campaign, write_html
 from orchestrator.app.stored import named_campaigns
-from orchestrator.app.sustained import CaseCurve, sustained_campaign
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.frame import Accuracy, Campaigns, Listed, Out, Texts, arg, command, opt
 from orchestrator.cli.result import CommandResult, format_of, table, to_json
 from orchestrator.cli.terminal import columns
 from orchestrator.files import write_file
 from orchestrator.report.data import ReportData
+from orchestrator.report.passes import SustainedRow
+from orchestrator.report.rows import ResultRow
 from orchestrator.units import format_change, format_duration, format_latency
 
+#: A case with one of its attempts.
+_Curve = tuple[ResultRow, SustainedRow]
 REPORT_FORMATS = ("html", "text", "markdown", "csv", "json")
 
 
@@ -199,43 +201,63 @@ def sustained_curves(
     Example: benchfarm results sustained
     """
     with Farm(settings, makes_store=False) as farm:
-        measured, found = sustained_campaign(farm, campaign)
-    groups: dict[tuple[str, str], list[CaseCurve]] = {}
-    for item in found:
-        groups.setdefault((item.case.model_name, item.case.configuration), []).append(item)
+        measured = sustained_campaign(farm, campaign)
+        data = report_data(farm, [measured])
+    groups: dict[tuple[str, str], list[_Curve]] = {}
+    for row in data.results:
+        if row.sustained:
+            # The latest whole attempt, or the latest one at all.
+            shown = max(row.sustained, key=lambda attempt: (attempt.is_whole, attempt.attempt))
+            groups.setdefault((row.case.model_name, row.case.configuration), []).append((row, shown))
     span = format_duration(measured.terms.sustained_s)
     parts = [f"campaign {measured.campaign_id} '{measured.name}', {span} each"]
     for (model, configuration), items in groups.items():
         parts.append(f"{model}, {configuration}\n{_ranking(items)}")
-        parts += [f"{item.device} ({item.case.serial}), minute by minute\n{_minutes(item)}" for item in items]
-    if not found:
+        parts += [f"{row.device.title} ({row.case.serial}), minute by minute\n{_minutes(item)}" for row, item in items]
+    if not groups:
         parts.append("nothing was measured yet")
     return CommandResult(
         text="\n\n".join(parts),
         data={
             "campaign_id": measured.campaign_id,
             "sustained_s": measured.terms.sustained_s,
-            "curves": [row for items in groups.values() for row in _rows(items)],
+            "curves": [
+                {
+                    "case_key": row.key,
+                    "serial": row.case.serial,
+                    "device": row.device.title,
+                    "is_virtual": row.is_virtual,
+                    "model": row.case.model_name,
+                    "configuration": row.case.configuration,
+                    "is_whole": item.is_whole,
+                    "elapsed_s": item.elapsed_s,
+                    "quality": item.quality,
+                    "rank_burst": _rank(items, item, "burst_us"),
+                    "rank_steady": _rank(items, item, "steady_us"),
+                    "curve": item.curve,
+                    "battery_heat_c": {str(minute): heat for minute, heat in item.heat_c.items()},
+                    "process_s": item.process_s,
+                }
+                for items in groups.values()
+                for row, item in items
+            ],
         },
     )
 
 
-def _rank(items: Sequence[CaseCurve], item: CaseCurve, *, steady: bool) -> int:
-    def figure(one: CaseCurve) -> float:
-        return one.curve.steady_us if steady else one.curve.burst_us
-
-    return 1 + sum(figure(other) < figure(item) for other in items)
+def _rank(items: Sequence[_Curve], item: SustainedRow, figure: str) -> int:
+    return 1 + sum(bool(getattr(other.curve, figure) < getattr(item.curve, figure)) for _, other in items)
 
 
-def _ranking(items: Sequence[CaseCurve]) -> str:
+def _ranking(items: Sequence[_Curve]) -> str:
     rows = []
-    for item in sorted(items, key=lambda one: one.curve.steady_us):
+    for row, item in sorted(items, key=lambda one: one[1].curve.steady_us):
         curve = item.curve
         onset = "none seen" if curve.onset_s is None else f"after {format_duration(curve.onset_s)}"
-        note = "" if item.is_whole else f"cut after {format_duration(item.attempt.elapsed_s)}"
+        note = "" if item.is_whole else f"cut after {format_duration(item.elapsed_s)}"
         rows.append(
             (
-                str(_rank(items, item, steady=False)), str(_rank(items, item, steady=True)), item.device,
+                str(_rank(items, item, "burst_us")), str(_rank(items, item, "steady_us")), row.device.title,
                 format_latency(curve.burst_us), format_latency(curve.steady_us), format_change(curve.slowdown), onset,
                 str(curve.count), note,
             )
@@ -244,7 +266,7 @@ def _ranking(items: Sequence[CaseCurve]) -> str:
     return table(heads, rows, right=(0, 1, 3, 4, 5, 7))
 
 
-def _minutes(item: CaseCurve) -> str:
+def _minutes(item: SustainedRow) -> str:
     rows = [
         (
             str(row.minute), format_latency(row.median_us), format_latency(row.min_us), format_latency(row.max_us),
@@ -255,28 +277,3 @@ def _minutes(item: CaseCurve) -> str:
     ]  # fmt: skip
     heads = ("minute", "median", "fastest", "slowest", "against burst", "processes", "battery")
     return table(heads, rows, right=(0, 1, 2, 3, 4, 5, 6))
-
-
-def _rows(items: Sequence[CaseCurve]) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
-    for item in items:
-        runs = item.attempt.runs
-        rows.append(
-            {
-                "case_key": item.case.case_key,
-                "serial": item.case.serial,
-                "device": item.device,
-                "is_virtual": any(run.is_virtual for run in runs),
-                "model": item.case.model_name,
-                "configuration": item.case.configuration,
-                "is_whole": item.is_whole,
-                "elapsed_s": item.attempt.elapsed_s,
-                "quality": item.quality,
-                "rank_burst": _rank(items, item, steady=False),
-                "rank_steady": _rank(items, item, steady=True),
-                "curve": item.curve,
-                "battery_heat_c": {str(minute): heat for minute, heat in item.heat_c.items()},
-                "process_s": statistics.median(run.duration_s for run in runs),
-            }
-        )
-    return rows

@@ -6,11 +6,12 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseResult
 from orchestrator.analysis.energy import Mean, mean_of, ratio_of
 from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED, truth_of
-from orchestrator.analysis.sustained import SustainedCurve, attempts, curve_of, points_of
+from orchestrator.analysis.sustained import Attempt, SustainedCurve, attempts, curve_of, points_of, worst_quality
 from orchestrator.records.contention import LOAD_DIED, NO_LOAD
 from orchestrator.records.run import Outcome, RunRecord, ToolReport
 from orchestrator.records.start import StartStage, stage_of
@@ -46,6 +47,13 @@ class SustainedRow:
     #: Seconds since its start, and the latency then in microseconds; of invocations of the delegate itself.
     points: tuple[tuple[float, float], ...]
     curve: SustainedCurve
+    elapsed_s: float
+    #: The worst one of its runs.
+    quality: Quality
+    #: What one process takes.
+    process_s: float
+    #: Minute -> the battery's highest heat in it.
+    heat_c: Mapping[int, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,11 +164,25 @@ def sustained_rows(runs: Iterable[RunRecord], planned_s: Mapping[str, float]) ->
             is_whole=attempt.is_over(planned_s.get(campaign_id, 0.0)) and not attempt.has_failed,
             points=points_of(attempt),
             curve=curve,
+            elapsed_s=attempt.elapsed_s,
+            quality=worst_quality(attempt),
+            process_s=statistics.median(run.duration_s for run in attempt.runs),
+            heat_c=_heat_by_minute(attempt),
         )
         for campaign_id, members in campaigns.items()
         for attempt in attempts(members)
         if (curve := curve_of(attempt)) is not None
     )
+
+
+def _heat_by_minute(attempt: Attempt) -> dict[int, float]:
+    heat_c: dict[int, float] = {}
+    for run in attempt.runs:
+        state = run.state_after or run.state_before
+        if state is not None and state.battery_heat_c is not None:
+            minute = int((run.started_at - attempt.runs[0].started_at) / timedelta(minutes=1))
+            heat_c[minute] = max(heat_c.get(minute, state.battery_heat_c), state.battery_heat_c)
+    return heat_c
 
 
 def energy_row(runs: Sequence[RunRecord]) -> EnergyRow | None:
