@@ -1,4 +1,4 @@
-"""One run as text: what ``results log`` shows, the same text read again by ``parse``, and an issue tracker's text."""
+"""One run as text: what ``results log`` shows, and the same text read again by ``parse``."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from orchestrator import __version__
-from orchestrator.bootstrap import Farm, this_computer
+from orchestrator.bootstrap import Farm
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.ports import Tool
 from orchestrator.records.history import is_pruned
@@ -138,7 +137,7 @@ def begun_reading(file: str) -> tuple[list[ToolReport], Iterator[ToolReport]]:
 
 
 def _reports(file: str) -> Iterator[ToolReport]:
-    from orchestrator.bootstrap import Farm, Settings
+    from orchestrator.bootstrap import Settings
     from orchestrator.programs.grammar.output import iterate_file
 
     settings = Settings.from_environment()
