@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import errno
 import hashlib
 import ipaddress
@@ -27,6 +28,7 @@ _REDIRECTS_MAX: Final = 5
 _ATTEMPTS_MAX: Final = 5
 _PART_BYTES: Final = 1 << 16
 _SIZE_MAX: Final = 4 << 30
+_MD5: Final = re.compile(r"md5=([A-Za-z0-9+/]{22}==)")
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 
 _UNREACHABLE: Final = " can't be reached"
@@ -165,8 +167,8 @@ class Downloader:
     """Fetches files over https, through the proxies that the environment names (``HTTPS_PROXY``, ``NO_PROXY`` ...).
 
     A file that is cut off stays in ``partial_folder`` with what its server told it by, and the next call goes on there
-    (Range and If-Range), so that two contents can't be mixed. A whole file is handed over only after its length was
-    compared.
+    (Range and If-Range), so that two contents can't be mixed. A whole file is handed over only after its length, and
+    the MD5 where the server sends one, were compared.
     """
 
     def __init__(
@@ -354,7 +356,7 @@ class Downloader:
                     )
         if total is not None and size < total:
             raise _CutOffError(f"{size} of {total} bytes came")
-        if total is None and not response.raw.chunked:
+        if total is None and not response.raw.chunked and not _MD5.search(response.headers.get("x-goog-hash", "")):
             # Its end is that of the connection, whatever ended that.
             _discard(draft)
             raise DownloadError(
@@ -365,6 +367,7 @@ class Downloader:
             _discard(draft)
             announced = "some" if total is None else total
             raise DownloadError(f"{shown(url)} has the wrong length: {size} bytes came, {announced} were announced")
+        _check_md5(draft, response.headers.get("x-goog-hash", ""), url)
         return validators
 
 
@@ -395,6 +398,18 @@ def _extent(
     if status in {401, 403, 407}:
         raise DownloadError(f"{shown(url)} needs a permission that is missing (HTTP {status})")
     raise DownloadError(f"{shown(url)}: the server answers HTTP {status}", hint="try again later")
+
+
+def _check_md5(path: Path, header: str, url: str) -> None:
+    """Compare with the hash that Google's storage sends: ``x-goog-hash: crc32c=..., md5=...``, in base64."""
+    found = _MD5.search(header)
+    if not found:
+        return
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).digest()
+    if digest != base64.b64decode(found[1]):
+        _discard(path)
+        raise DownloadError(f"{shown(url)}: what came isn't what the server has (MD5 differs)", hint="run it again")
 
 
 def _read_validators(draft: Path) -> Validators:

@@ -121,6 +121,22 @@ def fits(built_for: Sequence[str], wanted: str) -> bool:
     return not built_for or wanted in built_for
 
 
+#: What every phone has: the NDK's public libraries, and the vendors' that programs in /data/local/tmp may load.
+_ON_PHONES: Final = frozenset(
+    {
+        "libEGL.so", "libGLESv1_CM.so", "libGLESv2.so", "libGLESv3.so", "libOpenCL.so", "libOpenMAXAL.so",
+        "libOpenSLES.so", "libRS.so", "libaaudio.so", "libamidi.so", "libandroid.so", "libbase.so", "libbinder.so",
+        "libbinder_ndk.so", "libc++.so", "libc.so", "libcamera2ndk.so", "libcdsprpc.so", "libadsprpc.so",
+        "libcutils.so", "libdl.so", "libdl_android.so", "libft2.so", "libhardware.so", "libicu.so",
+        "libjnigraphics.so", "liblog.so", "libm.so", "libmediandk.so", "libnativehelper.so", "libnativewindow.so",
+        "libneuralnetworks.so", "libsdsprpc.so", "libstdc++.so", "libsync.so", "libui.so", "libutils.so",
+        "libvndksupport.so", "libvulkan.so", "libz.so",
+    }
+)  # fmt: skip
+#: Beginnings of the names of libraries that some vendors' phones have for their accelerators.
+_ON_SOME_PHONES: Final = ("libQnn", "libSnpe", "libapu", "libedgetpu", "libenn", "libneuron")
+
+
 def check_set(
     program: Arrival, facts: ProgramFacts, libraries: Sequence[Arrival], tags_of: Callable[[str], frozenset[str]]
 ) -> None:
@@ -133,7 +149,7 @@ def check_set(
         tags_of: sha256 -> the releases in which that content was seen.
 
     Raises:
-        ArtifactError: a library for another machine, or one of another release.
+        ArtifactError: a library for another machine, one that is missing, one of another release.
     """
 
     def tags(arrival: Arrival) -> frozenset[str]:
@@ -159,10 +175,24 @@ def check_set(
             )
     if facts.is_fake or facts.is_apk:
         return
+    needed = {program.file.name: facts.needed}
     for library in libraries:
-        (abi,) = inspect_elf(library.path).abis
-        if abi != HEXAGON and abi not in facts.abis:
+        found = inspect_elf(library.path)
+        (abi,) = found.abis
+        if abi == HEXAGON:
+            continue
+        if abi not in facts.abis:
             raise ArtifactError(
                 f"{library.file.name} is built for {abi}, {program.file.name} for {', '.join(facts.abis)}: "
                 "they can't be used together"
+            )
+        needed[library.file.name] = found.needed
+    if all(abi.startswith("linux-") for abi in facts.abis):
+        return
+    for name, wishes in needed.items():
+        elsewhere = [wish for wish in wishes if wish not in needed and not wish.startswith(_ON_SOME_PHONES)]
+        if missing := [wish for wish in elsewhere if wish not in _ON_PHONES]:
+            raise ArtifactError(
+                f"{name} needs {' and '.join(missing)}, which no phone has and which doesn't come with it",
+                hint="add it together with the program: benchfarm build add FILE --with LIBRARY",
             )

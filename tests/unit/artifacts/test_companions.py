@@ -65,6 +65,8 @@ def test_program_without_a_library_that_it_needs_is_refused(library, tmp_path):
     (folder / "libLiteRt.so").unlink()
     with pytest.raises(ArtifactError, match=r"benchmark_litert_model needs libLiteRt\.so beside it"):
         library.add(folder / "benchmark_model", name="benchmark_litert_model")
+    with pytest.raises(ArtifactError, match=r"benchmark_model needs libLiteRt\.so, which no phone has"):
+        library.resolve(ToolName.LITERT_NATIVE, "arm64-v8a", name_or_path=str(folder / "benchmark_model"))
     assert library.list() == []
 
 
@@ -94,6 +96,16 @@ def test_library_for_another_machine_is_refused(tmp_path):
     skel = write_elf(tmp_path / "libhexagon_nn_skel.so", machine=DSP)
     assert inspect_elf_bytes(elf(machine=DSP), "x").abis == ("hexagon",)
     check(main, (skel, "hexagon"))
+
+
+def test_library_that_needs_one_that_is_not_there_is_refused(tmp_path):
+    main = program(tmp_path / "p")
+    lacking = write_elf(tmp_path / "libx.so", needed=("libc.so", "libc++_shared.so"))
+    with pytest.raises(ArtifactError, match=r"libx\.so needs libc\+\+_shared\.so, which no phone has"):
+        check(main, (lacking, ""))
+    check(main, (lacking, ""), (write_elf(tmp_path / "libc++_shared.so"), ""))
+    # What only some vendors' phones have can't be known here.
+    check(main, (write_elf(tmp_path / "libv.so", needed=("libedgetpu_litert.so",)), ""))
 
 
 def test_hexagon_libraries_are_added_to_the_program_in_use_and_another_release_refused(library, tmp_path):

@@ -1,5 +1,7 @@
 """Downloads from a web server with faults: whole or not at all, and each fault has its own words."""
 
+import base64
+import hashlib
 import threading
 from pathlib import Path
 
@@ -93,10 +95,23 @@ def test_answer_in_chunks_that_is_cut_off_is_never_handed_over(server, folder, s
         download(Downloader(folder), f"{server.url}/a")
 
 
-def test_answer_whose_end_cannot_be_known_is_refused(server, folder):
+def test_answer_whose_end_cannot_be_known_is_refused_unless_its_sum_is_told(server, folder):
     server.put("/a", CONTENT, faults=["no length"])
     with pytest.raises(DownloadError, match=r"the server tells no length, so that a file that was cut off looks whole"):
         download(Downloader(folder), f"{server.url}/a")
+    assert leftovers(folder) == []
+    digest = base64.b64encode(hashlib.md5(CONTENT).digest()).decode()
+    server.put("/b", CONTENT, faults=["no length"], headers={"x-goog-hash": f"md5={digest}"})
+    assert download(Downloader(folder), f"{server.url}/b") == CONTENT
+
+
+def test_md5_that_the_server_tells_is_compared(server, folder):
+    digest = base64.b64encode(hashlib.md5(CONTENT).digest()).decode()
+    server.put("/good", CONTENT, headers={"x-goog-hash": f"crc32c=AAAAAA==, md5={digest}"})
+    assert download(Downloader(folder), f"{server.url}/good") == CONTENT
+    server.put("/bad", CONTENT[::-1], headers={"x-goog-hash": f"crc32c=AAAAAA==, md5={digest}"})
+    with pytest.raises(DownloadError, match=r"MD5 differs"):
+        download(Downloader(folder), f"{server.url}/bad")
     assert leftovers(folder) == []
 
 
