@@ -38,29 +38,6 @@ def worker(lab: Lab, database: Database, tmp_path: Path) -> Iterator[Path]:
         process.wait(60)
 
 
-def test_an_idle_phone_that_hangs_is_told_and_comes_back(lab: Lab, database: Database, worker: Path) -> None:
-    hung, well = lab.serials
-
-    def states() -> dict[str, str]:
-        asked = lab.cli("farm", "status", "--json", BENCHFARM_STORE=database.url)
-        return {phone["serial"]: phone["unusable"] for phone in asked.ok().json["phones"]}
-
-    poll_until(lambda: states() == {hung: "", well: ""}, "both phones are announced", PATIENCE_S)
-    lab.fault(hung, "hang")
-    poll_until(lambda: "stopped answering" in states().get(hung, ""), "the hung phone is told", PATIENCE_S)
-    assert states()[well] == ""
-    doctor = lab.cli("farm", "doctor", "--no-host", "--json", BENCHFARM_STORE=database.url).json
-    assert any(item["level"] == "problem" and hung in item["text"] for item in doctor["findings"]), doctor
-    poll_until(
-        lambda: f"{hung} has no job and doesn't answer; it is reconnected" in worker.read_text(),
-        "it is woken",
-        PATIENCE_S,
-    )
-    assert f"{well} has no job" not in worker.read_text()
-    lab.clear()
-    poll_until(lambda: states() == {hung: "", well: ""}, "it is back", PATIENCE_S)
-
-
 def test_a_fault_of_the_devices_file_is_told_once_and_what_it_said_before_counts(
     lab: Lab, database: Database, worker: Path
 ) -> None:
@@ -86,7 +63,7 @@ def test_a_fault_of_the_devices_file_is_told_once_and_what_it_said_before_counts
     poll_until(lambda: told() == ({""}, [], ""), "it is mended", PATIENCE_S)
 
 
-def test_a_phone_that_another_host_measures_is_not_asked_whether_it_answers(
+def test_an_idle_phone_that_hangs_is_told_and_comes_back_and_one_that_another_host_measures_is_left_alone(
     lab: Lab, database: Database, worker: Path
 ) -> None:
     measured, free = lab.serials
@@ -117,6 +94,11 @@ def test_a_phone_that_another_host_measures_is_not_asked_whether_it_answers(
         # Both were due at the same look.
         poll_until(lambda: "stopped answering" in states()[free], "the free one is told", PATIENCE_S)
         assert states()[measured] == ""
+        doctor = lab.cli("farm", "doctor", "--no-host", "--json", BENCHFARM_STORE=database.url).json
+        assert any(item["level"] == "problem" and free in item["text"] for item in doctor["findings"]), doctor
+        said = "has no job and doesn't answer; it is reconnected"
+        poll_until(lambda: f"{free} {said}" in worker.read_text(), "it is woken", PATIENCE_S)
+        assert f"{measured} {said}" not in worker.read_text()
         queue.finish(other, claimed.job_id, "succeeded", "")
         poll_until(lambda: "stopped answering" in states()[measured], "so is the other one then", PATIENCE_S)
         lab.clear()
