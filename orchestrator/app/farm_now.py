@@ -167,28 +167,35 @@ class FarmNow:
         running: Mapping[str, Mapping[str, Any]],
     ) -> tuple[DeviceAnswer, ...]:
         """Return the phones, those that want somebody's attention first; ``running``: their jobs."""
-        found: dict[str, DeviceAnswer] = {}
+        found: dict[str, dict[str, Any]] = {}
         for row in phones:
             state, reason = _phone_state(row)
             before = found.get(row["serial"])
-            if before is None or _ORDER.index(state) < _ORDER.index(before.state):
-                found[row["serial"]] = DeviceAnswer(serial=row["serial"], state=state, reason=reason, host=row["host"])
+            if before is None or _ORDER.index(state) < _ORDER.index(before["state"]):
+                found[row["serial"]] = {"state": state, "reason": reason, "host": row["host"]}
         for row in away:
             reason = f"since {row['seen_at'].astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-            found[row["serial"]] = DeviceAnswer(serial=row["serial"], state="away", reason=reason)
+            found[row["serial"]] = {"state": "away", "reason": reason}
         if self._queue is None:
             quarantine = self._farm.quarantine
             kept_out = {str(serial): quarantine.reason(serial) for serial in quarantine.serials()}
             for serial in {*map(str, newest), *working, *kept_out}:
                 reason = kept_out.get(serial, "")
-                found[serial] = DeviceAnswer(serial=serial, state="quarantined" if reason else "idle", reason=reason)
+                found[serial] = {"state": "quarantined" if reason else "idle", "reason": reason}
         for serial, work in working.items():
-            found[serial] = replace(found.get(serial) or DeviceAnswer(serial=serial, state="", reason=""), **work)
-        facts = {**_announced_facts([*away, *phones]), **self._farm.store.devices()}
-        answers = [
-            _completed(item, facts.get(Serial(serial)), newest.get(Serial(serial)), running.get(serial))
-            for serial, item in found.items()
-        ]
+            found[serial] = {**found.get(serial, {}), **work}
+        for serial, run in newest.items():
+            if (item := found.get(serial)) is not None:
+                now = item.get("doing")
+                item |= {**_of_run(run), **({"doing": now} if now else {})}
+        for serial, known in {**_announced_facts([*away, *phones]), **self._farm.store.devices()}.items():
+            if serial in found:
+                name = known.title.removesuffix(" (virtual)")
+                found[serial] |= {"name": name, "is_virtual": known.is_virtual}
+        for serial, job in running.items():
+            if serial in found:
+                found[serial] = {"campaign_id": job["campaign_id"], **found[serial], "submission": job["submission"]}
+        answers = [DeviceAnswer(serial=serial, **{"reason": "", **item}) for serial, item in found.items()]
         return tuple(sorted(answers, key=lambda item: (_ORDER.index(item.state), item.name, item.serial)))
 
 
@@ -261,27 +268,14 @@ def _phone_state(row: Mapping[str, Any]) -> tuple[str, str]:
     return {"busy": "measuring"}.get(state, state), reason
 
 
-def _completed(
-    answer: DeviceAnswer, facts: DeviceFacts | None, newest: RunRecord | None, job: Mapping[str, Any] | None
-) -> DeviceAnswer:
-    """Return a phone with its name, what its newest run says, and its job."""
-    if facts is not None:
-        answer = replace(answer, name=facts.title.removesuffix(" (virtual)"), is_virtual=facts.is_virtual)
-    if newest is not None:
-        last = Invocation(case=newest.case, run_pass=newest.run_pass, number=newest.invocation)
-        state = newest.state_after or newest.state_before
-        answer = replace(
-            answer,
-            doing=answer.doing or f"last: {doing_of(last)}",
-            battery_heat_c=state.battery_heat_c if state is not None else answer.battery_heat_c,
-            battery_percent=state.battery_percent if state is not None else None,
-            read_at=state.at if state is not None else None,
-            is_virtual=facts.is_virtual if facts is not None else newest.is_virtual,
-        )
-    if job is not None:
-        campaign_id = answer.campaign_id or str(job["campaign_id"])
-        answer = replace(answer, submission=str(job["submission"]), campaign_id=campaign_id)
-    return answer
+def _of_run(run: RunRecord) -> dict[str, Any]:
+    """Return what a phone's newest run says of it, as fields of a DeviceAnswer."""
+    last = Invocation(case=run.case, run_pass=run.run_pass, number=run.invocation)
+    found: dict[str, Any] = {"doing": f"last: {doing_of(last)}", "is_virtual": run.is_virtual}
+    if state := run.state_after or run.state_before:
+        heat_c, percent = state.battery_heat_c, state.battery_percent
+        found |= {"battery_heat_c": heat_c, "battery_percent": percent, "read_at": state.at}
+    return found
 
 
 def job_answer(row: Mapping[str, Any]) -> JobAnswer:
