@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -190,6 +189,4 @@ class HostPhones:
             elif not facts:
                 unusable = f"in use by {user}"
         labels = farm.inventory.get(serial)
-        return Announced(
-            facts=facts, unusable=unusable, labels=json.dumps(labels_of(labels)) if labels is not None else ""
-        )
+        return Announced(facts=facts, unusable=unusable, labels=dump(labels_of(labels)) if labels is not None else "")
