@@ -60,23 +60,34 @@ def sides_of(change: Change, table: NightTable) -> tuple[Contents, Contents]:
 class Causes:
     """What happened beside changes: which series saw the very same difference, and how many of those moved alike."""
 
-    def __init__(self, store: Store, table: NightTable, cuts: Sequence[Change], delegates: Mapping[SeriesKey, str]):
-        """``cuts`` are all changes that are known, whichever are asked for; ``delegates`` those of each series."""
+    def __init__(
+        self,
+        store: Store,
+        table: NightTable,
+        found: Sequence[Change],
+        cuts: Sequence[Change],
+        delegates: Mapping[SeriesKey, str],
+    ) -> None:
+        """``cuts`` are all changes that are known, of which ``found`` are asked for; ``delegates`` are each series'."""
         self._store = store
         self._table = table
-        self._delegates = delegates
-        self._moved: dict[tuple[int, bool], list[Change]] = defaultdict(list)
+        self._found = found
+        self._delegates = [delegates[key] for key in table.series]
+        #: Of slower and of faster series, their changes.
+        self._moved: dict[bool, dict[int, list[Change]]] = {True: defaultdict(list), False: defaultdict(list)}
         for change in cuts:
-            self._moved[change.series, change.ratio > 1].append(change)
-        #: Which series saw a difference, and the place of its first night with it; and each series' own.
-        self._seen: dict[Difference, list[tuple[int, int]]] = defaultdict(list)
+            self._moved[change.ratio > 1][change.series].append(change)
+        #: Which series saw a difference, and the places of their first nights with it; and each series' own.
+        self._seen: dict[Difference, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
         self._own: dict[int, list[tuple[int, Difference, bool]]] = defaultdict(list)
         builds = {str(sha256): build.name for sha256, build in store.builds().items()}
+        # A lab that builds its program every night has a difference in each series every night.
+        nights = {change.night + days for change in found for days in (-1, 0, 1)}
         series_of: dict[Serial, list[int]] = defaultdict(list)
         for series, sketch in enumerate(table.sketches):
             series_of[sketch.serial].append(series)
             for night, before, after in content_steps(table, series):
-                for difference in content_differences(before, after, builds):
+                for difference in content_differences(before, after, builds) if night in nights else ():
                     self._note(series, night, difference, is_content=True)
         for serial, seen in store.sightings().items():
             for earlier, later in pairwise(seen):
@@ -89,15 +100,15 @@ class Causes:
                             self._note(series, night, difference, is_content=False)
 
     def _note(self, series: int, night: int, difference: Difference, *, is_content: bool) -> None:
-        self._seen[difference].append((series, night))
+        self._seen[difference][series].append(night)
         self._own[series].append((night, difference, is_content))
 
-    def of(self, found: Sequence[Change]) -> list[tuple[Cause, ...]]:
-        """Return of each change what changed beside it, what explains most first."""
+    def of_each(self) -> list[tuple[Cause, ...]]:
+        """Return of each change that is asked for what changed beside it, what explains most first."""
         nights = _nights_of_campaigns(self._store, self._table)
-        largest = sorted(found, key=lambda change: -abs(change.ratio - 1))[:_READ_CHANGES]
+        largest = sorted(self._found, key=lambda change: -abs(change.ratio - 1))[:_READ_CHANGES]
         causes = []
-        for change in found:
+        for change in self._found:
             own = [*self._coincidences(change)]
             if change in largest:
                 own += _covariates(self._store, self._table, change, nights)
@@ -112,23 +123,25 @@ class Causes:
             if (night == change.night if is_content else _is_near(change, night))
         )
 
-    def _alike(self, change: Change, places: Sequence[tuple[int, int]]) -> set[int]:
-        """Return which of some series moved in a change's direction on their nights."""
-        is_slower = change.ratio > 1
+    def _alike(self, change: Change, difference: Difference) -> set[int]:
+        """Return the series that moved in a change's direction on the nights on which they saw a difference."""
+        seen = self._seen[difference]
         return {
             series
-            for series, night in places
-            if any(_is_near(other, night) for other in self._moved.get((series, is_slower), ()))
+            for series, changes in self._moved[change.ratio > 1].items()
+            if any(_is_near(other, night) for night in seen.get(series, ()) for other in changes)
         }
 
     def _coincidences(self, change: Change) -> Iterator[Cause]:
         """Yield what is another thing since a change's nights, with its share."""
-        count = len(self._table.series)
-        moved = self._alike(change, [(series, change.night) for series, _ in self._moved])
+        moved = {
+            series
+            for series, changes in self._moved[change.ratio > 1].items()
+            if any(_is_near(other, change.night) for other in changes)
+        }
         for difference in self._beside(change):
-            exposed = {series for series, _ in self._seen[difference]}
-            alike = self._alike(change, self._seen[difference])
-            others, others_moved = count - len(exposed), len(moved - exposed)
+            exposed, alike = self._seen[difference], self._alike(change, difference)
+            others, others_moved = len(self._table.series) - len(exposed), len(moved - exposed.keys())
             share = coincidence_share(len(exposed), len(alike), others, others_moved)
             name, old, new = difference
             yield Cause(name=name, before=old, after=new, share=share, moved=(len(alike), len(exposed)))
@@ -144,19 +157,15 @@ class Causes:
         if before != after or not updates:
             return ""
         update = min(updates, key=lambda item: _NAMES.index(item[0]))
-        key = self._table.series
-        places = [
-            (series, night)
-            for series, night in self._seen[update]
-            if self._delegates[key[series]] == self._delegates[key[change.series]]
-        ]
-        alike = self._alike(change, places)
-        if len(alike) < max(_LEAST_SERIES, _SYSTEM_UPDATES_LEAST_SHARE * len(places)):
+        delegates = self._delegates
+        exposed = {series for series in self._seen[update] if delegates[series] == delegates[change.series]}
+        alike = self._alike(change, update) & exposed
+        if len(alike) < max(_LEAST_SERIES, _SYSTEM_UPDATES_LEAST_SHARE * len(exposed)):
             return ""
         phones = len({self._table.sketches[series].serial for series in alike})
         on = f" on {phones} phones" if phones > 1 else ""
         name, old, new = update
-        told = f"confirmed by {len(alike)} of {len(places)} series{on}"
+        told = f"confirmed by {len(alike)} of {len(exposed)} series{on}"
         return f"explained by system update ({name} {old} -> {new}), {told}"
 
 

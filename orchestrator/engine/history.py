@@ -191,11 +191,11 @@ def find_regressions(store: Store, question: Question, *, table: NightTable | No
     found = [change for change in cuts if _is_asked_for(change, table, question)]
     annotations = store.annotations()
     delegates = {key: words["delegate"] for key, words in attributes.items()}
-    beside = Causes(store, table, cuts, delegates) if found else None
+    beside = Causes(store, table, found, cuts, delegates) if found else None
     confirmations = {(item.series_key, item.night): item for item in store.confirmations()}
     cases = store.series([table.series[change.series] for change in found]) if found else {}
     members = []
-    for change, causes in zip(found, beside.of(found) if beside else (), strict=True):
+    for change, causes in zip(found, beside.of_each() if beside else (), strict=True):
         key = table.series[change.series]
         night, earliest, latest = (table.nights[place] for place in (change.night, change.earliest, change.latest))
         confirmation = confirmations.get((key, night))

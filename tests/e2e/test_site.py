@@ -277,21 +277,6 @@ def test_nothing_is_steered_without_the_token(live, method, path):
     assert sum(name != "get" for item in described.values() for name in item) == 5
 
 
-def test_a_cookie_or_a_large_request_steers_nothing(weeks):
-    with served(weeks, "--token", TOKEN) as url:
-        assert ask(url, "/api/v1/farm")[0] == 401
-        cookie = ask(url, f"/?token={TOKEN}")[1]["set-cookie"].partition(";")[0]
-        assert ask(url, "/api/v1/farm", Cookie=cookie)[0] == 200
-        assert ask(url, "/api/v1/holds?scope=farm", "DELETE", Cookie=cookie)[0] == 401
-        assert ask(url, "/api/v1/access", Cookie=cookie)[0] == 401
-        assert ask(url, "/api/v1/holds?scope=farm", "DELETE", Authorization="Bearer wrong")[0] == 401
-        # It is let in, and there is no farm behind this store.
-        status, _, body = ask(url, "/api/v1/holds?scope=farm", "DELETE", Authorization=f"Bearer {TOKEN}")
-        assert (status, "no farm's queue" in body) == (409, True)
-        length = {"Authorization": f"Bearer {TOKEN}", "Content_Length": "1000000000"}
-        assert ask(url, "/api/v1/holds", "POST", **length)[0] == 413
-
-
 def test_so_many_pages_are_kept_up_to_date_and_who_leaves_makes_room(live):
     def stream():
         connection = http.client.HTTPConnection("127.0.0.1", urlsplit(live).port, timeout=60)
@@ -317,45 +302,40 @@ def test_so_many_pages_are_kept_up_to_date_and_who_leaves_makes_room(live):
     poll_until(has_room, "a stream can be opened again")
 
 
-def test_an_address_that_others_reach_needs_a_token(weeks):
-    refused = weeks("serve", "--host", "0.0.0.0", "--port", "0")
-    assert refused.exit_code == 2
-    assert "needs a token" in refused.stderr
-    short = weeks("serve", "--host", "0.0.0.0", "--port", "0", "--token", "short")
-    assert short.exit_code == 2
-    assert "16 letters" in short.stderr
-
-
-def test_a_token_is_asked_for_and_leaves_the_address(weeks):
+def test_a_token_is_asked_for_and_leaves_the_address_and_a_cookie_or_a_large_request_steers_nothing(weeks):
     with served(weeks, "--host", "0.0.0.0", "--token", TOKEN, "--allow-host", "farm.example") as url:
         # What it was given stays out of the log.
         assert TOKEN not in url
-        assert ask(url)[0] == 401
+        assert ask(url)[0] == ask(url, "/api/v1/farm")[0] == 401
         assert ask(url, "/?token=wrong")[0] == 401
         assert ask(url, Authorization="Bearer wrong")[0] == 401
         assert ask(url, Authorization=f"Basic {TOKEN}")[0] == 401
-        assert ask(url, Authorization=f"Bearer {TOKEN}")[0] == 200
-        assert ask(url, Authorization=f"Bearer {TOKEN}", Host="farm.example")[0] == 200
-        assert ask(url, Authorization=f"Bearer {TOKEN}", Host="evil.example")[0] == 421
+        bearer = {"Authorization": f"Bearer {TOKEN}"}
+        assert ask(url, **bearer)[0] == 200
+        assert ask(url, **bearer, Host="farm.example")[0] == 200
+        assert ask(url, **bearer, Host="evil.example")[0] == 421
         status, headers, _ = ask(url, f"/campaigns/?token={TOKEN}")
         assert (status, headers["location"]) == (303, "./")
         assert "HttpOnly" in headers["set-cookie"]
         assert "SameSite=strict" in headers["set-cookie"]
         cookie = headers["set-cookie"].partition(";")[0]
-        assert ask(url, Cookie=cookie)[0] == 200
+        assert ask(url, Cookie=cookie)[0] == ask(url, "/api/v1/farm", Cookie=cookie)[0] == 200
         assert ask(url, f"/%5cevil.example?token={TOKEN}")[1]["location"] == "./%5Cevil.example"
+        assert ask(url, "/api/v1/holds?scope=farm", "DELETE", Cookie=cookie)[0] == 401
+        assert ask(url, "/api/v1/access", Cookie=cookie)[0] == 401
+        assert ask(url, "/api/v1/holds?scope=farm", "DELETE", Authorization="Bearer wrong")[0] == 401
+        # It is let in, and there is no farm behind this store.
+        status, _, body = ask(url, "/api/v1/holds?scope=farm", "DELETE", **bearer)
+        assert (status, "no farm's queue" in body) == (409, True)
+        assert ask(url, "/api/v1/holds", "POST", **bearer, Content_Length="1000000000")[0] == 413
 
 
-def test_a_token_can_be_made_up(weeks):
+def test_a_token_can_be_made_up_and_a_port_that_is_taken_is_told(weeks):
     with served(weeks, "--token", "new") as url:
         token = url.partition("?token=")[2]
         assert len(token) >= 32
         assert ask(url)[0] == 401
         assert ask(url, f"/?token={token}")[0] == 303
-
-
-def test_a_port_that_is_taken_is_told(weeks):
-    with served(weeks) as url:
         refused = weeks("serve", "--port", str(urlsplit(url).port))
     assert refused.exit_code == 2
     assert "can't listen" in refused.stderr
