@@ -103,7 +103,10 @@ def read_graph(path: Path) -> Graph:
         with path.open("rb") as file:
             content = _mapped_copy(file) if path.stat().st_size > _READ_BYTES_MAX else file.read()
         return _graph(schema.ModelT.InitFromPackedBuf(content, 0), len(content))
-    except (*DAMAGE, OSError) as error:
+    except OSError as error:
+        hint = f"a large model is copied to {tempfile.gettempdir()} first: set TMPDIR for another folder"
+        raise ModelError(f"{str(path)!r} can't be read: {error.strerror}", hint=hint) from error
+    except DAMAGE as error:
         raise ModelError(
             f"{str(path)!r} is truncated or damaged: {error}", hint="copy or convert the model again"
         ) from error
