@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from benchfarm_lab.samples import HEXAGON_LIBRARIES
@@ -27,10 +25,8 @@ QUANTISED = "mobilenet_v1_0.25_128_static_uint8io.tflite"
         ("", "1.20.0.1", ""),
     ],
 )
-def test_hexagon_libraries_that_do_not_fit_are_named_by_a_code(
-    tmp_path: Path, left_out: str, skel_version: str, code: str
-) -> None:
-    phone = BenchPhone(tmp_path, "pixel-3")  # its DSP wants the skel of v65
+def test_hexagon_libraries_that_do_not_fit_are_named_by_a_code(left_out: str, skel_version: str, code: str) -> None:
+    phone = BenchPhone("pixel-3")  # its DSP wants the skel of v65
     phone.put(QUANTISED, tiny_models.BY_NAME[QUANTISED]())
     for name in HEXAGON_LIBRARIES:
         if name != left_out:
@@ -62,8 +58,8 @@ def test_hexagon_libraries_that_do_not_fit_are_named_by_a_code(
         (["libLiteRtCompilerPlugin_Qualcomm.so", "libLiteRtDispatch_Qualcomm.so"], ""),
     ],
 )
-def test_an_npu_without_its_own_libraries_is_never_believed(tmp_path: Path, libraries: list[str], code: str) -> None:
-    phone = BenchPhone(tmp_path, "galaxy-s23")
+def test_an_npu_without_its_own_libraries_is_never_believed(libraries: list[str], code: str) -> None:
+    phone = BenchPhone("galaxy-s23")
     phone.put("m.tflite", tiny_models.BY_NAME["tiny_cnn_float.tflite"]())
     phone.put_libraries(libraries)
     folder = "/data/local/tmp"
