@@ -15,8 +15,7 @@ from pathlib import Path
 
 from benchfarm_lab.farm import VirtualLab
 from orchestrator.devices.adb import AdbDevice
-from orchestrator.devices.server import AdbServer
-from orchestrator.devices.server_process import find_adb
+from orchestrator.devices.server_process import OwnServer, find_adb
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -28,7 +27,7 @@ def main(runs: int = 240, speed: float = 12.0) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         environ = {**os.environ, "HOME": name}
-        server = AdbServer.start(binary=find_adb(), state_folder=folder / "adb", environ=environ, usb=False)
+        server = OwnServer.start(binary=find_adb(), state_folder=folder / "adb", environ=environ, usb=False)
         totals: dict[str, Tally] = {}
         try:
             keys = list(folder.rglob("adbkey.pub"))

@@ -22,8 +22,7 @@ from pathlib import Path
 from benchfarm_lab.lab import start_lab, stop_lab
 from benchfarm_lab.spec import PhoneSpec
 from orchestrator.devices.link import PhoneLink
-from orchestrator.devices.server import AdbServer
-from orchestrator.devices.server_process import find_adb
+from orchestrator.devices.server_process import OwnServer, find_adb
 
 TARGET = "/data/local/tmp/pushed"
 
@@ -35,7 +34,7 @@ def main(megabytes: int = 200, rounds: int = 7) -> None:
         source.write_bytes(secrets.token_bytes(megabytes * 1_000_000))
         environ = {**os.environ, "HOME": name}
         binary = find_adb()
-        server = AdbServer.start(binary=binary, state_folder=folder / "adb", environ=environ, usb=False)
+        server = OwnServer.start(binary=binary, state_folder=folder / "adb", environ=environ, usb=False)
         try:
             lab = start_lab(
                 folder / "lab",

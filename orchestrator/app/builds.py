@@ -1,15 +1,21 @@
-"""Builds of benchmark programs: kept, downloaded, added from a file, and found."""
+"""Builds of benchmark programs: kept, downloaded, added from a file, found, and built from their source."""
 
 from __future__ import annotations
 
+import re
+import shlex
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from orchestrator.artifacts.elf import ProgramFacts
 from orchestrator.artifacts.program import check_shows_benchmark, inspect_program
 from orchestrator.bootstrap import Farm
+from orchestrator.child_environment import child_environment
 from orchestrator.config.declared_programs import tool_named
 from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.records.build_spec import BuildSpec
@@ -18,6 +24,13 @@ from orchestrator.records.workload import Build
 if TYPE_CHECKING:
     from orchestrator.artifacts.archive import Release
     from orchestrator.artifacts.fetching import Fetched
+
+
+#: How the sources of TensorFlow and LiteRT call Android's ABIs.
+_CONFIGS: Final = {"arm64-v8a": "arm64", "armeabi-v7a": "arm", "x86_64": "x86_64", "x86": "x86"}
+#: What only a shell understands.
+_OF_A_SHELL: Final = re.compile(r"[|&;<>`$]")
+_TARGET: Final = re.compile(r"//([\w./+-]*):([\w./+-]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,3 +114,47 @@ def _chosen(specs: Sequence[BuildSpec], names: Sequence[str], abis: Sequence[str
                 )
             chosen += fitting
     return list(dict.fromkeys(chosen))
+
+
+def make_build(farm: Farm, name: str, abi: str, source: Path, target: str) -> tuple[Build, list[str]]:
+    """Run a build's recipe, or bazel for a target, in a checkout, and keep the program; return it and the commands.
+
+    The tools' own output goes to standard error. Raises UsageError for what can't be run as it is written,
+    ArtifactError where a tool is missing, fails, or leaves no program behind.
+    """
+    by_hand = f"benchfarm build add FILE --name {name}"
+    spec = next((item for item in farm.library.specs if (item.name, item.abi) == (name, abi)), None)
+    commands = list(spec.recipe) if spec is not None else []
+    if target:
+        if not _TARGET.fullmatch(target):
+            raise UsageError(f"--target {target!r} is no target", hint="for example //tflite/tools:benchmark_model")
+        config = [f"--config=android_{_CONFIGS[abi]}"] if abi in _CONFIGS else []
+        commands = [shlex.join(["bazel", "build", "-c", "opt", *config, target])]
+    if not commands:
+        raise UsageError(f"{name} for {abi} declares no recipe", hint="give --target //FOLDER:NAME")
+    if odd := next(filter(_OF_A_SHELL.search, commands), None):
+        raise UsageError(f"the recipe of {name} needs a shell: {odd}", hint=f"run it by hand, then: {by_hand}")
+    if not source.is_dir():
+        raise UsageError(f"--source {source} is no folder", hint="name the checkout of the program's source")
+    environ = child_environment(farm.settings.environ)
+    for command in commands:
+        first, *words = shlex.split(command)
+        names = (first, "bazelisk") if first == "bazel" else (first,)
+        tool = next(filter(None, (shutil.which(each, path=environ.get("PATH")) for each in names)), None)
+        if tool is None:
+            hint = f"install it, or run {command!r} where it is, then: {by_hand}"
+            raise ArtifactError(f"{' or '.join(names)} isn't on PATH, so nothing was built", hint=hint)
+        # A list of words, none of which a shell reads.
+        done = subprocess.run(
+            [tool, *words], cwd=source, env=environ, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False
+        )
+        if done.returncode:
+            raise ArtifactError(f"{command!r} ended with exit code {done.returncode}", hint="its output is above")
+    targets = [found for command in commands for found in _TARGET.findall(command)]
+    places = [source / "bazel-bin" / folder / made for folder, made in targets]
+    places += [source / spec.program] if spec is not None else []
+    made = next((place for place in places if place.is_file()), None)
+    if made is None:
+        raise ArtifactError(f"the commands left no program behind in {source}", hint=f"find it, then: {by_hand}")
+    # What bazel leaves behind may be a link into its cache.
+    return farm.library.add(made.resolve(), name=name), commands

@@ -41,34 +41,25 @@ class Restored:
     notes: Sequence[str] = ()
 
 
-def restore_phones(farm: Farm, serials: Sequence[str], *, take: bool = False) -> list[Restored]:
-    """Undo what is open on some devices, on all at once, and return what came of it in their order."""
-    listed = _listed(farm, serials)
-    return all_at_once(lambda serial: _restore_phone(farm, serial, listed, take=take), list(dict.fromkeys(serials)))
+def restore_phones(farm: Farm, serials: Sequence[str] | None, *, take: bool = False) -> list[Restored]:
+    """Undo what is open on some devices, on all at once, and return what came of it in their order.
 
-
-def restore_all(farm: Farm) -> list[Restored]:
-    """Undo what this computer's journal tells, and on attached phones what their own files tell."""
-    own = list(farm.conditioner.unrestored())
-    listed = _listed(farm, own, with_others=True)
-    results = all_at_once(lambda serial: _restore_phone(farm, serial, listed), own)
-    if not isinstance(listed, AdbUnavailableError):
+    None: what this computer's journal tells, and on attached phones what their own files tell. A server is
+    started for phones that are named only.
+    """
+    own = list(farm.conditioner.unrestored()) if serials is None else list(dict.fromkeys(serials))
+    phones = [serial for serial in own if serial != HOST_SERIAL]
+    listed: Sequence[Attached] | AdbUnavailableError = []
+    if phones or serials is None:
+        try:
+            listed = farm.attached(serials=() if serials is None else phones, start_server=bool(phones))
+        except AdbUnavailableError as error:
+            listed = error
+    results = all_at_once(lambda serial: _restore_phone(farm, serial, listed, take=take), own)
+    if serials is None and not isinstance(listed, AdbUnavailableError):
         others = [item for item in listed if item.seen.usable and item.seen.serial not in own]
         results += filter(None, all_at_once(lambda item: _restore_found(farm, item), others))
     return results
-
-
-def _listed(
-    farm: Farm, serials: Sequence[str], *, with_others: bool = False
-) -> Sequence[Attached] | AdbUnavailableError:
-    """Return the phones that are attached, or why nobody can say; a server is started for phones that are named."""
-    phones = [serial for serial in serials if serial != HOST_SERIAL]
-    if not phones and not with_others:
-        return []
-    try:
-        return farm.attached(serials=() if with_others else phones, start_server=bool(phones))
-    except AdbUnavailableError as error:
-        return error
 
 
 def _restore_found(farm: Farm, item: Attached) -> Restored | None:
@@ -201,7 +192,7 @@ def unchecked_hint(settings: Settings, facts: DeviceFacts) -> str:
 
 
 def check_phones(
-    farm: Farm, serials: Sequence[str], *, out: Path | None
+    farm: Farm, serials: Sequence[str], *, apk: Path | None, out: Path | None
 ) -> Iterator[tuple[AdbDevice | IPhoneDevice, DeviceFacts, Sequence[PhoneCheck], Path]]:
     """Check the named phones, or all that are attached and free.
 
@@ -210,6 +201,11 @@ def check_phones(
     """
     from orchestrator.devices.checking import check_iphone, check_phone
 
+    app = None
+    if apk is not None:
+        from orchestrator.artifacts.apk import inspect_apk
+
+        app = (inspect_apk(apk).package, apk)
     if out is not None and len(serials) != 1:
         raise UsageError("--out needs one phone", hint="name it with -s SERIAL")
     for device, facts in farm.open_devices(DeviceSelection(serials=tuple(serials))).devices:
@@ -219,7 +215,9 @@ def check_phones(
         check_writable(path)
         with farm.lease.acquire(facts.serial):
             checks = list(
-                check_phone(device, farm.conditioner) if isinstance(device, AdbDevice) else check_iphone(device)
+                check_phone(device, farm.conditioner, app=app)
+                if isinstance(device, AdbDevice)
+                else check_iphone(device)
             )
         yield device, facts, checks, path
 
@@ -257,9 +255,9 @@ def adb_servers(farm: Farm) -> tuple[list[dict[str, object]], str]:
 
 def stop_adb(settings: Settings) -> DoneAnswer:
     """Stop our own server for real phones, if it runs."""
-    from orchestrator.devices.server import AdbServer
+    from orchestrator.devices.server_process import OwnServer
 
-    server = AdbServer.adopt(settings.state_folder)
+    server = OwnServer.adopt(settings.state_folder)
     if server is not None:
         server.stop()
     text = f"stopped the adb server at {server.address}" if server else "benchfarm has no adb server running"

@@ -51,8 +51,7 @@ def start(
         rooted: whether they have su.
         exit_with_parent: whether the lab ends with this process.
     """
-    from orchestrator.devices.server import AdbServer
-    from orchestrator.devices.server_process import find_adb
+    from orchestrator.devices.server_process import OwnServer, find_adb
 
     folder = settings.lab_folder
     asked = [name.partition("@") for name in profiles or DEFAULT_PROFILES]
@@ -60,7 +59,7 @@ def start(
         virtual_lab.phone_spec(name, serial, rooted=rooted, usb=usb)
         for (name, serial), (_, _, usb) in zip(serials_for(tuple(name for name, _, _ in asked)), asked, strict=True)
     ]
-    server = AdbServer.start(
+    server = OwnServer.start(
         binary=find_adb(settings.adb, search_path=settings.environ.get("PATH")),
         state_folder=folder,
         # A home of its own: the lab's phones let in this server's key and no other.
@@ -188,9 +187,9 @@ def _asked(settings: Settings, request: dict[str, object]) -> dict[str, Any]:
 
 def _server(settings: Settings) -> AdbServer | None:
     """Return the adb server of the lab, None when no lab is up."""
-    from orchestrator.devices.server import AdbServer
+    from orchestrator.devices.server_process import OwnServer
 
-    return AdbServer.adopt(settings.lab_folder, usb=False)
+    return OwnServer.adopt(settings.lab_folder, usb=False)
 
 
 def write_program(path: Path, *, name: str, abi: str, version: str, time_percent: float) -> str:

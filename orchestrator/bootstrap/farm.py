@@ -124,9 +124,9 @@ class Farm(Adapters):
 
     def lab_server(self) -> AdbServer | None:
         """The adb server of the virtual lab, None when no lab is up."""
-        from orchestrator.devices.server import AdbServer
+        from orchestrator.devices.server_process import OwnServer
 
-        return AdbServer.adopt(self.lab_folder, usb=False)
+        return OwnServer.adopt(self.lab_folder, usb=False)
 
     def _join_lab(self, server: AdbServer) -> None:
         """Connect the lab's phones that its server doesn't know: one that was restarted has forgotten all."""
@@ -145,9 +145,9 @@ class Farm(Adapters):
 
     def plugged_server(self) -> AdbServer:
         """The adb server for real phones: the configured one, a running one, or our own; AdbUnavailableError."""
-        from orchestrator.devices.server import AdbServer
+        from orchestrator.devices.server_process import server_of_phones
 
-        return AdbServer.find_or_start(
+        return server_of_phones(
             setting=self.settings.adb_server,
             environ=self.settings.environ,
             state_folder=self.settings.state_folder,
@@ -165,8 +165,9 @@ class Farm(Adapters):
     def running_plugged_server(self) -> AdbServer | None:
         """The adb server for real phones if one runs; None is started."""
         from orchestrator.devices.server import AdbServer
+        from orchestrator.devices.server_process import OwnServer
 
-        candidates = (self.named_server() or AdbServer(), AdbServer.adopt(self.settings.state_folder))
+        candidates = (self.named_server() or AdbServer(), OwnServer.adopt(self.settings.state_folder))
         return next((server for server in candidates if server is not None and server.answers()), None)
 
     def servers(self) -> list[AdbServer]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
 from collections.abc import Mapping
 from functools import partial
@@ -12,6 +13,7 @@ from orchestrator.app.builds import (
     add_build,
     fetch_builds,
     find_build,
+    make_build,
     releases_of,
 )
 from orchestrator.app.flags import flags_of, public_flag
@@ -128,6 +130,26 @@ def add(
     with Farm(settings) as farm:
         build = add_build(farm, file, name, libraries, release=release, tool=tool)
     return CommandResult(text="\n".join(_build_lines(build)), data=build)
+
+
+@command("build make")
+def make(
+    settings: Settings,
+    name: Annotated[str, arg("Build, as 'benchfarm build list' names it.")],
+    *,
+    source: Annotated[Path, opt("--source", "Checkout of the program's source.")],
+    abi: Annotated[str, opt("--abi", "ABI to build for.")] = "arm64-v8a",
+    target: Annotated[str, opt("--target", "Bazel's target (default: the declared recipe).")] = "",
+) -> CommandResult:
+    """Build a program from its source, and use it.
+
+    Example: benchfarm build make mine --source litert --target //tflite/tools/benchmark:benchmark_model
+
+    Needs bazel or bazelisk, and for Android its NDK.
+    """
+    with Farm(settings) as farm:
+        build, commands = make_build(farm, name, abi, source.absolute(), target)
+    return CommandResult(text="\n".join(_build_lines(build)), data=dataclasses.asdict(build) | {"commands": commands})
 
 
 @command("build use")

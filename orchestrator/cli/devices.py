@@ -17,7 +17,6 @@ from orchestrator.app.phones import (
     check_phones,
     list_devices,
     release_phone,
-    restore_all,
     restore_phones,
     stop_adb,
     unchecked_hint,
@@ -85,7 +84,7 @@ def restore(
     if take and not serials:
         raise UsageError("--take needs the phones' serial numbers", hint="benchfarm device restore --take SERIAL")
     with Farm(settings) as farm:
-        results = restore_phones(farm, serials, take=take) if serials else restore_all(farm)
+        results = restore_phones(farm, serials or None, take=take)
     restored = {serial: list(undone) for item in results for serial, undone in item.restored.items()}
     notes = {item.name: list(item.notes) for item in results}
     failed = {item.name: str(item.error).removeprefix(f"{item.name}: ") for item in results if item.error is not None}
@@ -145,6 +144,7 @@ def check(
     settings: Settings,
     serials: Annotated[Listed, opt("--serial -s", "Serial number (default: all attached phones).")] = (),
     *,
+    apk: Annotated[Path | None, opt("--apk", "App to install and remove again.")] = None,
     out: Annotated[Path | None, opt("--out -o", "File for the report.")] = None,
 ) -> CommandResult:
     """Check on the phone everything that benchfarm relies on.
@@ -156,7 +156,7 @@ def check(
     """
     results, texts, failed = [], [], False
     with Farm(settings, makes_store=False) as farm:
-        for device, facts, checks, path in check_phones(farm, serials, out=out):
+        for device, facts, checks, path in check_phones(farm, serials, apk=apk, out=out):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_file(path, to_json(_report(device, facts, checks)) + "\n")
             failed = failed or any(item.result is CheckResult.FAILS for item in checks)

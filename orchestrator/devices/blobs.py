@@ -1,4 +1,4 @@
-"""Files on the phone under their content's hash: pushed once, verified there, removed where there is no room."""
+"""Files on the phone under their content's hash: pushed once, verified there, pruned by least use."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ PushProgress = Callable[[str, int, int], None]
 class PlacedFiles:
     """The placed files of a phone, ``<folder>/<kind>/<sha256 prefix>/<name>``: a part of AdbDevice.
 
-    Beside each hash's folder a file ``<prefix>.verified`` says what was compared and when: in which boot, at which size
-    and modification time.
+    Beside each hash's folder a file ``<prefix>.verified`` says what was compared, when (in which boot, at which size
+    and modification time), and by its own time when the blob was last used.
     """
 
     _link: PhoneLink
@@ -41,7 +41,7 @@ class PlacedFiles:
         self._files_folder = folder
         self._budget_bytes = budget_bytes
         self._progress = progress
-        #: Used by this process: never removed by it.
+        #: Used by this process: never pruned by it.
         self._used: set[str] = set()
 
     def place(
@@ -126,23 +126,29 @@ class PlacedFiles:
             raise
 
     def _make_room(self, listing: str, size_bytes: int) -> None:
-        """Remove what this process doesn't use, where the budget or the free space has no room for so many bytes."""
+        """Prune the least recently used blobs until the budget and the free space have room for so many bytes."""
         space, _, listing = listing.partition("\n\n")
+        used_at_s = {path: int(at) for at, path in re.findall(rf"^used (\d+) (\S+)\.{_VERIFIED}$", listing, re.M)}
         sizes: dict[str, int] = {}
         for size, path in re.findall(rf"^size (\d+) ([^/\n]+/[0-9a-f]{{{_PREFIX_LENGTH}}})/", listing, re.M):
             sizes[path] = sizes.get(path, 0) + int(size)
         free_bytes = parse_free_bytes(space)
-        is_over = sum(sizes.values()) + size_bytes > self._budget_bytes
-        is_short = free_bytes is not None and free_bytes < size_bytes + _KEEP_FREE_BYTES
-        unused = [path for path in sizes if f"{self._files_folder}/{path}" not in self._used]
-        if unused and (is_over or is_short):
-            names = (f"{self._files_folder}/{path}{ending}" for path in unused for ending in ("", f".{_VERIFIED}"))
-            blobs = " ".join(map(quote, names))
-            self._link.again(lambda: self._link.must(f"rm -rf {blobs}", timeout_s=60.0, what="removing old files"))
-            free_bytes = free_bytes if free_bytes is None else free_bytes + sum(sizes[path] for path in unused)
-        if free_bytes is not None and free_bytes < size_bytes:
+        over = sum(sizes.values()) + size_bytes - self._budget_bytes
+        short = 0 if free_bytes is None else size_bytes + _KEEP_FREE_BYTES - free_bytes
+        doomed: list[str] = []
+        freed = 0
+        # A blob that was never verified is what a push left that was cut off: the first to go.
+        for path in sorted(sizes, key=lambda path: (used_at_s.get(path, 0), path)):
+            blob = f"{self._files_folder}/{path}"
+            if freed < max(over, short) and blob not in self._used:
+                doomed += [quote(blob), f"{quote(blob)}.{_VERIFIED}"]
+                freed += sizes[path]
+        if doomed:
+            command = f"rm -rf {' '.join(doomed)}"
+            self._link.again(lambda: self._link.must(command, timeout_s=60.0, what="removing old files"))
+        if free_bytes is not None and free_bytes + freed < size_bytes:
             raise DeviceStorageError(
-                f"{size_bytes} bytes are to be placed, but only {free_bytes} are free",
+                f"{size_bytes} bytes are to be placed, but only {free_bytes + freed} are free",
                 serial=self._link.serial,
                 hint="free some space on the phone",
             )

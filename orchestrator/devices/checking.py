@@ -100,10 +100,13 @@ _WITHOUT: Final[dict[str, tuple[CheckResult, str]]] = {
 }
 
 
-def check_phone(device: AdbDevice, conditioner: LadderConditioner) -> Iterator[PhoneCheck]:
+def check_phone(
+    device: AdbDevice, conditioner: LadderConditioner, *, app: tuple[str, Path] | None = None
+) -> Iterator[PhoneCheck]:
     """Yield what came of each check; the device must be leased, and is restored at the end.
 
-    A phone that fails a check raises nothing; what comes of it says so.
+    ``app``: package and APK of an app that is installed and removed again, unless it is there already. A phone that
+    fails a check raises nothing; what comes of it says so.
     """
     checks: dict[str, Callable[[], _Found]] = {
         "shell": lambda: _shell(device),
@@ -120,6 +123,8 @@ def check_phone(device: AdbDevice, conditioner: LadderConditioner) -> Iterator[P
         "log": lambda: _log(device),
         "quiet mode": lambda: _quiet(device, conditioner),
     }
+    if app is not None:
+        checks["app"] = lambda: _app(device, *app)
     yield from _tools(device)
     yield from _made(device.clock, checks)
 
@@ -342,6 +347,17 @@ def _quiet(device: AdbDevice, conditioner: LadderConditioner) -> _Found:
     if notes:
         return CheckResult.ANOTHER_WAY, seen, "; ".join(notes)
     return _works(seen)
+
+
+def _app(device: AdbDevice, package: str, apk: Path) -> _Found:
+    """Install an app and remove it again; one that is there already is left alone."""
+    if device.package(package) is not None:
+        return _works(f"{package} is installed already, left as it is")
+    device.install(apk, sha256=hashlib.sha256(apk.read_bytes()).hexdigest(), package=package)
+    device.shell(f"pm uninstall {quote(package)}", timeout_s=60.0)
+    if device.package(package) is not None:
+        return _fails(f"{package} can't be removed", "remove it by hand")
+    return _works(f"{package} was installed and removed")
 
 
 def _iphone_app(device: IPhoneDevice) -> _Found:

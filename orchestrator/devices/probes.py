@@ -229,8 +229,8 @@ def parse_foreground(text: str, *, cmdlines: str = "") -> str:
 
 
 def parse_kernel_counts(text: str) -> dict[str, Any]:
-    """Read /proc/stat, whole or its lines cpu and btime, with or without paths."""
-    found = re.findall(r"^(?:/proc/stat:)?(cpu|btime)\s+([\d ]+)$", text, re.M)
+    """Read /proc/stat, whole or its lines cpu, ctxt and btime, with or without paths."""
+    found = re.findall(r"^(?:/proc/stat:)?(cpu|ctxt|btime)\s+([\d ]+)$", text, re.M)
     values = {name: [int(word) for word in words.split()] for name, words in reversed(found)}
     # The kernel's order: user nice system idle iowait irq softirq steal; what follows is counted in user already.
     ticks = values.get("cpu", [])[:8]
@@ -238,6 +238,7 @@ def parse_kernel_counts(text: str) -> dict[str, Any]:
     return {
         "cpu_busy_s": (sum(ticks) - ticks[3] - ticks[4]) / TICKS_PER_S if is_known else None,
         "cpu_total_s": sum(ticks) / TICKS_PER_S if is_known else None,
+        "context_switches": next(iter(values.get("ctxt", ())), None),
         "boot_at_s": next(iter(values.get("btime", ())), None),
     }
 

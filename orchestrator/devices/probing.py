@@ -35,7 +35,7 @@ FACTS_COMMANDS: Final[Mapping[str, str]] = {
 #: What is asked for before and after every run.
 STATE_COMMANDS: Final[Mapping[str, str]] = {
     "files": call("state_files"),
-    "counts": "grep -e '^cpu ' -e ^btime -e ^MemAvailable /proc/stat /proc/meminfo",
+    "counts": "grep -e '^cpu ' -e ^ctxt -e ^btime -e ^MemAvailable /proc/stat /proc/meminfo",
     "thermalservice": "dumpsys thermalservice",
     "battery": "dumpsys battery",
     "screen": ('dumpsys power | grep -e mWakefulness= -e "Display Power"\ndumpsys window policy | grep mCurrentFocus='),

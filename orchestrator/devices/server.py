@@ -1,16 +1,13 @@
-"""The adb server: one that runs already, or a private one that we start, remember, use again and stop."""
+"""An adb server: what it is asked, and getting phones back through it."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from orchestrator.clock import Clock, Deadline, SystemClock
-from orchestrator.devices.address import ServerAddress, configured_address
+from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.connection import Connection
-from orchestrator.devices.server_process import ServerProcess, find_adb
 from orchestrator.errors import (
     AdbUnavailableError,
     DeviceError,
@@ -36,75 +33,21 @@ _TAP_ALLOW: Final = "accept the key of this computer on the phone's screen, then
 
 
 class AdbServer:
-    """A running adb server. All methods may be called from several threads."""
+    """A running adb server; one of others, but for OwnServer. All methods may be called from several threads."""
 
-    def __init__(
-        self, address: ServerAddress | None = None, *, process: ServerProcess | None = None, clock: Clock | None = None
-    ) -> None:
-        """Name a server; ``process`` is given for one of our own. Nothing is connected yet."""
+    #: Whether we started it.
+    is_ours = False
+
+    def __init__(self, address: ServerAddress | None = None, *, clock: Clock | None = None) -> None:
+        """Name a server; nothing is connected yet."""
         self.address = address or ServerAddress()
-        self._process = process
         self._clock = clock or SystemClock()
 
-    @classmethod
-    def start(cls, *, binary: Path, state_folder: Path, environ: Mapping[str, str], usb: bool = True) -> AdbServer:
-        """Start a private server that this user alone reaches (or use the one started before).
-
-        It listens on a socket in a folder of mode 0700.
-
-        Args:
-            binary: The adb program (:func:`orchestrator.devices.server_process.find_adb`).
-            state_folder: Where its pid, address and log are kept, so that the next command uses it again.
-            environ: Its environment; HOME there says which key it shows to phones.
-            usb: Whether it looks for phones on USB and for emulators; False leaves those to other servers.
-
-        Raises AdbUnavailableError.
-        """
-        process = ServerProcess.start(binary=binary, state_folder=state_folder, environ=environ, usb=usb)
-        return cls(process.address, process=process)
-
-    @classmethod
-    def adopt(cls, state_folder: Path, *, usb: bool = True) -> AdbServer | None:
-        """Return the private server that an earlier command started, None when none runs."""
-        process = ServerProcess.remembered(state_folder, usb=usb)
-        return None if process is None else cls(process.address, process=process)
-
-    @classmethod
-    def find_or_start(
-        cls, *, setting: str, environ: Mapping[str, str], state_folder: Path, adb_setting: str = ""
-    ) -> AdbServer:
-        """Return the server to use for plugged phones.
-
-        It is the one at the configured address (``setting`` or adb's own variables), which must run; else the one at
-        adb's default address when it runs; else a private one of ours. Raises AdbUnavailableError, UsageError.
-        """
-        configured = configured_address(setting, environ)
-        server = cls(configured)
-        if configured is not None:
-            server.version()
-        elif not server.answers():
-            binary = find_adb(adb_setting, search_path=environ.get("PATH"))
-            return cls.start(binary=binary, state_folder=state_folder, environ=environ)
-        return server
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether we started it."""
-        return self._process is not None
-
     def stop(self) -> None:
-        """Stop the server if it is ours; a server of others is left alone."""
-        if self._process is not None:
-            self._process.stop()
+        """Leave a server of others alone."""
 
     def revive(self) -> None:
-        """Start our own server again, where it was, if it has died; nothing for a server of others.
-
-        Where somebody else has started it meanwhile, its address is that one's from now on.
-        """
-        if self._process is not None and not self._process.is_running():
-            self._process.restart()
-            self.address = self._process.address
+        """Leave a server of others as it is, also when it has died."""
 
     def version(self, *, timeout_s: float = ANSWER_TIMEOUT_S) -> int:
         """Return the server's protocol version (29 to 41 so far); raises AdbUnavailableError and others."""

@@ -1,4 +1,4 @@
-"""The process of a private adb server: started where this user alone reaches it, remembered, stopped by its pid."""
+"""A private adb server of ours: started where this user alone reaches it, remembered, stopped by its pid."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,8 +22,8 @@ from filelock import FileLock, Timeout
 
 from orchestrator.child_environment import child_environment
 from orchestrator.clock import Deadline
-from orchestrator.devices.address import ServerAddress, parse_address
-from orchestrator.devices.connection import Connection
+from orchestrator.devices.address import ServerAddress, configured_address, parse_address
+from orchestrator.devices.server import AdbServer
 from orchestrator.errors import AdbUnavailableError, DeviceError, UsageError
 from orchestrator.files import is_private, make_private, own_temporary, write_whole
 
@@ -41,25 +40,45 @@ _KEPT_VARIABLES: Final = ("HOME", "PATH", "TMPDIR", "ADB_VENDOR_KEYS")
 _ADDRESS_VARIABLES: Final = ("ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_ADDRESS", "ANDROID_ADB_SERVER_PORT")
 
 
-@dataclass(slots=True, kw_only=True)
-class ServerProcess:
-    """A private adb server's process. Its record is a JSON file in the state folder."""
+class OwnServer(AdbServer):
+    """A private adb server that we start, remember, use again and stop; its record is a file in the state folder."""
 
-    binary: Path
-    state_folder: Path
-    environ: Mapping[str, str]
-    usb: bool
-    address: ServerAddress
-    pid: int = 0
-    #: Only in the process that started it: to reap it.
-    popen: subprocess.Popen[bytes] | None = None
+    is_ours = True
+
+    def __init__(
+        self,
+        address: ServerAddress,
+        *,
+        binary: Path,
+        state_folder: Path,
+        environ: Mapping[str, str],
+        usb: bool,
+        pid: int = 0,
+    ) -> None:
+        """Name one; nothing is started yet."""
+        super().__init__(address)
+        self._binary, self._state_folder, self._environ, self._usb = binary, state_folder, environ, usb
+        self._pid = pid
+        #: Only in the process that started it: to reap it.
+        self._popen: subprocess.Popen[bytes] | None = None
 
     @classmethod
-    def start(cls, *, binary: Path, state_folder: Path, environ: Mapping[str, str], usb: bool) -> ServerProcess:
-        """Start a server, or return the remembered one; raises AdbUnavailableError with the end of its log."""
+    def start(cls, *, binary: Path, state_folder: Path, environ: Mapping[str, str], usb: bool = True) -> OwnServer:
+        """Start a server that this user alone reaches, or use the one started before.
+
+        It listens on a socket in a folder of mode 0700.
+
+        Args:
+            binary: The adb program (:func:`find_adb`).
+            state_folder: Where its pid, address and log are kept, so that the next command uses it again.
+            environ: Its environment; HOME there says which key it shows to phones.
+            usb: Whether it looks for phones on USB and for emulators; False leaves those to other servers.
+
+        Raises AdbUnavailableError with the end of its log.
+        """
         with _lock(state_folder, usb=usb):
-            if (known := cls.remembered(state_folder, usb=usb)) is not None:
-                known.environ = environ
+            if (known := cls.adopt(state_folder, usb=usb)) is not None:
+                known._environ = environ
                 return known
             address = _address(state_folder, usb=usb)
             if address is None:
@@ -67,50 +86,48 @@ class ServerProcess:
                     f"no folder of this user alone can hold an adb server's socket (tried {state_folder / 'adb'})",
                     hint="set $BENCHFARM_HOME to a folder with a short path on a local file system",
                 )
-            process = cls(binary=binary, state_folder=state_folder, environ=environ, usb=usb, address=address)
-            process._launch()
-            return process
+            server = cls(address, binary=binary, state_folder=state_folder, environ=environ, usb=usb)
+            server._launch()
+            return server
 
     @classmethod
-    def remembered(cls, state_folder: Path, *, usb: bool) -> ServerProcess | None:
-        """Return the server that was started before, None when it no longer runs."""
-        process = cls._recorded(state_folder, usb=usb)
-        return process if process is not None and process.is_running() else None
+    def adopt(cls, state_folder: Path, *, usb: bool = True) -> OwnServer | None:
+        """Return the server that an earlier command started, None when it no longer runs."""
+        server = cls._recorded(state_folder, usb=usb)
+        return server if server is not None and server._is_running() else None
 
     @classmethod
-    def _recorded(cls, state_folder: Path, *, usb: bool) -> ServerProcess | None:
+    def _recorded(cls, state_folder: Path, *, usb: bool) -> OwnServer | None:
         try:
             known: dict[str, Any] = json.loads((state_folder / f"{_name(usb=usb)}.json").read_text("utf-8"))
             return cls(
+                parse_address(str(known["address"]), source=""),
                 binary=Path(str(known["binary"])),
                 state_folder=state_folder,
                 environ={str(name): str(value) for name, value in dict(known["environ"]).items()},
                 usb=usb,
-                address=parse_address(str(known["address"]), source=""),
                 pid=int(known["pid"]),
             )
         except (OSError, ValueError, KeyError, TypeError, UsageError):
             return None
 
-    def is_running(self) -> bool:
-        """Whether this very process lives and listens."""
-        return self._is_alive() and self._answers(Deadline(_START_TIMEOUT_S))
-
-    def restart(self) -> None:
-        """Start it again at the same address, because phones and other commands know it.
+    def revive(self) -> None:
+        """Start it again at the same address if it has died, because phones and other commands know it.
 
         One that another command has started again meanwhile is taken over, wherever it listens. Raises
         AdbUnavailableError.
         """
-        with _lock(self.state_folder, usb=self.usb):
+        if self._is_running():
+            return
+        with _lock(self._state_folder, usb=self._usb):
             self._follow()
-            if not self.is_running():
+            if not self._is_running():
                 self._kill()
                 self._launch()
 
     def stop(self) -> None:
         """Stop it, also when another command has started it again; wait for its end, and forget it."""
-        with _lock(self.state_folder, usb=self.usb):
+        with _lock(self._state_folder, usb=self._usb):
             self._follow()
             if self._is_alive():
                 self._kill()
@@ -118,13 +135,13 @@ class ServerProcess:
             self._file("json").unlink(missing_ok=True)
 
     def _file(self, suffix: str) -> Path:
-        return self.state_folder / f"{_name(usb=self.usb)}.{suffix}"
+        return self._state_folder / f"{_name(usb=self._usb)}.{suffix}"
 
     def _follow(self) -> None:
-        """Be the process that the record names, once the own one has ended: it was started again."""
-        known = None if self._is_alive() else self._recorded(self.state_folder, usb=self.usb)
+        """Be the server that the record names, once the own process has ended: it was started again."""
+        known = None if self._is_alive() else self._recorded(self._state_folder, usb=self._usb)
         if known is not None and known._is_alive():
-            self.address, self.pid, self.popen = known.address, known.pid, None
+            self.address, self._pid, self._popen = known.address, known._pid, None
 
     def _launch(self) -> None:
         # What listens there would answer in the place of ours, which ends at once. One that was killed lets go last.
@@ -133,24 +150,24 @@ class ServerProcess:
             if deadline.expired:
                 raise AdbUnavailableError(f"another program listens at {self.address} of this computer")
             time.sleep(_POLL_S)
-        environ = child_environment(self.environ, ADB_MDNS="0")
-        if not self.usb:
+        environ = child_environment(self._environ, ADB_MDNS="0")
+        if not self._usb:
             environ |= {"ADB_USB": "0", "ADB_LIBUSB": "0", "ADB_EMU": "0"}
         try:
             with self._file("log").open("wb") as log:
                 # In a session of its own: Ctrl-C mustn't reach it, phones are restored through it afterwards.
-                self.popen = subprocess.Popen(
-                    [str(self.binary), "-L", self.address.spec, "server", "nodaemon"],
+                self._popen = subprocess.Popen(
+                    [str(self._binary), "-L", self.address.spec, "server", "nodaemon"],
                     env={name: value for name, value in environ.items() if name not in _ADDRESS_VARIABLES},
                     stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd="/", start_new_session=True,
                 )  # fmt: skip
         except OSError as error:
-            raise AdbUnavailableError(f"{self.binary} can't be started: {error}") from error
-        self.pid = self.popen.pid
+            raise AdbUnavailableError(f"{self._binary} can't be started: {error}") from error
+        self._pid = self._popen.pid
         try:
-            self._await_answer(self.popen)
-            kept = {name: self.environ[name] for name in _KEPT_VARIABLES if name in self.environ}
-            known = {"pid": self.pid, "address": self.address.spec, "binary": str(self.binary), "environ": kept}
+            self._await_answer(self._popen)
+            kept = {name: self._environ[name] for name in _KEPT_VARIABLES if name in self._environ}
+            known = {"pid": self._pid, "address": self.address.spec, "binary": str(self._binary), "environ": kept}
             write_whole(self._file("json"), json.dumps(known))
         except BaseException:
             # Ctrl-C, a full disk: a server that nobody remembers would run for ever.
@@ -159,34 +176,36 @@ class ServerProcess:
 
     def _await_answer(self, popen: subprocess.Popen[bytes]) -> None:
         deadline = Deadline(_START_TIMEOUT_S)
-        while not (self._answers(deadline) and popen.poll() is None):
+        while not (self._listens(max(0.0, deadline.remaining_s)) and popen.poll() is None):
             if popen.poll() is not None or deadline.expired:
                 tail = self._file("log").read_text("utf-8", "replace").strip()[-400:]
                 raise AdbUnavailableError(
-                    f"{self.binary} didn't become a server at {self.address}: {tail or 'it printed nothing'}",
+                    f"{self._binary} didn't become a server at {self.address}: {tail or 'it printed nothing'}",
                     hint="set $BENCHFARM_ADB to an adb binary that works on this computer",
                 )
             time.sleep(_POLL_S)
 
-    def _answers(self, deadline: Deadline) -> bool:
+    def _is_running(self) -> bool:
+        """Whether this very process lives and listens."""
+        return self._is_alive() and self._listens(_START_TIMEOUT_S)
+
+    def _listens(self, timeout_s: float) -> bool:
         try:
-            with Connection(self.address, deadline, what="adb host:version") as connection:
-                connection.request("host:version")
-                return bool(connection.read_block())
+            return bool(self.ask("host:version", timeout_s=timeout_s))
         except DeviceError:
             return False
 
     def _is_alive(self) -> bool:
-        if self.popen is not None:
-            return self.popen.poll() is None
-        return self.pid > 0 and self.address.spec in _command_line(self.pid)
+        if self._popen is not None:
+            return self._popen.poll() is None
+        return self._pid > 0 and self.address.spec in _command_line(self._pid)
 
     def _kill(self) -> None:
         """End the process and wait for that; use force when it doesn't end."""
         for kind in (signal.SIGTERM, signal.SIGKILL):
             if self._is_alive():
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(self.pid, kind)
+                    os.kill(self._pid, kind)
             deadline = Deadline(_KILL_TIMEOUT_S)
             while self._is_alive() and not deadline.expired:
                 time.sleep(_POLL_S)
@@ -240,6 +259,24 @@ def _is_free(path: str) -> bool:
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
         return probe.connect_ex(path) in {errno.ENOENT, errno.ECONNREFUSED}
+
+
+def server_of_phones(
+    *, setting: str, environ: Mapping[str, str], state_folder: Path, adb_setting: str = ""
+) -> AdbServer:
+    """Return the server to use for plugged phones.
+
+    It is the one at the configured address (``setting`` or adb's own variables), which must run; else the one at
+    adb's default address when it runs; else a private one of ours. Raises AdbUnavailableError, UsageError.
+    """
+    configured = configured_address(setting, environ)
+    server = AdbServer(configured)
+    if configured is not None:
+        server.version()
+    elif not server.answers():
+        binary = find_adb(adb_setting, search_path=environ.get("PATH"))
+        return OwnServer.start(binary=binary, state_folder=state_folder, environ=environ)
+    return server
 
 
 def find_adb(setting: str = "", *, search_path: str | None = None) -> Path:

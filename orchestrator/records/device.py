@@ -165,6 +165,7 @@ class DeviceState:
     #: Of all cores together since boot: time in which they worked, and all time.
     cpu_busy_s: float | None = None
     cpu_total_s: float | None = None
+    context_switches: int | None = None
     #: When the device was booted, in Unix seconds by its own wall clock: it moves only when that clock is set.
     boot_at_s: int | None = None
     #: The app that has the screen, as far as that is known cheaply.

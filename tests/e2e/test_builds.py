@@ -194,3 +194,47 @@ def test_a_build_is_named_alike_on_every_command_that_starts_programs(
     done = lab.cli(*command, "-s", lab.serials[0], "--build", build)
     assert done.exit_code == 4
     assert "no build 'nowhere' for arm64-v8a is on this computer" in done.stderr
+
+
+BAZEL = """\
+#!/bin/sh
+echo "INFO: $*"
+[ -n "$MADE" ] || mkdir -p bazel-bin/x
+cp program bazel-bin/x/prog && chmod 444 bazel-bin/x/prog
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A source that a script called bazelisk builds."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "bazelisk").write_text(BAZEL)
+    (tools / "bazelisk").chmod(0o755)
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "program").write_bytes(benchmark_elf(version="made"))
+    return source
+
+
+def test_a_program_is_built_where_bazel_is_and_kept(cli: Cli, checkout: Path) -> None:
+    words = ("build", "make", "mine", "--source", checkout, "--target", "//x:prog")
+    path = f"{checkout.parent / 'tools'}:/usr/bin:/bin"
+    made = cli(*words, "--json", PATH=path).ok()
+    assert made.json["commands"] == ["bazel build -c opt --config=android_arm64 //x:prog"]
+    assert "INFO: build -c opt --config=android_arm64 //x:prog" in made.stderr
+    assert "mine" in cli("build", "list").ok().stdout
+    (checkout / "program").unlink()
+    (checkout / "bazel-bin" / "x" / "prog").unlink()
+    assert "exit code 1" in cli(*words, PATH=path).ended_with(4).said
+
+
+def test_where_nothing_can_be_built_it_is_said_what_to_do(declared: Cli, checkout: Path) -> None:
+    words = ("--source", checkout)
+    said = declared("build", "make", "prog", "--abi", "x86", *words, PATH="/usr/bin:/bin").ended_with(4).said
+    assert "bazel or bazelisk isn't on PATH" in said
+    assert "benchfarm build add FILE --name prog" in said
+    said = declared("build", "make", "prog", *words).ended_with(2).said
+    assert "prog for arm64-v8a declares no recipe" in said
+    said = declared("build", "make", "prog", *words, "--target", "$(id)").ended_with(2).said
+    assert "is no target" in said

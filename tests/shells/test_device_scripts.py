@@ -59,6 +59,7 @@ def test_a_file_goes_to_its_place_and_is_compared_once(shell: Shell, has_sha256s
     assert look(MD5 if not has_sha256sum else "") == [SHA256 if has_sha256sum else MD5]
     assert look() == ["same"]
     listed = shell.call("place_list", folder).stdout.decode()
+    assert re.search(rf"^used \d+ models/{SHA256[:16]}\.verified$", listed, re.M)
     assert f"size {len(DATA)} models/{SHA256[:16]}/m x.tflite" in listed
 
 

@@ -18,7 +18,7 @@ from orchestrator.clock import Deadline
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.discovery import list_devices
 from orchestrator.devices.server import AdbServer
-from orchestrator.devices.server_process import bundled_adb, find_adb
+from orchestrator.devices.server_process import OwnServer, bundled_adb, find_adb, server_of_phones
 from orchestrator.errors import (
     AdbUnavailableError,
     DeviceError,
@@ -49,7 +49,7 @@ def start(tmp_path: Path, environ: dict[str, str]) -> Iterator[Callable[..., Adb
     servers: list[AdbServer] = []
 
     def start_one(binary: Path, folder: str = "state") -> AdbServer:
-        servers.append(AdbServer.start(binary=binary, state_folder=tmp_path / folder, environ=environ, usb=False))
+        servers.append(OwnServer.start(binary=binary, state_folder=tmp_path / folder, environ=environ, usb=False))
         return servers[-1]
 
     yield start_one
@@ -127,13 +127,13 @@ def test_a_server_is_used_again_by_the_next_command_and_gone_after_stop(
 ) -> None:
     server = start(binary)
     pid = pid_in(tmp_path / "state")
-    again = AdbServer.adopt(tmp_path / "state", usb=False)
+    again = OwnServer.adopt(tmp_path / "state", usb=False)
     assert again is not None
     assert again.address == server.address
     assert start(binary).address == server.address
     again.stop()
     poll_until(lambda: process_is_gone(pid), "the server has ended")
-    assert AdbServer.adopt(tmp_path / "state", usb=False) is None
+    assert OwnServer.adopt(tmp_path / "state", usb=False) is None
     with pytest.raises(AdbUnavailableError, match=r"no adb server answers at localfilesystem:/"):
         server.version()
 
@@ -141,14 +141,13 @@ def test_a_server_is_used_again_by_the_next_command_and_gone_after_stop(
 def test_a_server_survives_the_command_that_started_it(tmp_path: Path, environ: dict[str, str]) -> None:
     script = (
         "import os, sys; from pathlib import Path\n"
-        "from orchestrator.devices.server_process import find_adb\n"
-        "from orchestrator.devices.server import AdbServer\n"
-        "AdbServer.start(binary=find_adb(), state_folder=Path(sys.argv[1]), environ=dict(os.environ), usb=False)"
+        "from orchestrator.devices.server_process import OwnServer, find_adb\n"
+        "OwnServer.start(binary=find_adb(), state_folder=Path(sys.argv[1]), environ=dict(os.environ), usb=False)"
     )
     subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)], check=True, env={**environ, "PYTHONPATH": ":".join(sys.path)}
     )
-    server = AdbServer.adopt(tmp_path, usb=False)
+    server = OwnServer.adopt(tmp_path, usb=False)
     assert server is not None
     assert server.version() >= 29
     server.stop()
@@ -176,7 +175,7 @@ def test_a_record_that_names_a_strangers_pid_is_not_adopted_and_the_stranger_liv
             "environ": {},
         }
         (tmp_path / "adb-server-tcp.json").write_text(json.dumps(record))
-        assert AdbServer.adopt(tmp_path, usb=False) is None
+        assert OwnServer.adopt(tmp_path, usb=False) is None
         assert stranger.poll() is None
     finally:
         stranger.kill()
@@ -188,14 +187,14 @@ def test_a_record_that_names_a_strangers_pid_is_not_adopted_and_the_stranger_liv
 )
 def test_a_damaged_record_is_no_server(tmp_path: Path, text: str) -> None:
     (tmp_path / "adb-server-tcp.json").write_text(text)
-    assert AdbServer.adopt(tmp_path, usb=False) is None
+    assert OwnServer.adopt(tmp_path, usb=False) is None
 
 
 def test_an_adopted_server_that_died_is_revived_with_the_same_key(
     start: Callable[..., AdbServer], tmp_path: Path, environ: dict[str, str], wait_until: Callable[..., None]
 ) -> None:
     start(find_adb())
-    adopted = AdbServer.adopt(tmp_path / "state", usb=False)
+    adopted = OwnServer.adopt(tmp_path / "state", usb=False)
     assert adopted is not None
     pid = pid_in(tmp_path / "state")
     os.kill(pid, signal.SIGKILL)
@@ -212,7 +211,7 @@ def test_an_adopted_server_that_died_is_revived_with_the_same_key(
 @pytest.fixture
 def killed(start: Callable[..., AdbServer], tmp_path: Path, wait_until: Callable[..., None]) -> list[AdbServer]:
     """Two commands' view of one server that has died."""
-    started, adopted = start(find_adb()), AdbServer.adopt(tmp_path / "state", usb=False)
+    started, adopted = start(find_adb()), OwnServer.adopt(tmp_path / "state", usb=False)
     assert adopted is not None
     pid = pid_in(tmp_path / "state")
     os.kill(pid, signal.SIGKILL)
@@ -228,7 +227,7 @@ def test_a_server_that_another_command_has_revived_is_taken_over_and_not_started
     pid = pid_in(tmp_path / "state")
     killed[1 - first].revive()
     assert pid_in(tmp_path / "state") == pid
-    again = AdbServer.adopt(tmp_path / "state", usb=False)
+    again = OwnServer.adopt(tmp_path / "state", usb=False)
     assert again is not None
     killed[1 - first].stop()
     poll_until(lambda: process_is_gone(pid), "the server has ended")
@@ -258,7 +257,7 @@ def test_a_program_that_is_no_adb_is_told_with_what_it_said(tmp_path: Path, envi
     fake.write_text("#!/bin/sh\necho I am no adb\nexit 3\n")
     fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
     with pytest.raises(AdbUnavailableError, match="I am no adb"):
-        AdbServer.start(binary=fake, state_folder=tmp_path / "state", environ=environ, usb=False)
+        OwnServer.start(binary=fake, state_folder=tmp_path / "state", environ=environ, usb=False)
 
 
 def test_something_else_listening_is_not_taken_for_a_server() -> None:
@@ -274,7 +273,7 @@ def test_a_configured_server_that_does_not_answer_is_an_error_and_none_is_starte
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     with pytest.raises(AdbUnavailableError):
-        AdbServer.find_or_start(setting=f"127.0.0.1:{unused_port()}", environ=environ, state_folder=tmp_path / "state")
+        server_of_phones(setting=f"127.0.0.1:{unused_port()}", environ=environ, state_folder=tmp_path / "state")
     assert not (tmp_path / "state").exists()
 
 
@@ -283,7 +282,7 @@ def test_a_server_named_by_adbs_own_variable_is_used(
 ) -> None:
     running = start(find_adb())
     environ["ADB_SERVER_SOCKET"] = running.address.spec
-    found = AdbServer.find_or_start(setting="", environ=environ, state_folder=tmp_path / "other")
+    found = server_of_phones(setting="", environ=environ, state_folder=tmp_path / "other")
     assert found.address == running.address
     assert not found.is_ours
     found.stop()
