@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -33,26 +32,18 @@ _OF_A_SHELL: Final = re.compile(r"[|&;<>`$]")
 _TARGET: Final = re.compile(r"//([\w./+-]*):([\w./+-]+)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedRelease:
-    """A release that is kept, and the ABIs for which it is in use."""
+def releases_of(farm: Farm) -> list[tuple[Release, list[str]]]:
+    """Return every release that is kept, by name, the oldest first, and the ABIs for which it is in use.
 
-    release: Release
-    used_for: list[str]
-
-
-def releases_of(farm: Farm) -> list[ListedRelease]:
-    """Return every release that is kept, by name, the oldest first; raises ArtifactError."""
+    Raises ArtifactError.
+    """
     archive = farm.library.archive
 
     def is_used(release: Release, abi: str) -> bool:
         pin = archive.pinned(release.name, abi)
         return pin is not None and pin.release_id == release.release_id
 
-    return [
-        ListedRelease(release=release, used_for=[abi for abi in release.abis if is_used(release, abi)])
-        for release in archive.all()
-    ]
+    return [(release, [abi for abi in release.abis if is_used(release, abi)]) for release in archive.all()]
 
 
 def fetch_builds(

@@ -267,12 +267,7 @@ def _journals(farm: Farm) -> list[Finding]:
 
 
 def _leases(farm: Farm) -> list[Finding]:
-    held = farm.lease.live_holders()
-    stale = [serial for serial in farm.lease.noted() if serial not in held]
-    found = [ok("leases", f"{serial}: {holder}") for serial, holder in held.items()]
-    if stale:
-        # The lock went with its process; only its note stays.
-        found.append(ok("leases", f"notes of processes that are gone, without effect: {', '.join(stale)}"))
+    found = [ok("leases", f"{serial}: {holder}") for serial, holder in farm.lease.live_holders().items()]
     return found or [ok("leases", "no phone is in use")]
 
 

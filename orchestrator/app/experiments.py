@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from orchestrator import __version__
@@ -86,27 +86,15 @@ def find_quiet(
     return found, farm.experiments.save(found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Audited:
-    """How a phone differs from what it was before the first change that isn't undone."""
+def audit(farm: Farm, serial: str) -> tuple[DeviceFacts, Sequence[str], Sequence[Difference]]:
+    """Compare a phone with what it was before the first change that isn't undone.
 
-    facts: DeviceFacts
-    #: What is still to be undone.
-    pending: Sequence[str]
-    differences: Sequence[Difference]
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether the phone is as it was."""
-        return not self.pending and not self.differences
-
-
-def audit(farm: Farm, serial: str) -> Audited:
-    """Compare a phone with what it was before the first change that isn't undone."""
+    Returns what it is, what is still to be undone, and what differs.
+    """
     ((device, facts),) = farm.open_devices(DeviceSelection(serials=(serial,))).devices
     with farm.lease.acquire(facts.serial):
         pending = farm.conditioner.pending(device)
-        return Audited(facts=facts, pending=pending, differences=farm.conditioner.audit(device))
+        return facts, pending, farm.conditioner.audit(device)
 
 
 def _campaign(farm: Farm, plan: Plan, builds: Sequence[Build]) -> Campaign:

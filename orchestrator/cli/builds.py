@@ -52,13 +52,11 @@ def list_builds(
     with Farm(settings) as farm:
         releases, builds, specs = releases_of(farm), farm.library.list(), farm.library.specs
     rows = []
-    for item in reversed(releases):
-        if item.used_for or everything:
-            release, state = item.release, "kept"
-            if item.used_for:
-                state = _FAKE if release.is_virtual else "in use"
+    for release, used_for in reversed(releases):
+        if used_for or everything:
+            state = "kept" if not used_for else _FAKE if release.is_virtual else "in use"
             rows.append((release.name, release.tool.value, ", ".join(release.abis), *_cells(release), state))
-    here = {(item.release.name, abi) for item in releases for abi in (*item.release.abis, *item.release.built_for)}
+    here = {(release.name, abi) for release, _ in releases for abi in (*release.abis, *release.built_for)}
     rows += [
         (spec.name, spec.tool.value, spec.abi, "", "", "", "", "not here")
         for spec in specs
@@ -69,12 +67,12 @@ def list_builds(
     hint = "benchfarm build fetch NAME gets one that isn't here; benchfarm build add FILE takes one of your own"
     listed = [
         {
-            "release": item.release,
-            "release_id": item.release.release_id,
-            "is_virtual": item.release.is_virtual,
-            "in_use_for": item.used_for,
+            "release": release,
+            "release_id": release.release_id,
+            "is_virtual": release.is_virtual,
+            "in_use_for": used_for,
         }
-        for item in releases
+        for release, used_for in releases
     ]
     return CommandResult(text=f"{text}\n{hint}", data={"cached": builds, "declared": specs, "releases": listed})
 

@@ -298,20 +298,21 @@ def audit(settings: Settings, serial: _Serial) -> CommandResult:
     Exit code 1 when something differs.
     """
     with Farm(settings) as farm:
-        found = experiments.audit(farm, serial)
-    state = "as it was" if found.is_clean else "not as it was"
-    lines = [f"{serial}{_virtual(found.facts.is_virtual)}: {state}"]
-    lines += [f"  still to be undone: {one_line(item)}" for item in found.pending]
-    lines += [f"  {one_line(item.text)}" for item in found.differences]
-    if found.pending:
+        facts, pending, differences = experiments.audit(farm, serial)
+    is_clean = not pending and not differences
+    state = "as it was" if is_clean else "not as it was"
+    lines = [f"{serial}{_virtual(facts.is_virtual)}: {state}"]
+    lines += [f"  still to be undone: {one_line(item)}" for item in pending]
+    lines += [f"  {one_line(item.text)}" for item in differences]
+    if pending:
         lines.append(f"restore it with 'benchfarm device restore {serial}'")
     data = {
         "serial": serial,
-        "clean": found.is_clean,
-        "pending": found.pending,
-        "differences": found.differences,
+        "clean": is_clean,
+        "pending": pending,
+        "differences": differences,
     }
-    return CommandResult(text="\n".join(lines), data=data, exit_code=int(not found.is_clean))
+    return CommandResult(text="\n".join(lines), data=data, exit_code=int(not is_clean))
 
 
 def _trial_row(trial: OptionTrial) -> tuple[str, ...]:

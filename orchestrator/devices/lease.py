@@ -125,14 +125,11 @@ class FileLease:
         words, life = self._noted(serial)
         return "" if is_dead(life) else words
 
-    def noted(self) -> list[Serial]:
-        """Return the devices with a note of a holder, alive or killed."""
-        names = (path.name.removeprefix("device-").removesuffix(".holder") for path in self._folder.glob("*.holder"))
-        return sorted(Serial(unquote(name)) for name in names)
-
     def live_holders(self) -> dict[Serial, str]:
-        """Return the devices that somebody holds now, each with its holder."""
-        return {serial: holder for serial in self.noted() if (holder := self.live_holder(serial))}
+        """Return the devices that somebody holds now, each with its holder; a killed process's note doesn't count."""
+        names = (path.name.removeprefix("device-").removesuffix(".holder") for path in self._folder.glob("*.holder"))
+        serials = sorted(Serial(unquote(name)) for name in names)
+        return {serial: holder for serial in serials if (holder := self.live_holder(serial))}
 
     def _noted(self, serial: Serial) -> tuple[str, str]:
         try:
