@@ -16,7 +16,7 @@ from typing import Final
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.audit import SNAPSHOT_COMMANDS, Difference, differences, parse_snapshot
-from orchestrator.devices.fitness import FitWait, danger
+from orchestrator.devices.fitness import danger, wait_until_fit
 from orchestrator.devices.heartbeat import LEASE_S
 from orchestrator.devices.hub_power import HubPower, port_of
 from orchestrator.devices.journal import Change, UndoJournal, format_changes, parse_changes
@@ -109,8 +109,10 @@ class LadderConditioner:
         if recent is not None and (danger(recent) or recent.screen_on is (wanted.screen is Screen.OFF)):
             recent = None  # it has to be acted on
         zone_limits = self._zone_limits(device.facts()) if self._zone_limits is not None else {}
-        wait = FitWait(limits, zone_limits, self._clock)
-        return wait.until_fit(lambda: self._state(device, wanted), recent=recent, on_wait=on_wait, cancelled=cancelled)
+        return wait_until_fit(
+            lambda: self._state(device, wanted), limits, zone_limits, self._clock, recent=recent, on_wait=on_wait,
+            cancelled=cancelled,
+        )  # fmt: skip
 
     def take(self, device: Device, *, on_wait: _Tell | None = None) -> None:
         """Take a phone as it is, changes that a crash left undone restored; `restore` gives it back.

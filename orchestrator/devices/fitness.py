@@ -131,53 +131,47 @@ def danger(state: DeviceState) -> str:
     return ""
 
 
-class FitWait:
-    """One wait until a device is fit; it is looked at when its own cooling says that it may be."""
-
-    def __init__(self, limits: FitLimits, zone_limits: Mapping[str, float], clock: Clock) -> None:
-        self._limits = limits
-        self._zone_limits = zone_limits
-        self._clock = clock
-        self._readings: dict[str, Readings] = {}
-
-    def until_fit(
-        self,
-        read: Callable[[], DeviceState],
-        *,
-        recent: DeviceState | None = None,
-        on_wait: Callable[[str], None] | None = None,
-        cancelled: threading.Event | None = None,
-    ) -> Fitness:
-        """Read the state until it is fit, the deadline has passed, or it is clear that it can't be met."""
-        deadline = Deadline(self._limits.wait_s, self._clock)
-        begun_s = self._clock.monotonic_s()
-        pause_s = _SHORTEST_PAUSE_S
-        while True:
-            state, recent = recent or read(), None
-            faults = unfit(state, self._limits, self._zone_limits)
-            waited_s = self._clock.monotonic_s() - begun_s
-            readings: list[Readings] = []
-            for item in faults:
-                fresh = Readings(limit=item.limit, sign=-1.0 if item.code == "battery-low" else 1.0)
-                known = self._readings.setdefault(item.quantity, fresh)
-                known.add(waited_s, item.value)
-                if item.code != "thermal-status":  # it has steps, and no estimate
-                    readings.append(known)
-            why, code = "; ".join(item.text for item in faults), faults[0].code if faults else ""
-            hopeless = _hopeless(state, code, readings, deadline.remaining_s)
-            if not faults or deadline.expired or hopeless:
-                reason = f"{why} ({hopeless})" if faults and hopeless else why
-                return Fitness(reason=reason, code=code, waited_s=waited_s, state=state)
-            estimates = [left_s for one in readings if (left_s := one.remaining_s()) is not None]
-            left_s = max(estimates, default=None)
-            pause_s = _pause_s(left_s, pause_s)
-            if on_wait is not None and (left_s is not None or not readings):
-                # Told once, and only when there is something to tell beside the reason.
-                on_wait(why + _estimate(left_s))
-                on_wait = None
-            if self._clock.wait(min(pause_s, deadline.remaining_s), cancelled):
-                reason = f"cancelled while waiting: {why}"
-                return Fitness(reason=reason, code="cancelled", waited_s=waited_s, state=state)
+def wait_until_fit(
+    read: Callable[[], DeviceState],
+    limits: FitLimits,
+    zone_limits: Mapping[str, float],
+    clock: Clock,
+    *,
+    recent: DeviceState | None = None,
+    on_wait: Callable[[str], None] | None = None,
+    cancelled: threading.Event | None = None,
+) -> Fitness:
+    """Read the state until it is fit, the deadline has passed, or it is clear that it can't be met."""
+    known_readings: dict[str, Readings] = {}
+    deadline = Deadline(limits.wait_s, clock)
+    begun_s = clock.monotonic_s()
+    pause_s = _SHORTEST_PAUSE_S
+    while True:
+        state, recent = recent or read(), None
+        faults = unfit(state, limits, zone_limits)
+        waited_s = clock.monotonic_s() - begun_s
+        readings: list[Readings] = []
+        for item in faults:
+            fresh = Readings(limit=item.limit, sign=-1.0 if item.code == "battery-low" else 1.0)
+            known = known_readings.setdefault(item.quantity, fresh)
+            known.add(waited_s, item.value)
+            if item.code != "thermal-status":  # it has steps, and no estimate
+                readings.append(known)
+        why, code = "; ".join(item.text for item in faults), faults[0].code if faults else ""
+        hopeless = _hopeless(state, code, readings, deadline.remaining_s)
+        if not faults or deadline.expired or hopeless:
+            reason = f"{why} ({hopeless})" if faults and hopeless else why
+            return Fitness(reason=reason, code=code, waited_s=waited_s, state=state)
+        estimates = [left_s for one in readings if (left_s := one.remaining_s()) is not None]
+        left_s = max(estimates, default=None)
+        pause_s = _pause_s(left_s, pause_s)
+        if on_wait is not None and (left_s is not None or not readings):
+            # Told once, and only when there is something to tell beside the reason.
+            on_wait(why + _estimate(left_s))
+            on_wait = None
+        if clock.wait(min(pause_s, deadline.remaining_s), cancelled):
+            reason = f"cancelled while waiting: {why}"
+            return Fitness(reason=reason, code="cancelled", waited_s=waited_s, state=state)
 
 
 def _hopeless(state: DeviceState, code: str, readings: Sequence[Readings], left_s: float) -> str:
