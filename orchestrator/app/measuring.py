@@ -19,7 +19,7 @@ from orchestrator.app.phones import unchecked_hint
 from orchestrator.app.reporting import load_ahead, report_data
 from orchestrator.bootstrap import Farm, OpenedDevices, this_computer
 from orchestrator.config.plan_keys import PlanOptions
-from orchestrator.engine.campaign import CampaignRunner
+from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.events import CampaignEnded, DeviceNote, FileMoving, Notice
 from orchestrator.engine.rounds import slim
 from orchestrator.engine.turns import Turns
@@ -215,7 +215,7 @@ def run_campaign(
         observer.on_event(DeviceNote(serial=Serial(serial), text=f"not used: {reason}", is_problem=True))
     turns = Turns(services, farm.lease, rescuer=farm.rescuer, quarantine=farm.quarantine)
     with arrivals.listening(observer) if arrivals is not None else nullcontext(), resumable(campaign):
-        return CampaignRunner(services, turns).run(workload, opened.devices, arrivals=arrivals)
+        return run_on_devices(workload, opened.devices, services, turns, arrivals)
 
 
 _Known = TypeVar("_Known", Model, Build)

@@ -38,8 +38,9 @@ class DevicePool:
         runs: Sequence[RunRecord],
         lost: MutableMapping[Serial, str],
     ) -> None:
-        """``runs`` are the campaign's stored ones; from ``lost`` go devices that weren't there and come."""
-        self._lost = lost
+        """``runs`` are the campaign's stored ones."""
+        #: Devices that aren't there or were abandoned, with the reason; one that comes is none of them any more.
+        self.lost = lost
         self._workload = workload
         self._services = services
         self._arrivals = arrivals
@@ -63,6 +64,11 @@ class DevicePool:
         """The campaign as it is now."""
         return self._assigner.campaign
 
+    @property
+    def has_spares(self) -> bool:
+        """Whether a spare device may take the place of one that is lost."""
+        return self._arrivals is not None and self.campaign.terms.replaces_lost
+
     def has_work_for(self, serial: Serial, works: Mapping[Serial, OpenWork]) -> bool:
         """Whether a device has open work of its own, or of what it shares."""
         own = works.get(serial)
@@ -78,7 +84,7 @@ class DevicePool:
             runs = () if replaced is None else runs_of(self._services, self._workload, serials=[replaced])
             self._assigner.join(arrival, known, replaced, runs)
             workload = self._workloads[serial] = self._workload.with_arrival(self.campaign, arrival)
-            self._lost.pop(serial, None)
+            self.lost.pop(serial, None)
         queue = DeviceQueue(
             device,
             self._facts[serial],
@@ -110,10 +116,8 @@ class DevicePool:
 
         Asked again for the same one: the device that was returned is lost too, before it began.
         """
-        if self._arrivals is None:
-            return None
         gone = self._chosen.get(serial, serial)
-        spare = self._arrivals.spare_for(gone, is_free)
+        spare = self._arrivals.spare_for(gone, is_free) if self._arrivals is not None and self.has_spares else None
         if spare is None:
             return None
         with self._lock:
@@ -122,97 +126,86 @@ class DevicePool:
         return spare.facts.serial
 
 
-class CampaignRunner:
-    """Runs what a stored campaign still lacks."""
+def run_on_devices(
+    workload: Workload,
+    devices: Sequence[tuple[Device, DeviceFacts]],
+    services: Services,
+    turns: Turns,
+    arrivals: Arrivals | None = None,
+) -> CampaignEnded:
+    """Run every invocation that isn't stored yet, on the devices that are there.
 
-    def __init__(self, services: Services, turns: Turns) -> None:
-        self._services = services
-        self._turns = turns
+    A device that is lost is waited for while others work, and ends its own queue only. Whatever happens, each
+    device is restored as it was before its lease is released, and the campaign's status says how far it came.
+    ``arrivals`` tells of devices that come meanwhile, and of those that may stand in for lost ones.
 
-    def run(
-        self,
-        workload: Workload,
-        devices: Sequence[tuple[Device, DeviceFacts]],
-        *,
-        arrivals: Arrivals | None = None,
-    ) -> CampaignEnded:
-        """Run every invocation that isn't stored yet, on the devices that are there.
-
-        A device that is lost is waited for while others work, and ends its own queue only. Whatever happens, each
-        device is restored as it was before its lease is released, and the campaign's status says how far it came.
-        ``arrivals`` tells of devices that come meanwhile, and of those that may stand in for lost ones.
-
-        Raises:
-            InterruptedByUserError: Ctrl-C; the status is INTERRUPTED.
-            StoreError, HostStorageError: a run couldn't be kept.
-        """
-        campaign = workload.campaign
-        runs, works = self._stored(workload)
-        lost: dict[Serial, str] = {
-            serial: "not attached, or not usable"
-            for serial, work in works.items()
-            if work.invocations and serial not in {device.serial for device, _ in devices}
-        }
-        self._services.observer.on_event(
-            CampaignStarted(
-                campaign=campaign,
-                devices=tuple(facts for _, facts in devices),
-                total=max(len(campaign.invocations), _done(runs)),
-                done=_done(runs),
-                stored=Counter(run.case.serial for run in runs),
-                left={serial: len(work.invocations) for serial, work in works.items()},
-            )
+    Raises:
+        InterruptedByUserError: Ctrl-C; the status is INTERRUPTED.
+        StoreError, HostStorageError: a run couldn't be kept.
+    """
+    campaign = workload.campaign
+    runs, works = _stored(services, workload)
+    lost: dict[Serial, str] = {
+        serial: "not attached, or not usable"
+        for serial, work in works.items()
+        if work.invocations and serial not in {device.serial for device, _ in devices}
+    }
+    services.observer.on_event(
+        CampaignStarted(
+            campaign=campaign,
+            devices=tuple(facts for _, facts in devices),
+            total=max(len(campaign.invocations), _done(runs)),
+            done=_done(runs),
+            stored=Counter(run.case.serial for run in runs),
+            left={serial: len(work.invocations) for serial, work in works.items()},
         )
-        pool = DevicePool(workload, [facts for _, facts in devices], self._services, arrivals, runs, lost)
-        status = CampaignStatus.INTERRUPTED
-        at_end = None
-        try:
-            faults = self._turns.run(
-                [device for device, facts in devices if pool.has_work_for(facts.serial, works)],
-                pool.begin,
-                lost,
-                may_reboot=campaign.terms.may_reboot,
-                newcomers=pool.newcomers if arrivals is not None else None,
-                replace_lost=pool.replace_lost if arrivals is not None and campaign.terms.replaces_lost else None,
-            )
-            workload = replace(workload, campaign=pool.campaign)
-            if self._services.cancelled.is_set():
-                raise InterruptedByUserError
-            at_end = self._stored(workload)
-            if not _left(at_end[1]):
-                status = CampaignStatus.FINISHED
-        except KeyboardInterrupt:
-            raise InterruptedByUserError from None
-        finally:
-            for serial, other in pool.campaign.terms.replaced.items():
-                if serial in lost:
-                    lost[Serial(serial)] += f"; {other} takes its place"
-            result = self._end(replace(workload, campaign=pool.campaign), status, lost, at_end)
-        return replace(result, fault=faults[0] if faults else None)
+    )
+    pool = DevicePool(workload, [facts for _, facts in devices], services, arrivals, runs, lost)
+    status = CampaignStatus.INTERRUPTED
+    at_end = None
+    try:
+        with_work = [device for device, facts in devices if pool.has_work_for(facts.serial, works)]
+        faults = turns.run(with_work, pool)
+        workload = replace(workload, campaign=pool.campaign)
+        if services.cancelled.is_set():
+            raise InterruptedByUserError
+        at_end = _stored(services, workload)
+        if not _left(at_end[1]):
+            status = CampaignStatus.FINISHED
+    except KeyboardInterrupt:
+        raise InterruptedByUserError from None
+    finally:
+        for serial, other in pool.campaign.terms.replaced.items():
+            if serial in lost:
+                lost[Serial(serial)] += f"; {other} takes its place"
+        result = _end(services, replace(workload, campaign=pool.campaign), status, lost, at_end)
+    return replace(result, fault=faults[0] if faults else None)
 
-    def _stored(self, workload: Workload) -> _Stored:
-        """Return a campaign's runs, and what they leave open on each device."""
-        runs = runs_of(self._services, workload)
-        return runs, open_works(workload.campaign, runs, self._services.tools)
 
-    def _end(
-        self, workload: Workload, status: CampaignStatus, lost: Mapping[Serial, str], stored: _Stored | None
-    ) -> CampaignEnded:
-        """``stored`` is what was read when all devices were through; None where they weren't."""
-        campaign, finished_at = workload.campaign, self._services.clock.now()
-        # Also of a check that was stored right before a crash.
-        if any(item.run_pass is Pass.REFERENCE for item in campaign.invocations) and keep_doubts(
-            self._services.store, campaign.campaign_id
-        ):
-            stored = None
-        self._services.store.set_status(campaign.campaign_id, status, finished_at)
-        runs, works = stored or self._stored(workload)
-        ended = replace(campaign, status=status, finished_at=finished_at)
-        result = CampaignEnded(
-            campaign=ended, stored=_done(runs), left=_left(works), lost=lost, savings=savings(campaign, runs)
-        )
-        self._services.observer.on_event(result)
-        return result
+def _stored(services: Services, workload: Workload) -> _Stored:
+    """Return a campaign's runs, and what they leave open on each device."""
+    runs = runs_of(services, workload)
+    return runs, open_works(workload.campaign, runs, services.tools)
+
+
+def _end(
+    services: Services, workload: Workload, status: CampaignStatus, lost: Mapping[Serial, str], stored: _Stored | None
+) -> CampaignEnded:
+    """``stored`` is what was read when all devices were through; None where they weren't."""
+    campaign, finished_at = workload.campaign, services.clock.now()
+    # Also of a check that was stored right before a crash.
+    if any(item.run_pass is Pass.REFERENCE for item in campaign.invocations) and keep_doubts(
+        services.store, campaign.campaign_id
+    ):
+        stored = None
+    services.store.set_status(campaign.campaign_id, status, finished_at)
+    runs, works = stored or _stored(services, workload)
+    ended = replace(campaign, status=status, finished_at=finished_at)
+    result = CampaignEnded(
+        campaign=ended, stored=_done(runs), left=_left(works), lost=lost, savings=savings(campaign, runs)
+    )
+    services.observer.on_event(result)
+    return result
 
 
 def _done(runs: Iterable[RunRecord]) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from orchestrator.clock import Deadline
 from orchestrator.engine.events import DeviceFinished, DeviceNote
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from orchestrator.devices.books import QuarantineFolder
     from orchestrator.devices.lease import FileLease
     from orchestrator.devices.recovery import LadderRescuer
+    from orchestrator.engine.campaign import DevicePool
+    from orchestrator.engine.device_queue import DeviceQueue
 
 #: After this many returns with nothing measured in between, a device is kept out.
 RETURNS_MAX: Final = 3
@@ -50,22 +52,6 @@ _LONGEST_PAUSE_S: Final = 10.0
 
 #: Nothing could be kept of any device, or nobody wants it any more.
 _ENDS_ALL: Final = (StoreError, HostStorageError, InterruptedByUserError)
-
-
-class Work(Protocol):
-    """What one device has to do in a campaign; made again for each attempt, from what is stored."""
-
-    def run(self) -> None:
-        """Do what is open; raises DeviceError kinds, StoreError, HostStorageError, InterruptedByUserError."""
-        ...
-
-    def left(self) -> int:
-        """Return how many invocations aren't stored, at least."""
-        ...
-
-    def done(self) -> int:
-        """Return how much is measured; it grows with everything that needn't be measured again."""
-        ...
 
 
 class Turns:
@@ -97,38 +83,21 @@ class Turns:
         #: Errors that no device is to blame for, and that ended the part of one all the same.
         self._faults: list[Exception] = []
 
-    def run(
-        self,
-        devices: Sequence[Device],
-        begin: Callable[[Device], Work],
-        lost: MutableMapping[Serial, str],
-        *,
-        may_reboot: bool = False,
-        newcomers: Callable[[], Sequence[Device]] | None = None,
-        replace_lost: Callable[[Serial, Callable[[Serial], bool]], Serial | None] | None = None,
-    ) -> Sequence[Exception]:
-        """Do all devices' work; return the errors that are no device's and ended the part of one.
+    def run(self, devices: Sequence[Device], pool: DevicePool) -> Sequence[Exception]:
+        """Do the work of the devices that a campaign begins with, and of those that come or take a lost one's place.
 
-        Args:
-            devices: those that the campaign begins with.
-            begin: makes a device's work, under its lease.
-            lost: gets the devices that were abandoned, with the reason.
-            may_reboot: whether a lost phone may be rebooted.
-            newcomers: returns devices that have come since; one that somebody else uses doesn't join.
-            replace_lost: has a spare device measure what a lost one was to, and returns it; None for none now. Only one
-                that is free by its second argument. Called again when that one couldn't begin.
-
-        Raises the first of any: StoreError, HostStorageError, InterruptedByUserError, KeyboardInterrupt.
+        Returns the errors that are no device's and ended the part of one; ``pool.lost`` gets the devices that were
+        abandoned. Raises the first of any: StoreError, HostStorageError, InterruptedByUserError, KeyboardInterrupt.
         """
-        self._begin, self._lost, self._may_reboot, self._replace_lost = begin, lost, may_reboot, replace_lost
+        self._pool = pool
         # This computer drives the phones: measured at the same time, its figures would be adb's.
         for is_host in (False, True):
             now = [device for device in devices if (device.kind is DeviceKind.HOST) is is_host]
             self._working = {device.serial for device in now}
-            self._run_threads(now, None if is_host else newcomers)
+            self._run_threads(now, may_join=not is_host)
         return self._faults
 
-    def _run_threads(self, devices: Sequence[Device], newcomers: Callable[[], Sequence[Device]] | None) -> None:
+    def _run_threads(self, devices: Sequence[Device], *, may_join: bool) -> None:
         """Give each device its turn in a thread, also those that come meanwhile, and wait for all.
 
         A turn that raises cancels the others, which end at their next step; the first error is raised when all have
@@ -147,9 +116,9 @@ class Turns:
                 if still is not None:
                     still.wait(_POLL_S)
                 # Asked after the last one's end, too: it may have left something to others.
-                if newcomers is not None and not self._cancelled.is_set():
+                if may_join and not self._cancelled.is_set():
                     try:
-                        waiting += [(device, True) for device in newcomers()]
+                        waiting += [(device, True) for device in self._pool.newcomers()]
                     except Exception as error:  # noqa: BLE001 - what runs restores its devices first
                         errors.append(error)
                         self._cancelled.set()
@@ -181,7 +150,7 @@ class Turns:
 
     def _turn(self, device: Device, *, is_new: bool) -> None:
         reason, is_in, places = "", not is_new, list[Serial]()
-        works: list[Work] = []
+        works: list[DeviceQueue] = []
         try:
             with self._lease.acquire(device.serial, wait_s=_LEASE_WAIT_S):
                 is_in = True
@@ -194,12 +163,12 @@ class Turns:
         except Exception as error:  # noqa: BLE001 - the others go on; a fault of ours is returned at the end
             reason = self._reason(device, error)
             if is_in:
-                self._lost[device.serial] = reason
+                self._pool.lost[device.serial] = reason
                 places = [device.serial]
             else:
                 self._note(device, f"doesn't join: {reason}")
                 # A lost device that isn't abandoned yet looks for another one itself.
-                places = [serial for serial in self._give_back(device.serial) if serial in self._lost]
+                places = [serial for serial in self._give_back(device.serial) if serial in self._pool.lost]
             # While this one still counts as working, so that those who wait for others don't stop in between.
             places = [serial for serial in places if not self._is_replaced(serial)]
             # One that is busy, unfit or away may do tomorrow. One whose reference workload moved measures something
@@ -212,13 +181,13 @@ class Turns:
                 self._tell_finished(device, works, reason)
         # One that is in use now may be free later.
         pause_s = _SHORTEST_PAUSE_S
-        while places and self._replace_lost is not None and self._others_work(pause_s):
+        while places and self._pool.has_spares and self._others_work(pause_s):
             pause_s = min(_LONGEST_PAUSE_S, pause_s * 2)
             places = [serial for serial in places if not self._is_replaced(serial)]
 
-    def _tell_finished(self, device: Device, works: Sequence[Work], reason: str) -> None:
+    def _tell_finished(self, device: Device, works: Sequence[DeviceQueue], reason: str) -> None:
         try:
-            left = (works[-1] if works else self._begin(device)).left()
+            left = (works[-1] if works else self._pool.begin(device)).left()
         except _ENDS_ALL:
             raise
         except Exception as error:  # noqa: BLE001 - a fault there is one device's, too
@@ -236,12 +205,12 @@ class Turns:
         self._note(device, f"is abandoned: {reason}", is_problem=True)
         return reason
 
-    def _until_done(self, device: Device, works: list[Work]) -> None:
+    def _until_done(self, device: Device, works: list[DeviceQueue]) -> None:
         """Work until nothing is open; a device that was lost and comes back resumes where it was."""
         fruitless, done_before = 0, -1
         while True:
             # Read under the lease: nobody else adds to it now.
-            work = self._begin(device)
+            work = self._pool.begin(device)
             works[:] = [work]
             try:
                 work.run()
@@ -271,7 +240,7 @@ class Turns:
         is_back = self._rescuer.rescue(
             device,
             keep_waiting=lambda: not self._is_replaced(device.serial) and bool(self._working),
-            may_reboot=self._may_reboot,
+            may_reboot=self._pool.campaign.terms.may_reboot,
             on_note=lambda text: self._note(device, text),
             cancelled=self._cancelled,
         )
@@ -310,10 +279,8 @@ class Turns:
 
     def _is_replaced(self, serial: Serial) -> bool:
         with self._replacing:
-            if self._replace_lost is not None and serial not in self._replaced:
-                spare = self._replace_lost(serial, self._is_free)
-                if spare is not None:
-                    self._replaced[serial] = spare
+            if serial not in self._replaced and (spare := self._pool.replace_lost(serial, self._is_free)) is not None:
+                self._replaced[serial] = spare
             return serial in self._replaced
 
     def _give_back(self, spare: Serial) -> list[Serial]:

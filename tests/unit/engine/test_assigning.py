@@ -55,7 +55,7 @@ def begin(store: MemoryStore) -> Callable[..., Assigner]:
         begun = assign(Assignment(shards=equal_phones(devices)), brought(*serials))
         campaign = Campaign(
             campaign_id=CampaignId("c"), name="c", created_at=NOW, status=CampaignStatus.RUNNING, plan_text="", seed=0,
-            benchfarm_version="0", host="h", terms=Terms(shards=begun.shards),
+            benchfarm_version="0", host="h", terms=Terms(shards=begun.shards, replaces_lost=True),
             invocations=tuple(item for queue in begun.work.values() for item in queue),
         )  # fmt: skip
         store.begin_campaign(campaign, devices=devices, models=[MODEL], builds=[BUILD])

@@ -16,6 +16,7 @@ from orchestrator.engine.turns import Turns
 from orchestrator.errors import LinkLostError
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import Serial
+from tests.unit.engine.test_turns import pool_of
 
 LOST, SPARE, OTHER = Serial("LOST"), Serial("SPARE"), Serial("OTHER")
 
@@ -81,7 +82,7 @@ def test_a_lost_device_is_waited_for_while_its_spare_is_used_by_somebody_else(tm
     lost: dict[Serial, str] = {}
     held.__enter__()
     steps = {LOST: gone, OTHER: lambda: is_over.wait(60)}
-    turns.run([phone(LOST), phone(OTHER)], work_of(steps), lost, replace_lost=replace_lost)
+    turns.run([phone(LOST), phone(OTHER)], pool_of(work_of(steps), lost, replace_lost=replace_lost))
     assert (asked, waited) == ([False, True], [True, False])
     assert list(lost) == [LOST]
 
@@ -132,10 +133,7 @@ def test_a_spare_that_is_in_use_stands_in_as_soon_as_it_is_free_while_others_wor
     try:
         turns_with(lease).run(
             [phone(LOST), phone(OTHER)],
-            work_of(steps),
-            lost,
-            newcomers=newcomers,
-            replace_lost=replace_lost,
+            pool_of(work_of(steps), lost, newcomers=newcomers, replace_lost=replace_lost),
         )
     finally:
         if is_first_taken:
@@ -151,7 +149,7 @@ def test_a_stand_in_that_is_lost_before_its_turn_makes_room_for_the_next_in_the_
         asked.append(serial)
         return SimpleNamespace(device=phone(next_one := next(spares)), facts=SimpleNamespace(serial=next_one))
 
-    campaign = SimpleNamespace(invocations=(), terms=SimpleNamespace(shards=()))
+    campaign = SimpleNamespace(invocations=(), terms=SimpleNamespace(shards=(), replaces_lost=True))
     pool = DevicePool(
         cast(Any, SimpleNamespace(campaign=campaign)),
         [],

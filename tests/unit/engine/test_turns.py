@@ -55,6 +55,24 @@ class Script:
         raise LinkLostError("gone", serial=ONE)
 
 
+def pool_of(
+    begin: Callable[[Any], object],
+    lost: dict[Serial, str],
+    *,
+    newcomers: Callable[[], list[Any]] = list,
+    replace_lost: Callable[..., Serial | None] | None = None,
+) -> Any:
+    """A pool of scripted devices."""
+    return SimpleNamespace(
+        begin=begin,
+        lost=lost,
+        newcomers=newcomers,
+        has_spares=replace_lost is not None,
+        replace_lost=replace_lost or (lambda serial, is_free: None),
+        campaign=SimpleNamespace(terms=SimpleNamespace(may_reboot=False)),
+    )
+
+
 class Farm:
     """Turns of scripted work, with what was told of them."""
 
@@ -80,7 +98,7 @@ class Farm:
 
     def run(self, **works: Script) -> Sequence[Exception]:
         devices = [cast(Any, SimpleNamespace(serial=Serial(name), kind=DeviceKind.ANDROID)) for name in works]
-        return self._turns.run(devices, lambda device: works[device.serial].begin(), self.lost)
+        return self._turns.run(devices, pool_of(lambda device: works[device.serial].begin(), self.lost))
 
 
 @pytest.fixture
