@@ -19,12 +19,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 from orchestrator import __version__
-from orchestrator.documents import dump_document, load_document
+from orchestrator.documents import dump_document, load_document, to_text
 from orchestrator.errors import StoreCorruptError, StoreError, UsageError
 from orchestrator.files import unwritable
 from orchestrator.records.campaign import Campaign
@@ -200,15 +199,28 @@ def _line(
     return json.dumps({"kind": kind, **beside, "record": document}, separators=(",", ":"))
 
 
-class _Entry(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Manifest:
+    """What is read of the manifest."""
+
+    schema: str
+    schema_version: int
+    records_sha256: str
+    benchfarm_version: str = "of a newer version"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
     """One line of the records."""
 
     kind: str
-    #: The record's document.
-    text: str
+    record: Mapping[str, object]
     #: Of a run: names and sha256 of what it left behind.
-    left: Sequence[tuple[str, str]]
-    where: str
+    left: tuple[tuple[str, str], ...] = ()
+
+    def read(self, where: str) -> Any:  # noqa: ANN401 - a record of its kind
+        """Return the record; raises StoreError naming its place and field."""
+        return load_document(_KINDS[self.kind], to_text(self.record), where=where)
 
 
 class Bundle:
@@ -229,7 +241,7 @@ class Bundle:
             raise UsageError(f"{path}: is no bundle", hint="'benchfarm export' writes bundles") from None
         try:
             head = self._content(_MANIFEST, _LARGEST_HEAD_BYTES)
-            self._manifest = self._read_manifest(head)
+            manifest = self._read_manifest(head)
             #: With which key it was signed; None for none.
             self.signer: PublicKey | None = None
             if _SIGNATURE in self._archive.NameToInfo:
@@ -238,7 +250,7 @@ class Bundle:
             with self._opened(_RECORDS, _LARGEST_RECORDS_BYTES) as stream:
                 for part in iter(lambda: stream.read(1 << 20), b""):
                     digest.update(part)
-            if digest.hexdigest() != self._manifest["records_sha256"]:
+            if digest.hexdigest() != manifest.records_sha256:
                 raise StoreCorruptError(f"{path}: is damaged: the records aren't those that were written")
         except BaseException:
             self._archive.close()
@@ -257,65 +269,53 @@ class Bundle:
 
     def records(self, kind: str) -> Iterator[Any]:
         """Yield the records of one kind; runs come with everything that they left behind."""
-        for entry in self._entries():
-            if entry.kind == kind:
-                record: Any = load_document(_KINDS[kind], entry.text, where=entry.where)
-                yield replace(record, attachments=self._left(entry)) if kind == "run" else record
+        for where, line in self._lines():
+            if line.kind == kind:
+                record = line.read(where)
+                if kind == "run":
+                    self._check_sizes(where, line)
+                    left = (Attachment(name=name, data=self._blob(sha256)) for name, sha256 in line.left)
+                    record = replace(record, attachments=tuple(left))
+                yield record
 
     def check(self) -> None:
         """Check every record, before anything is stored; raises StoreError naming the line and the field."""
-        for entry in self._entries():
-            if entry.kind in _KINDS:
-                load_document(_KINDS[entry.kind], entry.text, where=entry.where)
-                self._check_sizes(entry)
+        for where, line in self._lines():
+            if line.kind in _KINDS:
+                line.read(where)
+                self._check_sizes(where, line)
 
-    def _entries(self) -> Iterator[_Entry]:
+    def _lines(self) -> Iterator[tuple[str, _Line]]:
+        """Yield each line of the records with its place."""
         with self._opened(_RECORDS, _LARGEST_RECORDS_BYTES) as stream:
             for number, line in enumerate(iter(lambda: stream.readline(_LARGEST_LINE_BYTES), b""), start=1):
                 where = f"{self.path}: {_RECORDS}:{number}"
                 if line.count(b",") > _MOST_VALUES:
                     raise StoreCorruptError(f"{where}: holds more values than any record")
-                try:
-                    values = json.loads(line)
-                    kind, record, left = values["kind"], values["record"], values.get("left", [])
-                    pairs = [(name, sha256) for name, sha256 in left]
-                    if not all(isinstance(word, str) for word in (kind, *chain(*pairs))) or not isinstance(
-                        record, dict
-                    ):
-                        raise TypeError("kind, record or left is of another type")
-                    entry = _Entry(kind=kind, text=json.dumps(record), left=pairs, where=where)
-                except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-                    raise StoreCorruptError(f"{where}: can't be read: {error}") from error
-                yield entry
+                yield where, load_document(_Line, line.decode("utf-8", "replace"), where=where)
 
-    def _left(self, entry: _Entry) -> tuple[Attachment, ...]:
-        self._check_sizes(entry)
-        return tuple(Attachment(name=name, data=self._blob(sha256)) for name, sha256 in entry.left)
-
-    def _check_sizes(self, entry: _Entry) -> None:
+    def _check_sizes(self, where: str, line: _Line) -> None:
         """Raise StoreCorruptError when what a run left behind is there to fill memory."""
-        found = [self._archive.NameToInfo.get(f"blobs/{sha256}") for _, sha256 in entry.left]
+        found = [self._archive.NameToInfo.get(f"blobs/{sha256}") for _, sha256 in line.left]
         size_bytes = sum(info.file_size for info in found if info is not None)
         packed_bytes = sum({info.filename: info.compress_size for info in found if info is not None}.values())
         if len(found) > _MOST_LEFT or (size_bytes > _LARGE_BYTES and size_bytes > _MOST_PACKED * packed_bytes):
-            raise StoreCorruptError(f"{entry.where}: left {len(found)} outputs of {size_bytes} bytes behind")
+            raise StoreCorruptError(f"{where}: left {len(found)} outputs of {size_bytes} bytes behind")
 
-    def _read_manifest(self, data: bytes) -> Mapping[str, Any]:
+    def _read_manifest(self, data: bytes) -> _Manifest:
         try:
-            manifest = json.loads(data)
-            if manifest["schema"] != SCHEMA:
-                raise ValueError(f"schema {manifest['schema']!r}")
-            version = manifest["schema_version"]
-            if not isinstance(version, int) or not isinstance(manifest["records_sha256"], str):
-                raise TypeError("schema_version is no whole number, or records_sha256 no text")
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise UsageError(f"{self.path}: is no bundle: {error}", hint="'benchfarm export' writes bundles") from error
-        if version > SCHEMA_VERSION:
+            manifest = load_document(_Manifest, data.decode("utf-8", "replace"), where=f"{self.path}: is no bundle")
+        except StoreError as error:
+            raise UsageError(str(error), hint="'benchfarm export' writes bundles") from error
+        if manifest.schema != SCHEMA:
+            hint = "'benchfarm export' writes bundles"
+            raise UsageError(f"{self.path}: is no bundle: schema {manifest.schema[:80]!r}", hint=hint)
+        if manifest.schema_version > SCHEMA_VERSION:
             raise StoreError(
-                f"{self.path}: was written by benchfarm {manifest.get('benchfarm_version', 'of a newer version')}",
+                f"{self.path}: was written by benchfarm {manifest.benchfarm_version}",
                 hint="upgrade benchfarm and try again",
             )
-        return dict(manifest)
+        return manifest
 
     def _blob(self, sha256: str) -> bytes:
         if not re.fullmatch(r"[0-9a-f]{64}", sha256):
