@@ -1,0 +1,132 @@
+"""What is typed is understood alike on every command, and what means nothing there is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.app.pairing import KINDS
+from orchestrator.cli.result import share_of
+from orchestrator.config.plan_keys import builds_of
+from orchestrator.errors import UsageError
+from tests.samples.command import Cli
+from tests.samples.places import MODELS, REPO
+
+MODEL, OTHER = map(str, sorted(MODELS.glob("*.tflite")))
+TABLE = ("table", "--source", "published")
+EITHER_WAY = "0.03 may be meant as a percentage or as a share; write 0.03% or 3%"
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return Cli(home=tmp_path / "home")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("compare", "a", "b", "--campaign", "c"), "--campaign is for --by"),
+        (("tune", "--campaign", "a", "--alike", "5%"), "--alike means nothing with --campaign"),
+        (("run", str(REPO / "examples" / "plan.yaml"), "--campaign", "a"), "--campaign goes with --resume"),
+        # A file's name says its format.
+        ((*TABLE, "--format", "csv", "--out", "t.html"), "t.html: the file's name ends as html does, and --format is"),
+        ((*TABLE, "--out", "t.xml"), "t.xml: this command writes text, markdown, html"),
+        (("report", "--format", "html", "--out", "r.csv"), "r.csv: the file's name ends as csv does"),
+        (("export", "--format", "bundle", "--out", "e.csv"), "e.csv: the file's name ends as csv does"),
+        (("compare", "--format", "junit", "--out", "c.md"), "c.md: the file's name ends as markdown does"),
+        (("history", "changes", "--out", "c.html"), "c.html: this command writes text, markdown, json, not html"),
+        (("advise", "--out", "c.csv"), "c.csv: this command writes text, json, not csv"),
+        (("bench", "model.tflite", "--out", "b.csv"), "b.csv: this command writes html, not csv"),
+        ((*TABLE, "--format", "pdf"), "there is no format 'pdf'"),
+        # A percentage says that it is one.
+        (("compare", "--threshold", "0.03"), f"--threshold: {EITHER_WAY}"),
+        (("compare", "--level", "0.03"), f"--level: {EITHER_WAY}"),
+        (("ab", "build:a", "build:b", "-m", "m.tflite", "--detect", "0.03"), f"--detect: {EITHER_WAY}"),
+        (("bisect", "--good", "a@1a2b3c", "--bad", "a@4d5e6f", "-m", "m", "--detect", "0.03"), EITHER_WAY),
+        (("history", "changes", "--threshold", "0.03"), f"--threshold: {EITHER_WAY}"),
+        (("tune", MODEL, "--alike", "0.03"), f"--alike: {EITHER_WAY}"),
+        (("tune", MODEL, "--budget", "0.03"), f"--budget: {EITHER_WAY}"),
+        (("bench", MODEL, "--precision", "0.03"), f"--precision: {EITHER_WAY}"),
+    ],
+    ids=lambda item: " ".join(item) if isinstance(item, tuple) else "",
+)
+def test_what_means_nothing_is_refused(cli: Cli, words: tuple[str, ...], told: str) -> None:
+    assert told in cli(*words).ended_with(2).stderr
+    assert "--out" not in words or not Path(words[-1]).exists()
+
+
+def test_the_ending_of_the_file_says_the_format(cli: Cli, tmp_path: Path) -> None:
+    begins = {"t.html": "<!DOCTYPE html>", "t.md": "|", "t.csv": "model", "t.json": "{"}
+    for name, start in begins.items():
+        cli(*TABLE, "--out", tmp_path / name).ok()
+        assert (tmp_path / name).read_text().lstrip().lower().startswith(start.lower()), name
+    cli(*TABLE, "--out", tmp_path / "table").ok()
+    assert (tmp_path / "table").read_text() == cli(*TABLE).ok().stdout
+
+
+@pytest.mark.parametrize("text", ["2%", "2 %", " 2 percent ", "2", "2.0"])
+def test_a_percentage_is_a_hundredth(text: str) -> None:
+    assert share_of(text, "--threshold", most=0.5) == 0.02
+    assert share_of("0.05%", "--detect", most=0.5) == pytest.approx(0.0005)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("0.02", "may be meant as a percentage or as a share"),
+        (".5", "may be meant as"),
+        ("0%", "isn't between 0.01% and 50%"),
+        ("60%", "isn't between 0.01% and 50%"),
+        ("-1%", "isn't between"),
+        ("nan", "isn't a percentage"),
+        ("often", "--threshold: 'often' isn't a percentage"),
+    ],
+)
+def test_what_is_no_share_is_refused(text: str, word: str) -> None:
+    with pytest.raises(UsageError, match=word):
+        share_of(text, "--threshold", most=0.5)
+
+
+@pytest.mark.parametrize(
+    ("texts", "tools", "expected"),
+    [
+        ((), (), {}),
+        (("prog",), (), {"native": "prog"}),
+        (("prog",), ("apk",), {"apk": "prog"}),
+        (("native=prog@12ab",), (), {"native": "prog@12ab"}),
+        (("native=./a=b",), ("native",), {"native": "./a=b"}),
+        (("./a=b/prog",), ("native",), {"native": "./a=b/prog"}),
+        (("native=x", "apk=y"), ("native", "apk"), {"native": "x", "apk": "y"}),
+        (("native=x", "x"), (), {"native": "x"}),
+        (("prog",), ("native", "apk"), "'prog' doesn't say which of native, apk it is for"),
+        (("natif=prog",), (), "'natif' isn't a tool"),
+        (("native=",), (), "names no program"),
+        (("native=x", "native=y"), (), "names two programs for native: x and y"),
+        (("native=x",), ("apk",), "is for native, and --tool says apk"),
+    ],
+)
+def test_a_build_is_that_of_its_tool(
+    texts: tuple[str, ...], tools: tuple[str, ...], expected: dict[str, str] | str
+) -> None:
+    if isinstance(expected, str):
+        with pytest.raises(UsageError, match=expected):
+            builds_of(texts, tools)
+    else:
+        assert builds_of(texts, tools) == expected
+
+
+SIDES = {
+    "build": ("build:benchmark_model", "build:benchmark_model_plus_flex"),
+    "model": (f"model:{MODEL}", f"model:{OTHER}"),
+    "flags": ("flags:use_caching=true", "flags:use_caching=false"),
+    "delegate": ("delegate:gpu", "delegate:xnnpack"),
+    "threads": ("threads:1", "threads:4"),
+    "tool": ("tool:native", "tool:apk"),
+    "mode": ("mode:shell", "mode:top-app"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_side_is_understood_before_a_phone_is_looked_for(cli: Cli, kind: str) -> None:
+    model = () if kind == "model" else ("-m", MODEL)
+    done = cli("ab", *SIDES[kind], *model, "-s", "NOT-THERE")
+    assert "no adb server answers" in done.ended_with(3).stderr
