@@ -1,4 +1,4 @@
-"""Opening a store: what is found there or missed, what is said when it can't be used, and that an old one is migrated."""
+"""Opening a store: what is found there or missed, what is said when it can't be used, how an old one is migrated."""
 
 from __future__ import annotations
 
