@@ -80,8 +80,6 @@ class PluggedIn:
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._present = {facts.serial: facts for facts in opened.facts}
-        #: Where the phones are that were opened: one that measures isn't asked for its serial number again.
-        self._addresses = {device.transport for device, _ in opened.devices if isinstance(device, AdbDevice)}
         self._planned = {item.case.serial for item in campaign.invocations}
         #: The serial number at each place, as far as it was read on the current connection.
         self._serials: dict[_Key, str] = {
@@ -89,10 +87,12 @@ class PluggedIn:
             for item in opened.listed
             if item.seen.serial
         }
-        #: Phones that were looked at and that the plan doesn't mean.
-        self._unfit: set[str] = set(opened.choice.unfit)
         self._ready: list[Arrival] = []
         self._spares = list(opened.spares)
+        #: Serial numbers of phones that take part, are spare or aren't meant, and where the opened ones are: one that
+        #: measures isn't asked for its serial number again.
+        self._known: set[str] = {*self._present, *opened.choice.unfit, *(facts.serial for _, facts in self._spares)}
+        self._known |= {device.transport for device, _ in opened.devices if isinstance(device, AdbDevice)}
 
     @contextlib.contextmanager
     def listening(self, observer: Observer) -> Generator[None]:
@@ -130,6 +130,7 @@ class PluggedIn:
                 arrival = self._arrival(*found)
             except BenchfarmError as error:
                 self._note(found[1].serial, f"doesn't join: {error}")
+                self._known.discard(found[1].serial)
                 continue
             with self._lock:
                 self._present = {
@@ -186,7 +187,7 @@ class PluggedIn:
         """Look at one phone that came; False when it is worth another look later."""
         server, address = visitor.server, visitor.address
         key = (str(server.address), address)
-        if self._is_known(address):
+        if address in self._known:
             return True
         # The serial number of one that was there from the beginning is known.
         serial = self._serials.get(key, "")
@@ -224,11 +225,12 @@ class PluggedIn:
         if facts.serial in choice.spare:
             with self._lock:
                 self._spares.append((device, facts))
+                self._known.add(facts.serial)
             self._note(facts.serial, f"isn't needed: {choice.spare[facts.serial]}")
         elif facts.serial in choice.chosen:
             self._offer(self._arrival(device, facts))
         else:
-            self._unfit.add(facts.serial)
+            self._known.add(facts.serial)
         return True
 
     def _is_in_use(self, visitor: _Visitor, serial: str) -> bool:
@@ -239,7 +241,7 @@ class PluggedIn:
 
     def _may_join(self, serial: str, address: str) -> bool:
         """Whether a phone that isn't there yet may be meant, as far as that is known without asking it."""
-        if self._is_known(serial) or serial in self._unfit:
+        if serial in self._known:
             return False
         if serial in self._planned:
             return True
@@ -256,19 +258,12 @@ class PluggedIn:
         if self._observer is not None:
             self._observer.on_event(DeviceNote(serial=Serial(name), text=one_line(text)))
 
-    def _is_known(self, name: str) -> bool:
-        with self._lock:
-            return (
-                name in self._addresses
-                or name in self._present
-                or any(facts.serial == name for _, facts in self._spares)
-            )
-
     def _offer(self, arrival: Arrival) -> None:
         with self._lock:
             self._present[arrival.facts.serial] = arrival.facts
+            self._known.add(arrival.facts.serial)
             if isinstance(arrival.device, AdbDevice):
-                self._addresses.add(arrival.device.transport)
+                self._known.add(arrival.device.transport)
             self._ready.append(arrival)
 
     def _arrival(self, device: Device, facts: DeviceFacts) -> Arrival:
