@@ -30,6 +30,7 @@ FORMATS = {
     "csv": Path("benchfarm-results.csv"),
     "parquet": Path("benchfarm-results.parquet"),
     "json": Path("benchfarm-results.json"),
+    "bencher": Path("benchfarm-bencher.json"),
     "proto": Path("benchfarm-protos"),
     "leaderboard": Path("benchfarm-measurements.jsonl"),
 }
@@ -222,6 +223,8 @@ def _content(farm: Farm, chosen: list[Campaign], request: ExportRequest) -> str 
         store = farm.store
         runs = store.runs(campaign_ids=[campaign.campaign_id for campaign in chosen])
         return to_leaderboard(runs, devices=store.devices(), models=store.models(), builds=store.builds())
+    if request.form == "bencher":
+        return exports.to_bencher(report_data(farm, chosen))
     # Each campaign on its own: a case that was measured on two nights is two results.
     once = {campaign.campaign_id: campaign for campaign in chosen}
     parts = [report_data(farm, [campaign]) for campaign in once.values()]

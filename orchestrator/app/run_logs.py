@@ -1,4 +1,4 @@
-"""One run as text: what ``results log`` shows, and the same text read again by ``parse``."""
+"""One run as text: what ``results log`` shows, the same text read again by ``parse``, and an issue tracker's text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from orchestrator.bootstrap import Farm
+from orchestrator import __version__
+from orchestrator.bootstrap import Farm, this_computer
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.ports import Tool
 from orchestrator.records.history import is_pruned
@@ -137,7 +138,7 @@ def begun_reading(file: str) -> tuple[list[ToolReport], Iterator[ToolReport]]:
 
 
 def _reports(file: str) -> Iterator[ToolReport]:
-    from orchestrator.bootstrap import Settings
+    from orchestrator.bootstrap import Farm, Settings
     from orchestrator.programs.grammar.output import iterate_file
 
     settings = Settings.from_environment()
@@ -168,3 +169,28 @@ def _kept(stream: io.BufferedReader) -> Iterator[Path]:
             kept.write(piece)
         kept.flush()
         yield Path(kept.name)
+
+
+def issue_of(farm: Farm, run: RunRecord) -> str:
+    """Return a run as a text for an issue tracker; nothing that names a person, a computer or a phone is in it."""
+    from orchestrator.report.issue import Reported, issue_text
+
+    store, case = farm.store, run.case
+    campaign = store.campaign(run.campaign_id)
+    environ = farm.settings.environ
+    hosts = [this_computer(), campaign.host if campaign is not None else ""]
+    words = [environ.get(name, "") for name in ("USER", "LOGNAME", "HOSTNAME", "HOME")]
+    words += [host.partition(" ")[0] for host in hosts]
+    # "root" and "host" name nobody.
+    private = {word for word in words if word not in {"root", "host", "/root"}}
+    return issue_text(
+        Reported(
+            run=run,
+            facts=store.devices().get(case.serial),
+            model=store.models().get(case.model_sha256),
+            build=store.builds().get(case.build_sha256),
+            attachments=store.attachments(run.run_id),
+            benchfarm_version=__version__,
+            private=sorted({*private, *({str(serial) for serial in store.devices()} - {"host"})}),
+        )
+    )

@@ -29,7 +29,7 @@ class ExportOptions:
         str,
         opt(
             "--format -f",
-            "bundle, csv, parquet, json, proto or leaderboard (default: by --out, else bundle).",
+            "bundle, csv, parquet, json, bencher, proto or leaderboard (default: by --out, else bundle).",
         ),
     ] = ""
     runs: Annotated[Texts, opt("--run", "Export only this run, by id or its beginning. Repeat for several.")] = ()

@@ -79,7 +79,9 @@ def _report_text(data: ReportData, form: str) -> str:
 class TableOutput:
     """How 'table' is written."""
 
-    form: Annotated[str, opt("--format -f", "text, markdown, html, csv or json (default: by --out, else text).")] = ""
+    form: Annotated[
+        str, opt("--format -f", "text, markdown, html, csv, latex or json (default: by --out, else text).")
+    ] = ""
     title: Annotated[str, opt("--title", "Title of the HTML page.")] = "Latency by device and delegate"
     out: Out = None
 
@@ -99,7 +101,7 @@ def guide_table(
 
     Example: benchfarm table --devices pixel-3,pixel-4
     """
-    form = format_of(output.form, output.out, ("text", "markdown", "html", "csv", "json"), default="text")
+    form = format_of(output.form, output.out, ("text", "markdown", "html", "csv", "latex", "json"), default="text")
     request = tabling.TableRequest(
         devices=devices, models=model, configurations=config, sources=source, campaigns=campaign
     )
@@ -113,6 +115,7 @@ def guide_table(
         "text": lambda: tables.format_text(built),
         "markdown": lambda: tables.format_markdown(built),
         "csv": lambda: tables.format_csv(built),
+        "latex": lambda: tables.format_latex(built),
         "html": lambda: render_template("guide_table.html.j2", title=output.title, table=built),
         "json": lambda: to_json(document),
     }[form]()

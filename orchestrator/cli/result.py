@@ -96,8 +96,9 @@ _ENDINGS: Final[Mapping[str, tuple[str, ...]]] = {
     ".md": ("markdown",),
     ".txt": ("text", "markdown", "github"),
     ".csv": ("csv",),
-    ".json": ("json",),
+    ".json": ("json", "bencher"),
     ".xml": ("junit",),
+    ".tex": ("latex",),
     ".parquet": ("parquet",),
     ".zip": ("bundle",),
 }

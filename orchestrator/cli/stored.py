@@ -125,6 +125,25 @@ def runs(
     return CommandResult(text="\n".join(lines) or nothing, data=found[-limit:] if limit else found)
 
 
+@command("results issue")
+def issue(settings: Settings, run_id: _Run, out: Out = None) -> CommandResult:
+    """Write a run as a text for a program's issue tracker.
+
+    Example: benchfarm results issue RUN --out issue.md
+
+    Device, program, command, evidence and output; serial numbers, paths, addresses and names are left out.
+    """
+    from orchestrator.app.run_logs import issue_of
+
+    with Farm(settings, makes_store=False) as farm:
+        run = find_run(farm.store, run_id)
+        text = issue_of(farm, run)
+    if out is not None:
+        write_file(out, text.encode())
+        return CommandResult(text=str(out), data={"path": out, "run_id": run.run_id})
+    return CommandResult(text=text.rstrip("\n"), data={"run_id": run.run_id, "markdown": text})
+
+
 @command("results log")
 def log(
     settings: Settings,

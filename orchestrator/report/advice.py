@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.analysis.compare import Ratio, speed_up
+from orchestrator.analysis.compare import Ratio, speed_up, welch_error
+from orchestrator.analysis.middle import t_quantile
+from orchestrator.analysis.summary import LEVEL
 from orchestrator.records.advice import Advice, AdviceReport
 from orchestrator.records.evaluation import Evaluated
 from orchestrator.records.identity import RunId
@@ -26,7 +28,7 @@ from orchestrator.report.data import ReportData
 from orchestrator.report.escapes import visible
 from orchestrator.report.rows import ResultRow
 from orchestrator.report.winners import Contest, alike, contest_of, figure_of, grouped
-from orchestrator.units import format_figure, format_latency, format_percent
+from orchestrator.units import format_change, format_figure, format_latency, format_percent
 
 ALLOW_LIST_FORMAT: Final = "benchfarm-allow-list"
 ALLOW_LIST_VERSION: Final = 1
@@ -36,6 +38,9 @@ SOURCES: Final[Mapping[str, str]] = {
     "fleet": "smallest worst regret over the phones (minimax regret, Savage 1951)",
     "pareto": "what nothing else beats in latency, start, memory, energy and error at once",
     "threads": "Welch's interval (docs/internals/statistics.md); ai.google.dev/edge/litert/performance/best_practices",
+    "energy-of-threads": "paired blocks by Student's t (docs/reference/energy.md); Welch's interval of latencies",
+    "more-threads-than-big-cores": "the phone's clusters as probed, and the figures (docs/reference/findings.md)",
+    "not-detectable": "what these invocations would show at 95 % with power 0.8 (docs/internals/statistics.md)",
     "more-threads-hurt": "Welch's interval (docs/internals/statistics.md); "
     "ai.google.dev/edge/litert/performance/best_practices",
     "delegate-not-worth-it": "Welch's interval; ai.google.dev/edge/litert/performance/delegates",
@@ -56,6 +61,8 @@ _TYPE_WORDS: Final = re.compile(rf"[-_.](?:float(?:16|32)?|fp(?:16|32)|f(?:16|32
 _UNTESTED_FACTOR: Final = 1.25
 #: Starts and memory have no interval here; in a front, what differs by less than this share is the same.
 _SAME_SHARE: Final = 0.1
+#: For the smallest detectable difference at a power of 0.8, beside the interval's own quantile.
+_POWER_QUANTILE: Final = 0.8416
 _MOST_OPERATORS: Final = 6
 #: An operator, or a type of them, with this share of an inference is where work on a model pays.
 _DOMINATING: Final = 0.5
@@ -104,8 +111,9 @@ def advice_of(data: ReportData, *, inferences: int | None = None) -> AdviceRepor
                 lines += _fleet({item.shown.device.serial: item.clean for item in own})
             for contest in own:
                 lines.append(_best(contest))
-                for rule in (_pareto, _accuracy, _threads, _not_worth_it, _partial, _operators):
+                for rule in _RULES:
                     lines += rule(contest.clean)
+                lines += _not_detectable(contest)
                 lines += _break_even(contest.clean, inferences)
     lines += _wrong(data.results)
     judged = [row for row in data.results if row.compared is not None]
@@ -292,9 +300,8 @@ def _threads(rows: Sequence[ResultRow]) -> Iterator[Advice]:
         fastest = _fastest(group)
         enough = next(row for row in group if row is fastest or not _is_slower(row, fastest))
         count = enough.case.threads
-        what, threads = enough.case.delegate.value, "1 thread is" if count == 1 else f"{count} threads are"
-        flags = f" (with {' '.join(f'{name}={value}' for name, value in enough.case.flags)})"
-        flags = flags if enough.case.flags else ""
+        what, flags = enough.case.delegate.value, _flags_of(enough)
+        threads = f"{_threads_of(enough)} {'is' if count == 1 else 'are'}"
         if enough is not fastest:
             noise = f"noise ({_times_as_long(enough, fastest)})"
             text = f"{what}: {threads} enough; {fastest.case.threads} aren't faster by more than {noise}"
@@ -308,6 +315,50 @@ def _threads(rows: Sequence[ResultRow]) -> Iterator[Advice]:
             told = ", ".join(f"{row.case.threads} threads take {_times_as_long(row, enough)}" for row in hurt)
             text = f"{what}: more threads hurt: {told} as long as {count}{flags}"
             yield _line("more-threads-hurt", enough, text, *hurt)
+
+
+def _energy_of_threads(rows: Sequence[ResultRow]) -> Iterator[Advice]:
+    """Say what the fastest number of threads costs beside the one that takes least energy."""
+    metered = [(row, row.energy) for row in rows if _energy_uj(row) is not None and row.energy is not None]
+    for group in grouped(metered, lambda pair: _BESIDE_THREADS(pair[0].case)).values():
+        fastest, its = min(group, key=lambda pair: _center_us(pair[0]))
+        frugal, least = min(group, key=lambda pair: _energy_uj(pair[0]) or 0.0)
+        ratio = its.against(least)
+        if fastest is frugal or ratio is None or ratio.half_width is None or ratio.value <= 1 + ratio.half_width:
+            continue
+        gain = f"not shown to be faster than {_threads_of(frugal)}, and cost"
+        if _is_slower(frugal, fastest):
+            faster = format_percent(_center_us(frugal) / _center_us(fastest) - 1)
+            gain = f"{faster} faster than {_threads_of(frugal)} and cost"
+        ends = [ratio.value / (1 + ratio.half_width) - 1, ratio.value * (1 + ratio.half_width) - 1]
+        of = "a token" if fastest.case.is_per_token else "an inference"
+        cost = f"{format_percent(ratio.value - 1)} more energy {of} [{', '.join(map(format_percent, ends))}]"
+        are = "is" if fastest.case.threads == 1 else "are"
+        text = f"{fastest.case.delegate.value}: {_threads_of(fastest)} {are} {gain} {cost}{_flags_of(fastest)}"
+        yield _line("energy-of-threads", fastest, text, frugal)
+
+
+def _over_big_cores(rows: Sequence[ResultRow]) -> Iterator[Advice]:
+    for group in grouped(rows, lambda row: _BESIDE_THREADS(row.case)).values():
+        facts = group[0].device.facts
+        big = len(facts.big_cores) if facts is not None else 0
+        within = [row for row in group if row.case.threads <= big]
+        over = [row for row in group if row.case.delegate.is_cpu and 0 < big < row.case.threads]
+        slow = [row for row in over if within and _is_slower(row, _fastest(within))]
+        if slow:
+            worst, best = max(slow, key=_center_us), _fastest(within)
+            cost = f"{_times_as_long(worst, best)} as long as {best.case.threads}"
+            what = f"{worst.case.delegate.value}: {worst.case.threads} threads on {big} big cores take {cost}"
+            text = f"{what}: stay on the big cores{_flags_of(worst)}"
+            yield _line("more-threads-than-big-cores", worst, text, best)
+
+
+def _threads_of(row: ResultRow) -> str:
+    return "1 thread" if row.case.threads == 1 else f"{row.case.threads} threads"
+
+
+def _flags_of(row: ResultRow) -> str:
+    return f" (with {' '.join(f'{name}={value}' for name, value in row.case.flags)})" if row.case.flags else ""
 
 
 def _not_worth_it(rows: Sequence[ResultRow]) -> Iterator[Advice]:
@@ -405,6 +456,35 @@ def _break_even(rows: Sequence[ResultRow], inferences: int | None) -> Iterator[A
         from_when = f"{needed:,} inferences with one start" if needed > 1 else "the first inference"
         text = f"{_name(fast)} starts later than {_name(rival)} and pays from {from_when} on"
         yield _line("break-even", fast, text, rival)
+
+
+def _not_detectable(contest: Contest) -> Iterator[Advice]:
+    first = contest.shown
+    told, shown = [], []
+    for row in contest.tied:
+        one, other = figure_of(first), figure_of(row)
+        # A single invocation shows nothing of what could be detected.
+        if min(one.count, other.count) > 1:
+            error, degrees = welch_error(one.log_middle, other.log_middle)
+            least = math.expm1((t_quantile(0.5 + LEVEL / 2, degrees) + _POWER_QUANTILE) * error)
+            seen = format_change(_center_us(row) / _center_us(first))
+            told.append(f"{_name(row)} ({seen}; {format_percent(least)} would have shown)")
+            shown.append(row)
+    if told:
+        text = f"below what these invocations can show, against {_name(first)}: {' | '.join(told)}"
+        yield _line("not-detectable", first, f"{text}; measure more to decide", *shown)
+
+
+_RULES: Final = (
+    _pareto,
+    _accuracy,
+    _threads,
+    _energy_of_threads,
+    _over_big_cores,
+    _not_worth_it,
+    _partial,
+    _operators,
+)
 
 
 def _quantised(judged: Sequence[ResultRow]) -> Iterator[Advice]:

@@ -1,8 +1,9 @@
-"""Results for other programs and for pull requests: CSV, Parquet, JSON with a versioned schema, Markdown."""
+"""Results for other programs and for pull requests: CSV, Parquet, JSON with a versioned schema, Bencher, Markdown."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Literal
 
@@ -13,7 +14,7 @@ from orchestrator.records.campaign import Campaign
 from orchestrator.records.evaluation import Evaluation
 from orchestrator.report.columns import campaign_of, flat_record, invocation_record, picked
 from orchestrator.report.data import ReportData
-from orchestrator.report.escapes import csv_text, markdown_table, markdown_text
+from orchestrator.report.escapes import csv_text, markdown_table, markdown_text, visible
 from orchestrator.report.labels import NOTHING, figure_text
 from orchestrator.report.matrix import figures_decimals
 from orchestrator.report.passes import EnergyRow
@@ -25,6 +26,7 @@ SCHEMA_VERSION: Final = 1
 #: Of a table for people, in its order.
 HEADERS: Final = ("model", "device", "configuration", "median ms", "spread", "vs CPU", "delegate", "quality")
 _BEST_WORDS: Final = {BestMark.BEST: " (fastest)", BestMark.TIED: " (tied)", BestMark.NONE: ""}
+_NS_PER_US: Final = 1_000
 _CAMPAIGN: Final = "campaign_id name status created_at finished_at host origin=host benchfarm_version seed"
 _FACTS: Final = (
     "kind is_emulator manufacturer model codename os_version sdk fingerprint security_patch soc abis clusters "
@@ -186,6 +188,28 @@ def _energy(energy: EnergyRow | None, *, per: str) -> Mapping[str, object] | Non
         **picked(energy, "grade quality rails drift"),
         "missing": [{"reason": reason, "blocks": count} for reason, count in energy.missing],
     }
+
+
+def to_bencher(data: ReportData) -> str:
+    """Return the results in Bencher's metric format: latency in nanoseconds with the ends of its interval.
+
+    Only a case's own figure is exported, never a fallback's; the name says model, device (with ``virtual`` where it is)
+    and configuration. Source: https://bencher.dev/docs/reference/bencher-metric-format/
+    """
+    document = {}
+    rows = [(row, row.own) for row in data.results if row.own is not None]
+    names = {row.key: visible(f"{row.model.label} / {row.device.title} / {row.configuration}") for row, _ in rows}
+    counts = Counter(names.values())
+    for row, own in rows:
+        latency = {"value": own.median_us * _NS_PER_US}
+        if own.interval is not None:
+            latency["lower_value"] = own.interval.low * _NS_PER_US
+            latency["upper_value"] = own.interval.high * _NS_PER_US
+        name = names[row.key]
+        # Two phones of one kind, or two builds, are two benchmarks.
+        beside = visible(f" / {row.device.serial} / {row.key[:8]}") if counts[name] > 1 else ""
+        document[name + beside] = {"latency": latency}
+    return json.dumps(document, indent=2) + "\n"
 
 
 def to_markdown(data: ReportData) -> str:

@@ -40,6 +40,14 @@ _EMPTY: Final = "There is no figure for these devices and configurations.\n"
 _CSV_HEADS: Final = (
     "model", "device", "is_virtual", "configuration", "latency_ms", "source", "campaign_id", "notes", "tokens_per_s",
 )  # fmt: skip
+_LATEX_SPECIAL: Final = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{char: f"\\{char}" for char in "&%$#_"},
+}
 _PLAIN_AFFINITY: Final = "big"
 _ENDED_WITHOUT_FIGURE: Final = frozenset(
     {CaseStatus.FELL_BACK, CaseStatus.REJECTED, CaseStatus.FAILED, CaseStatus.TIMED_OUT}
@@ -420,6 +428,20 @@ def format_csv(table: GuideTable) -> str:
     writer.writeheader()
     writer.writerows(records)
     return out.getvalue()
+
+
+def format_latex(table: GuideTable) -> str:
+    """Return a ``tabular`` that needs no package."""
+    if not table.lines:
+        return f"% {_EMPTY}"
+    heads, *rows = (" & ".join(map(_latex, row)) + r" \\" for row in _rows(table))
+    sides = f"ll{'r' * len(table.columns)}{'l' * (len(table.sources) > 1)}"
+    body = [rf"\begin{{tabular}}{{{sides}}}", r"\hline", heads, r"\hline", *rows, r"\hline", r"\end{tabular}", ""]
+    return "\n".join([*body, "\n\n".join(map(_latex, _legend(table)))]) + "\n"
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX_SPECIAL.get(char, char) for char in visible(text))
 
 
 def to_document(table: GuideTable) -> dict[str, object]:

@@ -224,3 +224,19 @@ def test_the_real_llama_bench_measures_a_tiny_model_on_this_computer(cli: Cli) -
             mean_ns = float(log.partition('"avg_ns": ')[2].partition(",")[0])
             assert run["report"]["inference_mean_us"] == pytest.approx(mean_ns / tokens / 1000, rel=1e-5)
             assert run["report"]["inference"]["count"] == 3 * tokens
+
+
+def test_a_run_becomes_an_issue_without_anything_private(lab: Lab, tmp_path: Path) -> None:
+    model = a_model(tmp_path, ".onnx")
+    done = lab.cli("bench", model, "-s", lab.serials[0], "-d", "nnapi", "-t", "1", "-n", "1", "--json")
+    run = runs_of(done)[0]
+    out = tmp_path / "issue.md"
+    lab.cli("results", "issue", run["run_id"], "--out", out).ok()
+    told = out.read_text()
+    for wanted in (
+        "# little with nnapi (onnxruntime_perf_test): delegate-failed", "Android", "disable_cpu_ep_fallback",
+        run["case"]["build_sha256"], run["case"]["model_sha256"], "adb push onnxruntime_perf_test", "./little.onnx",
+    ):  # fmt: skip
+        assert wanted in told, told
+    for private in (*lab.serials, str(tmp_path), str(lab.cli.home), "/data/local/tmp/benchfarm"):
+        assert private not in told, told

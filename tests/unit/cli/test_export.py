@@ -428,6 +428,18 @@ def test_several_campaigns_give_a_row_for_each_case_and_campaign(tmp_path):
     assert len({(row["campaign_id"], row["case_key"]) for row in document["results"]}) == len(cases)
 
 
+def test_bencher_gets_own_figures_in_nanoseconds_under_names_that_say_virtual(lab, tmp_path):
+    path = tmp_path / "bencher.json"
+    benchfarm(lab, "export", "--format", "bencher", "--out", path)
+    document = json.loads(path.read_text("utf-8"))
+    name = next(name for name in document if "Pixel 3 (virtual)" in name and "gpu" in name)
+    latency = document[name]["latency"]
+    assert latency["value"] == pytest.approx(6_450_000, rel=0.02)
+    assert latency["lower_value"] < latency["value"] < latency["upper_value"]
+    # What fell back is no result under the delegate's name.
+    assert not any("Pixel 3" in name and "nnapi" in name for name in document)
+
+
 def test_protos_hold_each_run_s_figures_under_a_name_that_says_virtual(lab, tmp_path):
     folder = tmp_path / "protos"
     benchfarm(lab, "export", "--format", "proto", "--out", folder)

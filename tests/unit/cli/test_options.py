@@ -55,7 +55,7 @@ def test_what_means_nothing_is_refused(cli: Cli, words: tuple[str, ...], told: s
 
 
 def test_the_ending_of_the_file_says_the_format(cli: Cli, tmp_path: Path) -> None:
-    begins = {"t.html": "<!DOCTYPE html>", "t.md": "|", "t.csv": "model", "t.json": "{"}
+    begins = {"t.html": "<!DOCTYPE html>", "t.md": "|", "t.csv": "model", "t.json": "{", "t.tex": "\\begin"}
     for name, start in begins.items():
         cli(*TABLE, "--out", tmp_path / name).ok()
         assert (tmp_path / name).read_text().lstrip().lower().startswith(start.lower()), name

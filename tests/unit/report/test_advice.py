@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from orchestrator.analysis.energy import mean_of
 from orchestrator.records.advice import Advice
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import ModelSha, Serial, content_key
@@ -17,6 +18,7 @@ from orchestrator.records.workload import Case, DelegateName, Model
 from orchestrator.report.advice import SOURCES, advice_of, allow_list, fleet_choice, format_text
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
+from orchestrator.report.passes import EnergyRow
 from orchestrator.report.winners import contests_of, with_comparisons
 from tests.samples.sample_lab import (
     HOST,
@@ -95,6 +97,42 @@ def test_threads_that_are_not_faster_by_more_than_noise_are_not_advised() -> Non
     found = rules(item(5_000.0, threads=2), item(4_998.0, threads=4))
     assert "2 threads are enough" in found["threads"].text
     assert "more-threads-hurt" not in found
+    assert "would have shown" in found["not-detectable"].text
+
+
+def metered(latency_us: float, threads: int, *mj: float, grade: str = "rails") -> Item:
+    blocks = {("campaign", turn): 1e3 * value for turn, value in enumerate(mj)}
+    energy = EnergyRow(net_uj=mean_of(list(blocks.values())), grade=grade, quality=Quality.TRUSTED, blocks=blocks)
+    return item(latency_us, threads=threads, energy=energy)
+
+
+def test_what_the_fastest_number_of_threads_costs_in_energy_is_told() -> None:
+    frugal = metered(5_400.0, 2, 10.0, 10.1, 10.2)
+    told = rules(frugal, metered(5_000.0, 4, 14.0, 14.2, 14.2))["energy-of-threads"].text
+    assert told.startswith(
+        "xnnpack: 4 threads are 8.0 % faster than 2 threads and cost 39.9 % more energy an inference ["
+    )
+    same = rules(metered(5_000.0, 1, 10.0, 10.1, 10.2), metered(4_999.0, 4, 14.0, 14.2, 14.2))["energy-of-threads"].text
+    assert "4 threads are not shown to be faster than 1 thread, and cost 39.9 % more energy" in same
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        metered(5_000.0, 4, 9.0, 9.2, 9.2),
+        metered(5_000.0, 4, 6.0, 25.0, 9.0),
+        metered(5_000.0, 4, 14.0, 14.2, 14.2, grade="battery"),
+        metered(5_000.0, 4, 14.0),
+    ],
+    ids=["frugal too", "noisy", "another meter", "single"],
+)
+def test_energy_of_threads_is_silent_where_nothing_is_shown(beside: Item) -> None:
+    assert "energy-of-threads" not in rules(metered(5_400.0, 2, 10.0, 10.1, 10.2), beside)
+
+
+def test_more_threads_than_big_cores_are_told_only_where_they_cost() -> None:
+    assert "more-threads-than-big-cores" in rules(item(5_000.0, threads=4), item(9_000.0, threads=8))
+    assert "more-threads-than-big-cores" not in rules(item(9_000.0, threads=4), item(5_000.0, threads=8))
 
 
 def test_a_delegate_is_worth_it_only_where_it_is_faster() -> None:

@@ -121,7 +121,7 @@ def test_own_figures_stand_in_rows_of_their_own_and_virtual_ones_say_so(tmp_path
     pixel_4 = next(row for row in own if "Pixel 4" in row["device"] and row["model"] == MOBILENET.name)
     assert "suspect: see the findings in its report" in pixel_4["cells"][0]["notes"]
     assert "a part of the operators ran on the CPU" in pixel_4["cells"][1]["notes"]
-    for form in ("text", "markdown", "html", "csv"):
+    for form in ("text", "markdown", "html", "csv", "latex"):
         text = table(home, "--devices", "pixel-3", *AS_THE_GUIDE, "--source", "store", "--format", form)
         assert "23.9" in text
         assert "(virtual)" in text.replace("\\", "")
@@ -158,6 +158,8 @@ def test_hostile_names_stay_text_in_every_format(tmp_path):
     assert "<script>" not in markdown
     row = next(line for line in markdown.splitlines() if "alert" in line)
     assert len(re.findall(r"(?<!\\)\|", row)) == 4
+    latex = table(home, "--source", "store", "--format", "latex")
+    assert latex.count(r"\end{tabular}") == 1
     (record,) = csv.DictReader(io.StringIO(table(home, "--source", "store", "--format", "csv")))
     assert not record["device"].startswith("=")
     assert "\n" not in record["model"]
@@ -303,7 +305,7 @@ def test_a_newer_figure_replaces_only_what_is_known_no_better(tmp_path, earlier,
 def test_every_figure_says_which_campaign_it_is_from(tmp_path):
     rows_of(tmp_path / "one", series(GPU, 9_000))
     nights_of(tmp_path / "two", series(GPU, 9_000), series(case(REAL_PIXEL, MOBILENET), 30_000))
-    for form in ("text", "markdown", "html"):
+    for form in ("text", "markdown", "html", "latex"):
         shown = table(tmp_path / "one" / "home", "--source", "store", "--format", form)
         assert f"campaign {CAMPAIGN}" in shown
         shown = table(tmp_path / "two" / "home", "--source", "store", "--format", form)
