@@ -261,6 +261,10 @@ class DetachedRuns:
         """Start the run and wait for its end, however often the link is lost meanwhile."""
         # It starts the run once, however often it is sent.
         token = secrets.token_hex(8)
+        if folder in self._discarded:
+            # The same run once more. A start may be sent twice, so that the removal can't go with it.
+            removal = self.with_removals(":")
+            self._link.again(lambda: self._link.must(removal, what="removing a run"))
         start = call("start", self._runs_folder, folder, token, command, text("run"), text("sampler"))
         begins: Deadline | None = None
         was_gone = False
