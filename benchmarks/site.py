@@ -26,8 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from orchestrator.app import site_pages
-from orchestrator.app.site import gather
-from orchestrator.app.site_series import Site
+from orchestrator.app.site import Site, gather
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.history import CampaignSketch, Contents, Points, SeriesSketch
