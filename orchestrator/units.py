@@ -62,6 +62,11 @@ def format_duration(seconds: float | None) -> str:
     return f"{hours} h {minutes:02d} min"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return ``1 run``, ``2 runs``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def format_percent(ratio: float | None, digits: int = 1) -> str:
     """Return a ratio as a percentage: 0.021 -> ``2.1 %``; ``>1000 %`` for more than that."""
     if ratio is None or not math.isfinite(ratio):

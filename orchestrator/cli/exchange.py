@@ -14,6 +14,7 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.frame import Campaigns, HtmlOut, Paths, Texts, arg, command, opt
 from orchestrator.cli.result import CommandResult, format_of
 from orchestrator.errors import UsageError
+from orchestrator.units import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,7 @@ def export(settings: Settings, options: ExportOptions) -> CommandResult:
     if (contents := done.contents) is not None:
         virtual = f", {contents.virtual_runs} of them virtual" if contents.virtual_runs else ""
         signed = f", signed by {done.signer}" if done.signer else ""
-        text = f"{text}: {contents.runs} runs of {contents.campaigns} campaigns{virtual}{signed}"
+        text = f"{text}: {counted(contents.runs, 'run')} of {counted(contents.campaigns, 'campaign')}{virtual}{signed}"
         data["contents"] = contents
     return CommandResult(text=text, data=data)
 
@@ -113,13 +114,13 @@ def import_results(settings: Settings, options: ImportOptions) -> CommandResult:
 def take_in(settings: Settings, path: Path, trust: Texts = ()) -> CommandResult:
     """Store what a bundle holds; the exit code is 1 when runs had to be left out."""
     done = bundling.take_in(settings, path, trust)
-    new = f"{len(done.new_campaigns)} of {len(done.campaigns)} campaigns are new: {', '.join(done.campaigns)}"
-    lines = [f"{done.new_runs} runs taken in, {done.known_runs} were there already; {new}"]
+    new = f"new: {len(done.new_campaigns)} of {counted(len(done.campaigns), 'campaign')}, {', '.join(done.campaigns)}"
+    lines = [f"{counted(done.new_runs, 'run')} taken in, {done.known_runs} stored before; {new}"]
     told = f"imported from {path.name}, sha256 {done.origin.sha256}, {done.origin.signature}"
     lines.append(f"read again from their raw output; {told}")
     if done.other_runs:
         why = "the store holds others in their place, or they are of a campaign of its own"
-        lines.append(f"{len(done.other_runs)} runs were left out: {why}")
+        lines.append(f"{counted(len(done.other_runs), 'run')} left out: {why}")
     return CommandResult(text="\n".join(lines), data=done, exit_code=1 if done.other_runs else 0)
 
 
@@ -149,7 +150,7 @@ def told(done: Imported) -> CommandResult:
     result = done.result
     lines = [render_text_table(done.shown).rstrip("\n"), ""] if done.shown is not None else []
     known = f", {result.known} were there already" if result.known else ""
-    lines += [f"{len(result.runs)} runs imported{known}", *done.notes]
+    lines += [f"{counted(len(result.runs), 'run')} imported{known}", *done.notes]
     data: dict[str, object] = {"campaign_id": None, "imported": len(result.runs)}
     data |= {"known": result.known, "notes": list(done.notes)}
     if result.campaign is not None:

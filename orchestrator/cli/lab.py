@@ -10,6 +10,7 @@ from orchestrator.bootstrap import Farm, Settings, virtual_lab
 from orchestrator.cli.frame import Texts, arg, command, opt
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import UsageError
+from orchestrator.units import counted
 
 
 @command("lab up")
@@ -103,7 +104,7 @@ def fault(
         return CommandResult(text=virtual_lab.fault_kinds(), data={"kinds": virtual_lab.fault_kinds()})
     if kind == "clear":
         cleared = virtual_phones.clear_faults(settings, serial)
-        return CommandResult(text=f"{serial}: {len(cleared)} faults removed", data=cleared)
+        return CommandResult(text=f"{serial}: {counted(len(cleared), 'fault')} removed", data=cleared)
     added = virtual_phones.add_fault(settings, serial, kind, options)
     return CommandResult(text=f"{serial}: {_fault_text(added)}", data=added)
 

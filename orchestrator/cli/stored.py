@@ -22,7 +22,7 @@ from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.run import Outcome
 from orchestrator.report.escapes import one_line
-from orchestrator.units import format_bytes
+from orchestrator.units import counted, format_bytes
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
@@ -192,7 +192,7 @@ def reparse(settings: Settings, campaigns: Campaigns = ()) -> CommandResult:
     """
     with Farm(settings, makes_store=False) as farm:
         review = reparse_campaigns(farm, campaigns)
-    text = f"{review.reviewed} runs read again, {len(review.changed)} changed"
+    text = f"{counted(review.reviewed, 'run')} read again, {len(review.changed)} changed"
     if review.pruned:
         text += f"; {review.pruned} stay as they are, their raw output was deleted"
     changed = [run.run_id for run in review.changed]
@@ -216,9 +216,10 @@ def prune(
     """
     path = settings.store_file
     pruned, before, after = retention.prune(settings, keep_raw=keep_raw, is_trial=dry_run, compact=compact)
-    counted = f"{pruned.runs} runs in {pruned.campaigns} campaigns {'would be ' if dry_run else ''}deleted"
+    runs = f"{counted(pruned.runs, 'run')} in {counted(pruned.campaigns, 'campaign')}"
     freed = f"{format_bytes(pruned.freed_bytes)} of the database"
-    lines = [f"raw output of {counted}, {freed}; their figures, verdicts and states stay"]
+    deleted = "would be deleted" if dry_run else "deleted"
+    lines = [f"raw output of {runs} {deleted}, {freed}; their figures, verdicts and states stay"]
     if compact and not dry_run:
         lines.append(f"{path}: {format_bytes(before)} before, {format_bytes(after)} now")
     elif pruned.runs and not dry_run and path is not None:
@@ -243,8 +244,9 @@ def backup(settings: Settings, out: Annotated[Path, arg("File of the copy. It mu
     Example: benchfarm store backup copy.db
     """
     store, size, campaigns = retention.backup(settings, out)
+    held = f"{format_bytes(size)}, {counted(campaigns, 'campaign')} or more"
     return CommandResult(
-        text=f"{out}: {format_bytes(size)}, {campaigns} campaigns or more; restore it by putting it at {store}",
+        text=f"{out}: {held}; restore it by putting it at {store}",
         data={"path": out, "size_bytes": size, "store": store},
     )
 

@@ -259,7 +259,7 @@ def test_importing_twice_changes_nothing(lab, bundle, tmp_path):
     before = runs_of(other)
     told = benchfarm(other, "import", bundle)
     assert "0 runs taken in" in told
-    assert f"{len(before)} were there already" in told
+    assert f"{len(before)} stored before" in told
     assert runs_of(other) == before
     # And into the very store that it comes from.
     assert "0 runs taken in" in benchfarm(lab, "import", bundle)
@@ -271,7 +271,7 @@ def test_an_import_never_changes_what_is_stored(lab, bundle, tmp_path):
     mine.runs[0] = replace(first, run_id="mine", attachments=(Attachment(name="stdout", data=b"mine"),))
     home = stored(tmp_path / "mine", mine)
     told = benchfarm(home, "import", bundle, code=1)
-    assert "1 runs were left out" in told
+    assert "1 run left out" in told
     assert runs_of(home)[0].attachments[0].data == b"mine"
     another = Lab(
         campaigns=[replace(campaign, plan_text="another plan") for campaign in mine.campaigns],
