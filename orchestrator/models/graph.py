@@ -104,19 +104,27 @@ def read_graph(path: Path) -> Graph:
             content = _mapped_copy(file) if path.stat().st_size > _READ_BYTES_MAX else file.read()
         return _graph(schema.ModelT.InitFromPackedBuf(content, 0), len(content))
     except OSError as error:
-        hint = f"a large model is copied to {tempfile.gettempdir()} first: set TMPDIR for another folder"
-        raise ModelError(f"{str(path)!r} can't be read: {error.strerror}", hint=hint) from error
+        raise ModelError(f"{str(path)!r} can't be read: {error.strerror}") from error
     except DAMAGE as error:
+        # What the schema's accessors say of a wrong offset means nothing to who has the file.
+        told = error if type(error) is ValueError else "it points to what isn't in the file"
         raise ModelError(
-            f"{str(path)!r} is truncated or damaged: {error}", hint="copy or convert the model again"
+            f"{str(path)!r} is truncated or damaged: {told}", hint="copy or convert the model again"
         ) from error
 
 
 def _mapped_copy(file: BinaryIO) -> mmap.mmap:
-    with tempfile.TemporaryFile() as own:
-        shutil.copyfileobj(file, own, 1 << 20)
-        own.flush()
-        return mmap.mmap(own.fileno(), 0, access=mmap.ACCESS_READ)
+    folder = tempfile.gettempdir()
+    try:
+        with tempfile.TemporaryFile(dir=folder) as own:
+            shutil.copyfileobj(file, own, 1 << 20)
+            own.flush()
+            return mmap.mmap(own.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise ModelError(
+            f"a large model is copied to {folder} before it is read, which fails: {error.strerror}",
+            hint="set TMPDIR for another folder",
+        ) from error
 
 
 def _graph(model: schema.ModelT, size_bytes: int) -> Graph:

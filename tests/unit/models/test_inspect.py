@@ -6,6 +6,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -149,8 +150,9 @@ def test_every_truncation_is_refused(tmp_path):
     path = tmp_path / "m.tflite"
     for length in [*range(8, 200, 7), *range(200, len(content), 9973), len(content) - 1]:
         path.write_bytes(content[:length])
-        with pytest.raises(ModelError, match="truncated or damaged"):
+        with pytest.raises(ModelError, match=r"truncated or damaged: .* in the file") as refused:
             identify_model(path)
+        assert "unpack" not in str(refused.value)
 
 
 def assert_facts_or_model_error(path: Path) -> None:
@@ -213,6 +215,15 @@ def test_half_a_gigabyte_is_read_without_holding_it(tmp_path):
         stream.truncate((1 << 20) + 400_000_000)
     with pytest.raises(ModelError, match="truncated or damaged"):
         inspect_model(path)
+
+
+def test_a_large_model_that_cant_be_copied_says_so(tmp_path, monkeypatch):
+    path = tmp_path / "large.tflite"
+    path.write_bytes(INT8.read_bytes())
+    os.truncate(path, 65 << 20)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(ModelError, match=r"a large model is copied to .*none before it is read, which fails: No such"):
+        identify_model(path)
 
 
 def test_metadata_quantisation_parameters_and_arena_are_told():
