@@ -127,6 +127,16 @@ class Root(typer.core.TyperGroup):
                 importlib.import_module(f"orchestrator.cli.{module}")
         return self.commands.get(cmd_name)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as above
+        """Return the command of the first word; raises UsageError naming the words that are like an unknown one."""
+        if not args or args[0] in _WORDS:
+            return super().resolve_command(ctx, args)
+        commands, self.commands = self.commands, {word: typer.core.TyperCommand(word) for word in _WORDS}
+        try:
+            return super().resolve_command(ctx, args)
+        finally:
+            self.commands = commands
+
     def load(self) -> None:
         """Load every command, for who walks through all of them."""
         for name in _WORDS:

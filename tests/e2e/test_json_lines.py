@@ -30,6 +30,7 @@ def lines_of(stderr: str) -> list[dict[str, Any]]:
         (["--nope"], 2, "No such option: --nope"),
         (["farm"], 2, "benchfarm farm needs a command"),
         (["farm", "nope"], 2, "No such command 'nope'"),
+        (["reprot"], 2, "No such command 'reprot'. Did you mean 'report'"),
         (["run", "--nope"], 2, "No such option: --nope"),
         (["farm", "submit"], 2, "Missing argument"),
         (["run", "missing.yaml"], 2, "missing.yaml: can't be read"),

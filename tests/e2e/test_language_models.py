@@ -85,10 +85,10 @@ def test_two_sides_are_paired_process_by_process_with_a_verdict_of_prefill_and_o
         )
     # More threads take less time: more tokens a second, and that is faster.
     said = re.sub(r"\s+", " ", done.stdout)
-    rows = re.findall(r"(FASTER|INCONCLUSIVE|SAME) tiny on.*?figure=(\w+).*?speed ([+-][\d.]+) % \(([+-][\d.]+) % to "
-                      r"([+-][\d.]+) %\), ([\d.]+) tokens/s -> ([\d.]+) tokens/s", said)  # fmt: skip
+    rows = re.findall(r"(FASTER|INCONCLUSIVE|SAME) tiny on.*?figure=(\w+).*?([\d.]+) tokens/s -> ([\d.]+) tokens/s, "
+                      r"speed ([+-][\d.]+) % \(([+-][\d.]+) % to ([+-][\d.]+) %", said)  # fmt: skip
     assert {row[1] for row in rows} == {"prefill", "decode"}, done.stdout
-    for verdict, phase, change, low, high, before, after in rows:
+    for verdict, phase, before, after, change, low, high in rows:
         # Eight pairs of a few tokens may leave the answer's small gain open.
         assert verdict == "FASTER" or phase == "decode", said
         assert verdict != "FASTER" or (float(after) > float(before) and float(change) > 0)
