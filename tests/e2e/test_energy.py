@@ -161,7 +161,10 @@ def test_cases_are_measured_a_b_b_a_and_told_in_table_export_and_advice(lab: Lab
     assert "start, memory, energy" in advice or "pareto" not in advice
 
 
-def test_a_load_makes_a_case_as_slow_as_the_same_load_from_elsewhere(lab: Lab, model: Path, tmp_path: Path) -> None:
+def test_a_load_makes_a_case_as_slow_as_the_same_load_from_elsewhere(
+    unhurried_lab: Lab, model: Path, tmp_path: Path
+) -> None:
+    lab = unhurried_lab
     plan = tmp_path / "plan.yaml"
     plan.write_text(
         f"name: loads\nmodels: [{json.dumps(str(model))}]\nmatrix: {{delegates: [xnnpack], threads: [1]}}\n"
