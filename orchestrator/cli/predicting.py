@@ -13,6 +13,7 @@ from orchestrator.cli.frame import command, opt
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.records.model import DelegatePrediction, PredictionTrial, Refusal
 from orchestrator.report.escapes import one_line
+from orchestrator.units import counted
 
 if TYPE_CHECKING:
     from orchestrator.models.learning import Sighting
@@ -80,7 +81,7 @@ def predictions(
 
 
 def _headline(prediction: DelegatePrediction, who: str) -> str:
-    parts = _partitions(prediction.partitions)
+    parts = counted(prediction.partitions, "partition")
     left = f", {prediction.partitions_left_out} smaller ones left out" if prediction.partitions_left_out else ""
     learned = f"; {prediction.learned} operators by what {who} said" if prediction.learned else ""
     return f"{prediction.delegate} likely takes {_taken(prediction)} operators in {parts}{left}{learned}"
@@ -118,14 +119,10 @@ def _did(item: Sighting) -> str:
     evidence = item.evidence
     device = f"{item.serial} (virtual)" if item.is_virtual else item.serial
     nodes = f", {_count(evidence.delegated_nodes)} of {_count(evidence.total_nodes)} nodes"
-    parts = f" in {_partitions(evidence.partitions)}" if evidence.partitions is not None else ""
+    parts = f" in {counted(evidence.partitions, 'partition')}" if evidence.partitions is not None else ""
     reasons = (f"{name} ({why})" if why else name for name, why in evidence.cpu_operators)
     left = "; left to the CPU: " + ", ".join(reasons)
     return f"{device} took {evidence.truth.value}{nodes}{parts}{left if evidence.cpu_operators else ''}"
-
-
-def _partitions(count: int) -> str:
-    return "1 partition" if count == 1 else f"{count} partitions"
 
 
 def _taken(prediction: DelegatePrediction) -> str:

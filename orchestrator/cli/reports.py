@@ -18,7 +18,7 @@ from orchestrator.files import write_file
 from orchestrator.report.data import ReportData
 from orchestrator.report.passes import SustainedRow
 from orchestrator.report.rows import ResultRow
-from orchestrator.units import format_change, format_duration, format_latency
+from orchestrator.units import counted, format_change, format_duration, format_latency
 
 #: A case with one of its attempts.
 _Curve = tuple[ResultRow, SustainedRow]
@@ -150,18 +150,19 @@ def advise(settings: Settings, options: AdviseOptions) -> CommandResult:
     Example: benchfarm advise --inferences 100
     """
     form = format_of(options.form, options.out, ("text", "json"), default="text")
-    from orchestrator.report import advice as advices
+    from orchestrator.report.advice import advice_of, format_text
+    from orchestrator.report.allow_list import allow_list
 
     chosen, data = _data(settings, options.campaigns, options.accuracy)
-    advice = advices.advice_of(data, inferences=options.inferences)
+    advice = advice_of(data, inferences=options.inferences)
     if options.fleet:
         advice = replace(advice, lines=tuple(item for item in advice.lines if item.rule == "fleet"))
     notes = []
     if options.allow_list is not None:
-        listed = advices.allow_list(data, need_parity=options.need_parity)
+        listed = allow_list(data, need_parity=options.need_parity)
         write_file(options.allow_list, to_json(listed) + "\n")
         notes.append(_about_list(options.allow_list, listed))
-    text = to_json(advice) if form == "json" else advices.format_text(advice)
+    text = to_json(advice) if form == "json" else format_text(advice)
     if options.out is not None:
         write_file(options.out, text + "\n")
         text = str(options.out)
@@ -179,7 +180,7 @@ def _about_list(path: Path, listed: Mapping[str, Any]) -> str:
     """Return what a written list holds, and what it lacks."""
     entries = [entry for model in listed["models"].values() for entry in model["devices"]]
     count = len(listed["models"])
-    text = f"allow-list: {path}, {count} {'model' if count == 1 else 'models'}"
+    text = f"allow-list: {path}, {counted(count, 'model')}"
     if not count:
         text += ": no configuration may be used yet"
     unseen = sum(entry["parity"] is None for entry in entries)

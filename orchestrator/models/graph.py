@@ -94,7 +94,7 @@ class Graph:
 def read_graph(path: Path) -> Graph:
     """Read a whole model; raises ModelError when something points where it must not.
 
-    A large file is mapped, so that it costs no memory, as a copy: where others cut a mapped file short, the process
+    A large file is mapped, which costs no memory, as a copy in TMPDIR: where others cut a mapped file short, a process
     ends without a word.
     """
     from ai_edge_litert import schema_py_generated as schema

@@ -23,15 +23,12 @@ from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateTruth
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import all_but
-from orchestrator.report.columns import picked
 from orchestrator.report.data import ReportData
 from orchestrator.report.escapes import visible
 from orchestrator.report.rows import ResultRow
-from orchestrator.report.winners import Contest, alike, contest_of, figure_of, grouped
-from orchestrator.units import format_change, format_figure, format_latency, format_percent
+from orchestrator.report.winners import Contest, alike, figure_of, grouped
+from orchestrator.units import counted, format_change, format_figure, format_latency, format_percent
 
-ALLOW_LIST_FORMAT: Final = "benchfarm-allow-list"
-ALLOW_LIST_VERSION: Final = 1
 #: Every rule with the source of what it goes by.
 SOURCES: Final[Mapping[str, str]] = {
     "best": "the fastest and its ties by Welch's interval (docs/internals/statistics.md)",
@@ -66,7 +63,7 @@ _POWER_QUANTILE: Final = 0.8416
 _MOST_OPERATORS: Final = 6
 #: An operator, or a type of them, with this share of an inference is where work on a model pays.
 _DOMINATING: Final = 0.5
-#: Copies and conversions with this share together are worth a look at the model's types and layouts.
+#: Copies and conversions with this share together are a reason to check the model's types and layouts.
 _MOVED_MOST: Final = 0.1
 #: Operators and kernels that compute nothing: they copy, reorder or convert.
 _MOVING: Final = re.compile(
@@ -103,10 +100,12 @@ _AXES: Final[Sequence[tuple[str, Callable[[ResultRow], float | None], float, Cal
 def advice_of(data: ReportData, *, inferences: int | None = None) -> AdviceReport:
     """Return all advice, model by model; ``inferences`` is how many an app makes with one start."""
     lines: list[Advice] = []
-    for of_model in grouped(data.contests, lambda item: item.shown.model.subject).values():
+    contests = grouped(data.contests, lambda item: item.shown.model.subject)
+    for subject, rows in grouped(data.results, lambda row: row.model.subject).items():
+        of_model = [item for item in contests.get(subject, ()) if item.best is not None]
         for is_virtual in (False, True):
             # A virtual phone says nothing about a real one.
-            own = [item for item in of_model if item.best is not None and item.shown.is_virtual is is_virtual]
+            own = [item for item in of_model if item.shown.is_virtual is is_virtual]
             if len(own) > 1:
                 lines += _fleet({item.shown.device.serial: item.clean for item in own})
             for contest in own:
@@ -115,7 +114,7 @@ def advice_of(data: ReportData, *, inferences: int | None = None) -> AdviceRepor
                     lines += rule(contest.clean)
                 lines += _not_detectable(contest)
                 lines += _break_even(contest.clean, inferences)
-    lines += _wrong(data.results)
+        lines += _wrong(rows)
     judged = [row for row in data.results if row.compared is not None]
     lines += _quantised(judged)
     return AdviceReport(
@@ -301,7 +300,7 @@ def _threads(rows: Sequence[ResultRow]) -> Iterator[Advice]:
         enough = next(row for row in group if row is fastest or not _is_slower(row, fastest))
         count = enough.case.threads
         what, flags = enough.case.delegate.value, _flags_of(enough)
-        threads = f"{_threads_of(enough)} {'is' if count == 1 else 'are'}"
+        threads = f"{counted(enough.case.threads, 'thread')} {'is' if count == 1 else 'are'}"
         if enough is not fastest:
             noise = f"noise ({_times_as_long(enough, fastest)})"
             text = f"{what}: {threads} enough; {fastest.case.threads} aren't faster by more than {noise}"
@@ -323,18 +322,19 @@ def _energy_of_threads(rows: Sequence[ResultRow]) -> Iterator[Advice]:
     for group in grouped(metered, lambda pair: _BESIDE_THREADS(pair[0].case)).values():
         fastest, its = min(group, key=lambda pair: _center_us(pair[0]))
         frugal, least = min(group, key=lambda pair: _energy_uj(pair[0]) or 0.0)
+        many, fewer = (counted(row.case.threads, "thread") for row in (fastest, frugal))
         ratio = its.against(least)
         if fastest is frugal or ratio is None or ratio.half_width is None or ratio.value <= 1 + ratio.half_width:
             continue
-        gain = f"not shown to be faster than {_threads_of(frugal)}, and cost"
+        gain = f"not shown to be faster than {fewer}, and cost"
         if _is_slower(frugal, fastest):
             faster = format_percent(_center_us(frugal) / _center_us(fastest) - 1)
-            gain = f"{faster} faster than {_threads_of(frugal)} and cost"
+            gain = f"{faster} faster than {fewer} and cost"
         ends = [ratio.value / (1 + ratio.half_width) - 1, ratio.value * (1 + ratio.half_width) - 1]
         of = "a token" if fastest.case.is_per_token else "an inference"
         cost = f"{format_percent(ratio.value - 1)} more energy {of} [{', '.join(map(format_percent, ends))}]"
         are = "is" if fastest.case.threads == 1 else "are"
-        text = f"{fastest.case.delegate.value}: {_threads_of(fastest)} {are} {gain} {cost}{_flags_of(fastest)}"
+        text = f"{fastest.case.delegate.value}: {many} {are} {gain} {cost}{_flags_of(fastest)}"
         yield _line("energy-of-threads", fastest, text, frugal)
 
 
@@ -351,10 +351,6 @@ def _over_big_cores(rows: Sequence[ResultRow]) -> Iterator[Advice]:
             what = f"{worst.case.delegate.value}: {worst.case.threads} threads on {big} big cores take {cost}"
             text = f"{what}: stay on the big cores{_flags_of(worst)}"
             yield _line("more-threads-than-big-cores", worst, text, best)
-
-
-def _threads_of(row: ResultRow) -> str:
-    return "1 thread" if row.case.threads == 1 else f"{row.case.threads} threads"
 
 
 def _flags_of(row: ResultRow) -> str:
@@ -535,63 +531,3 @@ def format_text(advice: AdviceReport) -> str:
         text = f"None of {advice.cases} cases has a figure that counts, so there is no advice."
     virtual = " Figures of virtual phones are among them: they advise nothing about real ones."
     return "\n".join([*lines, *([""] if lines else []), f"{text}{virtual if advice.is_virtual else ''}"])
-
-
-def allow_list(data: ReportData, *, need_parity: bool = False) -> dict[str, object]:
-    """Return the configurations that an app may use: for each model the best on each phone and one for all.
-
-    Phones are matched by their ``Build`` properties. The one for all is that of the real phones; of virtual ones only
-    where there are no others. ``need_parity`` leaves out configurations whose outputs weren't found to agree with the
-    reference.
-    """
-    contests = []
-    for item in data.contests:
-        rows = [row for row in item.clean if not need_parity or row.result.parity is ParityVerdict.SAME]
-        contests += [contest_of(rows)] if rows else []
-    models = grouped(contests, lambda item: item.shown.model.subject)
-    return {
-        "format": ALLOW_LIST_FORMAT,
-        "version": ALLOW_LIST_VERSION,
-        "campaigns": [item.campaign_id for item in data.campaigns],
-        "is_virtual": data.has_virtual,
-        "models": {
-            subject: {
-                "name": members[0].shown.case.model_name,
-                "default": _default(members),
-                "devices": [_entry(item) for item in members],
-            }
-            for subject, members in models.items()
-        },
-    }
-
-
-def _default(contests: Sequence[Contest]) -> Mapping[str, object] | None:
-    """Return the configuration for all phones; None where none has a figure on every one."""
-    is_virtual = all(item.shown.is_virtual for item in contests)
-    shown = [item for item in contests if item.shown.is_virtual is is_virtual]
-    choice = fleet_choice({item.shown.device.serial: item.rows for item in shown})
-    if choice is None:
-        return None
-    rows, regrets = choice
-    return {**_configuration(rows[0]), "worst_regret": max(regrets), "is_virtual": is_virtual}
-
-
-def _entry(contest: Contest) -> Mapping[str, object]:
-    """Return a phone with its fastest configuration."""
-    best = contest.shown
-    figure = figure_of(best)
-    known = picked(best.device.facts, "manufacturer model device=codename soc sdk fingerprint")
-    return {
-        "match": {name: value for name, value in known.items() if value},
-        "is_virtual": best.is_virtual,
-        "configuration": _configuration(best),
-        "latency_us": figure.median_us,
-        "interval_us": None if figure.interval is None else [figure.interval.low, figure.interval.high],
-        "parity": best.result.parity.value if best.result.parity is not None else None,
-        "tied": [_configuration(row) for row in contest.tied],
-        "runs": list(best.result.used),
-    }
-
-
-def _configuration(row: ResultRow) -> dict[str, object]:
-    return {"delegate": row.case.delegate.value, "threads": row.case.threads, "flags": dict(row.case.flags)}

@@ -9,7 +9,7 @@ from typing import Final
 
 from orchestrator.report.labels import ShortNames, column_decimals, figure_text, figure_unit
 from orchestrator.report.rows import DeviceRow, ModelRow
-from orchestrator.report.winners import Certainty, Contest, figure_of, grouped, kind_title
+from orchestrator.report.winners import Certainty, Contest, grouped, kind_title
 from orchestrator.units import US_PER_MS, format_percent
 
 #: Lines of one kind of phone each; in a report with more of them, phones of any kind with one answer share a line.
@@ -66,7 +66,8 @@ def winner_blocks(contests: Sequence[Contest], names: ShortNames) -> tuple[tuple
 
 def _block(members: Sequence[Contest], names: ShortNames, by: Callable[[DeviceRow], Hashable]) -> WinnerBlock:
     groups = _folded(members, names, by)
-    digits = column_decimals([figure_of(item.best).median_us / US_PER_MS for item in members if item.best is not None])
+    medians = (item.shown.median_us for item in members if item.best is not None)
+    digits = column_decimals([median / US_PER_MS for median in medians if median is not None])
     split = Counter(kind_title(group[0].shown) for group in groups)
     lines = [_line(group, names, digits, is_split=split[kind_title(group[0].shown)] > 1) for group in groups]
     wins = Counter(_tallied(item, names) for item in members)

@@ -30,7 +30,7 @@ from orchestrator.report.escapes import csv_text, markdown_table, markdown_text,
 from orchestrator.report.labels import MODEL_HASH, NOTHING, unique_labels
 from orchestrator.report.published import PublishedFigure
 from orchestrator.report.rows import origin_of
-from orchestrator.units import US_PER_MS, format_figure, tokens_per_s
+from orchestrator.units import US_PER_MS, counted, format_figure, tokens_per_s
 
 MEASURED: Final = "measured with benchfarm"
 IMPORTED: Final = "measured elsewhere and imported"
@@ -65,7 +65,7 @@ class Column:
     @property
     def label(self) -> str:
         """What people call it."""
-        return DELEGATES[self.delegate].label + (f", {_counted(self.threads, 'thread')}" if self.threads else "")
+        return DELEGATES[self.delegate].label + (f", {counted(self.threads, 'thread')}" if self.threads else "")
 
     def fits(self, delegate: DelegateName, threads: int | None) -> bool:
         """Whether figures of a delegate with so many threads belong into it."""
@@ -255,10 +255,6 @@ def _slug(name: str) -> str:
     return re.sub(r"[^a-z0-9*?]+", "-", name.lower()).strip("-")
 
 
-def _counted(count: int, noun: str) -> str:
-    return f"1 {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def _of_processes(count: int) -> str:
     return "one invocation" if count == 1 else f"{count} invocations"
 
@@ -266,7 +262,7 @@ def _of_processes(count: int) -> str:
 def _published_cell(figures: Sequence[PublishedFigure], column: Column) -> Cell:
     for figure in figures:
         if column.fits(figure.delegate, figure.threads) and figure.latency_us is not None:
-            threads = (_counted(figure.threads, "thread"),) if figure.threads and column.threads is None else ()
+            threads = (counted(figure.threads, "thread"),) if figure.threads and column.threads is None else ()
             return Cell(
                 text=figure.text,
                 latency_us=figure.latency_us,
@@ -360,7 +356,7 @@ def _notes(item: MeasuredCase, column: Column) -> Iterator[str]:
     told = (
         (True, origin_of(item.campaign)),
         (case.delegate is not column.delegate, DELEGATES[case.delegate].label),
-        (column.threads is None and _threads_that_count(case), _counted(case.threads, "thread")),
+        (column.threads is None and _threads_that_count(case), counted(case.threads, "thread")),
         (
             case.flags and not case.is_per_token,
             f"with {' '.join(f'{name}={value}' for name, value in case.flags)}",
@@ -413,18 +409,7 @@ def format_csv(table: GuideTable) -> str:
         for column, cell in zip(table.columns, line.cells, strict=True)
     ]
     out = io.StringIO()
-    heads = [
-        "model",
-        "device",
-        "is_virtual",
-        "configuration",
-        "latency_ms",
-        "source",
-        "campaign_id",
-        "notes",
-        "tokens_per_s",
-    ]
-    writer = csv.DictWriter(out, heads, lineterminator="\n")
+    writer = csv.DictWriter(out, _CSV_HEADS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(records)
     return out.getvalue()

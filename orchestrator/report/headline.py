@@ -15,7 +15,7 @@ from orchestrator.records.workload import IMPORTED_TOOLS, Pass
 from orchestrator.report.labels import ShortNames, short_names
 from orchestrator.report.rows import DeviceRow, ResultRow
 from orchestrator.report.winners import Contest, answers_of, kind_title
-from orchestrator.units import format_percent
+from orchestrator.units import counted, format_percent
 
 _MOST_WARNINGS: Final = 6
 _MOST_NAMES: Final = 3
@@ -84,18 +84,18 @@ def _days(campaigns: Sequence[Campaign]) -> str:
 
 
 def _scope(campaigns: Sequence[Campaign], devices: Sequence[DeviceRow], cases: Sequence[ResultRow]) -> str:
-    models = _counted(len({row.model.sha256 for row in cases}), "model")
+    models = counted(len({row.model.sha256 for row in cases}), "model")
     names = [device.title for device in devices]
     shown = ", ".join(names[:_MOST_NAMES]) + (f" and {len(names) - _MOST_NAMES} more" if names[_MOST_NAMES:] else "")
-    runs = _counted(sum(len(row.invocations) for row in cases), "invocation")
-    text = f"{_counted(len(cases), 'case')} ({runs}) of {models} on {_counted(len(names), 'device')}: {shown}"
+    runs = counted(sum(len(row.invocations) for row in cases), "invocation")
+    text = f"{counted(len(cases), 'case')} ({runs}) of {models} on {counted(len(names), 'device')}: {shown}"
     if not campaigns:
         return f"{text}."
     days = _days(campaigns)
     hosts = sorted({campaign.host for campaign in campaigns if campaign.host})
     where = f", run from {', '.join(hosts[:_MOST_NAMES])}" if hosts else ""
     unfinished = sum(campaign.status != "finished" for campaign in campaigns)
-    open_text = f" {_counted(unfinished, 'campaign')} not finished." if unfinished else ""
+    open_text = f" {counted(unfinished, 'campaign')} not finished." if unfinished else ""
     return f"{text}{where}, {days}.{open_text}"
 
 
@@ -113,7 +113,7 @@ def _trust(cases: Sequence[ResultRow]) -> str:
     if virtual == len(cases):
         text += " All figures come from virtual phones: they are no measurements."
     elif virtual:
-        text += f" {_counted(virtual, 'case')} of virtual phones among them: those are no measurements."
+        text += f" {counted(virtual, 'case')} of virtual phones among them: those are no measurements."
     return text
 
 
@@ -151,7 +151,7 @@ def _warnings(results: Sequence[ResultRow], names: ShortNames) -> tuple[str, ...
     warnings = [_warning(reason, rows, names) for reason, rows in ordered[:_MOST_WARNINGS]]
     if len(ordered) > _MOST_WARNINGS:
         hidden = len(ordered) - _MOST_WARNINGS
-        warnings.append(f"{_counted(hidden, 'more kind')} of trouble: see the findings.")
+        warnings.append(f"{counted(hidden, 'more kind')} of trouble: see the findings.")
     return (*warnings, *_pass_warnings(results, names), *_mixed_modes(results))
 
 
@@ -182,7 +182,7 @@ def _mixed_modes(results: Sequence[ResultRow]) -> tuple[str, ...]:
         return ()
     words = ", ".join(sorted(set().union(*mixed)))
     text = (
-        f"Figures of different modes ({words}) stand side by side for {_counted(len(mixed), 'model')}: Android's "
+        f"Figures of different modes ({words}) stand side by side for {counted(len(mixed), 'model')}: Android's "
         "scheduler treats them differently; 'benchfarm device bias SERIAL' measures by how much."
     )
     return (text,)
@@ -193,14 +193,10 @@ def _warning(reason: str, rows: Sequence[ResultRow], names: ShortNames) -> str:
     takes = _some([names.of(row.configuration) for row in rows], "configurations")
     phones = _some([kind_title(row) for row in rows], "kinds of phones")
     models = _some([row.model.label for row in rows], "models")
-    return f"{_counted(len(rows), 'case')} {reason}: {takes} on {phones} with {models}."
+    return f"{counted(len(rows), 'case')} {reason}: {takes} on {phones} with {models}."
 
 
 def _some(values: Sequence[str], noun: str) -> str:
     """Return the few that there are by name, or how many there are."""
     distinct = list(dict.fromkeys(values))
     return "; ".join(distinct) if len(distinct) <= _MOST_NAMES else f"{len(distinct)} {noun}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator.records.run import FigureKind, OperatorTime, Outcome, RunRecord
 from orchestrator.records.workload import Pass
-from orchestrator.units import format_latency
+from orchestrator.units import counted, format_latency
 
 if TYPE_CHECKING:
     from orchestrator.report.rows import ResultRow
@@ -289,7 +289,7 @@ def _sentences(rows: Sequence[DiffRow], before: Profile, after: Profile) -> Iter
     for change, verb in (("left the delegate", "now on the CPU"), ("taken by a delegate", "no longer on the CPU")):
         moved = [row for row in rows if row.change == change]
         if moved:
-            yield f"{_operators(len(moved))} {change} ({verb}): {_named(moved)}."
+            yield f"{counted(len(moved), 'operator')} {change} ({verb}): {_named(moved)}."
     if after.islands != before.islands:
         yield f"CPU islands beside a delegate's partitions: {before.islands} before, {after.islands} after."
     changed = [row for row in rows if row.change in ("slower", "faster")]
@@ -320,10 +320,6 @@ def _named(rows: Sequence[DiffRow]) -> str:
     more = f" and {len(types) - _MOST_NAMED} more types" if len(types) > _MOST_NAMED else ""
     time_us = sum(row.difference_us for row in rows)
     return f"{', '.join(parts)}{more} ({_signed(time_us)})"
-
-
-def _operators(count: int) -> str:
-    return "1 operator" if count == 1 else f"{count} operators"
 
 
 def _signed(time_us: float) -> str:

@@ -66,6 +66,8 @@ def _read(
             raise BenchfarmError(f"{path}:1: the columns must be {', '.join(columns)}")
         for row in rows:
             try:
+                if None in row:
+                    raise ValueError("it has too many columns")
                 yield from figures_of(row)
             except (KeyError, TypeError, ValueError, ZeroDivisionError, AttributeError) as error:
                 raise BenchfarmError(f"{path}:{rows.line_num}: this row can't be read: {error!r}") from error

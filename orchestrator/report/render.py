@@ -192,7 +192,7 @@ def _environment() -> jinja2.Environment:
         "latency": format_latency,
         "change": format_change,
         "page_name": page_name,
-        "state_class": _state_class,
+        "state_class": lambda state: STATE_CLASSES.get(state, "v-warning"),
     }
     environment.filters |= filters
     environment.globals |= {
@@ -219,10 +219,6 @@ def _finalize(value: object) -> object:
     if type(value) is str:
         return value if value.isprintable() else visible(value)
     return "" if value is None else value
-
-
-def _state_class(state: str) -> str:
-    return STATE_CLASSES.get(state, "v-warning")
 
 
 def _clusters_text(clusters: Sequence[CpuCluster]) -> str:

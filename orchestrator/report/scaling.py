@@ -33,10 +33,12 @@ def thread_steps(rows: Iterable[ResultRow]) -> Iterator[ThreadStep]:
         if row.result.status in OWN_FIGURE and row.case.threads > 0:
             groups[_BESIDE_THREADS(row.case), fixed_cores(row.case)].setdefault(row.case.threads, row)
     for group in groups.values():
+        if len(group) < 2:
+            continue
         members = [group[threads] for threads in sorted(group)]
         figures = alike({row.key: row.result for row in members})
         fewest = members[0]
-        if len(group) < 2 or fewest.key not in figures:
+        if fewest.key not in figures:
             continue
         for row in (row for row in members if row.key in figures):
             speed_up = figures[fewest.key].median_us / figures[row.key].median_us

@@ -21,7 +21,7 @@ from orchestrator.report.matrix import figures_decimals
 from orchestrator.report.passes import EnergyRow
 from orchestrator.report.rows import BestMark, ResultRow, origin_of
 from orchestrator.report.text_matrix import MARKS, NOT_PLANNED, matrix_lines
-from orchestrator.units import format_percent
+from orchestrator.units import counted, format_percent
 
 #: Before the interval of a figure that isn't known as closely as it is wanted.
 _NOT_PRECISE: Final = "~"
@@ -136,14 +136,14 @@ def _passes(rows: Sequence[ResultRow]) -> Iterator[str]:
     for verdict, words in PARITY_WORDS.items():
         compared = [row for row in rows if row.result.parity is verdict]
         if compared and verdict is ParityVerdict.SAME:
-            yield f"{words}: {_counted(len(compared), 'case')}"
+            yield f"{words}: {counted(len(compared), 'case')}"
             continue
         yield from (f"{words}: {row.who}: {row.result.parity_reason}" for row in compared[:_MOST_NAMED])
         if len(compared) > _MOST_NAMED:
-            yield f"{words}: {_counted(len(compared) - _MOST_NAMED, 'case')} more"
+            yield f"{words}: {counted(len(compared) - _MOST_NAMED, 'case')} more"
     profiled = sum(bool(row.profiles) for row in rows)
     if profiled:
-        yield f"operators of {_counted(profiled, 'case')} are profiled: see the report"
+        yield f"operators of {counted(profiled, 'case')} are profiled: see the report"
     left_out = Counter(
         reason
         for row in rows
@@ -155,7 +155,7 @@ def _passes(rows: Sequence[ResultRow]) -> Iterator[str]:
         )
     )
     for (name, code, reason), count in left_out.items():
-        yield f"{name.value} left out for {_counted(count, 'case')} ({code}): {reason}"
+        yield f"{name.value} left out for {counted(count, 'case')} ({code}): {reason}"
 
 
 def _doubts(rows: Sequence[ResultRow]) -> list[str]:
@@ -169,10 +169,6 @@ def _doubts(rows: Sequence[ResultRow]) -> list[str]:
         + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
         for code, names in groups.items()
     ]
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _starts(rows: Sequence[ResultRow]) -> Iterator[_Section]:
@@ -307,7 +303,7 @@ def _matrix_words(rows: Sequence[ResultRow], table: str) -> Iterable[str]:
         f"{row.configuration} ({row.delegate_text})" for row in own if row.result.truth is DelegateTruth.PARTIAL
     )
     if partial:
-        named = "; ".join(f"{text} on {_counted(count, 'device')}" for text, count in partial.most_common(_MOST_NAMED))
+        named = "; ".join(f"{text} on {counted(count, 'device')}" for text, count in partial.most_common(_MOST_NAMED))
         yield f"partial, the CPU ran the other operators: {named}"
     words = set(table.split())
     if "same" in words:

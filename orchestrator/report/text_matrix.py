@@ -37,7 +37,10 @@ def _block(table: MatrixTable, width: int) -> list[str]:
     }
     names = short_names(cases.items())
     columns = [
-        (fit(names.of(label), _LONGEST_TITLE).rstrip(), _aligned([_cell(row, table.decimals) for row in column]))
+        (
+            [fit(part, _LONGEST_TITLE).rstrip() for part in names.of(label).split(", ")],
+            _aligned([_cell(row, table.decimals) for row in column]),
+        )
         for label, column in rows.items()
         if label in cases
     ]
@@ -46,7 +49,9 @@ def _block(table: MatrixTable, width: int) -> list[str]:
     titles = [device.label if are_virtual else device.title for device in devices]
     longest = min(_LONGEST_TITLE, width // 3)
     if max(map(display_width, map(visible, titles))) > longest:
-        titles = [device.serial for device in devices]
+        # The mark in front: a long serial number loses its end.
+        marks = ["(virtual) " if device.is_virtual and not are_virtual else "" for device in devices]
+        titles = [f"{mark}{device.serial}" for mark, device in zip(marks, devices, strict=True)]
     titles = [fit(title, longest).rstrip() for title in titles]
     unit = f"{'median ' * (table.unit == 'ms')}{table.unit} \N{PLUS-MINUS SIGN}95 %"
     told = ", ".join(filter(None, (unit, names.common, "virtual" if are_virtual else "")))
@@ -56,15 +61,16 @@ def _block(table: MatrixTable, width: int) -> list[str]:
         # At least one column, however wide it is.
         shown, used = 0, 0
         while shown < len(columns):
-            used += _GAP + max(map(display_width, (columns[shown][0], *columns[shown][1])))
+            used += _GAP + max(map(display_width, (*columns[shown][0], *columns[shown][1])))
             if shown and used > room:
                 break
             shown += 1
         band, columns = columns[:shown], columns[shown:]
-        drawn = text_table(
-            ["", *(head for head, _ in band)], list(zip(titles, *(cells for _, cells in band), strict=True))
-        )
-        lines += drawn.split("\n")
+        depth = max(len(heads) for heads, _ in band)
+        # Words stand at the bottom, above their figures.
+        top, *levels = zip(*([""] * (depth - len(heads)) + heads for heads, _ in band), strict=True)
+        cells = zip(titles, *(cells for _, cells in band), strict=True)
+        lines += text_table(["", *top], [*(("", *level) for level in levels), *cells]).split("\n")
     return lines
 
 

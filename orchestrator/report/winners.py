@@ -1,12 +1,13 @@
 """The fastest configuration of each model on each device: by how much, how sure, and what to try next.
 
-All that report, terminal and advice say of "the fastest" comes from here. Figures of one model on one device are set
+Who wins, for report, terminal and advice, comes from here. Figures of one model on one device are set
 against each other, medians with medians; what runs on a virtual phone never stands against a real device.
 """
 
 from __future__ import annotations
 
 import enum
+import math
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from orchestrator.programs import is_usual
 from orchestrator.records.workload import Case
 from orchestrator.report.labels import short_names
 from orchestrator.report.rows import BestMark, ResultRow
-from orchestrator.units import format_figure, format_percent
+from orchestrator.units import counted, format_figure, format_percent
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -51,6 +52,8 @@ class Contest:
     #: The fastest clean figure, and those that can't be told from it, the faster first; None where none is clean.
     best: ResultRow | None
     tied: tuple[ResultRow, ...] = ()
+    #: False where a figure has one process, so that the order rests on a margin.
+    is_tested: bool = False
 
     @property
     def shown(self) -> ResultRow:
@@ -66,11 +69,6 @@ class Contest:
     def is_alone(self) -> bool:
         """Whether nothing else has a clean figure."""
         return len(self.clean) == 1
-
-    @property
-    def is_tested(self) -> bool:
-        """False where a figure has one process, so that the order rests on a margin."""
-        return self.is_alone or all(figure_of(row).log_middle.error is not None for row in self.clean)
 
     @property
     def doubted(self) -> list[ResultRow]:
@@ -138,6 +136,7 @@ def contest_of(rows: Sequence[ResultRow]) -> Contest:
         rows=tuple(rows),
         best=keys[best.fastest] if best is not None else None,
         tied=tuple(sorted(tied, key=lambda row: figure_of(row).median_us)),
+        is_tested=best is not None and best.is_tested,
     )
 
 
@@ -205,17 +204,25 @@ def answers_of(contests: Iterable[Contest]) -> tuple[str, ...]:
     won = [item for item in contests if item.best is not None]
     if len(won) <= _MOST_WINNERS:
         return tuple(map(answer_text, won))
-    shown = [item.shown for item in won]
-    models = grouped(shown, lambda row: (row.model.label, " virtual" if row.is_virtual else ""))
+    models = grouped(won, lambda item: (item.shown.model.label, " virtual" if item.shown.is_virtual else ""))
     answers = []
-    for (model, kind), rows in models.items():
+    for (model, kind), members in models.items():
+        if len(members) == 1:
+            answers.append(answer_text(members[0]))
+            continue
+        rows = [item.shown for item in members]
         counts = Counter(row.case.delegate.value for row in rows).most_common()
         wins = ", ".join(f"{delegate} on {count}" for delegate, count in counts)
-        least = min(rows, key=lambda row: figure_of(row).median_us)
+        tied = sum(bool(item.tied) for item in members)
+        doubt = f"; on {tied} of them another can't be told from it" if tied else ""
+        least = min(rows, key=lambda row: row.median_us or math.inf)
         lowest = f"{_figure(least)} on {least.device.title}, {least.configuration}"
-        answers.append(f"{model}: of {len(rows)}{kind} devices, fastest is {wins}; the lowest figure is {lowest}")
+        answers.append(
+            f"{model}: of {len(rows)}{kind} devices, fastest is {wins}{doubt}; the lowest figure is {lowest}"
+        )
     hidden = len(answers) - _MOST_WINNERS
-    return (*answers[:_MOST_WINNERS], *([f"for {hidden} more models, see the comparison"] if hidden > 0 else []))
+    more = [f"for {counted(hidden, 'more model')}, see the comparison"] if hidden > 0 else []
+    return (*answers[:_MOST_WINNERS], *more)
 
 
 def answer_text(contest: Contest) -> str:

@@ -15,7 +15,8 @@ from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateTruth, RunRecord
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Case, DelegateName, Model
-from orchestrator.report.advice import SOURCES, advice_of, allow_list, fleet_choice, format_text
+from orchestrator.report.advice import SOURCES, advice_of, fleet_choice, format_text
+from orchestrator.report.allow_list import allow_list
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
 from orchestrator.report.passes import EnergyRow
