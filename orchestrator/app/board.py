@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from enum import IntEnum
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote as percent_encode
@@ -291,8 +292,9 @@ def runner_elsewhere(settings: Settings, campaign: Campaign) -> str:
     return "" if is_own or campaign.status is not CampaignStatus.RUNNING else campaign.host
 
 
-def stored_rows(farm: Farm, campaign_id: CampaignId) -> tuple[PhoneRow, ...]:
-    """Return the phones of a campaign that nobody runs."""
+@lru_cache
+def stored_rows(farm: Farm, campaign_id: CampaignId, _progress: tuple[int, int]) -> tuple[PhoneRow, ...]:
+    """Return the phones of a campaign that nobody runs; read again only when more of it is stored (``_progress``)."""
     campaign = farm.store.campaign(campaign_id)
     if campaign is None:
         return ()

@@ -130,7 +130,7 @@ class SiteSeries:
     @property
     def newest(self) -> FoundChange | None:
         """The newest change."""
-        return max(self.changes, key=lambda change: change.night, default=None)
+        return self.changes[-1] if self.changes else None
 
     def outputs_on(self, night: date) -> OutputsChange | None:
         """Return what the outputs are worth on a night when they are wrong or drift; None else."""
@@ -298,6 +298,7 @@ def gather(
     details = night_details(points, table)
     found = find_regressions(store, Question(since=first), table=whole)
     series = sorted(_series(store, table, details.is_trusted, found, only), key=lambda row: (-row.badness, row.key))
+    faulty = [item.faulty_outputs for item in series if item.faulty_outputs is not None]
     pages = len(chosen) if reports is None else reports
     progress, virtual = store.progress(), _virtual_campaigns(store, chosen, points)
     site = Site(
@@ -307,12 +308,15 @@ def gather(
         details=details,
         series=tuple(series),
         groups=found.groups,
-        faulty_outputs=_faulty_outputs(found),
+        # The unexpected and the wrong ones first.
+        faulty_outputs=tuple(
+            sorted(faulty, key=lambda item: (bool(item.expected), item.after is not ParityVerdict.WRONG, item.label))
+        ),
         campaigns=tuple(
             SiteCampaign(
                 campaign=item,
-                stored=progress[item.campaign_id][0],
-                planned=progress[item.campaign_id][1],
+                stored=progress.get(item.campaign_id, (0, 0))[0],
+                planned=progress.get(item.campaign_id, (0, 0))[1],
                 is_virtual=item.campaign_id in virtual,
                 has_page=number < pages,
             )
@@ -320,15 +324,6 @@ def gather(
         ),
     )
     return site, marks
-
-
-def _faulty_outputs(found: Regressions) -> tuple[OutputsChange, ...]:
-    """Return the series whose outputs are wrong or drift now, the unexpected and the wrong ones first."""
-    newest = {item.series_key: item for item in sorted(found.outputs, key=lambda item: item.night)}
-    faulty = [item for item in newest.values() if item.after is not ParityVerdict.SAME]
-    return tuple(
-        sorted(faulty, key=lambda item: (bool(item.expected), item.after is not ParityVerdict.WRONG, item.label))
-    )
 
 
 def _series(
@@ -465,7 +460,7 @@ def report_marks(store: Store, campaigns: Sequence[Campaign]) -> Mapping[Campaig
             item.status.value,
             item.finished_at,
             item.terms.origin,
-            progress[item.campaign_id],
+            progress.get(item.campaign_id),
             readings.get(item.campaign_id, ""),
         )
         marks[item.campaign_id] = hashlib.sha256(repr(told).encode(errors="surrogatepass")).hexdigest()

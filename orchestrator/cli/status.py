@@ -82,7 +82,7 @@ def _campaign(
         # The process that runs it knows better than what is stored, and nothing needs to be read.
         rows, holder = shown.rows, runner_here(shown)
     elif not where:
-        rows = stored_rows(farm, campaign.campaign_id)
+        rows = stored_rows(farm, campaign.campaign_id, progress)
     phones = [
         {
             **asdict(row),

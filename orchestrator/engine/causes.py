@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -75,6 +76,8 @@ class Causes:
         self._delegates = [delegates[key] for key in table.series]
         #: Of slower and of faster series, their changes.
         self._moved: dict[bool, dict[int, list[Change]]] = {True: defaultdict(list), False: defaultdict(list)}
+        # Many changes share a night and a difference.
+        self._moved_on, self._moved_with = cache(self._series_of_night), cache(self._series_with)
         for change in cuts:
             self._moved[change.ratio > 1][change.series].append(change)
         #: Which series saw a difference, and the places of their first nights with it; and each series' own.
@@ -106,11 +109,12 @@ class Causes:
     def of_each(self) -> list[tuple[Cause, ...]]:
         """Return of each change that is asked for what changed beside it, what explains most first."""
         nights = _nights_of_campaigns(self._store, self._table)
-        largest = sorted(self._found, key=lambda change: -abs(change.ratio - 1))[:_READ_CHANGES]
+        by_size = sorted(range(len(self._found)), key=lambda place: -abs(self._found[place].ratio - 1))
+        largest = set(by_size[:_READ_CHANGES])
         causes = []
-        for change in self._found:
+        for place, change in enumerate(self._found):
             own = [*self._coincidences(change)]
-            if change in largest:
+            if place in largest:
                 own += _covariates(self._store, self._table, change, nights)
             causes.append(tuple(sorted(own, key=lambda cause: -(cause.share or 0.0))))
         return causes
@@ -123,24 +127,29 @@ class Causes:
             if (night == change.night if is_content else _is_near(change, night))
         )
 
-    def _alike(self, change: Change, difference: Difference) -> set[int]:
-        """Return the series that moved in a change's direction on the nights on which they saw a difference."""
-        seen = self._seen[difference]
+    def _series_of_night(self, night: int, is_slower: bool) -> set[int]:
+        """Return the series that moved in a direction on a night."""
         return {
             series
-            for series, changes in self._moved[change.ratio > 1].items()
-            if any(_is_near(other, night) for night in seen.get(series, ()) for other in changes)
+            for series, changes in self._moved[is_slower].items()
+            if any(_is_near(change, night) for change in changes)
+        }
+
+    def _series_with(self, difference: Difference, is_slower: bool) -> set[int]:
+        """Return the series that moved in a direction on the nights on which they saw a difference."""
+        moved = self._moved[is_slower]
+        return {
+            series
+            for series, nights in self._seen[difference].items()
+            if any(_is_near(change, night) for night in nights for change in moved.get(series, ()))
         }
 
     def _coincidences(self, change: Change) -> Iterator[Cause]:
         """Yield what is another thing since a change's nights, with its share."""
-        moved = {
-            series
-            for series, changes in self._moved[change.ratio > 1].items()
-            if any(_is_near(other, change.night) for other in changes)
-        }
+        is_slower = change.ratio > 1
+        moved = self._moved_on(change.night, is_slower)
         for difference in self._beside(change):
-            exposed, alike = self._seen[difference], self._alike(change, difference)
+            exposed, alike = self._seen[difference], self._moved_with(difference, is_slower)
             others, others_moved = len(self._table.series) - len(exposed), len(moved - exposed.keys())
             share = coincidence_share(len(exposed), len(alike), others, others_moved)
             name, old, new = difference
@@ -159,7 +168,7 @@ class Causes:
         update = min(updates, key=lambda item: _NAMES.index(item[0]))
         delegates = self._delegates
         exposed = {series for series in self._seen[update] if delegates[series] == delegates[change.series]}
-        alike = self._alike(change, update) & exposed
+        alike = self._moved_with(update, change.ratio > 1) & exposed
         if len(alike) < max(_LEAST_SERIES, _SYSTEM_UPDATES_LEAST_SHARE * len(exposed)):
             return ""
         phones = len({self._table.sketches[series].serial for series in alike})

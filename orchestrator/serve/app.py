@@ -330,12 +330,11 @@ def server_of(app: FastAPI) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
         http=_Guarded,
-        # What strangers send can't fill a log.
+        # What strangers send fills no log; a system without descriptors has an error a second for each of the backlog.
         log_level="error",
         access_log=False,
         server_header=False,
         date_header=False,
-        # So many connections at once are an error each when the system has no descriptors left.
         backlog=16,
     )
     return _Server(config, app)

@@ -211,7 +211,7 @@ def test_a_process_killed_at_any_step_leaves_what_the_next_one_can_undo(
         phone.reboot()
         device.wait_until_ready(timeout_s=60.0)
     home = tmp_path / "other" if how == "from another home" else own
-    # The note of a process that was killed expires in a minute, unless it is known to be dead.
+    # The note of a process that was killed expires in a minute, unless it is of the same home.
     LadderConditioner(home).restore(device, take=how == "from another home")
     as_before(device, phone, before)
 
