@@ -128,6 +128,7 @@ def make_build(farm: Farm, name: str, abi: str, source: Path, target: str) -> tu
     if not source.is_dir():
         raise UsageError(f"--source {source} is no folder", hint="name the checkout of the program's source")
     environ = child_environment(farm.settings.environ)
+    found: list[list[str]] = []
     for command in commands:
         first, *words = shlex.split(command)
         names = (first, "bazelisk") if first == "bazel" else (first,)
@@ -135,15 +136,22 @@ def make_build(farm: Farm, name: str, abi: str, source: Path, target: str) -> tu
         if tool is None:
             hint = f"install it, or run {command!r} where it is, then: {by_hand}"
             raise ArtifactError(f"{' or '.join(names)} isn't on PATH, so nothing was built", hint=hint)
-        # A list of words, none of which a shell reads.
-        done = subprocess.run(
-            [tool, *words], cwd=source, env=environ, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False
-        )
+        found.append([tool, *words])
+    for words, line in zip(found, commands, strict=True):
+        try:
+            # A list of words, none of which a shell reads.
+            done = subprocess.run(
+                words, cwd=source, env=environ, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False
+            )
+        except OSError as error:
+            raise ArtifactError(f"{line!r} can't be started: {error.strerror}") from error
         if done.returncode:
-            raise ArtifactError(f"{command!r} ended with exit code {done.returncode}", hint="its output is above")
-    targets = [found for command in commands for found in _TARGET.findall(command)]
-    places = [source / "bazel-bin" / folder / made for folder, made in targets]
-    places += [source / spec.program] if spec is not None else []
+            raise ArtifactError(f"{line!r} ended with exit code {done.returncode}", hint="its output is above")
+    programs = [spec.program] if spec is not None else []
+    places = [source / program for program in programs]
+    for folder, made_by in (target for command in commands for target in _TARGET.findall(command)):
+        # Bazel may give a target's file an ending of its own, as that of an APK.
+        places += [source / "bazel-bin" / folder / program for program in (*programs, made_by)]
     made = next((place for place in places if place.is_file()), None)
     if made is None:
         raise ArtifactError(f"the commands left no program behind in {source}", hint=f"find it, then: {by_hand}")

@@ -59,7 +59,7 @@ class Release:
     """A program and the libraries that belong to it, as they came together."""
 
     #: The build's name.
-    name: str = ""
+    name: str
     #: For which it was fetched; else those that it is built for, empty text for one that runs everywhere.
     abis: tuple[str, ...]
     #: Which release it is, as the address or the user says: ``2.1.0``, ``latest 2026-11-21``; empty when unknown.
@@ -123,7 +123,7 @@ class Archive:
 
     def path(self, sha256: str) -> Path | None:
         """Return where a content lies, None when it isn't there; it isn't hashed again."""
-        return next((self._folder / sha256).glob("*"), None)
+        return next((self._folder / sha256).glob("*"), None) if sha256 else None
 
     def is_whole(self, file: ReleaseFile) -> bool:
         """Whether a file of a release lies there with the content that it had."""
@@ -214,7 +214,7 @@ class Archive:
             known = adapter_of(_Known).validate_json(path.read_bytes(), strict=True)
             if not all(release.files for release in known.releases):
                 raise ValueError("a release without files")
-            return [replace(release, name=name) for release in known.releases], dict(known.pinned)
+            return list(known.releases), dict(known.pinned)
         except FileNotFoundError:
             return [], {}
         except (OSError, ValueError) as error:

@@ -15,7 +15,7 @@ from orchestrator.artifacts.archive import Arrival, Release, ReleaseFile
 from orchestrator.artifacts.download import Downloader, Validators, shown
 from orchestrator.artifacts.library import BuildLibrary
 from orchestrator.clock import Clock, SystemClock
-from orchestrator.errors import DownloadError, NotThereError
+from orchestrator.errors import ArtifactError, DownloadError, NotThereError
 from orchestrator.records.build_spec import BuildSpec
 
 _VERSION: Final = re.compile(r"/v?(\d+(?:\.\d+)+[A-Za-z0-9.+-]*)/")
@@ -188,7 +188,10 @@ class BuildFetcher:
         """Return what was fetched last from an address, if it is still there whole."""
         files = [file for release in self._library.archive.releases(spec.name) for file in release.files]
         last = next((f for f in reversed(files) if f.url == shown(url) and (f.etag or f.last_modified)), None)
-        return self._library.arrival(last) if last is not None and self._library.archive.is_whole(last) else None
+        try:
+            return self._library.arrival(last) if last is not None else None
+        except ArtifactError:
+            return None
 
     def _tag(self, url: str, last_modified: str) -> str:
         """Return which release an address holds: its version, else its date."""

@@ -383,7 +383,9 @@ class BuildLibrary:
         """Return the real programs that may stand for a tool, the newest first: the declared default, else others."""
         defaults = {spec.name for spec in self.specs if spec.is_default and spec.tool is tool}
         pins = {spec.name: spec.sha256s for spec in self.specs if spec.sha256s}
-        real = [r for r in self._kept() if not r.is_virtual and r.program.sha256 in pins.get(r.name, r.program.sha256)]
+        real = [
+            r for r in self._kept() if not r.is_virtual and r.program.sha256 in pins.get(r.name, (r.program.sha256,))
+        ]
         declared = {spec.name for spec in self.specs}
         return [r for r in real if r.name in defaults] or [r for r in real if r.name not in declared]
 
@@ -453,7 +455,7 @@ def _arrival(path: Path, name: str = "", *, group: str = "", tag: str = "") -> A
 
 def _hashed(arrival: Arrival) -> Arrival:
     """Return a file with the hash and the size of its content; both are empty when it can't be read."""
-    sha256 = sha256_of(arrival.path)
+    sha256 = _known_sha256(arrival.path)
     size_bytes = arrival.path.stat().st_size if sha256 else 0
     return replace(arrival, file=replace(arrival.file, sha256=sha256, size_bytes=size_bytes))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -58,7 +59,7 @@ def is_shared_library(path: Path) -> bool:
 
 
 def check_shows_benchmark(path: Path) -> None:
-    """Raise ArtifactError for an executable that holds no word of a benchmark program, or can't be read.
+    """Raise ArtifactError for an executable that holds no word of a benchmark program.
 
     An APK is known by its package, a fake binary by its mark, and a library comes with its program. One that is packed,
     or starts another, is refused.
@@ -70,8 +71,9 @@ def check_shows_benchmark(path: Path) -> None:
         return
     if facts.is_apk or facts.is_fake:
         return
-    content = path.read_bytes()
-    if not any(word in content for word in _WORDS):
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        is_shown = any(content.find(word) >= 0 for word in _WORDS)
+    if not is_shown:
         raise ArtifactError(
             f"{str(path)!r} is no benchmark program: none of its strings are (num_threads, warmup_runs)",
             hint="add benchmark_model or another benchmark program of TFLite or LiteRT, not a packed one",

@@ -270,7 +270,7 @@ class Farm(Adapters):
         names_host = HOST_SERIAL in selection.serials
         phones = replace(selection, serials=tuple(item for item in selection.serials if item != HOST_SERIAL))
         opened = OpenedDevices()
-        if _names_phones(phones):
+        if phones.serials or phones.profiles or phones.pools or phones.tags or phones.where:
             opened = self._open_phones(phones, required=True, despite_losses=despite_losses, despite_use=despite_use)
         elif not names_host:
             opened = self._open_phones(phones, required=not selection.host, despite_use=despite_use)
@@ -503,7 +503,3 @@ def _reasons(attached: Sequence[Attached]) -> str:
 def _holds(serials: Sequence[str], listed: Iterable[tuple[object, Seen]]) -> bool:
     """Whether phones are named, and all of them are listed."""
     return bool(serials) and set(serials) <= {seen.serial for _, seen in listed}
-
-
-def _names_phones(selection: DeviceSelection) -> bool:
-    return bool(selection.serials or selection.profiles or selection.pools or selection.tags or selection.where)

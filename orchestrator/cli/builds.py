@@ -55,7 +55,8 @@ def list_builds(
     for release, used_for in reversed(releases):
         if used_for or everything:
             state = "kept" if not used_for else _FAKE if release.is_virtual else "in use"
-            rows.append((release.name, release.tool.value, ", ".join(release.abis), *_cells(release), state))
+            known = release.name, release.tool.value, ", ".join(release.abis), release.release_id, release.tag
+            rows.append((*known, f"{release.seen_at:%Y-%m-%d}", str(len(release.files)), state))
     here = {(release.name, abi) for release, _ in releases for abi in (*release.abis, *release.built_for)}
     rows += [
         (spec.name, spec.tool.value, spec.abi, "", "", "", "", "not here")
@@ -272,7 +273,7 @@ def _fetched_lines(result: Fetched) -> list[str]:
         case _:
             assert result.previous is not None
             lines = [f"{head}CHANGED: {release}, was {_titled(result.previous)}"]
-    if not _is(result.in_use, result.release) and result.in_use is not None:
+    if result.in_use is not None and result.in_use.release_id != result.release.release_id:
         lines.append(
             f"  in use stays {_titled(result.in_use)}; benchfarm build use {_address(result.release)} changes that"
         )
@@ -307,10 +308,6 @@ def _of_file(facts: ProgramFacts, spec: BuildSpec | None) -> list[str]:
     return [f"  {title}: {text}" for title, text in told if text]
 
 
-def _cells(release: Release) -> tuple[str, str, str, str]:
-    return release.release_id, release.tag, f"{release.seen_at:%Y-%m-%d}", str(len(release.files))
-
-
 def _titled(release: Release) -> str:
     tag = f" ({release.tag})" if release.tag else ""
     return f"{release.release_id}{tag}, first seen {release.seen_at:%Y-%m-%d}"
@@ -318,10 +315,6 @@ def _titled(release: Release) -> str:
 
 def _address(release: Release) -> str:
     return f"{release.name}@{release.release_id}"
-
-
-def _is(one: Release | None, other: Release) -> bool:
-    return one is not None and one.release_id == other.release_id
 
 
 @command("flags")
