@@ -64,9 +64,9 @@ class PhoneCheck:
 #: Result, what was seen, what the phone loses by it.
 _Found = tuple[CheckResult, str, str]
 _FATAL: Final = "nothing can be measured on this phone"
+_MISSING, _OTHER = CheckResult.MISSING, CheckResult.ANOTHER_WAY
 #: What is lost without a tool or a file that benchfarm has no other way for; what else is different without one. A name
 #: that isn't here costs nothing.
-_MISSING, _OTHER = CheckResult.MISSING, CheckResult.ANOTHER_WAY
 _WITHOUT: Final[dict[str, tuple[CheckResult, str]]] = {
     **dict.fromkeys(("cat", "chmod", "getprop", "mkdir", "rm", "wc", "sleep"), (_MISSING, _FATAL)),
     "ps": (_MISSING, "programs left behind can't be found: no run is started"),

@@ -205,7 +205,7 @@ class LadderConditioner:
 
     def _look_for_ours(self, device: AdbDevice) -> str:
         """Return a script that ends our app and tells of our runs, for the round trip that takes the phone."""
-        return (call("stop_apps", *self._stray_apps) if self._stray_apps else "") + device.stray_look
+        return (call("stop_apps", *self._stray_apps) if self._stray_apps else "") + device.look_for_strays()
 
     def _clean(self, device: AdbDevice, tell: _Tell, cancelled: threading.Event | None) -> str:
         """Take the phone, refuse it when somebody else has it, end what is ours; return its boot id."""

@@ -43,6 +43,8 @@ _LONGEST_WAIT_S: Final = 5.0
 WAIT_STEP_S: Final = 0.5
 #: What a round trip may take beside the wait itself.
 _ANSWER_S: Final = 15.0
+#: How long a phone is waited for when all is done; what is left goes with the next kill_strays.
+_CLOSING_S: Final = 3.0
 #: A phone that is busy takes its time for the first step of a run's shell.
 _BEGIN_S: Final = 20.0
 #: Who starts a run again over a new link finds its folder without its mark: the first one was cut off, or is slow.
@@ -191,20 +193,19 @@ class DetachedRuns:
         """See Device.close: remove what was discarded; nothing else is held."""
         if self._discarded:
             with contextlib.suppress(DeviceError):
-                self._link.shell(self.with_removals(":"), timeout_s=_ANSWER_S, what="removing a run")
+                self._link.shell(self.with_removals(":"), timeout_s=_CLOSING_S, what="removing a run")
 
-    @property
-    def stray_look(self) -> str:
-        """What tells `end_strays` of the runs that there are, and of all processes if there are any; it exits."""
+    def look_for_strays(self) -> str:
+        """Return a script that reports the runs that there are, and then all processes, to `end_strays`; it exits."""
         return self.with_removals(call("strays", self._runs_folder) + call("processes"))
 
     def kill_strays(self) -> Sequence[str]:
         """Kill every run of ours that is still alive, remove all runs' folders, and return what was killed."""
-        look = self.stray_look
+        look = self.look_for_strays()
         return self.end_strays(self._link.again(lambda: self._link.must(look, what="looking for strays")))
 
     def end_strays(self, told: str) -> Sequence[str]:
-        """Do the same with what `stray_look` has just told."""
+        """Do the same with what `look_for_strays` has just told."""
         told, _, table = told.partition("\n\n")
         runs: dict[str, str] = dict(re.findall(r"^run (\S+) ?(\d*)$", told, re.M))
         if not runs:

@@ -16,7 +16,7 @@ from orchestrator.records.device import DeviceState
 from orchestrator.records.plan import FitLimits
 from orchestrator.units import format_duration
 
-#: A rate is of so many readings at least.
+#: A rate is that of the last so many readings; with fewer, no phone is given up.
 _READINGS_MIN: Final = 4
 _READINGS_KEPT: Final = 40
 #: A battery goes on getting warmer for a while after the load has ended.

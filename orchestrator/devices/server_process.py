@@ -80,15 +80,19 @@ class OwnServer(AdbServer):
             if (known := cls.adopt(state_folder, usb=usb)) is not None:
                 known._environ = environ
                 return known
-            address = _address(state_folder, usb=usb)
-            if address is None:
-                raise AdbUnavailableError(
-                    f"no folder of this user alone can hold an adb server's socket (tried {state_folder / 'adb'})",
-                    hint="set $BENCHFARM_HOME to a folder with a short path on a local file system",
-                )
-            server = cls(address, binary=binary, state_folder=state_folder, environ=environ, usb=usb)
-            server._launch()
-            return server
+            failure = AdbUnavailableError(
+                f"no folder of this user alone can hold an adb server's socket (tried {state_folder / 'adb'})",
+                hint="set $BENCHFARM_HOME to a folder with a short path on a local file system",
+            )
+            for address in _addresses(state_folder, usb=usb):
+                server = cls(address, binary=binary, state_folder=state_folder, environ=environ, usb=usb)
+                try:
+                    server._launch()
+                except AdbUnavailableError as error:  # a file system without sockets, or a stranger listens there
+                    failure = error
+                else:
+                    return server
+            raise failure
 
     @classmethod
     def adopt(cls, state_folder: Path, *, usb: bool = True) -> OwnServer | None:
@@ -241,8 +245,8 @@ def _lock(state_folder: Path, *, usb: bool) -> Iterator[None]:
         raise AdbUnavailableError(f"an adb server can't be kept in {state_folder}: {error}") from error
 
 
-def _address(state_folder: Path, *, usb: bool) -> ServerAddress | None:
-    """Return where a server is to listen: a socket in a folder that this user alone may enter, None without one."""
+def _addresses(state_folder: Path, *, usb: bool) -> Iterator[ServerAddress]:
+    """Yield where a server may listen: sockets in folders that this user alone may enter."""
     name = hashlib.sha256(f"{state_folder.absolute()}\0{usb}".encode()).hexdigest()[:16]
     own = state_folder.absolute() / "adb"
     with contextlib.suppress(OSError):
@@ -250,8 +254,7 @@ def _address(state_folder: Path, *, usb: bool) -> ServerAddress | None:
     for folder, file in ((own if is_private(own) else None, _name(usb=usb)), (own_temporary(), name)):
         path = str(folder / f"{file}.socket") if folder is not None else ""
         if path and len(os.fsencode(path)) <= _LONGEST_PATH_BYTES:
-            return ServerAddress(path=path)
-    return None
+            yield ServerAddress(path=path)
 
 
 def _is_free(path: str) -> bool:
