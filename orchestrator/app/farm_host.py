@@ -15,6 +15,7 @@ from orchestrator.config.profiles import KeptInventory
 from orchestrator.devices.discovery import KnownPhones, look_at
 from orchestrator.devices.server import AdbServer, is_tcp
 from orchestrator.errors import BenchfarmError, StoreError
+from orchestrator.queueing.newcomers import GONE_S
 from orchestrator.queueing.queue import Announced, FarmQueue
 from orchestrator.queueing.submissions import IN_QUARANTINE
 from orchestrator.queueing.worker import Look, Say
@@ -131,11 +132,14 @@ class HostPhones:
             if item.seen.hangs and item.seen.serial not in in_use and self._idle_look_s:
                 self._woken_at.setdefault(item.seen.serial, -self._idle_look_s)
                 self._hung.setdefault(item.seen.serial, item)
-        # A phone on a cable that isn't listed was unplugged; one on a network is back only when it is connected.
+        # A phone on a cable that isn't listed was unplugged; one on a network is back only when it is connected
+        # here, or at another host.
+        elsewhere = self._usable_elsewhere() if self._hung.keys() - listed else ()
         self._hung = {
             serial: item
             for serial, item in self._hung.items()
-            if serial and serial not in usable and (serial in listed or is_tcp(item.seen.address))
+            if serial and serial not in usable
+            if serial in listed or (is_tcp(item.seen.address) and serial not in elsewhere)
         }
         if due := self._due(self._hung.keys() - in_use, self._woken_at):
             with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(due))) as pool:
@@ -144,7 +148,7 @@ class HostPhones:
     def connect_again(self, farm: Farm, item: Attached, used: Callable[[], Collection[str]]) -> None:
         """Reconnect a phone; its USB port, and with it maybe others of its hub, is powered while no phone is used."""
         name = item.seen.serial
-        if not isinstance(item.server, AdbServer):
+        if name in used() or not isinstance(item.server, AdbServer):
             return
         self._say(f"{name} has no job and doesn't answer; it is reconnected")
         try:
@@ -166,6 +170,13 @@ class HostPhones:
             return self._queue.busy_elsewhere(self._host), self._queue.take_releases(self._host)
         except StoreError:
             return None, ()
+
+    def _usable_elsewhere(self) -> Collection[str]:
+        return {
+            row["serial"]
+            for row in self._queue.phones()
+            if row["host"] != self._host and row["silent_s"] <= GONE_S and not row["unusable"]
+        }
 
     def _announced(
         self, farm: Farm, attached: Attached, known: Announced | None, user_of: Callable[[str], str]

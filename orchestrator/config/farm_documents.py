@@ -136,15 +136,7 @@ def read_manifest(document: str) -> Manifest:
     try:
         found = adapter_of(Manifest).validate_json(document, strict=True, extra="forbid")
     except ValidationError as error:
-        faults = error.errors(include_url=False, include_context=False)
-        if not all(item["type"] in _NEWER for item in faults):
-            raise PlanError(f"a plan from the queue: {describe(error)}") from error
-        unknown = next((item for item in faults if item["type"] == _UNKNOWN_FIELD), None)
-        what = f"asks for {'.'.join(map(str, unknown['loc']))}" if unknown else f"has {describe(error)}"
-        raise NewerPlanError(
-            f"a plan from the queue {what}, which this benchfarm doesn't know",
-            hint="install the submitter's benchfarm on this host",
-        ) from error
+        raise _fault("a plan", error) from error
     plan = found.plan
     try:
         for flags in plan.matrix.flags:
@@ -182,7 +174,20 @@ def _read(kind: type[_Record], document: str) -> _Record:
     try:
         return adapter_of(kind).validate_json(document, strict=True)
     except ValidationError as error:
-        raise PlanError(f"{kind.__name__} from the queue: {describe(error)}") from error
+        raise _fault(kind.__name__, error) from error
+
+
+def _fault(what: str, error: ValidationError) -> PlanError:
+    """Return what is wrong with a document of the queue: a NewerPlanError where it is only not known here."""
+    faults = error.errors(include_url=False, include_context=False)
+    if not all(item["type"] in _NEWER for item in faults):
+        return PlanError(f"{what} from the queue: {describe(error)}")
+    unknown = next((item for item in faults if item["type"] == _UNKNOWN_FIELD), None)
+    asked = f"asks for {'.'.join(map(str, unknown['loc']))}" if unknown else f"has {describe(error)}"
+    return NewerPlanError(
+        f"{what} from the queue {asked}, which this benchfarm doesn't know",
+        hint="install the submitter's benchfarm on this host",
+    )
 
 
 def _check(payload: Payload) -> None:

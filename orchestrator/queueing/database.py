@@ -28,6 +28,12 @@ _FROZEN: Final = "60s"
 _FROZEN_BRIEF: Final = "8s"
 _LOCKED_BRIEF: Final = "10s"
 _AWAY: Final = "look whether the database runs, and can be reached from here as --store or $BENCHFARM_STORE names it"
+#: What says that another process has it, or took it at the same moment.
+_HELD: Final = (
+    psycopg.errors.LockNotAvailable,
+    psycopg.errors.IdleInTransactionSessionTimeout,
+    psycopg.errors.UniqueViolation,
+)
 
 
 class QueueHeldError(StoreError):
@@ -96,7 +102,7 @@ class QueueDatabase:
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
         """Give a connection; what was done with it is committed at the end, undone after an error.
 
-        What the driver raises is a StoreError then, but for UniqueViolation.
+        What the driver raises is a StoreError then.
         """
         with self._as_store_error(), self._pool.connection() as connection:
             yield connection
@@ -119,9 +125,7 @@ class QueueDatabase:
     def _as_store_error(self) -> Iterator[None]:
         try:
             yield
-        except psycopg.errors.UniqueViolation:
-            raise
-        except (psycopg.errors.LockNotAvailable, psycopg.errors.IdleInTransactionSessionTimeout) as error:
+        except _HELD as error:
             raise QueueHeldError(
                 "the farm's queue: another process holds what is asked for", hint="ask again in some seconds"
             ) from error

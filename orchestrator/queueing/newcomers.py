@@ -14,7 +14,7 @@ import psycopg
 
 from orchestrator.errors import BenchfarmError
 from orchestrator.queueing.database import QueueDatabase, QueueHeldError
-from orchestrator.queueing.submissions import Submission, enqueue, take
+from orchestrator.queueing.submissions import PROTOCOL, Submission, can_have_jobs, enqueue, take
 
 #: What nobody could use for so long is lost; phones of a host that is silent for so long aren't chosen.
 GONE_S: Final = 900.0
@@ -100,8 +100,9 @@ class Newcomers:
                 "SELECT s.submission, s.replaces_lost AND s.opens_at <= now() AS is_watched"
                 " FROM farm_submissions s WHERE s.submission IN (SELECT f.submission FROM procrastinate_jobs j"
                 " JOIN farm_jobs f ON f.job_id = j.id WHERE j.status IN ('todo', 'doing'))"
-                " AND NOT s.cancelled AND (s.joins OR s.replaces_lost)"
-                " AND (s.until IS NULL OR s.until > now()) ORDER BY s.submission"
+                " AND s.protocol = %s AND NOT s.cancelled AND (s.joins OR s.replaces_lost)"
+                " AND (s.until IS NULL OR s.until > now()) ORDER BY s.submission",
+                PROTOCOL,
             )
         }
         self._considered = {name: seen for name, seen in self._considered.items() if name in submissions}
@@ -229,7 +230,7 @@ class Newcomers:
         had = {serial for serial, *_ in jobs}
         found: list[_Addition] = []
         for lost in [*wanted, *([None] if joins else [])]:
-            free = [row for row in phones if row["serial"] not in had]
+            free = [row for row in phones if row["serial"] not in had and can_have_jobs(row["serial"])]
             others = {serial: facts for serial, facts in kept.items() if lost is None or serial != lost.serial}
             chosen = list(self._choose(submission, others, free).items()) if free else []
             for serial, facts in chosen if lost is None else chosen[:1]:

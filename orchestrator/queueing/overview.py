@@ -225,13 +225,19 @@ class Overview(QueueDatabase):
                 if found is None:
                     raise missing
                 worker_id, is_heard = found
+                if not is_heard:
+                    forget_worker(connection, worker_id)
+                    # Asked again: it may have been heard while its jobs were waited for.
+                    is_heard = not connection.execute(
+                        "DELETE FROM farm_hosts WHERE name = %s AND worker_id = %s"
+                        " AND seen_at <= now() - make_interval(secs => %s)",
+                        (name, worker_id, HOST_SILENT_S),
+                    ).rowcount
                 if is_heard:
                     raise UsageError(
                         f"host {name} was heard within the last {format_duration(HOST_SILENT_S)}",
                         hint=f"end its worker first: 'benchfarm farm drain host:{name}'",
                     )
-                forget_worker(connection, worker_id)
-                connection.execute("DELETE FROM farm_hosts WHERE name = %s AND worker_id = %s", (name, worker_id))
                 # Its phones aren't missed: they went with it.
                 connection.execute("DELETE FROM farm_sightings WHERE host = %s", (name,))
             else:

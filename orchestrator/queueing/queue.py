@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import psycopg
 
+from orchestrator.queueing.database import QueueHeldError
 from orchestrator.queueing.overview import Overview, forget_worker
 from orchestrator.queueing.submissions import PROTOCOL, Submission, enqueue, keep, queue_of
 from orchestrator.records.identity import CampaignId, Serial, campaign_id_of
@@ -198,7 +199,7 @@ class FarmQueue(Overview):
                 worker_id,
                 host,
             )
-        except psycopg.errors.UniqueViolation:
+        except QueueHeldError:
             # Two hosts wanted two jobs of one phone at the same moment; the other has it.
             return None
         return Claimed(**rows[0]) if rows else None

@@ -27,6 +27,7 @@ _LISTED: Final = 100
 _AHEAD: Final = timedelta(days=5 * 366)
 _FIELDS: Final = 5
 _ONE: Final = "SELECT * FROM farm_schedules WHERE name = %s"
+_LOCKED: Final = f"{_ONE} FOR UPDATE"
 #: How long it is known what became of a time.
 _KEPT: Final = timedelta(days=400)
 
@@ -134,7 +135,7 @@ class Schedules:
     def remove(self, name: str) -> None:
         """Forget a schedule and its times; what it submitted stays. Raises UsageError when there is none."""
         with self._database.connection() as connection, connection.transaction():
-            _locked(connection, name)
+            _known(connection, _LOCKED, name)
             connection.execute("DELETE FROM farm_ticks WHERE schedule = %s", (name,))
             connection.execute("DELETE FROM farm_schedules WHERE name = %s", (name,))
 
@@ -144,7 +145,7 @@ class Schedules:
         Times that went wrong before a pause don't count any more after it.
         """
         with self._database.connection() as connection, connection.transaction():
-            row = _locked(connection, name)
+            row = _known(connection, _LOCKED, name)
             # A rest needs no next time, and can be given by a host that doesn't know the schedule's zone.
             following = None if paused else _cron_of(row).after(database_time(connection))
             connection.execute(
@@ -156,28 +157,30 @@ class Schedules:
     def one(self, name: str) -> Schedule:
         """Return a schedule; raises UsageError when there is none, or for one in a time zone that isn't known."""
         with self._database.connection() as connection:
-            return _schedule_of(_locked(connection, name))
+            return _schedule_of(_known(connection, _ONE, name))
 
     def listed(self) -> list[dict[str, Any]]:
         """Return the schedules with their next and their last times (``ticks``, newest first), and document.
 
-        Of each also ``submitted_at`` (its last good time, or None), ``missed`` (times since then and since the last
-        pause; 0 while it is paused), and ``went_wrong``: the last time did, and the schedule neither rests nor rested
-        since.
+        A time that failed and is tried again isn't over, so it isn't among these. Of each also ``submitted_at`` (its
+        last good time, or None), ``missed`` (times since then and since the last pause; 0 while it is paused), and
+        ``went_wrong``: the last time did, and the schedule neither rests nor rested since.
         """
         rows = self._database.rows(
             "SELECT s.name, s.cron, s.timezone, s.document, s.plan_name, s.priority, s.grace_s, s.paused, s.created_by,"
             " s.created_at, s.next_at, s.went_on_at, t.submitted_at, (SELECT count(*) FROM farm_ticks m"
             " WHERE NOT s.paused AND m.schedule = s.name AND m.outcome <> 'submitted'"
-            " AND m.tick_at > greatest(t.submitted_at, s.went_on_at, '-infinity')) AS missed FROM farm_schedules s"
+            " AND m.tick_at > greatest(t.submitted_at, s.went_on_at, '-infinity')"
+            " AND m.tick_at < s.next_at) AS missed FROM farm_schedules s"
             " CROSS JOIN LATERAL (SELECT max(tick_at) AS submitted_at FROM farm_ticks"
             " WHERE schedule = s.name AND outcome = 'submitted') t ORDER BY s.name"
         )
         for row in rows:
             row["ticks"] = self._database.rows(
                 "SELECT tick_at, outcome, submission, host, note FROM farm_ticks WHERE schedule = %s"
-                " ORDER BY tick_at DESC LIMIT 10",
+                " AND (outcome = 'submitted' OR tick_at < %s) ORDER BY tick_at DESC LIMIT 10",
                 row["name"],
+                row["next_at"],
             )
             last = row["ticks"][0] if row["ticks"] else None
             row["went_wrong"] = bool(row["missed"]) and last is not None and last["outcome"] != "submitted"
@@ -219,7 +222,37 @@ def _make(
         moment = schedule.cron.after(moment)
     if not due:
         return []
+    # Times that were tried and couldn't be submitted, with the reason.
+    tried: dict[datetime, str] = dict(
+        connection.execute(
+            "SELECT tick_at, note FROM farm_ticks WHERE schedule = %s AND tick_at >= %s AND outcome = 'failed'",
+            (schedule.name, due[0]),
+        ).fetchall()
+    )
+
+    def note(moment: datetime, outcome: str, text: str, submission: str = "") -> None:
+        # What was submitted stays noted so, whatever a clock that is set back makes of it later.
+        connection.execute(
+            "INSERT INTO farm_ticks (schedule, tick_at, outcome, submission, host, note)"
+            " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (schedule, tick_at) DO UPDATE SET"
+            " outcome = excluded.outcome, submission = excluded.submission, host = excluded.host,"
+            " note = excluded.note, told_at = now() WHERE farm_ticks.outcome <> 'submitted'",
+            (schedule.name, moment, outcome, submission, host, text),
+        )
+
+    def line(text: str, level: str = "error") -> Line:
+        return Line(text, level=level, schedule=schedule.name)
+
+    def at(moment: datetime) -> str:
+        return f"schedule {schedule.name}, {moment:%Y-%m-%d %H:%M} UTC"
+
     newest = due.pop()
+    lines = [line(f"{at(moment)}: failed: {tried[moment]}") for moment in due if moment in tried]
+    missed = [moment for moment in due if moment not in tried]
+    if missed:
+        lines.append(line(f"schedule {schedule.name}: {len(missed)} times were missed"))
+    for moment in missed[-_LISTED:]:
+        note(moment, "missed", "no worker looked until after the next one")
     late_s = (now - newest).total_seconds()
     submission = f"{schedule.name}-{newest:%Y%m%dT%H%MZ}"
     outcome, text = "missed", f"no worker looked until {late_s:.0f} s after it"
@@ -229,36 +262,24 @@ def _make(
         except BenchfarmError as error:
             outcome, text = "failed", str(error)
             if late_s < schedule.grace_s / 2:
-                # Phones may be announced yet.
-                again = f"schedule {schedule.name}: {text}; tried again"
-                return [Line(again, level="warning", schedule=schedule.name)]
-    ended = [(moment, "missed", "no worker looked until after the next one", "") for moment in due[-_LISTED:]]
-    ended.append((newest, outcome, text, submission if outcome == "submitted" else ""))
-    with connection.cursor() as cursor:
-        # What was submitted stays noted so, whatever a clock that is set back makes of it later.
-        cursor.executemany(
-            "INSERT INTO farm_ticks (schedule, tick_at, outcome, note, submission, host)"
-            " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (schedule, tick_at) DO UPDATE"
-            " SET outcome = excluded.outcome, note = excluded.note,"
-            " submission = excluded.submission, host = excluded.host, told_at = now()"
-            " WHERE farm_ticks.outcome <> 'submitted'",
-            [(schedule.name, *tick, host) for tick in ended],
-        )
+                # Phones may be announced yet; should nobody come to try it again, this is the reason.
+                note(newest, outcome, text)
+                return [*lines, line(f"schedule {schedule.name}: {text}; tried again", "warning")]
+    elif newest in tried:
+        outcome, text = "failed", tried[newest]
+    note(newest, outcome, text, submission if outcome == "submitted" else "")
     connection.execute("DELETE FROM farm_ticks WHERE schedule = %s AND tick_at < %s", (schedule.name, newest - _KEPT))
     following = schedule.cron.after(max(now, newest))
     connection.execute(
         "UPDATE farm_schedules SET next_at = %s, paused = %s WHERE name = %s",
         (following or now + _AHEAD, not following, schedule.name),
     )
-    said = f"schedule {schedule.name}, {newest:%Y-%m-%d %H:%M} UTC: {outcome}: {text}"
-    line = Line(said, level="info" if outcome == "submitted" else "error", schedule=schedule.name)
-    missed = Line(f"schedule {schedule.name}: {len(due)} times were missed", level="error", schedule=schedule.name)
-    return [missed, line] if due else [line]
+    return [*lines, line(f"{at(newest)}: {outcome}: {text}", "info" if outcome == "submitted" else "error")]
 
 
-def _locked(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]:
-    """Return a schedule's row, locked for the transaction; raises UsageError when there is none."""
-    row = _row(connection, f"{_ONE} FOR UPDATE", name)
+def _known(connection: psycopg.Connection[Any], query: str, name: str) -> dict[str, Any]:
+    """Return a schedule's row; raises UsageError when there is none."""
+    row = _row(connection, query, name)
     if row is None:
         raise UsageError(f"there is no schedule {name!r}", hint="'benchfarm farm schedule list' lists them")
     return row

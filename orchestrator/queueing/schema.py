@@ -11,7 +11,7 @@ from orchestrator.errors import StoreError
 
 SCHEMA: Final = "benchfarm_queue"
 #: The version of the tables.
-VERSION: Final = 1
+VERSION: Final = 2
 #: Any number that no other program of this database locks.
 _MIGRATING: Final = 7_220_311
 _TABLES: Final = """
@@ -50,9 +50,9 @@ CREATE TABLE farm_jobs (
     note text NOT NULL DEFAULT '',
     tries integer NOT NULL DEFAULT 0, -- of the phone
     deaths integer NOT NULL DEFAULT 0, -- of its hosts
-    facts text NOT NULL DEFAULT '', -- of the phone that it is for
-    came_later boolean NOT NULL DEFAULT false,
-    replaces text NOT NULL DEFAULT '',
+    facts text NOT NULL, -- of the phone that it is for
+    came_later boolean NOT NULL,
+    replaces text NOT NULL,
     replaced_by text NOT NULL DEFAULT '',
     is_lost boolean NOT NULL DEFAULT false,
     UNIQUE (submission, serial)
@@ -156,5 +156,7 @@ def make_tables(connection: psycopg.Connection[Any]) -> None:
         found = "no" if row is None else row[0]
         raise StoreError(
             f"the farm's queue is of version {found}, this benchfarm knows version {VERSION}",
-            hint="a newer benchfarm works on this queue: install it here too",
+            hint=f"drop the schema {SCHEMA} and submit again"
+            if row is not None and row[0] < VERSION
+            else "a newer benchfarm works on this queue: install it here too",
         )

@@ -55,7 +55,8 @@ _KEEP: Final = (
     " ON CONFLICT DO NOTHING"
 )
 _OPEN: Final = (
-    f"SELECT {_COLUMNS} FROM farm_submissions WHERE submission = %s AND NOT cancelled"  # noqa: S608 - ours
+    f"SELECT {_COLUMNS} FROM farm_submissions WHERE submission = %s AND protocol = {PROTOCOL}"  # noqa: S608 - ours
+    " AND NOT cancelled"
     " AND (until IS NULL OR until > clock_timestamp()) FOR UPDATE"
 )
 
@@ -100,6 +101,11 @@ def take(connection: psycopg.Connection[Any], name: str, *, skip: bool = False) 
     return Submission(**row) if row is not None else None
 
 
+def can_have_jobs(serial: str) -> bool:
+    """Whether a phone can be called so; this computer is none: what comes with a job is never run on a host."""
+    return serial not in {"", HOST_SERIAL} and len(serial) <= _LONGEST_SERIAL and serial.isprintable()
+
+
 def enqueue(
     connection: psycopg.Connection[Any],
     submission: Submission,
@@ -114,8 +120,7 @@ def enqueue(
     ``facts`` (a document) are those that the phone was chosen by. Raises UsageError for a serial number that can't be
     used.
     """
-    # This computer is no phone: what comes with a job is never run on a host.
-    if serial in {"", HOST_SERIAL} or len(serial) > _LONGEST_SERIAL or not serial.isprintable():
+    if not can_have_jobs(serial):
         raise UsageError(f"{serial!r} can't be a serial number")
     later = connection.execute("SELECT 1 WHERE %s > clock_timestamp()", (submission.opens_at,)).fetchone()
     queued = JobManager(SyncPsycopgConnector()).defer_job(

@@ -13,14 +13,11 @@ import pytest
 from orchestrator.errors import UsageError
 from orchestrator.queueing.queue import DEATHS_MAX, Announced, FarmQueue
 from orchestrator.queueing.submissions import PROTOCOL
-from tests.samples.submissions import at_once, submit
+from tests.samples.submissions import at_once, empty, submit
 
 if TYPE_CHECKING:
     from tests.samples.postgresql import Cluster
 
-TABLES = (
-    "farm_jobs", "farm_submissions", "procrastinate_jobs", "farm_hosts", "farm_holds", "procrastinate_workers",
-)  # fmt: skip
 #: Nothing counts as dead in such a test unless its worker was taken out.
 LONG_S = 3600.0
 
@@ -36,15 +33,7 @@ def database(postgresql: Cluster) -> str:
 def url(database: str) -> str:
     """A queue in which nothing is."""
     with psycopg.connect(database, options="-c search_path=benchfarm_queue") as connection:
-        for table in (
-            "farm_jobs",
-            "farm_submissions",
-            "procrastinate_jobs",
-            "farm_hosts",
-            "farm_holds",
-            "procrastinate_workers",
-        ):
-            connection.execute(f"DELETE FROM {table}".encode())
+        empty(lambda text: connection.execute(text.encode()))
     return database
 
 

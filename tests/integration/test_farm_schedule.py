@@ -144,6 +144,44 @@ def test_a_time_without_phones_is_tried_again_and_fails_when_half_its_grace_is_o
     assert outcomes(schedules) == ["failed"]
 
 
+def test_a_time_that_was_tried_and_then_overtaken_keeps_its_reason(schedules: Schedules, url: str) -> None:
+    schedules.put(schedule(), replace=False)
+    reason = "no phone that a host has announced fits the plan"
+
+    def nobody(scheduled: Schedule, submission: str, moment: datetime) -> str:
+        raise NoDeviceError(reason)
+
+    let_be_due(url, "9 minutes")
+    assert schedules.make_due(nobody, host="one")[0].text.endswith("tried again")
+    # It isn't over, so it is neither listed nor counted.
+    assert outcomes(schedules) == []
+    assert [row["missed"] for row in schedules.listed()] == [0]
+    (tried,) = [row["next_at"] for row in schedules.listed()]
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE benchfarm_queue.farm_schedules SET cron = '*/5 * * * *'")
+    submissions = Submissions()
+    lines = texts(schedules.make_due(submissions, host="two"))
+    (row,) = schedules.listed()
+    told = {tick["tick_at"]: (tick["outcome"], tick["note"]) for tick in row["ticks"]}
+    assert told[tried] == ("failed", reason)
+    assert f"schedule nightly, {tried.astimezone(UTC):%Y-%m-%d %H:%M} UTC: failed: {reason}" in lines
+    assert len(submissions.names) == 1
+
+
+def test_a_time_that_was_tried_until_its_grace_was_over_keeps_its_reason(schedules: Schedules, url: str) -> None:
+    schedules.put(schedule(), replace=False)
+
+    def nobody(scheduled: Schedule, submission: str, moment: datetime) -> str:
+        raise NoDeviceError("no phone fits")
+
+    let_be_due(url, "10 minutes")
+    schedules.make_due(nobody, host="one")
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE benchfarm_queue.farm_schedules SET grace_s = 60")
+    (line,) = texts(schedules.make_due(nobody, host="one"))
+    assert line.endswith("failed: no phone fits")
+
+
 def test_a_schedule_that_this_host_cannot_read_stops_no_other(schedules: Schedules, url: str) -> None:
     for name in ("a", "b", "c"):
         schedules.put(schedule(name), replace=False)

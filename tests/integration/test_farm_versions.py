@@ -19,14 +19,21 @@ def url(postgresql: Cluster) -> str:
     return postgresql.url(postgresql.create())
 
 
-@pytest.mark.parametrize("change", ["UPDATE farm_protocol SET version = version + 1", "DELETE FROM farm_protocol"])
-def test_a_queue_of_another_version_is_refused_with_a_reason(url: str, change: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "hint"),
+    [
+        ("UPDATE farm_protocol SET version = version + 1", "install it here too"),
+        ("DELETE FROM farm_protocol", "install it here too"),
+        ("UPDATE farm_protocol SET version = version - 1", "drop the schema benchfarm_queue and submit again"),
+    ],
+)
+def test_a_queue_of_another_version_is_refused_with_a_reason(url: str, change: str, hint: str) -> None:
     with FarmQueue(url) as queue:
         queue.hold("farm", "pause")
         queue.rows(change)
-    with pytest.raises(StoreError, match="this benchfarm knows version 1") as told, FarmQueue(url):
+    with pytest.raises(StoreError, match="this benchfarm knows version 2") as told, FarmQueue(url):
         pass
-    assert "install it here too" in told.value.hint
+    assert hint in told.value.hint
     with FarmQueue(url, is_guest=True) as queue:
         assert queue.holds() == {"farm": "pause"}
 

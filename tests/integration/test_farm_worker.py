@@ -30,15 +30,12 @@ from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.store.opening import Store
 from tests.conftest import poll_until
-from tests.samples.submissions import submit
+from tests.samples.submissions import empty, submit
 
 if TYPE_CHECKING:
     from tests.samples.postgresql import Cluster
 
 PHONES = {"A": Announced(facts="{}", labels='{"pools": ["nightly"]}'), "B": Announced(facts="{}", unusable="offline")}
-TABLES = (
-    "farm_jobs", "farm_submissions", "procrastinate_jobs", "farm_hosts", "farm_holds", "procrastinate_workers",
-)  # fmt: skip
 #: As docs/guides/many-hosts.md has it.
 STORE_CONNECTIONS, STORE_CONNECTIONS_KEPT = 5, 2
 Run = Callable[[Claimed, threading.Event], Ended]
@@ -57,15 +54,7 @@ def opened(opened_url: str) -> Iterator[FarmQueue]:
 
 @pytest.fixture
 def queue(opened: FarmQueue) -> FarmQueue:
-    for table in (
-        "farm_jobs",
-        "farm_submissions",
-        "procrastinate_jobs",
-        "farm_hosts",
-        "farm_holds",
-        "procrastinate_workers",
-    ):
-        opened.rows(f"DELETE FROM {table}")
+    empty(opened.rows)
     return opened
 
 

@@ -111,10 +111,7 @@ def test_a_database_that_cannot_hold_every_character_is_refused_by_one_clear_err
     name = f"test_{encoding.lower()}"
     postgresql.run("createdb", "-T", "template0", "-E", encoding, "--locale", "C", name)
 
-    for words in (
-        ("results", "list"),
-        ("farm", "status"),
-    ):
+    for words in (("results", "list"), ("farm", "status")):
         ended = Cli(home=tmp_path / "home")("--store", postgresql.url(name), *words).ended_with(5)
         assert f"the encoding {encoding}" in ended.said
         assert name in ended.said

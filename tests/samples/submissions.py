@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from orchestrator.queueing.queue import FarmQueue
 
 
+def empty(execute: Callable[[str], object]) -> None:
+    """Take everything out of a queue, by what does a statement."""
+    for table in ("jobs", "submissions", "hosts", "holds"):
+        execute(f"DELETE FROM farm_{table}")
+    for table in ("jobs", "workers"):
+        execute(f"DELETE FROM procrastinate_{table}")
+
+
 def submission(name: str = "night", **changes: Any) -> Submission:
     """Return a submission of an hour ago."""
     values: dict[str, Any] = {
