@@ -239,14 +239,10 @@ def _grouped(side: Sequence[Measured], dropped: _Parts, rule: Rule) -> dict[tupl
             "tool": case.tool,
             "mode": case.process_mode,
             "flags": case.flags,
-            "settings": _settings(case),
+            "settings": tuple(getattr(case, name) for name in SETTINGS),
         }
         groups[tuple(value for name, value in parts.items() if name not in dropped)].append(item)
     return groups
-
-
-def _settings(case: Case) -> tuple[object, ...]:
-    return tuple(getattr(case, name) for name in SETTINGS)
 
 
 def title_of(item: Measured, rule: Rule) -> str:

@@ -275,10 +275,6 @@ def _sides(request: AbRequest) -> tuple[Side, Side]:
     return before, after
 
 
-def _tools(request: AbRequest) -> list[str]:
-    return split(request.options.get("tools"))
-
-
 def _plan(request: AbRequest, side: Side) -> Plan:
     """Return the plan of one side; raises PlanError naming the options at fault."""
     from orchestrator.config.plan_options import plan_from_options
@@ -289,7 +285,7 @@ def _plan(request: AbRequest, side: Side) -> Plan:
             options["models"] = Path(side.value)
         case "build":
             usual = tools_for(plan_from_options(**options), DeviceKind.ANDROID)[:1]
-            options["builds"] = dict.fromkeys(_tools(request) or map(str, usual), side.value)
+            options["builds"] = dict.fromkeys(split(request.options.get("tools")) or map(str, usual), side.value)
         case "flags":
             options["flags"] = [*each(request.options.get("flags")), *split(side.value)]
         case kind:

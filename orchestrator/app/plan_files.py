@@ -62,10 +62,7 @@ def _devices(devices: Sequence[DeviceFacts]) -> str:
         return "# No phone was attached: every phone that is there when it runs is measured.\n# devices: {serials: [X]}"
     lines = ["devices:", "  serials: # without it, every usable phone"]
     for facts in devices:
-        about = ", ".join(filter(None, (facts.title, facts.system, facts.soc, _profile(facts))))
+        profile = f"profile {facts.profile}" if facts.profile else ""
+        about = ", ".join(filter(None, (facts.title, facts.system, facts.soc, profile)))
         lines.append(f"    - {json.dumps(str(facts.serial))} # {one_line(about)}")
     return "\n".join([*lines, "  # host: true # this computer too"])
-
-
-def _profile(facts: DeviceFacts) -> str:
-    return f"profile {facts.profile}" if facts.profile else ""

@@ -48,7 +48,7 @@ def add(
 
 @command("lab remove")
 def remove(settings: Settings, serial: Annotated[str, arg("The phone's serial number.")]) -> CommandResult:
-    """Detach a virtual phone. Its files stay for the next time.
+    """Detach a virtual phone; its files end with it.
 
     Example: benchfarm lab remove VIRTUAL-PIXEL-3
     """

@@ -105,12 +105,12 @@ def missed(
         name: why
         for name, why in sorted(reasons.items())
         if selection.serials
-        or not misfit(selection, known.get(Serial(name)) or _unknown(Serial(name)), labels.get(Serial(name)))
+        or not misfit(
+            selection,
+            known.get(Serial(name)) or DeviceFacts(serial=Serial(name), kind=DeviceKind.ANDROID, is_virtual=False),
+            labels.get(Serial(name)),
+        )
     }
-
-
-def _unknown(serial: Serial) -> DeviceFacts:
-    return DeviceFacts(serial=serial, kind=DeviceKind.ANDROID, is_virtual=False)
 
 
 def misfit(selection: DeviceSelection, facts: DeviceFacts, labels: Labels | None) -> str:

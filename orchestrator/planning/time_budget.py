@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from orchestrator.planning.expansion import Expansion, least_duration_s, without
 from orchestrator.records.campaign import Invocation
@@ -19,9 +19,6 @@ from orchestrator.records.night import OUT_OF_TIME, ImportanceRule, RecentRun
 from orchestrator.records.plan import Plan
 from orchestrator.records.workload import Case, Pass, Skip
 from orchestrator.units import format_duration
-
-if TYPE_CHECKING:
-    pass
 
 #: Three times the reference workload, with its start and the probes around it; and how often it is run.
 CHECK_S: Final = 15.0

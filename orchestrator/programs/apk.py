@@ -64,7 +64,8 @@ class ApkTool:
                 # Old lines may come again, when the phone's clock went back: only what follows our own line counts.
                 marked = f"log -t {_MARK_TAG.decode()} {request.run_id}; {command}"
                 start = device.shell(marked, timeout_s=min(60.0, request.timeout_s))
-                if not _start_failed(start.text + start.stderr.decode("utf-8", "replace")):
+                said = (start.text + start.stderr.decode("utf-8", "replace")).splitlines()
+                if not any(line.startswith(("Error:", "Error type", "java.lang.")) for line in said):
                     watch.follow(lines)
         except BaseException:
             # Whatever ends the wait, the app must not continue to heat the phone.
@@ -121,10 +122,6 @@ def _clear_command(run_id: RunId) -> str:
     """Return what stops an app that was left running, and leaves one empty folder for this run."""
     inside = f"rm -rf files/run-*; mkdir -p files/run-{run_id}"
     return f"am force-stop {PACKAGE}; run-as {PACKAGE} sh -c {shlex.quote(inside)}"
-
-
-def _start_failed(text: str) -> bool:
-    return any(line.startswith(("Error:", "Error type", "java.lang.")) for line in text.splitlines())
 
 
 @dataclass(slots=True)

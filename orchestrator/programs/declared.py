@@ -29,7 +29,6 @@ from orchestrator.records.workload import DECLARED, Build, Case, Companion, Dele
 
 if TYPE_CHECKING:
     from orchestrator.config.declared_programs import ProgramSection
-    from orchestrator.programs.grammar.declared import DeclaredReader
 
 #: Output beyond this is no benchmark's; the rest isn't read.
 _MOST_BYTES: Final = 64 << 20
@@ -76,7 +75,8 @@ class DeclaredTool:
         )
         errors = [error for process in reader.processes for error in process.errors]
         report = self._one(reports, raw, case, errors)
-        if report.outcome == "ok" and (ignored := self._ignored(_last(reader), case)):
+        last = next((process.found[-1].fields for process in reversed(reader.processes) if process.found), {})
+        if report.outcome == "ok" and (ignored := self._ignored(last, case)):
             return replace(report, unconsumed_flags=tuple(ignored))
         return report
 
@@ -113,10 +113,6 @@ class DeclaredTool:
             for field, name in self._section.echo.items()
             if isinstance(value := fields.get(field), str) and name in wanted and value != wanted[name]
         ]
-
-
-def _last(reader: DeclaredReader) -> Mapping[str, object]:
-    return next((process.found[-1].fields for process in reversed(reader.processes) if process.found), {})
 
 
 def _failed(code: str, reason: str, case: Case, *, outcome: str = "failed") -> ToolReport:

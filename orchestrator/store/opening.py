@@ -28,7 +28,7 @@ IN_MEMORY: Final = ":memory:"
 
 
 class Store(Campaigns, History, Retention):
-    """The Store port over SQLite or PostgreSQL.
+    """A store in SQLite or PostgreSQL.
 
     Each method is one transaction. It may be used from several threads, and the same database from several processes.
     Every method raises StoreError, one of its kinds, or HostStorageError.
@@ -36,7 +36,7 @@ class Store(Campaigns, History, Retention):
 
 
 class MemoryStore(Store):
-    """The Store port over an SQLite file in a temporary folder, which is deleted with the store.
+    """A store in an SQLite file in a temporary folder, which is deleted with the store.
 
     Raises HostStorageError when there is no room for temporary files.
     """

@@ -19,9 +19,7 @@ from tests.samples.command import Cli
 
 
 def runs_of(cli: Cli, campaign: str = "") -> list[dict[str, Any]]:
-    return (
-        cli("results", "runs", campaign, "--json").ok().json if campaign else cli("results", "runs", "--json").ok().json
-    )
+    return cli("results", "runs", *filter(None, [campaign]), "--json").ok().json
 
 
 def bench(lab: Lab, *words: object, serial: int = 0, exit_code: int = 0) -> dict[str, Any]:

@@ -166,6 +166,8 @@ class PhoneTree:
         links = 0
         while todo:
             name = todo.popleft()
+            if isinstance(nodes[-1], HeldFile | FileNode | LinkNode | DeviceNode):
+                raise file_error(errno.ENOTDIR)
             if name == "..":
                 if names:
                     names.pop()
@@ -174,8 +176,6 @@ class PhoneTree:
             if _longer(name, _MAX_NAME_BYTES):
                 raise file_error(errno.ENAMETOOLONG)
             above = nodes[-1]
-            if isinstance(above, HeldFile | FileNode | LinkNode | DeviceNode):
-                raise file_error(errno.ENOTDIR)
             if uid != 0:
                 _check(above, uid, 1)
             node = above.child(name)

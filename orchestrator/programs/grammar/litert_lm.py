@@ -30,7 +30,7 @@ _BACKENDS: Final[Mapping[str, str]] = {
     for name, own in DELEGATES.items()
     if FlagFamily.LITERT_LM in own.flags
 }
-#: One of these is in any text of which a process is read: a search over the whole text costs next to nothing, a look at
+#: One of these is in any text of which a process is read: a search over the whole text costs next to nothing, reading
 #: each of its lines doesn't.
 MARKS: Final = (
     b"BenchmarkInfo:", b"Benchmarking model:", b"Input token ids are too long", b"Failed to create engine",
