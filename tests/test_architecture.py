@@ -16,7 +16,7 @@ LAB = REPO / "lab" / "src" / "benchfarm_lab"
 #: Lines of Python in it, at most; what it needn't do is in docs/reference/virtual-phones.md.
 LAB_LINES = 18_540
 #: Lines of Python in the tests of both, at most: what another test proves from outside needs none inside.
-TEST_LINES = 48_925
+TEST_LINES = 48_965
 #: The only modules of benchfarm that know of the lab.
 LAB_DOORS = {"bootstrap/virtual_lab.py"}
 

@@ -227,6 +227,13 @@ def test_a_program_is_built_where_bazel_is_and_kept(cli: Cli, checkout: Path) ->
     (checkout / "program").unlink()
     (checkout / "bazel-bin" / "x" / "prog").unlink()
     assert "exit code 1" in cli(*words, PATH=path).ended_with(4).said
+    (checkout.parent / "tools" / "bazelisk").write_bytes(b"\x7fELF")
+    assert "can't be started: Exec format error" in cli(*words, PATH=path).ended_with(4).said
+
+
+def test_what_bazel_made_is_found_by_the_name_of_the_builds_program(declared: Cli, checkout: Path) -> None:
+    words = ("build", "make", "prog", "--source", checkout, "--target", "//x:arm64_package")
+    declared(*words, PATH=f"{checkout.parent / 'tools'}:/usr/bin:/bin").ok()
 
 
 def test_where_nothing_can_be_built_it_is_said_what_to_do(declared: Cli, checkout: Path) -> None:

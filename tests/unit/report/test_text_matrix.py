@@ -15,7 +15,7 @@ from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
 from orchestrator.report.escapes import display_width
 from orchestrator.report.tables import render_text_table
-from orchestrator.report.winners import answer_text, next_step, winners
+from orchestrator.report.winners import answer_text, answers_of, next_step, winners
 from tests.samples.sample_lab import PIXEL_3, case, lab_of, run, series
 
 PHONES = [replace(PIXEL_3, serial=Serial(f"R58M{number:02}"), is_virtual=False) for number in range(12)]
@@ -78,3 +78,19 @@ def test_one_process_each_is_not_called_sure() -> None:
     fast, slow = configuration(0, "gpu", 1), configuration(0, "xnnpack", 4)
     (winner,) = winners(data_of(*series(fast, 5_000, 1), *series(slow, 10_000, 1)).contests)
     assert "2.00 times (not tested: one process) as fast as xnnpack" in answer_text(winner)
+
+
+def test_of_phones_that_only_their_serials_tell_apart_the_virtual_one_keeps_its_word() -> None:
+    phones = [replace(phone, is_virtual=number == 1) for number, phone in enumerate(PHONES)]
+    cases = [case(phone, delegate=DelegateName(name)) for phone in phones for name in ("gpu", "cpu")]
+    lab = lab_of([run for item in cases for run in series(item, 10_000)], *phones)
+    shown = render_text_table(build_report_data(**lab.inputs()), 90)  # type: ignore[arg-type]
+    assert [word for word in re.findall(r"\S+ R58M\d\d", shown) if "virtual" in word] == ["(virtual) R58M01"]
+
+
+def test_of_many_winners_it_is_said_which_are_no_winners() -> None:
+    clear = [configuration(number, *key) for number in range(4) for key in (("gpu", 1), ("cpu", 1))]
+    tied = [configuration(4, "gpu", 1), configuration(4, "cpu", 1)]
+    runs = [item for one in clear for item in series(one, 10_000 if one.delegate == "gpu" else 20_000)]
+    (answer,) = answers_of(data_of(*runs, *series(tied[0], 10_000), *series(tied[1], 10_010)).contests)
+    assert "of 5 devices, fastest is gpu on 5; on 1 of them another can't be told from it" in answer
