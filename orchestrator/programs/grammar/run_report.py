@@ -73,12 +73,10 @@ def build_report(
     timed_out: bool = False,
     files: RunFiles | None = None,
     requested: str = "",
-    like: ToolReport | None = None,
 ) -> ToolReport:
     """Return the report of one run; whatever its lines are, something is said about it.
 
-    ``requested``: the delegate that was asked for, where the caller knows. ``like``: the report of a run that went well
-    and has the same lines but for the model's name and the figures.
+    ``requested``: the delegate that was asked for, where the caller knows.
     """
     doubts: list[str] = []
     result, runtime, written = _NO_RESULT, None, None
@@ -90,8 +88,8 @@ def build_report(
             lambda data: parse_op_profile(data, profile_format), files.op_profile, "operator profile", doubts
         )
     run = _Run(log=log, exit_code=exit_code, timed_out=timed_out)
-    run.warmup, run.inference = _warmup_and_inference(log)
-    doubts += _contradictions(run)
+    run.warmup, run.inference = warmup_and_inference(log)
+    doubts += contradictions(log, run.warmup, run.inference)
     if log.failures.invoke_failure:
         # Failing calls are timed too: their times are of nothing.
         run.warmup = run.inference = None
@@ -106,20 +104,16 @@ def build_report(
     run.is_complete = _has_result_line(log) or (
         result.inference is not None and run.inference is not None and run.mean is not None
     )
-    failure = _find_failure(run, system) if like is None else None
+    failure = _find_failure(run, system)
     outcome = "ok" if failure is None else failure.outcome
     if outcome == "failed":
         run.mean = None
-    delegate = (
-        like.delegate
-        if like is not None
-        else _judge(
-            log,
-            runtime,
-            has_result=outcome == "ok" and run.is_complete,
-            ended_badly=outcome in {"failed", "crashed"},
-            requested=requested,
-        )
+    delegate = _judge(
+        log,
+        runtime,
+        has_result=outcome == "ok" and run.is_complete,
+        ended_badly=outcome in {"failed", "crashed"},
+        requested=requested,
     )
     profile = written or _NO_PROFILE
     if written is None and (log.profile_proto or not log.profile.is_empty):
@@ -128,8 +122,7 @@ def build_report(
         profile = _in_cycles(profile, log)
         delegate = _delegate_in_profile(delegate, profile, log)
     failure = failure or _failed_setup(log, delegate)
-    graph = log.echoed.get("Graph")
-    extra = _extra(log) if like is None else {**like.extra, "graph": graph} if graph else like.extra
+    extra = _extra(log)
     session = log.session_us if run.is_complete or (log.session_us or 0) < US_PER_S else None
     peak = log.peak_memory_mib
     return ToolReport(
@@ -204,7 +197,7 @@ def _has_result_line(log: Transcript) -> bool:
     )
 
 
-def _warmup_and_inference(log: Transcript) -> tuple[LatencySummary | None, LatencySummary | None]:
+def warmup_and_inference(log: Transcript) -> tuple[LatencySummary | None, LatencySummary | None]:
     """Tell warm-up from measurement: by the result line where there is one, else by the lines before each.
 
     The two statistics lines look the same. A run that was killed has only the first, and a paste may hold only the
@@ -248,11 +241,11 @@ def _inference_mean(log: Transcript, inference: LatencySummary | None) -> float 
     return log.banner.get("inference_avg") if not log.stats else None
 
 
-def _contradictions(run: _Run) -> list[str]:
+def contradictions(log: Transcript, warmup: LatencySummary | None, inference: LatencySummary | None) -> list[str]:
     """Return what the result line says differently from the statistics line of the same inferences."""
-    mean, stats = run.log.timings.get("inference"), run.inference
-    if stats is None and run.warmup is None and run.log.stats:
-        stats = run.log.stats[-1][0]
+    mean, stats = log.timings.get("inference"), inference
+    if stats is None and warmup is None and log.stats:
+        stats = log.stats[-1][0]
     if stats is None or stats.count == 0:
         return []
     found = []

@@ -8,13 +8,13 @@ that form only they are read. Whatever else a run holds is read line by line.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
 
 from orchestrator.programs.grammar.figures import mean_as_printed, parse_footprint
 from orchestrator.programs.grammar.lines import parse_decoded
-from orchestrator.programs.grammar.run_report import build_report
+from orchestrator.programs.grammar.run_report import build_report, contradictions, warmup_and_inference
 from orchestrator.programs.grammar.splitting import RunSplitter
 from orchestrator.programs.grammar.transcript import Transcript
 from orchestrator.records.run import LatencySummary, ToolReport
@@ -59,14 +59,14 @@ class _Form:
     pattern: re.Pattern[str]
     #: The kinds of its lines with figures, each with the indexes of its groups.
     places: tuple[tuple[str, slice], ...]
-    #: A run of this form, whose figures are set for each run that is read, and its report.
+    #: A run of this form, whose figures are set for each run that is read, and what its report says.
     model: Transcript
-    like: ToolReport
+    like: Mapping[str, Any]
 
     def report(self, found: re.Match[str]) -> ToolReport | None:
         """Return the report of a run of this form; None where its figures have to be looked at more closely."""
         # Each figure of the model is another run's by now: all of them are set here.
-        values, log = found.groups(), self.model
+        values, log, same = found.groups(), self.model, dict(self.like)
         log.stats = []
         for kind, place in self.places:
             figures = values[place]
@@ -87,16 +87,23 @@ class _Form:
                 if init is None or overall is None or overall < init:
                     # Cut off, or not what the programs print.
                     return None
-                log.memory = {"init": init, "overall": overall}
+                same["init_memory_mib"], same["overall_memory_mib"] = init, overall
             elif kind == "graph":
-                log.echoed = {**log.echoed, "Graph": figures[0]}
+                same["echoed"] = {**log.echoed, "Graph": figures[0]}
+                same["extra"] = {**same["extra"], "graph": figures[0]}
             elif kind == "size":
-                log.model_size_mb = float(figures[0])
+                same["model_size_mb"] = float(figures[0])
         whole, printed = mean_as_printed(log.stats[-1][0]), f"{log.timings['inference']:.6g}"
         is_cut = whole != printed and whole.startswith(printed)
         if is_cut or printed == "0" or not all(summary.count for summary, _ in log.stats):
             return None
-        return build_report(log, like=self.like)
+        timings, (warmup, inference) = log.timings, warmup_and_inference(log)
+        same |= {
+            "init_us": timings["init"], "first_inference_us": timings["first"], "warmup_mean_us": timings["warmup"],
+            "inference_mean_us": timings["inference"], "warmup": warmup, "inference": inference,
+            "disagreements": tuple(contradictions(log, warmup, inference)),
+        }  # fmt: skip
+        return ToolReport(**same)
 
 
 class Series:
@@ -188,4 +195,5 @@ def _form_of(text: str, log: Transcript, report: ToolReport) -> _Form | None:
     if not is_known or len(sizes) != 1 or not log.profile.is_empty or log.profile_proto:
         return None
     pattern = re.compile("\n".join(parts) + rf"\n(?=(?:{_SEVERITY})?{_START})", re.ASCII)
-    return _Form(pattern=pattern, places=tuple(places), model=log, like=report)
+    like = {item.name: getattr(report, item.name) for item in fields(report)}
+    return _Form(pattern=pattern, places=tuple(places), model=log, like=like)
