@@ -6,7 +6,6 @@ import errno
 import os
 import stat
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -39,6 +38,8 @@ _WORDS: Final[Mapping[int, str]] = {
 #: Group that every user of the phone is in, as far as shared storage goes, and the owner of what is there.
 SHARED_GID: Final = 1015
 MEDIA_UID: Final = 1023
+#: What isn't a folder.
+_LEAVES: Final = (HeldFile, FileNode, LinkNode, DeviceNode)
 _MAX_LINKS: Final = 40
 _MAX_PATH_BYTES: Final = 4095
 _MAX_NAME_BYTES: Final = 255
@@ -66,7 +67,7 @@ def _check(node: Node, uid: int, want: int) -> None:
 
 
 def _is_folder(node: Node) -> bool:
-    return not isinstance(node, HeldFile | FileNode | LinkNode | DeviceNode)
+    return not isinstance(node, _LEAVES)
 
 
 def _stat_of(node: Node) -> FileStat:
@@ -76,7 +77,7 @@ def _stat_of(node: Node) -> FileStat:
         case FileNode():
             kind, size_bytes = stat.S_IFREG, node.size_bytes
         case LinkNode():
-            kind, size_bytes = stat.S_IFLNK, len(node.target())
+            kind, size_bytes = stat.S_IFLNK, len(node.target)
         case DeviceNode():
             kind, size_bytes = stat.S_IFCHR, 0
         case _:
@@ -159,45 +160,47 @@ class PhoneTree:
         return place
 
     def _walk(self, path: str, uid: int, *, follow: bool) -> _Place:
-        todo = deque(name for name in path.split("/") if name not in {"", "."})
+        todo = [name for name in reversed(path.split("/")) if name and name != "."]
         is_folder = path.endswith(("/", "/."))
         names: list[str] = []
-        nodes: list[Node] = [self.root]
+        node: Node = self.root
+        nodes = [node]
         links = 0
         while todo:
-            name = todo.popleft()
-            if isinstance(nodes[-1], HeldFile | FileNode | LinkNode | DeviceNode):
+            name = todo.pop()
+            if isinstance(node, _LEAVES):
                 raise file_error(errno.ENOTDIR)
             if name == "..":
                 if names:
                     names.pop()
                     nodes.pop()
+                    node = nodes[-1]
                 continue
             if _longer(name, _MAX_NAME_BYTES):
                 raise file_error(errno.ENAMETOOLONG)
-            above = nodes[-1]
-            if uid != 0:
-                _check(above, uid, 1)
-            node = above.child(name)
-            if node is None:
+            if uid != 0 and node.mode & 0o111 != 0o111:
+                _check(node, uid, 1)
+            found = node.child(name)
+            if found is None:
                 if todo:
                     raise file_error(errno.ENOENT)
-                return _Place((*names, name), above, None)
-            if isinstance(node, LinkNode) and (follow or todo or is_folder):
+                return _Place((*names, name), node, None)
+            if isinstance(found, LinkNode) and (follow or todo or is_folder):
                 links += 1
                 if links > _MAX_LINKS:
                     raise file_error(errno.ELOOP)
-                target = node.target()
-                if target.startswith("/"):
+                if found.target.startswith("/"):
                     names.clear()
                     del nodes[1:]
-                todo.extendleft(part for part in reversed(target.split("/")) if part not in {"", "."})
+                    node = self.root
+                todo += [part for part in reversed(found.target.split("/")) if part and part != "."]
                 continue
             names.append(name)
+            node = found
             nodes.append(node)
-        if is_folder and not _is_folder(nodes[-1]):
+        if is_folder and isinstance(node, _LEAVES):
             raise file_error(errno.ENOTDIR)
-        return _Place(tuple(names), nodes[-2] if names else None, nodes[-1])
+        return _Place(tuple(names), nodes[-2] if names else None, node)
 
     # The contract
 
@@ -208,7 +211,7 @@ class PhoneTree:
     def list(self, path: str, *, uid: int = SHELL_UID) -> Sequence[str]:
         """Return the names in a folder, sorted."""
         node = self._find(path, uid, operation="list").there()
-        if isinstance(node, HeldFile | FileNode | LinkNode | DeviceNode):
+        if isinstance(node, _LEAVES):
             raise file_error(errno.ENOTDIR)
         _check(node, uid, 4)
         return sorted(node.names())

@@ -202,7 +202,7 @@ def parse_profile(name: str, text: str) -> VirtualProfile:
     """Return the profile that a YAML text describes; raise UsageError naming the key that is wrong."""
     where = f"virtual phone {name}"
     try:
-        content = yaml.safe_load(text)
+        content = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - a safe one
     except yaml.YAMLError as error:
         raise UsageError(f"{where}: no YAML: {error}") from error
     profile: VirtualProfile = _build(VirtualProfile, {"name": name, **_mapping(content, where)}, where)

@@ -216,5 +216,5 @@ def _lay_out(files: PhoneTree) -> None:
         ("storage/emulated/0/Download", 0o771, MEDIA_UID, SHARED_GID), ("storage/self", 0o771, MEDIA_UID, SHARED_GID),
     ):  # fmt: skip
         files.lay(path, mode, uid, gid)
-    files.lay("storage/self").nodes["primary"] = LinkNode(lambda: "/storage/emulated/0")
-    files.lay("data/user").nodes["0"] = LinkNode(lambda: "/data/data")
+    files.lay("storage/self").nodes["primary"] = LinkNode("/storage/emulated/0")
+    files.lay("data/user").nodes["0"] = LinkNode("/data/data")

@@ -187,8 +187,7 @@ def atrace(call: Invocation) -> int:
     if call.args[:1] == ("--async_stop",):
         session, tracing.atrace = tracing.atrace or TraceSession(apps=(), capacity_bytes=0), None
         tracing.end(session)
-        cpus = sum(len(cluster.cpus) for cluster in call.system.hardware.clusters())
-        call.out.write(encoded("TRACE:\n" + atrace_text(session, cpus)))
+        call.out.write(encoded("TRACE:\n" + atrace_text(session, call.system.processes.all_cpus.bit_length())))
         return 0
     if call.args[:1] != ("--async_start",):
         call.error("error: a virtual phone knows --async_start and --async_stop only")

@@ -88,13 +88,17 @@ class Expander:
 
     def arguments(self, words: Sequence[Word]) -> list[str]:
         """Return the arguments that words stand for, split and with file names filled in."""
-        return [argument for word in words for argument in self._arguments(word)]
+        arguments: list[str] = []
+        for word in words:
+            if word.argument is not None:
+                arguments.append(word.argument)
+            elif word.variable is not None:
+                arguments.append(self._state.lookup(word.variable) or "")
+            else:
+                arguments += self._arguments(word)
+        return arguments
 
     def _arguments(self, word: Word) -> list[str]:
-        if word.argument is not None:
-            return [word.argument]
-        if word.variable is not None:
-            return [self._value(word.variable)]
         arguments: list[str] = []
         for field in self._fields(word):
             pieces = tuple(field)
@@ -109,7 +113,7 @@ class Expander:
         if word.text is not None:
             return word.text
         if word.variable is not None:
-            return self._value(word.variable)
+            return self._state.lookup(word.variable) or ""
         return _joined(self.pieces(word))
 
     def pieces(self, word: Word) -> Pieces:
@@ -201,13 +205,9 @@ class Expander:
             case Variable():
                 return self._variable(part)
 
-    def _value(self, name: str) -> str:
-        """Return the value of a variable or parameter."""
-        return self._state.lookup(name) or ""
-
     def _variable(self, part: Variable) -> str:
         if not part.operator and part.name not in {"@", "*"}:
-            return self._value(part.name)
+            return self._state.lookup(part.name) or ""
         if part.operator == "bad":
             raise ExpansionFaultError(f"${{{part.name}}}: bad substitution")
         if part.name in {"@", "*"}:

@@ -92,6 +92,9 @@ class Shell:
 
     def lookup(self, name: str) -> str | None:
         """Return a variable or special parameter."""
+        value = self.variables.values.get(name)
+        if value is not None:
+            return value
         if name.isdigit():
             place = int(name)
             if place == 0:
@@ -107,7 +110,7 @@ class Shell:
                 return str(self.process.ppid)
             case "KSH_VERSION":
                 return "@(#)MIRBSD KSH R59 2020/10/31"
-        return self.variables.values.get(name)
+        return None
 
     def assign(self, name: str, value: str) -> None:
         """Set a variable."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final
 
 from benchfarm_lab.shell.spans import ShellSyntaxError, word_end
 from benchfarm_lab.shell.syntax import (
@@ -36,38 +35,46 @@ _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
 _BLANK: Final = re.compile(r"(?:[ \t\r]|\\\n)*(?:#[^\n]*)?")
 _OPERATOR: Final = re.compile(r"&&|\|\||;;|[;&|()\n]")
 _REDIRECT: Final = re.compile(r"(\d*)(<&|>&|>>|>\||<<(?![<-])|<|>)")
-_FUNCTION: Final = re.compile(r"[ \t]*\([ \t]*\)")
+_FUNCTION: Final = re.compile(r"([A-Za-z_]\w*)[ \t]*\([ \t]*\)", re.ASCII)
+#: What :meth:`_Parser.peek` returns that is no word.
+_NO_WORDS: Final = frozenset({"", "&&", "||", ";;", ";", "&", "|", "(", ")", "\n"})
 _MAX_NESTING: Final = 100
-#: Scripts of which more than this follows the first line.
-_LONG_TAIL: Final = 200
-#: Assignments and simple commands, whole words all of them: nothing that the next line could belong to.
-_STANDS_ALONE: Final = re.compile(
-    r"(?:\w+=)?(?:[\w./=,:%@+-]|'[^']*'|\\')+(?:(?: |; )(?:[\w./=,:%@+-]|'[^']*'|\\')+)*(?: >/dev/null 2>&1)?"
-)
-_COMPOUND: Final = re.compile(r"(?:^|; )(?:if|then|else|elif|while|until|do|for|case)\b")
+_WORD: Final = r"(?:[\w./=,:%@+-]|'[^']*'|\"'\"|\\')+"
+#: A comment, or a command with plain or quoted words, up to its newline: in these, scripts differ that are else alike.
+_ALONE: Final = re.compile(rf"(?:#[^\n]*|(?:set|rm|echo|cd)(?: {_WORD})*(?: 2?>/dev/null)?|\w+={_WORD})?\n")
+#: Where another such command may begin.
+_NEXT: Final = re.compile(r"(?<!\\)\n(?=set -- )")
 
 
 def parse_script(script: str) -> Block:
     """Return a script's statements; raise ShellSyntaxError when it isn't one.
 
-    A first line that stands alone is read by itself: what is the same after it is read once.
+    Lines that stand alone are read by themselves, and what is the same between them is read once: a part that is a
+    script means the same alone.
     """
-    head, _, tail = script.partition("\n")
-    if len(tail) >= _LONG_TAIL and _STANDS_ALONE.fullmatch(head) and not _COMPOUND.search(head):
-        try:
-            return Block((*_parsed(head).statements, *_parsed(tail).statements))
-        except ShellSyntaxError:
-            pass  # the error of the whole is raised
-    return _parsed(script)
+    statements: list[tuple[Statement, bool]] = []
+    at = 0
+    while at < len(script):
+        alone = _ALONE.match(script, at)
+        ends = [alone.end()] if alone else [match.end() for match in _NEXT.finditer(script, at)]
+        for end in (*ends, len(script)):
+            part = _read(script[at:end])
+            if part is not None:
+                break
+        else:
+            return _Parser(script).whole()
+        statements += part.statements
+        at = end
+    return Block(tuple(statements))
 
 
 @lru_cache(maxsize=512)
-def _parsed(script: str) -> Block:
-    parser = _Parser(script)
-    block = parser.block()
-    if not parser.at_end():
-        raise parser.fault()
-    return block
+def _read(script: str) -> Block | None:
+    """Return the statements of a script, None when it isn't one."""
+    try:
+        return _Parser(script).whole()
+    except ShellSyntaxError:
+        return None
 
 
 class _Parser:
@@ -76,9 +83,18 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
+        #: What comes next, and where: a caller of :meth:`peek` may ask as often as it likes.
+        self.peeked, self.peeked_at = "", -1
         #: What begins a compound statement and hasn't been closed: ``if``, ``{``, ``(`` ...
         self.unclosed: list[str] = []
         self.depth = 0
+
+    def whole(self) -> Block:
+        """Take everything."""
+        block = self.block()
+        if not self.at_end():
+            raise self.fault()
+        return block
 
     # Tokens
 
@@ -91,42 +107,39 @@ class _Parser:
                 return
             self.at += 1
 
+    def peek(self) -> str:
+        """Return the operator or word that comes next as it is written, "" at the end and before a redirection."""
+        if self.at != self.peeked_at:
+            self.skip()
+            match = _OPERATOR.match(self.text, self.at)
+            end = match.end() if match else word_end(self.text, self.at)
+            self.peeked, self.peeked_at = self.text[self.at : end], self.at
+        return self.peeked
+
     def at_end(self) -> bool:
-        self.skip()
-        return self.at >= len(self.text)
+        return not self.peek() and self.at >= len(self.text)
 
-    def operator(self) -> str:
-        """Return the operator that comes next, "" before anything else."""
-        self.skip()
-        match = _OPERATOR.match(self.text, self.at)
-        return match.group() if match else ""
-
-    def word(self) -> str:
-        """Return the word that comes next as it is written, "" before anything else."""
-        self.skip()
-        return self.text[self.at : word_end(self.text, self.at)]
+    def take(self) -> str:
+        """Take what comes next."""
+        token = self.peek()
+        self.at += len(token)
+        return token
 
     def take_word(self) -> str:
-        word = self.word()
-        if not word:
+        if self.peek() in _NO_WORDS:
             raise self.fault()
-        self.at += len(word)
-        return word
-
-    def ahead(self, ends: Sequence[str]) -> bool:
-        """Say whether one of some reserved words or operators comes next."""
-        return (self.operator() or self.word()) in ends
+        return self.take()
 
     def expect(self, end: str) -> None:
-        if not self.ahead((end,)):
+        if self.take() != end:
+            self.at = self.peeked_at
             raise self.fault()
-        self.at += len(end)
 
     def fault(self) -> ShellSyntaxError:
         """Return the error of what comes next."""
         if self.at_end():
             return ShellSyntaxError(f"unmatched '{self.unclosed[-1]}'" if self.unclosed else "unexpected EOF")
-        found = self.operator() or self.word() or self.text[self.at]
+        found = self.peek() or self.text[self.at]
         return ShellSyntaxError("unexpected newline" if found == "\n" else f"unexpected '{found}'")
 
     # Statements
@@ -136,20 +149,20 @@ class _Parser:
         statements: list[tuple[Statement, bool]] = []
         while True:
             self.skip(lines=True)
-            if self.at_end() or self.ahead(ends):
+            if self.at_end() or self.peek() in ends:
                 return Block(tuple(statements))
             statement = self.and_or()
-            operator = self.operator()
+            operator = self.peek()
             statements.append((statement, operator == "&"))
             if operator in {";", "&"}:
-                self.at += 1
-            elif not (operator == "\n" or self.at_end() or self.ahead(ends)):
+                self.take()
+            elif operator != "\n" and operator not in ends and not self.at_end():
                 raise self.fault()
 
     def filled(self, *ends: str) -> Block:
         """Take at least one statement, up to one of ``ends``, which is left."""
         block = self.block(*ends)
-        if not block.statements or not self.ahead(ends):
+        if not block.statements or self.peek() not in ends:
             raise self.fault()
         return block
 
@@ -164,27 +177,20 @@ class _Parser:
 
     def and_or(self) -> Statement:
         left = self.pipeline()
-        while True:
-            operator: Literal["&&", "||"]
-            match self.operator():
-                case "&&":
-                    operator = "&&"
-                case "||":
-                    operator = "||"
-                case _:
-                    return left
-            self.at += 2
+        while (operator := self.peek()) == "&&" or operator == "||":
+            self.take()
             self.skip(lines=True)
-            left = AndOr(left, operator, self.pipeline())
+            left = AndOr(left, "&&" if operator == "&&" else "||", self.pipeline())
+        return left
 
     def pipeline(self) -> Statement:
         negated = False
-        while self.word() == "!":
-            self.at += 1
+        while self.peek() == "!":
+            self.take()
             negated = not negated
         commands = [self.command()]
-        while self.operator() == "|":
-            self.at += 1
+        while self.peek() == "|":
+            self.take()
             self.skip(lines=True)
             commands.append(self.command())
         return Pipeline(tuple(commands), negated) if negated or len(commands) > 1 else commands[0]
@@ -193,8 +199,8 @@ class _Parser:
         self.depth += 1
         if self.depth > _MAX_NESTING:
             raise ShellSyntaxError("too deeply nested")
-        word = self.word()
-        if self.operator() == "(":
+        word = self.peek()
+        if word == "(":
             found = self.redirected(Subshell(self.enclosed("(", ")")))
         elif word == "{":
             found = self.redirected(Group(self.enclosed("{", "}")))
@@ -208,10 +214,10 @@ class _Parser:
             found = self.redirected(self.case())
         elif word in RESERVED:
             raise self.fault()
-        elif _NAME.fullmatch(word) and (match := _FUNCTION.match(self.text, self.at + len(word))):
+        elif (match := _FUNCTION.match(self.text, self.at)) is not None:
             self.at = match.end()
             self.skip(lines=True)
-            found = Function(word, self.command())
+            found = Function(match[1], self.command())
         else:
             found = self.simple()
         self.depth -= 1
@@ -255,20 +261,19 @@ class _Parser:
         words: list[Word] = []
         redirects: list[Redirect] = []
         while True:
-            redirect = self.redirect()
-            if redirect is not None:
+            if (redirect := self.redirect()) is not None:
                 redirects.append(redirect)
                 continue
-            raw = self.word()
-            if not raw:
+            raw = self.peek()
+            if raw in _NO_WORDS:
                 break
-            self.at += len(raw)
+            self.take()
             match = _ASSIGNMENT.match(raw) if not words else None
             if match:
                 assignments.append((match[1], parse_word(raw[match.end() :])))
             else:
                 words.append(parse_word(raw))
-        if not (assignments or words or redirects) or self.text[self.at : self.at + 1] in {"<", ">"}:
+        if not (assignments or words or redirects) or not (raw or self.at_end()):
             raise self.fault()
         return Simple(tuple(assignments), tuple(words), tuple(redirects))
 
@@ -282,11 +287,11 @@ class _Parser:
             condition = self.filled("then")
             self.expect("then")
             branches.append((condition, self.filled("elif", "else", "fi")))
-            if self.word() != "elif":
+            if self.peek() != "elif":
                 break
             self.expect("elif")
         otherwise = None
-        if self.word() == "else":
+        if self.peek() == "else":
             self.expect("else")
             otherwise = self.filled("fi")
         self.expect("fi")
@@ -309,14 +314,13 @@ class _Parser:
             raise ShellSyntaxError(f"'{name}' is not an identifier")
         self.skip(lines=True)
         words: list[Word] | None = None
-        if self.word() == "in":
+        if self.peek() == "in":
             self.expect("in")
             words = []
-            while raw := self.word():
-                self.at += len(raw)
-                words.append(parse_word(raw))
-        if self.operator() == ";":
-            self.at += 1
+            while self.peek() not in _NO_WORDS:
+                words.append(parse_word(self.take()))
+        if self.peek() == ";":
+            self.take()
         self.skip(lines=True)
         body = self.enclosed("do", "done")
         self.unclosed.pop()
@@ -331,19 +335,19 @@ class _Parser:
         items: list[tuple[tuple[Word, ...], Block]] = []
         while True:
             self.skip(lines=True)
-            if self.word() == "esac":
+            if self.peek() == "esac":
                 break
-            if self.operator() == "(":
-                self.at += 1
+            if self.peek() == "(":
+                self.take()
             patterns = [parse_word(self.take_word())]
-            while self.operator() == "|":
-                self.at += 1
+            while self.peek() == "|":
+                self.take()
                 patterns.append(parse_word(self.take_word()))
             self.expect(")")
             items.append((tuple(patterns), self.block(";;", "esac")))
-            if self.operator() == ";;":
-                self.at += 2
-            elif self.word() != "esac":
+            if self.peek() == ";;":
+                self.take()
+            elif self.peek() != "esac":
                 raise self.fault()
         self.expect("esac")
         self.unclosed.pop()

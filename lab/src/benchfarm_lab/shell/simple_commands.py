@@ -32,6 +32,8 @@ def run_simple(shell: Shell, command: Simple, *, replace: bool = False) -> int:
     if name in shell.functions and not (builtin and builtin.special):
         return _with_assignments(shell, command, lambda: _call(shell, name, arguments))
     if builtin is not None:
+        if not command.assignments and not command.redirects:
+            return builtin.run(shell, arguments)
         return _with_assignments(shell, command, lambda: builtin.run(shell, arguments), special=builtin.special)
     if replace and not shell.traps:
         assigned = _assigned(shell, command)

@@ -8,6 +8,7 @@ from typing import Final
 ENDS_WORD: Final = frozenset(" \t\n;&|()<>")
 #: What begins nothing and ends nothing, in a word and in double quotes.
 _PLAIN_IN_WORD: Final = re.compile(r"""[^ \t\n;&|()<>\\'"`$]+""")
+_CASE: Final = re.compile(r"(case|esac)(?=[\s;)])")
 _PLAIN_IN_QUOTES: Final = re.compile(r"""[^"\\`$]+""")
 
 
@@ -111,7 +112,7 @@ def closing_parenthesis(text: str, at: int) -> int:
         else:
             end = _element_end(text, at)
             if word_may_begin:
-                keyword = re.compile(r"(case|esac)(?=[\s;)])").match(text, at)
+                keyword = _CASE.match(text, at)
                 if keyword:
                     in_case = in_case + 1 if keyword.group(1) == "case" else max(0, in_case - 1)
                     end = keyword.end()

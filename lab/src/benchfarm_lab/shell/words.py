@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from benchfarm_lab.shell.spans import (
@@ -19,6 +20,7 @@ _BRACED_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
 _OPERATOR: Final = re.compile(r":[-=+]|##|%%|[-=+#%]")
 
 
+@lru_cache(maxsize=4096)
 def parse_word(raw: str) -> Word:
     """Read a word as it stands in a script."""
     return Word(tuple(_merged(_parts(raw, quoted=False))), raw)

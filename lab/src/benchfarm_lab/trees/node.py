@@ -1,7 +1,7 @@
 """Nodes of the phone's file tree: files and folders that are held in memory, and computed ones (/proc, /sys, /dev).
 
-Each look at a computed file computes what is in it. What files there are is kept once it is known (`once`): a phone's
-cores and sensors don't change.
+Each look at a computed file computes what is in it. What files there are is kept once it is known: a phone's cores and
+sensors don't change.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, Protocol
 
 
@@ -66,11 +67,11 @@ class HeldFolder:
         return self.nodes.get(name)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class FileNode:
     """A computed file. Writing calls ``write`` with everything that one write carries; None: it can't be written."""
 
-    read: Callable[[], bytes]
+    read: Callable[[], bytes] = bytes
     write: Callable[[bytes], None] | None = None
     mode: int = 0o444
     uid: int = 0
@@ -78,16 +79,16 @@ class FileNode:
     size_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class LinkNode:
     """A symbolic link."""
 
-    target: Callable[[], str]
+    target: str
     mode: int = 0o777
     uid: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class DeviceNode:
     """A character device."""
 
@@ -96,22 +97,25 @@ class DeviceNode:
     uid: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class DictFolder:
-    """A computed folder whose names and kinds of nodes stay as they are; its nodes are made when somebody looks."""
+class ComputedFolder:
+    """A computed folder whose nodes are made when somebody first looks: what there is doesn't change."""
 
-    nodes: Mapping[str, Callable[[], Node]]
-    mode: int = 0o555
-    uid: int = 0
+    def __init__(self, make: Callable[[], Mapping[str, Node]] = dict, *, mode: int = 0o555, uid: int = 0) -> None:
+        self._make = make
+        self.mode = mode
+        self.uid = uid
+
+    @cached_property
+    def _nodes(self) -> Mapping[str, Node]:
+        return self._make()
 
     def names(self) -> Iterable[str]:
         """Return the names in it."""
-        return self.nodes
+        return self._nodes
 
     def child(self, name: str) -> Node | None:
         """Return what is there under a name, or None."""
-        make = self.nodes.get(name)
-        return make() if make is not None else None
+        return self._nodes.get(name)
 
 
 Node = FolderNode | HeldFile | FileNode | LinkNode | DeviceNode
@@ -122,24 +126,6 @@ def as_line(value: object) -> bytes:
     return f"{value}\n".encode("utf-8", "surrogateescape")
 
 
-def text_file(text: Callable[[], object], *, mode: int = 0o444) -> Callable[[], Node]:
-    """Return a maker of a read-only file of one line."""
-    return lambda: FileNode(read=lambda: as_line(text()), mode=mode, size_bytes=4096)
-
-
-def once(make: Callable[[], Node]) -> Callable[[], Node]:
-    """Return a maker whose node is made at the first look and kept: for a folder whose names stay the same."""
-    kept: list[Node] = []
-
-    def node() -> Node:
-        if not kept:
-            kept.append(make())
-        return kept[0]
-
-    return node
-
-
-def folder(nodes: Mapping[str, Callable[[], Node]]) -> Callable[[], Node]:
-    """Return a maker of a folder."""
-    made = DictFolder(nodes)
-    return lambda: made
+def text_file(text: Callable[[], object], write: Callable[[bytes], None] | None = None) -> FileNode:
+    """Return a file of one line, which root may write where there is a ``write``."""
+    return FileNode(lambda: as_line(text()), write, 0o444 if write is None else 0o644, size_bytes=4096)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from benchfarm_lab.processes import Process
 from benchfarm_lab.system import PhoneSystem
-from benchfarm_lab.trees.node import DictFolder, FileNode, LinkNode, Node, as_line, folder, text_file
+from benchfarm_lab.trees.node import ComputedFolder, FileNode, LinkNode, Node, as_line, text_file
 
 _TICKS_PER_S: Final = 100
 
@@ -23,44 +23,28 @@ class _ProcFolder:
 
     def __init__(self, system: PhoneSystem) -> None:
         self._system = system
-        self._nodes = _fixed(system)
+        random = {"boot_id": text_file(lambda: system.boot_id)}
+        kernel = {"random": ComputedFolder(lambda: random)}
+        self._nodes: Mapping[str, Node] = {
+            "cpuinfo": FileNode(lambda: _cpuinfo(system)), "meminfo": FileNode(lambda: meminfo(system)),
+            "uptime": FileNode(lambda: _uptime(system)), "loadavg": FileNode(lambda: _loadavg(system)),
+            "stat": FileNode(lambda: _stat(system)), "version": FileNode(lambda: as_line(kernel_version(system))),
+            "self": LinkNode("1"), "sys": ComputedFolder(lambda: {"kernel": ComputedFolder(lambda: kernel)}),
+        }  # fmt: skip
 
     def names(self) -> Iterable[str]:
         """Return the fixed names and the pids."""
-        return [*self._nodes.nodes, *(str(process.pid) for process in self._system.processes.rows())]
+        return [*self._nodes, *(str(process.pid) for process in self._system.processes.rows())]
 
     def child(self, name: str) -> Node | None:
         """Return a fixed node or a process's folder."""
         if name == "self":
             current = self._system.processes.current()
-            return LinkNode(lambda: str(current.pid)) if current is not None else None
+            return LinkNode(str(current.pid)) if current is not None else None
         if name.isdigit():
             process = self._system.processes.find(int(name))
             return _process_folder(process, self._system) if process is not None else None
-        return self._nodes.child(name)
-
-
-def _fixed(system: PhoneSystem) -> DictFolder:
-    return DictFolder(
-        {
-            "cpuinfo": lambda: FileNode(lambda: _cpuinfo(system)),
-            "meminfo": lambda: FileNode(lambda: meminfo(system)),
-            "uptime": lambda: FileNode(lambda: _uptime(system)),
-            "loadavg": lambda: FileNode(lambda: _loadavg(system)),
-            "stat": lambda: FileNode(lambda: _stat(system)),
-            "version": lambda: FileNode(lambda: as_line(kernel_version(system))),
-            "self": lambda: LinkNode(lambda: "1"),
-            "sys": folder(
-                {
-                    "kernel": folder(
-                        {
-                            "random": folder({"boot_id": text_file(lambda: system.boot_id)}),
-                        }
-                    ),
-                }
-            ),
-        }
-    )
+        return self._nodes.get(name)
 
 
 def kernel_release(system: PhoneSystem) -> str:
@@ -78,7 +62,7 @@ def kernel_version(system: PhoneSystem) -> str:
 
 def cpu_count(system: PhoneSystem) -> int:
     """Return how many cores the phone has."""
-    return sum(len(cluster.cpus) for cluster in system.hardware.clusters())
+    return system.processes.all_cpus.bit_length()
 
 
 def _cpuinfo(system: PhoneSystem) -> bytes:
@@ -162,16 +146,12 @@ def _process_folder(process: Process, system: PhoneSystem) -> Node:
     def cmdline() -> bytes:
         return b"".join(word.encode("utf-8", "surrogateescape") + b"\0" for word in process.argv)
 
-    own = process.uid
-    return DictFolder(
-        {
-            "cmdline": lambda: FileNode(cmdline),
-            "comm": text_file(lambda: process.name[:15]),
-            "stat": lambda: FileNode(lambda: _process_stat(process, system)),
-            "cgroup": text_file(lambda: f"3:cpuset:/{'top-app' if process.group == 'top-app' else 'foreground'}"),
-        },
-        uid=own,
-    )
+    group = "top-app" if process.group == "top-app" else "foreground"
+    nodes = {
+        "cmdline": FileNode(cmdline), "comm": text_file(lambda: process.name[:15]),
+        "stat": FileNode(lambda: _process_stat(process, system)), "cgroup": text_file(lambda: f"3:cpuset:/{group}"),
+    }  # fmt: skip
+    return ComputedFolder(lambda: nodes, uid=process.uid)
 
 
 def _process_stat(process: Process, system: PhoneSystem) -> bytes:

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from benchfarm_lab.commands.registry import command_names, find_command
 from benchfarm_lab.contract import SYSTEM_UID, PhoneFileError
 from benchfarm_lab.processes import Group
 from benchfarm_lab.props import PhoneProps
 from benchfarm_lab.system import PhoneSystem
-from benchfarm_lab.trees.node import DeviceNode, DictFolder, FileNode, LinkNode, Node, folder, once
+from benchfarm_lab.trees.node import ComputedFolder, DeviceNode, FileNode, LinkNode, Node
 from benchfarm_lab.trees.proc import proc_tree
 from benchfarm_lab.trees.sysfs import sysfs_tree
 
 
 def cgroup_tree(system: PhoneSystem) -> Node:
     """Return one controller's tree; a shell user may read it, the system and root may write."""
-    return DictFolder(
-        {"top-app": _group(system, "top-app"), "foreground": _group(system, "shell"), "background": folder({})},
+    return ComputedFolder(
+        lambda: {
+            "top-app": _group(system, "top-app"), "foreground": _group(system, "shell"), "background": ComputedFolder(),
+        },
         mode=0o755,
-    )
+    )  # fmt: skip
 
 
-def _group(system: PhoneSystem, group: Group) -> Callable[[], Node]:
+def _group(system: PhoneSystem, group: Group) -> Node:
     def pids() -> bytes:
         return "".join(f"{process.pid}\n" for process in system.processes.live() if process.group == group).encode()
 
@@ -34,10 +37,8 @@ def _group(system: PhoneSystem, group: Group) -> Callable[[], Node]:
             raise PhoneFileError(errno.ESRCH, "No such process")
         process.group = group
 
-    def file() -> Node:
-        return FileNode(read=pids, write=move, mode=0o664, uid=SYSTEM_UID)
-
-    return folder({"cgroup.procs": file, "tasks": file})
+    file = FileNode(read=pids, write=move, mode=0o664, uid=SYSTEM_UID)
+    return ComputedFolder(lambda: {"cgroup.procs": file, "tasks": file})
 
 
 class _Commands:
@@ -55,9 +56,8 @@ class _Commands:
 
     def child(self, name: str) -> Node | None:
         """Return a command's file."""
-        if name == "toybox":
-            return FileNode(lambda: b"", mode=0o755)
-        return FileNode(lambda: b"", mode=0o755) if find_command(name, self._props) is not None else None
+        is_there = name == "toybox" or find_command(name, self._props) is not None
+        return FileNode(mode=0o755) if is_there else None
 
 
 def _build_prop(system: PhoneSystem) -> bytes:
@@ -65,46 +65,36 @@ def _build_prop(system: PhoneSystem) -> bytes:
     return ("# begin build properties\n" + "".join(rows)).encode("utf-8", "surrogateescape")
 
 
+_LIBRARIES: Final = ("libneuralnetworks.so", "libGLESv2.so", "libvulkan.so", "liblog.so", "libc.so")
+
+
 def computed_trees(system: PhoneSystem) -> Mapping[str, Node]:
     """Return the computed entries of the root folder."""
-    libraries = {
-        name: (lambda: FileNode(lambda: b"", mode=0o644))
-        for name in ("libneuralnetworks.so", "libGLESv2.so", "libvulkan.so", "liblog.so", "libc.so")
-    }
 
-    def system_folder() -> Node:
-        return DictFolder(
-            {
-                "bin": lambda: _Commands(system.props),
-                "xbin": folder({}),
-                "lib": folder(libraries),
-                "lib64": folder(libraries),
-                "etc": folder({"hosts": lambda: FileNode(lambda: b"127.0.0.1       localhost\n", mode=0o644)}),
-                "build.prop": lambda: FileNode(lambda: _build_prop(system), mode=0o600),
-            },
-            mode=0o755,
-        )
+    def folder(*names: str, mode: int = 0o555) -> Node:
+        """Return a folder with empty files."""
+        return ComputedFolder(lambda: {name: FileNode(mode=0o644) for name in names}, mode=mode)
 
-    def dev_folder() -> Node:
-        return DictFolder(
-            {
-                "null": lambda: DeviceNode("null"), "zero": lambda: DeviceNode("zero"),
-                "random": lambda: DeviceNode("random"), "urandom": lambda: DeviceNode("random"),
-                "block": folder({}), "cpuset": once(lambda: cgroup_tree(system)),
-                "cpuctl": once(lambda: cgroup_tree(system)),
-            },
-            mode=0o755,
-        )  # fmt: skip
+    def system_nodes() -> Mapping[str, Node]:
+        hosts = {"hosts": FileNode(lambda: b"127.0.0.1       localhost\n", mode=0o644)}
+        return {
+            "bin": _Commands(system.props), "xbin": folder(), "lib": folder(*_LIBRARIES), "lib64": folder(*_LIBRARIES),
+            "etc": ComputedFolder(lambda: hosts), "build.prop": FileNode(lambda: _build_prop(system), mode=0o600),
+        }  # fmt: skip
 
-    def link(target: str) -> Node:
-        return LinkNode(lambda: target)
+    def devices() -> Mapping[str, Node]:
+        return {
+            "null": DeviceNode("null"), "zero": DeviceNode("zero"), "random": DeviceNode("random"),
+            "urandom": DeviceNode("random"), "block": folder(), "cpuset": cgroup_tree(system),
+            "cpuctl": cgroup_tree(system),
+        }  # fmt: skip
+
+    def vendor_nodes() -> Mapping[str, Node]:
+        return {"lib64": folder("libOpenCL.so"), "bin": folder()}
 
     return {
-        "proc": proc_tree(system), "sys": sysfs_tree(system), "dev": dev_folder(), "system": system_folder(),
-        "bin": link("/system/bin"), "etc": link("/system/etc"),
-        "d": link("/sys/kernel/debug"), "sdcard": link("/storage/self/primary"),
-        "vendor": DictFolder(
-            {"lib64": folder({"libOpenCL.so": lambda: FileNode(lambda: b"", mode=0o644)}), "bin": folder({})},
-            mode=0o755,
-        ),
+        "proc": proc_tree(system), "sys": sysfs_tree(system), "dev": ComputedFolder(devices, mode=0o755),
+        "system": ComputedFolder(system_nodes, mode=0o755), "vendor": ComputedFolder(vendor_nodes, mode=0o755),
+        "bin": LinkNode("/system/bin"), "etc": LinkNode("/system/etc"), "d": LinkNode("/sys/kernel/debug"),
+        "sdcard": LinkNode("/storage/self/primary"),
     }  # fmt: skip
