@@ -7,6 +7,7 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Final, TypeVar
 
 from orchestrator.analysis.memory import EVEN, Pace, gaps_of, likelihoods, pooled
@@ -59,6 +60,8 @@ SHOWN_SHARE: Final = 0.5
 LEFT_OUT_MAX: Final = 0.25
 #: The operators, or as many of them as the delegate takes, ran where they were meant to.
 OWN_TRUTHS = frozenset({DelegateTruth.FULL, DelegateTruth.PARTIAL})
+#: What a case with figures is, by the first of these that any of its invocations shows.
+_STATUSES_OF_FIGURES: Final = (CaseStatus.MEASURED, CaseStatus.UNCONFIRMED, CaseStatus.FELL_BACK, CaseStatus.REJECTED)
 _STATUS_OF_OUTCOME = {
     Outcome.COMPLETED: CaseStatus.FAILED,
     Outcome.FAILED: CaseStatus.FAILED,
@@ -180,11 +183,10 @@ def remembered(cases: Mapping[Key, Sequence[RunRecord]]) -> dict[Key, tuple[floa
     found = {}
     for key, runs in cases.items():
         timing = [run for run in runs if run.verdict.quality is not Quality.REJECTED and figure_us(run) is not None]
-        kind, alike = of_one_kind(timing)
-        alike.sort(key=lambda run: run.started_at)
-        logs = logs_of([latency_us for run in alike if (latency_us := figure_us(run, kind))])
-        if len(logs) == len(alike):
-            found[key] = likelihoods(logs, Pace(gaps=gaps_of([run.started_at for run in alike])))
+        _, alike = of_one_kind(timing)
+        alike.sort(key=lambda pair: pair[0].started_at)
+        pace = Pace(gaps=gaps_of([run.started_at for run, _ in alike]))
+        found[key] = likelihoods(logs_of([latency_us for _, latency_us in alike]), pace)
     return pooled(found)
 
 
@@ -199,10 +201,10 @@ def judge_case(runs: Sequence[RunRecord], *, others: tuple[float, ...] = ()) -> 
     ``others`` is what other cases of the device show of the memory of invocations (:func:`remembered`).
     """
     result = _judge_timing(runs, others)
-    verdict, reason = parity_verdict(runs)
+    verdict, reason, error = parity_verdict(runs)
     if verdict is None:
         return result
-    result = replace(result, parity=verdict, parity_reason=reason, parity_error=_parity_error(runs))
+    result = replace(result, parity=verdict, parity_reason=reason, parity_error=error)
     if result.summary is None or result.status is CaseStatus.FELL_BACK:
         return result
     if verdict is ParityVerdict.WRONG:
@@ -218,25 +220,19 @@ def judge_case(runs: Sequence[RunRecord], *, others: tuple[float, ...] = ()) -> 
     return result
 
 
-def parity_verdict(runs: Sequence[RunRecord]) -> tuple[ParityVerdict | None, str]:
-    """Return what the newest comparison of a case's outputs says, and why; None when none was made."""
-    newest = _newest_parity(runs)
-    if newest is None or newest.report is None:
-        return None, ""
-    return ParityVerdict(str(newest.report.extra["parity"])), str(newest.report.extra.get("parity_reason", ""))
-
-
-def _newest_parity(runs: Sequence[RunRecord]) -> RunRecord | None:
+def parity_verdict(runs: Sequence[RunRecord]) -> tuple[ParityVerdict | None, str, float | None]:
+    """Return what the newest comparison of a case's outputs says, why, and its error; None when none was made."""
     compared = [
-        run for run in runs if run.run_pass is Pass.PARITY and run.report is not None and run.report.extra.get("parity")
+        (run.started_at, run.report.extra)
+        for run in runs
+        if run.run_pass is Pass.PARITY and run.report is not None and run.report.extra.get("parity")
     ]
-    return max(compared, key=lambda run: run.started_at, default=None)
-
-
-def _parity_error(runs: Sequence[RunRecord]) -> float | None:
-    newest = _newest_parity(runs)
-    error = newest.report.extra.get("parity_error") if newest is not None and newest.report is not None else None
-    return error if isinstance(error, float) else None
+    if not compared:
+        return None, "", None
+    _, extra = max(compared, key=itemgetter(0))
+    error = extra.get("parity_error")
+    reason = str(extra.get("parity_reason", ""))
+    return ParityVerdict(str(extra["parity"])), reason, error if isinstance(error, float) else None
 
 
 def _judge_timing(runs: Sequence[RunRecord], others: tuple[float, ...]) -> CaseResult:
@@ -245,17 +241,17 @@ def _judge_timing(runs: Sequence[RunRecord], others: tuple[float, ...]) -> CaseR
         return CaseResult(status=CaseStatus.NOT_RUN)
     ended = [run for run in timing if run.outcome not in (Outcome.SKIPPED, Outcome.ABORTED, Outcome.UNFIT)]
     figures = [run for run in ended if figure_us(run) is not None]
-    foreign = [run for run in figures if truth_of(run) in NOT_WHAT_WAS_ASKED]
-    native = [run for run in figures if truth_of(run) not in NOT_WHAT_WAS_ASKED]
-    sound = [run for run in native if run.verdict.quality is not Quality.REJECTED]
-    own = [run for run in sound if truth_of(run) in OWN_TRUTHS]
-    rejected = [run for run in native if run.verdict.quality is Quality.REJECTED]
-    for status, used in (
-        (CaseStatus.MEASURED, own),
-        (CaseStatus.UNCONFIRMED, sound),
-        (CaseStatus.FELL_BACK, foreign),
-        (CaseStatus.REJECTED, rejected),
-    ):
+    by_status: dict[CaseStatus, list[RunRecord]] = {status: [] for status in _STATUSES_OF_FIGURES}
+    for run in figures:
+        truth, status = truth_of(run), CaseStatus.UNCONFIRMED
+        if truth in NOT_WHAT_WAS_ASKED:
+            status = CaseStatus.FELL_BACK
+        elif run.verdict.quality is Quality.REJECTED:
+            status = CaseStatus.REJECTED
+        elif truth in OWN_TRUTHS:
+            status = CaseStatus.MEASURED
+        by_status[status].append(run)
+    for status, used in by_status.items():
         if used:
             return _with_figure(status, sorted(used, key=lambda run: run.started_at), figures, ended, others)
     # An invocation that was left out because an earlier one failed says less than that one does.
@@ -279,7 +275,8 @@ def _with_figure(
 ) -> CaseResult:
     notes = []
     kind, alike = of_one_kind(used)
-    used, clock_findings = _without_low_clocks(alike)
+    kept, clock_findings = _without_low_clocks(alike)
+    used = [run for run, _ in kept]
     truths = {truth_of(run) for run in figures}
     if len(truths) > 1:
         words = ", ".join(sorted(truth.value for truth in truths))
@@ -293,7 +290,7 @@ def _with_figure(
     means = [figure_us(run, FigureKind.MEAN) for run in used]
     errors = {kind: tuple(figure_error(run, kind) for run in used) for kind in FigureKind}
     summary = summarize(
-        [latency_us for run in used if (latency_us := figure_us(run, kind)) is not None],
+        [latency_us for _, latency_us in kept],
         own_errors=errors[kind],
         pace=Pace(gaps=gaps_of([run.started_at for run in used]), others=others),
     )
@@ -351,37 +348,35 @@ def clocks_low(runs: Sequence[RunRecord]) -> tuple[LowClock, ...]:
     for siblings in campaigns.values():
         if len(siblings) < SIBLINGS_MIN:
             continue
-        kind, alike = of_one_kind(siblings)
-        shares = _clock_shares(alike)
-        if len(shares) < SIBLINGS_MIN:
+        _, alike = of_one_kind(siblings)
+        # Of all the same: the clocks at which the cores worked, or means.
+        known = [(*pair, _busy_clock(pair[0])) for pair in alike]
+        if not all(share > 0 for _, _, share in known):
+            known = [(*pair, share) for pair in alike if (share := mean_clock_share(pair[0])) > 0]
+        if len(known) < SIBLINGS_MIN:
             continue
-        usual = statistics.median(share for _, share in shares)
-        usual_us = statistics.median(figure_us(run, kind) or 0.0 for run, _ in shares)
-        for run, share in shares:
+        usual = statistics.median(share for _, _, share in known)
+        usual_us = statistics.median(latency_us for _, latency_us, _ in known)
+        for run, latency_us, share in known:
             slowed = 1 + SHOWN_SHARE * (usual / share - 1)
-            if share < CLOCKS_LOW_MAX * usual and (figure_us(run, kind) or 0.0) >= slowed * usual_us:
+            if share < CLOCKS_LOW_MAX * usual and latency_us >= slowed * usual_us:
                 found.append(LowClock(run=run, share=share, usual=usual))
     return tuple(found)
 
 
-def _clock_shares(siblings: Sequence[RunRecord]) -> list[tuple[RunRecord, float]]:
-    """Return the clocks at which the cores worked; of all siblings the same kind of figure."""
-    seen = [
-        (run, share)
-        for run in siblings
-        if run.report is not None and isinstance(share := run.report.extra.get(BUSY_CLOCK), float) and share > 0
-    ]
-    if len(seen) == len(siblings):
-        return seen
-    return [(run, share) for run in siblings if (share := mean_clock_share(run)) > 0]
+def _busy_clock(run: RunRecord) -> float:
+    share = run.report.extra.get(BUSY_CLOCK) if run.report is not None else None
+    return share if isinstance(share, float) else 0.0
 
 
-def _without_low_clocks(used: Sequence[RunRecord]) -> tuple[Sequence[RunRecord], tuple[Finding, ...]]:
+def _without_low_clocks(
+    used: Sequence[tuple[RunRecord, float]],
+) -> tuple[Sequence[tuple[RunRecord, float]], tuple[Finding, ...]]:
     """Return the invocations that the figure is to come from, and the finding about those at lower clocks.
 
     A few odd ones are left out. When they are many, nobody can say which clock is the phone's, and all stay.
     """
-    low = clocks_low(used)
+    low = clocks_low([run for run, _ in used])
     if not low:
         return used, ()
     are_few = len(low) <= LEFT_OUT_MAX * len(used)
@@ -394,7 +389,7 @@ def _without_low_clocks(used: Sequence[RunRecord]) -> tuple[Sequence[RunRecord],
         evidence=listed,
     )
     odd = {one.run.run_id for one in low}
-    return [run for run in used if run.run_id not in odd] if are_few else used, (finding,)
+    return [pair for pair in used if pair[0].run_id not in odd] if are_few else used, (finding,)
 
 
 def _two_states(summary: Summary) -> tuple[Finding, ...]:

@@ -94,8 +94,9 @@ def figure_us(run: RunRecord, kind: FigureKind | None = None) -> float | None:
     report = run.report
     if run.run_pass is not Pass.TIMING or report is None or report.outcome != "ok":
         return None
-    is_foreign = run.outcome is Outcome.FAILED and truth_of(run) in NOT_WHAT_WAS_ASKED
-    return report.latency_us(kind) if run.outcome is Outcome.COMPLETED or is_foreign else None
+    if run.outcome is Outcome.COMPLETED or (run.outcome is Outcome.FAILED and truth_of(run) in NOT_WHAT_WAS_ASKED):
+        return report.latency_us(kind)
+    return None
 
 
 def figure_error(run: RunRecord, kind: FigureKind) -> float | None:
@@ -104,14 +105,16 @@ def figure_error(run: RunRecord, kind: FigureKind) -> float | None:
     return None if inference is None else own_error(inference, of_mean=kind is FigureKind.MEAN)
 
 
-def of_one_kind(runs: Sequence[RunRecord]) -> tuple[FigureKind, list[RunRecord]]:
-    """Return the kind of figure that invocations share, and those of them that have it.
+def of_one_kind(runs: Sequence[RunRecord]) -> tuple[FigureKind, list[tuple[RunRecord, float]]]:
+    """Return the kind of figure that invocations share, and those of them that have it, each with its figure.
 
     That is the median where all printed one, else the mean; the median again only where more have that than a mean.
     """
-    medians, means = (
-        [run for run in runs if figure_us(run, kind) is not None] for kind in (FigureKind.MEDIAN, FigureKind.MEAN)
-    )
-    if len(medians) == len(runs) or len(medians) > len(means):
+    medians = _figures(runs, FigureKind.MEDIAN)
+    if len(medians) == len(runs) or len(medians) > len(means := _figures(runs, FigureKind.MEAN)):
         return FigureKind.MEDIAN, medians
     return FigureKind.MEAN, means
+
+
+def _figures(runs: Sequence[RunRecord], kind: FigureKind) -> list[tuple[RunRecord, float]]:
+    return [(run, latency_us) for run in runs if (latency_us := figure_us(run, kind)) is not None]

@@ -100,7 +100,7 @@ def _replay(campaign: Campaign, cases: Sequence[Case], runs: Sequence[RunRecord]
             mine[run.case.case_key].append(run)
     out: dict[CaseKey, tuple[ArmStatus, str]] = {}
     for key, own in mine.items():
-        verdict, reason = parity_verdict(own)
+        verdict, reason, _ = parity_verdict(own)
         if verdict is ParityVerdict.WRONG:
             out[key] = (ArmStatus.WRONG, f"its outputs are wrong: {reason}")
     rung, ended_by = 1, ""

@@ -258,14 +258,14 @@ class Case:
             row[item.name] = value
         return row
 
-    @property
+    @cached_property
     def subject(self) -> str:
         """What is measured of which model: figures of two subjects are never set against each other."""
         has_figures = self.tool in PER_TOKEN_TOOLS or self.tool.is_declared
         figure = dict(self.flags).get(FIGURE, "") if has_figures else ""
         return f"{self.model_sha256} {figure}".rstrip()
 
-    @property
+    @cached_property
     def is_per_token(self) -> bool:
         """Whether its figure is the time of one token of a language model, shown as tokens per second."""
         if not self.flags:
@@ -275,7 +275,7 @@ class Case:
             return any((FIGURE, phase) in self.flags for phase in PHASES)
         return self.tool in PER_TOKEN_TOOLS and any(name == FIGURE for name, _ in self.flags)
 
-    @property
+    @cached_property
     def configuration(self) -> str:
         """The case without device and model, as people say it: ``xnnpack, 4 threads, native``."""
         threads = (

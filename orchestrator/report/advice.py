@@ -196,18 +196,16 @@ def fleet_choice(groups: Mapping[str, Sequence[ResultRow]]) -> tuple[Sequence[Re
     A regret is how much slower it is than the phone's own best, 0.1 for 10 %. None where no configuration was judged
     on every phone.
     """
-    shared = set.intersection(*({_name(row) for row in rows} for rows in groups.values())) if groups else set()
+    known: list[dict[str, ResultRow]] = []
+    for rows in groups.values():
+        # Of two alike (builds, rules of measuring) the one that is known best counts, of equals the first: it is last.
+        best_known = sorted(rows, key=lambda row: -figure_of(row).count)
+        known.append({_name(row): row for row in reversed(best_known)})
+    best_us = [_center_us(_fastest(rows)) for rows in groups.values()]
     choices = []
-    for name in sorted(shared):
-        # Of two alike (builds, rules of measuring) the one that is known best counts.
-        chosen = [
-            max((row for row in rows if _name(row) == name), key=lambda row: figure_of(row).count)
-            for rows in groups.values()
-        ]
-        regrets = [
-            _center_us(row) / _center_us(_fastest(rows)) - 1 for row, rows in zip(chosen, groups.values(), strict=True)
-        ]
-        choices.append((chosen, regrets))
+    for name in sorted(set.intersection(*map(set, known)) if known else ()):
+        chosen = [of_phone[name] for of_phone in known]
+        choices.append((chosen, [_center_us(row) / us - 1 for row, us in zip(chosen, best_us, strict=True)]))
     return min(choices, key=lambda choice: (max(choice[1]), sum(choice[1])), default=None)
 
 
@@ -491,7 +489,11 @@ def _quantised(judged: Sequence[ResultRow]) -> Iterator[Advice]:
 
     for _, group in sorted(grouped(judged, twins).items()):
         figures = alike({row.key: row.result for row in group})
-        same_kind = [replace(row, compared=figures[row.key]) for row in group if row.key in figures]
+        same_kind = [
+            row if row.compared is figures[row.key] else replace(row, compared=figures[row.key])
+            for row in group
+            if row.key in figures
+        ]
         best = [_fastest(rows) for rows in grouped(same_kind, lambda row: row.model.subject).values()]
         for small in (row for row in best if _QUANTISED.search(row.case.model_name.lower())):
             for large in (row for row in best if not _QUANTISED.search(row.case.model_name.lower())):

@@ -29,9 +29,9 @@ from orchestrator.report.passes import (
     known_median,
     latency_reports,
     load_rows,
-    memory_reports,
     start_rows,
     sustained_rows,
+    usable_reports,
 )
 from orchestrator.report.rows import (
     DeviceRow,
@@ -184,7 +184,12 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
         result = replace(result, status=CaseStatus.UNTIMED)
     if key in gathered.goals:
         result = replace(result, precision_goal=gathered.goals[key])
-    timed, memory = latency_reports(runs, result), memory_reports(runs, result)
+    of_pass: dict[Pass, list[RunRecord]] = defaultdict(list)
+    for run in runs:
+        of_pass[run.run_pass].append(run)
+    timed = latency_reports(of_pass[Pass.TIMING], result)
+    # Of a pass of its own, else of the runs that the latency comes from.
+    memory = usable_reports(of_pass[Pass.MEMORY]) or timed
     origins = {run.campaign_id: origin_of(campaigns[run.campaign_id]) for run in runs if run.campaign_id in campaigns}
     is_host = device.facts is not None and device.facts.kind is DeviceKind.HOST
     return ResultRow(
@@ -209,11 +214,11 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
             )
             for run in runs
         ),
-        starts=start_rows(runs),
-        energy=energy_row(runs),
-        loads=load_rows(runs, {name: 1 + len(item.terms.contention) for name, item in campaigns.items()}),
-        profiles=profiles_of(runs),
-        sustained=sustained_rows(runs, {name: item.terms.sustained_s for name, item in campaigns.items()}),
+        starts=start_rows(of_pass[Pass.COLD]),
+        energy=energy_row(of_pass[Pass.ENERGY]),
+        loads=load_rows(of_pass[Pass.CONTENTION], campaigns),
+        profiles=profiles_of(of_pass[Pass.PROFILE]),
+        sustained=sustained_rows(of_pass[Pass.SUSTAINED], campaigns),
         findings=_findings(runs, result),
         stopped=tuple(gathered.stopped[key]),
         origin="; ".join(dict.fromkeys(filter(None, origins.values()))),

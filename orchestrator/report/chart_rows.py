@@ -25,25 +25,29 @@ _OTHER_TYPES: Final = "other types"
 def chart_rows(data: ReportData) -> Mapping[str, Sequence[ChartRow]]:
     """Return the data sets by name; those without a row are left out."""
     own = [row for row in data.results if row.own is not None]
-    sets: Mapping[str, Iterable[ChartRow]] = {
-        "cases": (_case(row, order) for order, row in enumerate(own)),
+    sets: Mapping[str, Iterable[tuple[ResultRow, ChartRow]]] = {
+        "cases": ((row, _case(row, order)) for order, row in enumerate(own)),
         "threads": (
-            _who(
+            (
                 step.row,
-                threads=step.row.case.threads,
-                value=_ms(step.row.median_us),
-                efficiency=round(step.efficiency * 100, 1),
-                group=visible(f"{step.row.device.title}, {step.row.case.delegate}, {step.row.case.flags}"),
+                {
+                    "threads": step.row.case.threads,
+                    "value": _ms(step.row.median_us),
+                    "efficiency": round(step.efficiency * 100, 1),
+                    "group": visible(f"{step.row.device.title}, {step.row.case.delegate}, {step.row.case.flags}"),
+                },
             )
             for step in thread_steps(own)
         ),
         "delegates": (
-            _who(
+            (
                 row,
-                order=order,
-                speed_up=round(row.speed_up.value, 3),
-                delegate_truth=visible(row.delegate_text),
-                fallen_off=visible(row.left_to_cpu),
+                {
+                    "order": order,
+                    "speed_up": round(row.speed_up.value, 3),
+                    "delegate_truth": visible(row.delegate_text),
+                    "fallen_off": visible(row.left_to_cpu),
+                },
             )
             for order, row in enumerate(row for row in data.results if not row.case.delegate.is_cpu)
             if row.speed_up is not None
@@ -61,17 +65,18 @@ def chart_rows(data: ReportData) -> Mapping[str, Sequence[ChartRow]]:
             lambda row: (row.init_memory_mib, row.overall_memory_mib, row.peak_memory_mib),
         ),
         "sustained": (
-            _who(row, group=f"{row.key} {run.campaign_id} {run.attempt}", at=round(at_s, 1), value=_ms(latency_us))
+            (row, {"group": f"{row.key} {run.campaign_id} {run.attempt}", "at": round(at_s, 1), "value": _ms(us)})
             for row in data.results
             for run in row.sustained
-            for at_s, latency_us in run.points
+            for at_s, us in run.points
         ),
     }
-    made = {name: list(rows) for name, rows in sets.items()}
+    whos = {row.key: _who(row) for row in data.results}
+    made = {name: [whos[row.key] | figures for row, figures in rows] for name, rows in sets.items()}
     return {name: rows for name, rows in made.items() if rows}
 
 
-def _who(row: ResultRow, **figures: str | float | bool | None) -> ChartRow:
+def _who(row: ResultRow) -> ChartRow:
     title = row.device.title if row.device.is_virtual or not row.is_virtual else f"{row.device.label} (virtual)"
     return {
         "model": visible(row.model.label),
@@ -79,7 +84,6 @@ def _who(row: ResultRow, **figures: str | float | bool | None) -> ChartRow:
         "configuration": visible(row.configuration),
         "delegate": row.case.delegate.value,
         "is_virtual": row.is_virtual,
-        **figures,
     }
 
 
@@ -90,19 +94,18 @@ def _place_label(row: ResultRow) -> str:
 
 def _case(row: ResultRow, order: int) -> ChartRow:
     interval = row.own.interval if row.own is not None else None
-    return _who(
-        row,
-        order=order,
-        key=row.key,
-        value=_ms(row.median_us),
-        low=_ms(interval.low if interval is not None else None),
-        high=_ms(interval.high if interval is not None else None),
-        delegate_truth=visible(row.delegate_text),
-        is_judged=row.result.is_judged,
-    )
+    return {
+        "order": order,
+        "key": row.key,
+        "value": _ms(row.median_us),
+        "low": _ms(interval.low if interval is not None else None),
+        "high": _ms(interval.high if interval is not None else None),
+        "delegate_truth": visible(row.delegate_text),
+        "is_judged": row.result.is_judged,
+    }
 
 
-def _pareto(rows: Sequence[ResultRow]) -> Iterator[ChartRow]:
+def _pareto(rows: Sequence[ResultRow]) -> Iterator[tuple[ResultRow, ChartRow]]:
     """Yield judged cases of devices with several models; one model has no trade-off to show."""
     devices: dict[str, list[ResultRow]] = defaultdict(list)
     for row in rows:
@@ -113,7 +116,7 @@ def _pareto(rows: Sequence[ResultRow]) -> Iterator[ChartRow]:
             yield from _fronts(members)
 
 
-def _fronts(members: Sequence[ResultRow]) -> Iterator[ChartRow]:
+def _fronts(members: Sequence[ResultRow]) -> Iterator[tuple[ResultRow, ChartRow]]:
     latency, size, accuracy = (
         {row.key: value for row in members if (value := of(row)) is not None}
         for of in (lambda row: _ms(row.median_us), _size_mb, lambda row: row.accuracy)
@@ -124,12 +127,12 @@ def _fronts(members: Sequence[ResultRow]) -> Iterator[ChartRow]:
         "front_accuracy_latency": on_front({key: (latency[key], -accuracy[key]) for key in accuracy}),
     }
     for row in members:
-        is_on = {name: row.key in keys for name, keys in fronts.items()}
-        figures = {"value": latency[row.key], "size_mb": size.get(row.key), "accuracy": accuracy.get(row.key)}
-        yield _who(row, key=row.key, **figures, **is_on)
+        key = row.key
+        figures = {"key": key, "value": latency[key], "size_mb": size.get(key), "accuracy": accuracy.get(key)}
+        yield row, figures | {name: key in keys for name, keys in fronts.items()}
 
 
-def _operators(rows: Sequence[ResultRow]) -> Iterator[ChartRow]:
+def _operators(rows: Sequence[ResultRow]) -> Iterator[tuple[ResultRow, ChartRow]]:
     models: dict[str, list[ResultRow]] = defaultdict(list)
     for row in rows:
         if row.profiles:
@@ -140,9 +143,10 @@ def _operators(rows: Sequence[ResultRow]) -> Iterator[ChartRow]:
             times: dict[tuple[str, Place], float] = defaultdict(float)
             for kind in row.profiles[-1].by_type():
                 times[kind.node_type if kind.node_type in named else _OTHER_TYPES, kind.place] += kind.mean_us
-            for (name, place), time_us in times.items():
+            place: ChartRow = {"profile": _place_label(row), "order": order}
+            for (name, where), us in times.items():
                 types: ChartRow = {"type": visible(name), "type_order": named[name]}
-                yield _who(row, profile=_place_label(row), order=order, **types, where=place.value, time=_ms(time_us))
+                yield row, place | types | {"where": where.value, "time": _ms(us)}
 
 
 def _named_types(profiles: Iterable[Profile]) -> Mapping[str, int]:
@@ -164,12 +168,12 @@ def _named_types(profiles: Iterable[Profile]) -> Mapping[str, int]:
 
 def _parts(
     rows: Sequence[ResultRow], parts: Sequence[str], amounts_of: Callable[[ResultRow], Sequence[float | None]]
-) -> Iterator[ChartRow]:
+) -> Iterator[tuple[ResultRow, ChartRow]]:
     for order, row in enumerate(rows):
-        who = _who(row, place=_place_label(row), order=order)
+        label = _place_label(row)
         for place, (part, amount) in enumerate(zip(parts, amounts_of(row), strict=True)):
             if amount is not None:
-                yield who | {"part": part, "part_order": place, "amount": amount}
+                yield row, {"place": label, "order": order, "part": part, "part_order": place, "amount": amount}
 
 
 def _size_mb(row: ResultRow) -> float | None:

@@ -29,6 +29,7 @@ SHORT_HASH: Final = 8
 #: How much of a model's hash stands in its label, where one lab may have many contents of one name.
 MODEL_HASH: Final = 16
 
+_DELEGATE_PLACES: Final = {name: place for place, name in enumerate(DelegateName)}
 STATUS_WORDS: Final[Mapping[CaseStatus, str]] = {
     CaseStatus.MEASURED: "measured",
     CaseStatus.UNCONFIRMED: "not confirmed",
@@ -210,7 +211,7 @@ def short_names(configurations: Iterable[tuple[str, Case]]) -> ShortNames:
 
 def configuration_order(case: Case, label: str) -> tuple[int, int, str, str]:
     """Return the sort key of a configuration: by delegate, threads, tool."""
-    return (list(DelegateName).index(case.delegate), case.threads, case.tool.value, label)
+    return (_DELEGATE_PLACES[case.delegate], case.threads, case.tool.value, label)
 
 
 def column_decimals(values: Sequence[float]) -> int:

@@ -203,22 +203,16 @@ def sample_traces(samples: Sequence[Sample]) -> tuple[Trace, ...]:
 
 def _traces(states: Iterable[tuple[float, DeviceState | Sample]]) -> tuple[Trace, ...]:
     """Return what states (seconds, state) in the order of time show; what was seen once only is no trace."""
-    series: dict[str | tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
+    series: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     for at, state in states:
-        zones = plausible_heat_c(state)
-        if zones:
-            series["hottest zone"].append((at, max(zones.values())))
+        if zones := plausible_heat_c(state):
+            series["hottest zone", "°C"].append((at, max(zones.values())))
         for name, clocks in (("limit of cpu", state.clock_limit_khz), ("clock of cpu", state.clock_khz)):
-            for cpu in sorted(clocks):
-                series[name, cpu].append((at, clocks[cpu] / _KHZ_PER_MHZ))
+            for cpu, khz in sorted(clocks.items()):
+                series[f"{name}{cpu}", "MHz"].append((at, khz / _KHZ_PER_MHZ))
         if isinstance(state, Sample) and state.gpu_busy_percent is not None:
-            series["GPU busy"].append((at, state.gpu_busy_percent))
-    units = {"hottest zone": "°C", "GPU busy": "%"}
-    return tuple(
-        _trace(key, units[key], points) if isinstance(key, str) else _trace(f"{key[0]}{key[1]}", "MHz", points)
-        for key, points in series.items()
-        if len(points) > 1
-    )
+            series["GPU busy", "%"].append((at, state.gpu_busy_percent))
+    return tuple(_trace(*key, points) for key, points in series.items() if len(points) > 1)
 
 
 def _trace(name: str, unit: str, points: Sequence[tuple[float, float]]) -> Trace:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from orchestrator.analysis.summary import Summary
 from orchestrator.report.data import ReportData
@@ -13,9 +12,6 @@ from orchestrator.report.labels import column_decimals, configuration_order, fig
 from orchestrator.report.rows import DeviceRow, ModelRow, ResultRow, SkipRow
 from orchestrator.report.winners import grouped
 from orchestrator.units import US_PER_MS
-
-#: Width of an interval bar's drawing; the page stretches it.
-BAR_WIDTH: Final = 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +37,11 @@ class MatrixTable:
     #: The highest latency that a figure or its interval reaches, where bars end.
     full_us: float
 
-    def bar(self, summary: Summary) -> list[float]:
-        """Return where a bar from zero ends and, where it is known, its interval begins and ends: 0 to BAR_WIDTH."""
-        ends = [summary.interval.low, summary.interval.high] if summary.interval is not None else []
-        return [round(min(1.0, value / self.full_us) * BAR_WIDTH, 1) for value in (summary.median_us, *ends)]
+    def bar(self, summary: Summary) -> tuple[float, str]:
+        """Return where a bar from zero ends, in percent, and the path of its interval; empty where that isn't known."""
+        known = (summary.interval.low, summary.interval.high) if summary.interval is not None else ()
+        width, *ends = (round(min(1.0, value / self.full_us) * 100, 1) for value in (summary.median_us, *known))
+        return width, "M{0} 5H{1}M{0} 1V9M{1} 1V9".format(*ends) if ends else ""
 
 
 def matrix_tables(data: ReportData) -> tuple[MatrixTable, ...]:

@@ -11,7 +11,6 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.records.run import FigureKind, OperatorTime, Outcome, RunRecord
-from orchestrator.records.workload import Pass
 from orchestrator.units import counted, format_latency
 
 if TYPE_CHECKING:
@@ -163,11 +162,10 @@ class DiffPair:
 
 
 def profiles_of(runs: Iterable[RunRecord]) -> tuple[Profile, ...]:
-    """Return one case's newest usable profile of each campaign, in the order of the campaigns."""
+    """Return one case's newest usable profile of each campaign, in their order, from its runs of that pass."""
     newest: dict[str, RunRecord] = {}
     for run in runs:
-        is_usable = run.run_pass is Pass.PROFILE and run.outcome is Outcome.COMPLETED and run.report is not None
-        if is_usable and run.report is not None and _counted_rows(run.report.operators):
+        if run.outcome is Outcome.COMPLETED and run.report is not None and _counted_rows(run.report.operators):
             newest[str(run.campaign_id)] = run
     return tuple(_profile(run) for run in newest.values())
 

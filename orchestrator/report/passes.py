@@ -12,11 +12,11 @@ from orchestrator.analysis.case_result import OWN_FIGURE, CaseResult
 from orchestrator.analysis.energy import Mean, mean_of, ratio_of
 from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED, truth_of
 from orchestrator.analysis.sustained import Attempt, SustainedCurve, attempts, curve_of, points_of, worst_quality
+from orchestrator.records.campaign import Campaign
 from orchestrator.records.contention import LOAD_DIED, NO_LOAD
 from orchestrator.records.run import Outcome, RunRecord, ToolReport
 from orchestrator.records.start import StartStage, stage_of
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import Pass
 
 #: Campaign and round: what was measured in one round is a pair.
 _Round = tuple[str, int]
@@ -113,13 +113,12 @@ def latency_reports(runs: Sequence[RunRecord], result: CaseResult) -> list[ToolR
     return [run.report for run in runs if run.report is not None and run.run_id in used]
 
 
-def memory_reports(runs: Sequence[RunRecord], result: CaseResult) -> list[ToolReport]:
-    """Return the reports that the memory comes from: of the memory pass, else those that the latency comes from."""
-    own = [run.report for run in runs if run.run_pass is Pass.MEMORY and run.report is not None and _is_usable(run)]
-    return own or latency_reports(runs, result)
+def usable_reports(runs: Iterable[RunRecord]) -> list[ToolReport]:
+    """Return the reports of those that ended well, where they were meant to run."""
+    return [run.report for run in runs if run.report is not None and _is_usable(run)]
 
 
-def start_rows(runs: Sequence[RunRecord]) -> tuple[StartRow, ...]:
+def start_rows(runs: Iterable[RunRecord]) -> tuple[StartRow, ...]:
     """Return the medians of each stage that there are usable starts of, in the stages' order.
 
     A start that was rejected (it wasn't cold, or ran somewhere else) isn't in them.
@@ -147,21 +146,22 @@ def _worst(runs: Iterable[RunRecord]) -> Quality:
     return Quality.SUSPECT if is_suspect else Quality.TRUSTED
 
 
-def sustained_rows(runs: Iterable[RunRecord], planned_s: Mapping[str, float]) -> tuple[SustainedRow, ...]:
-    """Return the attempts at a sustained run of one case, by campaign; those with fewer than two figures are left out.
+def sustained_rows(runs: Iterable[RunRecord], campaigns: Mapping[str, Campaign]) -> tuple[SustainedRow, ...]:
+    """Return the attempts of one case's sustained runs, by campaign; those with fewer than two figures are left out.
 
     An attempt that was cut and the one restarted are two curves: the phone cooled in between. Invocations of another
-    delegate are no points. ``planned_s`` is how long each campaign's attempts were to last.
+    delegate are no points. Campaigns by their names say how long attempts were to last.
     """
-    campaigns: dict[str, list[RunRecord]] = defaultdict(list)
+    named: dict[str, list[RunRecord]] = defaultdict(list)
     for run in runs:
-        if run.run_pass is Pass.SUSTAINED and truth_of(run) not in NOT_WHAT_WAS_ASKED:
-            campaigns[str(run.campaign_id)].append(run)
+        if truth_of(run) not in NOT_WHAT_WAS_ASKED:
+            named[str(run.campaign_id)].append(run)
+    planned_s = {name: campaigns[name].terms.sustained_s if name in campaigns else 0.0 for name in named}
     return tuple(
         SustainedRow(
             campaign_id=campaign_id,
             attempt=attempt.number + 1,
-            is_whole=attempt.is_over(planned_s.get(campaign_id, 0.0)) and not attempt.has_failed,
+            is_whole=attempt.is_over(planned_s[campaign_id]) and not attempt.has_failed,
             points=points_of(attempt),
             curve=curve,
             elapsed_s=attempt.elapsed_s,
@@ -169,7 +169,7 @@ def sustained_rows(runs: Iterable[RunRecord], planned_s: Mapping[str, float]) ->
             process_s=statistics.median(run.duration_s for run in attempt.runs),
             heat_c=_heat_by_minute(attempt),
         )
-        for campaign_id, members in campaigns.items()
+        for campaign_id, members in named.items()
         for attempt in attempts(members)
         if (curve := curve_of(attempt)) is not None
     )
@@ -186,12 +186,8 @@ def _heat_by_minute(attempt: Attempt) -> dict[int, float]:
 
 
 def energy_row(runs: Sequence[RunRecord]) -> EnergyRow | None:
-    """Return a case's energy, None where no run of the pass is there. Blocks of its commonest grade count."""
-    found = [
-        (run, run.report.extra)
-        for run in runs
-        if run.run_pass is Pass.ENERGY and run.report is not None and not run.is_without_result
-    ]
+    """Return a case's energy by its runs of that pass; None for none. Blocks of its commonest grade count."""
+    found = [(run, run.report.extra) for run in runs if run.report is not None and not run.is_without_result]
     if not found:
         return None
     missing = Counter(str(extra["energy_missing"]) for _, extra in found if "energy_missing" in extra)
@@ -215,20 +211,21 @@ def _drift(extra: Mapping[str, float | str]) -> float:
     return abs(after - before) / (work - (before + after) / 2)
 
 
-def load_rows(runs: Sequence[RunRecord], widths: Mapping[str, int]) -> tuple[LoadRow, ...]:
-    """Return a case's figures by load, without one first; ``widths`` is how many runs a round has, by campaign."""
+def load_rows(runs: Sequence[RunRecord], campaigns: Mapping[str, Campaign]) -> tuple[LoadRow, ...]:
+    """Return a case's figures by load, from its runs of that pass, without a load first; campaigns by their names."""
     seen: dict[str, dict[_Round, float]] = {}
     cores: dict[str, list[float]] = defaultdict(list)
     died: Counter[str] = Counter()
     for run in runs:
-        if run.run_pass is not Pass.CONTENTION or run.report is None or "load" not in run.report.extra:
+        if run.report is None or "load" not in run.report.extra:
             continue
         load, latency_us = str(run.report.extra["load"]), run.report.latency_us()
         own = seen.setdefault(load, {})
         died[load] += run.reason_code == LOAD_DIED
         if not run.is_without_result and latency_us is not None:
-            campaign = str(run.campaign_id)
-            own[campaign, run.invocation // widths.get(campaign, 1)] = latency_us
+            campaign = campaigns.get(run.campaign_id)
+            width = 1 + len(campaign.terms.contention) if campaign is not None else 1
+            own[str(run.campaign_id), run.invocation // width] = latency_us
             if "load_cores" in run.report.extra:
                 cores[load].append(float(run.report.extra["load_cores"]))
     return tuple(

@@ -175,7 +175,8 @@ def test_an_interval_of_a_factor_that_says_nothing_is_told_in_words():
     wild = [beside(0, "none", 1_000), beside(1, "cpu=1", 1_100), beside(2, "none", 1_000), beside(3, "cpu=1", 2_900)]
     steady = [beside(4 + n, load, 1_000 * (1 + (n % 2)) + n) for n, load in enumerate(("none", "cpu=1") * 2)]
     data = data_of(*series(case(), 1_000), *wild, *steady)
-    rows = [replace(row, loads=load_rows(runs, {str(CAMPAIGN): 2})) for row in data.results for runs in (wild, steady)]
+    planned = {str(CAMPAIGN): campaign_of([], terms=Terms(contention=("cpu=1",)))}
+    rows = [replace(row, loads=load_rows(runs, planned)) for row in data.results for runs in (wild, steady)]
     lines = [line for line in render_text_table(replace(data, results=tuple(rows))).splitlines() if "cpu=1" in line]
     assert ["x too few runs" in line for line in lines] == [True, False]
     assert not any(">1000 %" in line for line in lines)
