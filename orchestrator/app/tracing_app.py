@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -94,26 +94,25 @@ def record_app(farm: Farm, request: AppTraceRequest, folder: Path) -> TracedApp:
     """
     _check(request, folder)
     device, facts = _phone(farm, request)
-    tell = _teller(farm, facts)
     version = _installed(device, facts, request.package)
     seen = _Seen()
     token = f"benchfarm-{secrets.token_hex(6)}"
     with farm.lease.acquire(facts.serial):
-        farm.conditioner.take(device, on_wait=tell)
+        farm.conditioner.take(device, on_wait=lambda text: _tell(farm, facts, text))
         try:
             if request.restart:
                 device.shell(f"am force-stop {shlex.quote(request.package)}")
             seen.before = frozenset(_pids(device, request.package))
             _, trace = TraceRecording(farm.hold).around(
                 device,
-                lambda: _use(device, request, seen, _over(farm, request, facts, seen), tell),
+                lambda: _use(farm, device, facts, request, seen),
                 app=request.package,
                 token=token,
                 sdk=facts.sdk or 0,
                 limit_s=LONGEST_S + 60.0,
             )
         finally:
-            _give_back(farm, device, tell)
+            _give_back(farm, device, facts)
     path = write_trace(folder, (facts.serial, request.package, token[-12:]), trace.name, trace.data)
     summary, faults = None, []
     if request.has_summary:
@@ -193,13 +192,7 @@ def _pids(device: Device, package: str) -> set[int]:
     return {int(word) for word in told.split() if word.isascii() and word.isdecimal() and len(word) < 10}
 
 
-def _use(
-    device: Device,
-    request: AppTraceRequest,
-    seen: _Seen,
-    over: contextlib.AbstractContextManager[Callable[[float], bool]],
-    tell: Callable[[str], None],
-) -> None:
+def _use(farm: Farm, device: Device, facts: DeviceFacts, request: AppTraceRequest, seen: _Seen) -> None:
     """Start what is to be started, and wait until it is over; the app's processes are looked for meanwhile."""
     if request.activity:
         component = shlex.quote(f"{request.package}/{request.activity}")
@@ -212,16 +205,19 @@ def _use(
                 serial=device.serial,
                 hint=f"'adb shell cmd package resolve-activity --brief {request.package}' names the first activity",
             )
-    end_s = time.monotonic() + LONGEST_S
+    end_s = time.monotonic() + (LONGEST_S if request.seconds is None else request.seconds)
     try:
-        with over as is_over:
-            tell(f"{request.package} is being recorded; Ctrl-C ends it and keeps what is recorded")
+        with _during(farm, request, facts) as process:
+            _tell(farm, facts, f"{request.package} is being recorded; Ctrl-C ends it and keeps what is recorded")
             seen.pids |= _pids(device, request.package)
-            while not is_over(min(_LOOK_S, max(0.0, end_s - time.monotonic()))):
+            while (left_s := end_s - time.monotonic()) > 0 and seen.exit_code is None:
+                if process is None:
+                    time.sleep(min(_LOOK_S, left_s))
+                else:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        seen.exit_code = process.wait(min(_LOOK_S, left_s))
                 seen.pids |= _pids(device, request.package)
-                if time.monotonic() >= end_s:
-                    seen.is_cut = True
-                    break
+            seen.is_cut = seen.exit_code is None and request.seconds is None
     except KeyboardInterrupt:
         # A second one, while the trace is fetched, leaves nothing but the phone as it was.
         seen.is_interrupted = True
@@ -231,45 +227,28 @@ def _use(
 
 
 @contextlib.contextmanager
-def _over(
-    farm: Farm,
-    request: AppTraceRequest,
-    facts: DeviceFacts,
-    seen: _Seen,
-) -> Iterator[Callable[[float], bool]]:
-    """Yield what waits a number of seconds at most and returns whether the user's scenario is over."""
+def _during(farm: Farm, request: AppTraceRequest, facts: DeviceFacts) -> Iterator[subprocess.Popen[bytes] | None]:
+    """Run the user's command, where there is one, and end it with this block."""
     if not request.during:
-        end_s = time.monotonic() + (LONGEST_S if request.seconds is None else request.seconds)
-
-        def is_over(seconds: float) -> bool:
-            time.sleep(max(0.0, min(seconds, end_s - time.monotonic())))
-            return request.seconds is not None and time.monotonic() >= end_s
-
-        yield is_over
-    else:
-        words = _words(request.during)
+        yield None
+        return
+    words = _words(request.during)
+    try:
+        # What it prints goes to standard error, beside our own words.
+        process = subprocess.Popen(
+            words, env=_environ(farm, facts), stdin=subprocess.DEVNULL, stdout=sys.stderr, stderr=sys.stderr
+        )
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--during: {words[0]} can't be run: {error}") from error
+    try:
+        yield process
+    finally:
+        process.terminate()
         try:
-            # What it prints goes to standard error, beside our own words.
-            process = subprocess.Popen(
-                words, env=_environ(farm, facts), stdin=subprocess.DEVNULL, stdout=sys.stderr, stderr=sys.stderr
-            )
-        except (OSError, ValueError) as error:
-            raise UsageError(f"--during: {words[0]} can't be run: {error}") from error
-
-        def has_ended(seconds: float) -> bool:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                seen.exit_code = process.wait(seconds)
-            return seen.exit_code is not None
-
-        try:
-            yield has_ended
-        finally:
-            process.terminate()
-            try:
-                process.wait(5)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _environ(farm: Farm, facts: DeviceFacts) -> dict[str, str]:
@@ -280,12 +259,13 @@ def _environ(farm: Farm, facts: DeviceFacts) -> dict[str, str]:
     return child_environment(farm.settings.environ, **reach, ANDROID_SERIAL=attached.seen.address)
 
 
-def _give_back(farm: Farm, device: Device, tell: Callable[[str], None]) -> None:
+def _give_back(farm: Farm, device: Device, facts: DeviceFacts) -> None:
     """Put the phone back; what can't be undone now stays in the journal and is named, and hides no other fault."""
     try:
-        farm.conditioner.restore(device, on_note=tell)
+        farm.conditioner.restore(device, on_note=lambda text: _tell(farm, facts, text))
     except BenchfarmError as error:
-        tell(f"could not be restored ({error}); 'benchfarm device restore {device.serial}' tries again")
+        hint = f"'benchfarm device restore {device.serial}' tries again"
+        _tell(farm, facts, f"could not be restored ({error}); {hint}")
 
 
 def _faults(request: AppTraceRequest, facts: DeviceFacts, seen: _Seen, summary: AppSummary | None) -> Iterator[str]:
@@ -316,9 +296,6 @@ def _faults(request: AppTraceRequest, facts: DeviceFacts, seen: _Seen, summary: 
         yield "the phone lost events, slices may be among them: trace a shorter scenario"
 
 
-def _teller(farm: Farm, facts: DeviceFacts) -> Callable[[str], None]:
-    def say(text: str) -> None:
-        keys = {"serial": str(facts.serial)}
-        farm.observer.on_event(Notice(event="device-note", text=f"{facts.serial}: {text}", keys=keys))
-
-    return say
+def _tell(farm: Farm, facts: DeviceFacts, text: str) -> None:
+    keys = {"serial": str(facts.serial)}
+    farm.observer.on_event(Notice(event="device-note", text=f"{facts.serial}: {text}", keys=keys))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from orchestrator.devices.lease import FileLease
     from orchestrator.devices.recovery import LadderRescuer
     from orchestrator.ports import Device, ParityReference, Tool
-    from orchestrator.programs.flags.book import HelpFlagBook
+    from orchestrator.programs.flags.book import FlagBook
     from orchestrator.store.opening import Store
 
 
@@ -163,11 +163,11 @@ class Adapters:
         return Downloader(folder, mirror=named, stall_s=stall_s, deadline_s=deadline_s)
 
     @cached_property
-    def flag_book(self) -> HelpFlagBook:
+    def flag_book(self) -> FlagBook:
         """What is known of the flags of the benchmark programs."""
-        from orchestrator.programs.flags.book import HelpFlagBook
+        from orchestrator.programs.flags.book import FlagBook
 
-        return HelpFlagBook(self.settings.cache_folder / "flags")
+        return FlagBook(self.settings.cache_folder / "flags")
 
     @cached_property
     def conditioner(self) -> LadderConditioner:

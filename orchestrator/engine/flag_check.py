@@ -10,7 +10,7 @@ from orchestrator.engine.invocation import safe_name
 from orchestrator.errors import DeviceError, PlanError
 from orchestrator.planning.expansion import Expansion, without
 from orchestrator.planning.skips import NoBuild
-from orchestrator.ports import Device, FlagBook
+from orchestrator.ports import Device
 from orchestrator.records.build_spec import OWNED_FLAGS, FlagFault
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CaseKey, Serial
@@ -18,6 +18,7 @@ from orchestrator.records.workload import Build, Case, DelegateName, Pass, Skip,
 
 if TYPE_CHECKING:
     from orchestrator.devices.lease import FileLease
+    from orchestrator.programs.flags.book import FlagBook
 
 #: Longer than any program needs to print its flags, also on a phone that is busy.
 HELP_TIMEOUT_S: Final = 30.0

@@ -9,7 +9,6 @@ from orchestrator.ports.device import (
     ShellResult,
 )
 from orchestrator.ports.tool import (
-    FlagBook,
     InvocationRequest,
     Observer,
     ParityReference,
@@ -23,7 +22,6 @@ from orchestrator.ports.tool import (
 __all__ = [
     "Device",
     "Fitness",
-    "FlagBook",
     "InvocationRequest",
     "Observer",
     "PackageInfo",

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from orchestrator.ports.device import Device
-from orchestrator.records.build_spec import FlagFault
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import RunId
 from orchestrator.records.parity import ParityBasis, PlacedInput
@@ -102,22 +101,6 @@ class TurnTool(Tool, Protocol):
 
     def turns(self, raw: RawOutput, case: Case) -> Sequence[Turn]:
         """Return what a process did, in order, up to its end; nothing where it didn't tell."""
-
-
-class FlagBook(Protocol):
-    """What is known of the flags of benchmark programs: their own ``--help``, kept by content, and the tables."""
-
-    def names(self, build: Build) -> frozenset[str]:
-        """Return the flags that a program says it has; empty when it was never asked."""
-
-    def help_command(self, build: Build, program_path: str) -> str:
-        """Return the device's command line that makes a program print its flags; "" for one that can't."""
-
-    def learn(self, build: Build, printed: bytes) -> bool:
-        """Keep what a program printed when asked for its flags; False (and nothing kept) when it lists none."""
-
-    def faults(self, build: Build, case: Case, run_pass: Pass) -> Sequence[FlagFault]:
-        """Return everything that is wrong with the flags of one pass over a case, with this program."""
 
 
 class ParityReference(Protocol):

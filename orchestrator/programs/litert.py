@@ -141,16 +141,8 @@ def _report(result: dict[str, object], latency: dict[str, float], raw: RawOutput
         return None if value is None else round(float(value) * US_PER_MS, 3)
 
     count = int(latency.get("num_runs", 0))
-    inference = LatencySummary(
-        count=count,
-        min_us=us("min_ms"),
-        max_us=us("max_ms"),
-        mean_us=us("avg_ms"),
-        std_us=us("std_ms"),
-        p5_us=us("p5_ms"),
-        median_us=us("median_ms"),
-        p95_us=us("p95_ms"),
-    )
+    figures = {f"{name}_us": us(f"{name}_ms") for name in ("min", "max", "std", "p5", "median", "p95")}
+    inference = LatencySummary(count=count, mean_us=us("avg_ms"), **figures)
     if count == 0 or not inference.mean_us:
         return _failed("no-inferences", "the program measured no inference", case)
     warmups = int(latency.get("num_warmup_runs", 0))

@@ -23,8 +23,8 @@ from orchestrator.records.workload import Build, Case, DelegateName, Pass
 _OPTIONS_FLAG: Final = "perf_options_list"
 
 
-class HelpFlagBook:
-    """Keeps what programs print for ``--help`` in ``folder``, one file for each sha256. See ports.FlagBook."""
+class FlagBook:
+    """Keeps what programs print for ``--help`` in ``folder``, one file for each sha256."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -37,12 +37,15 @@ class HelpFlagBook:
         return self._schemas[build.sha256]
 
     def names(self, build: Build) -> frozenset[str]:
-        """See FlagBook.names."""
+        """Return the flags that a program says it has; empty when it was never asked."""
         schema = self.schema(build)
         return frozenset(schema.flags) if schema.is_learned else frozenset()
 
     def help_command(self, build: Build, program_path: str) -> str:
-        """See FlagBook.help_command. The programs print it to standard error and end with 1."""
+        """Return the device's command line that makes a program print its flags; "" for one that can't.
+
+        The programs print them to standard error and end with 1.
+        """
         # LiteRT's own program needs its libraries beside it to say anything; performance_options lists only the flags
         # that it has beside benchmark_model's.
         if build.tool.is_app or not program(build.tool).is_benchmark_model:
@@ -51,7 +54,7 @@ class HelpFlagBook:
         return f"LD_LIBRARY_PATH={libraries} {shlex.quote(program_path)} --help"
 
     def learn(self, build: Build, printed: bytes) -> bool:
-        """See FlagBook.learn."""
+        """Keep what a program printed when asked for its flags; False (and nothing kept) when it lists none."""
         schema = _read(printed)
         if schema is None:
             return False
@@ -62,7 +65,7 @@ class HelpFlagBook:
         return True
 
     def faults(self, build: Build, case: Case, run_pass: Pass) -> Sequence[FlagFault]:
-        """See FlagBook.faults."""
+        """Return everything that is wrong with the flags of one pass over a case, with this program."""
         if (find := program(build.tool).flag_faults) is not None:
             found = find(dict(case.flags))
             return tuple(FlagFault(code="wrong-value", flag=flag, message=told) for flag, told in found)

@@ -17,6 +17,7 @@ from orchestrator.programs.grammar.op_profile import INIT_TITLE, RUN_TITLE
 from orchestrator.programs.grammar.option_blocks import SummaryRow, parse_row, starts_summary
 from orchestrator.programs.grammar.transcript import (
     ECHO,
+    FIRST_ECHO,
     STAGE_ECHO,
     STAGE_LOADED,
     STAGE_RUNNING,
@@ -68,7 +69,6 @@ _HEADING_MARKS: Final = frozenset("\u2500\u2501=")
 _TABLE: Final = re.compile(r"=+ (?:Run Order|Top by Computation Time|Summary by node type|BENCHMARK RESULTS) =+")
 #: A heading of Markdown; with a single ``#`` a notebook marks output.
 _MARKDOWN: Final = re.compile(r"\s*#{2,6} +(?P<title>\S.*?)[ #]*$")
-_FIRST_ECHO: Final = "Log parameter values verbosely"
 _OPTIONS: Final = "The list of TFLite runtime options to be benchmarked:"
 _APP_START: Final = "Running TensorFlow Lite benchmark with args:"
 _DELEGATE_START: Final = (
@@ -137,7 +137,7 @@ class RunSplitter:
         may_open = _may_open(line)
         if transcript is None or (may_open and not self.is_single and self._begins_run(line, transcript)):
             transcript = self._begin(key, transcript)
-            if line.text.startswith(_FIRST_ECHO) and key in self._of_all_options:
+            if line.text.startswith(FIRST_ECHO) and key in self._of_all_options:
                 transcript.read_unconsumed(self._of_all_options[key])
         elif line.text.startswith(_OPTIONS) and transcript.unconsumed:
             self._of_all_options[key] = f"{UNCONSUMED} {' '.join(transcript.unconsumed)}"
@@ -247,8 +247,8 @@ class RunSplitter:
             return not transcript.is_empty and not transcript.has_only_start
         if text.startswith(_APP_START):
             return not transcript.is_empty
-        if text.startswith(_FIRST_ECHO):
-            return stage >= STAGE_LOADED or transcript.is_over or _FIRST_ECHO in transcript.echoed
+        if text.startswith(FIRST_ECHO):
+            return stage >= STAGE_LOADED or transcript.is_over or FIRST_ECHO in transcript.echoed
         if text.startswith(_MIDDLE):
             return transcript.is_over
         if "nference timings in us" in text or text.startswith("Inference (avg):"):

@@ -28,6 +28,8 @@ from orchestrator.records.run import LatencySummary
 #: How far a run has come; a line of an earlier stage after a later one belongs to the next run.
 STAGE_NEW, STAGE_ECHO, STAGE_LOADED, STAGE_DELEGATES, STAGE_READY, STAGE_RUNNING, STAGE_DONE = range(7)
 
+#: The first parameter that is echoed.
+FIRST_ECHO: Final = "Log parameter values verbosely"
 #: The program's word on flags that it doesn't know.
 UNCONSUMED: Final = "Unconsumed cmdline flags:"
 
@@ -83,7 +85,6 @@ class Transcript:
     """What the lines of one run say. Everything is as printed; judging comes later."""
 
     title: str = ""
-    label: str = ""
     pid: int | None = None
     flags: dict[str, str] = field(default_factory=dict)
     has_command: bool = False

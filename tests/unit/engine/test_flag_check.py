@@ -8,7 +8,7 @@ import pytest
 from orchestrator.engine.flag_check import check_flags
 from orchestrator.errors import PlanError
 from orchestrator.planning.expansion import Expansion, expand
-from orchestrator.programs.flags.book import HelpFlagBook
+from orchestrator.programs.flags.book import FlagBook
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.plan import Matrix, Plan, PlanModel
@@ -24,12 +24,12 @@ Flags = dict[str, str]
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> HelpFlagBook:
-    return HelpFlagBook(tmp_path)
+def book(tmp_path: Path) -> FlagBook:
+    return FlagBook(tmp_path)
 
 
 def checked(
-    book: HelpFlagBook, delegates: str, *flags: Flags, passes: Sequence[Pass] = (Pass.TIMING,)
+    book: FlagBook, delegates: str, *flags: Flags, passes: Sequence[Pass] = (Pass.TIMING,)
 ) -> Expansion:  # fmt: skip
     names = tuple(DelegateName(name) for name in delegates.split(","))
     matrix = Matrix(delegates=names, threads=(1,), flags=tuple(tuple(sorted(one.items())) for one in flags) or ((),))
@@ -40,13 +40,13 @@ def checked(
     return check_flags(expansion, delegates=names, builds=[BUILD], book=book)
 
 
-def refused(book: HelpFlagBook, delegates: str, *flags: Flags, passes: Sequence[Pass] = (Pass.TIMING,)) -> PlanError:
+def refused(book: FlagBook, delegates: str, *flags: Flags, passes: Sequence[Pass] = (Pass.TIMING,)) -> PlanError:
     with pytest.raises(PlanError) as caught:
         checked(book, delegates, *flags, passes=passes)
     return caught.value
 
 
-def test_all_faults_are_told_at_once_and_each_once(book: HelpFlagBook) -> None:
+def test_all_faults_are_told_at_once_and_each_once(book: FlagBook) -> None:
     error = refused(
         book, "cpu,xnnpack", {"use_caching": "yes", "allow_fp17": "true"}, {"use_caching": "yes", "run_delay": "3x"}
     )
@@ -57,7 +57,7 @@ def test_all_faults_are_told_at_once_and_each_once(book: HelpFlagBook) -> None:
     assert "nothing was run" in text
 
 
-def test_a_flag_without_effect_anywhere_in_the_plan_is_refused(book: HelpFlagBook) -> None:
+def test_a_flag_without_effect_anywhere_in_the_plan_is_refused(book: FlagBook) -> None:
     error = refused(book, "cpu,xnnpack", {"nnapi_accelerator_name": "x"})
     assert len(error.faults) == 1
     assert (
@@ -66,7 +66,7 @@ def test_a_flag_without_effect_anywhere_in_the_plan_is_refused(book: HelpFlagBoo
     )
 
 
-def test_a_flag_with_effect_on_one_delegate_skips_the_others_with_a_reason(book: HelpFlagBook) -> None:
+def test_a_flag_with_effect_on_one_delegate_skips_the_others_with_a_reason(book: FlagBook) -> None:
     expansion = checked(book, "xnnpack,gpu", {}, {"gpu_backend": "cl"})
     assert [(case.delegate.value, case.flags) for case in expansion.cases] == [
         ("xnnpack", ()),
@@ -78,13 +78,13 @@ def test_a_flag_with_effect_on_one_delegate_skips_the_others_with_a_reason(book:
     assert "--gpu_backend" in skip.reason
 
 
-def test_a_flag_for_one_pass_is_no_fault_in_a_plan_that_has_the_pass(book: HelpFlagBook) -> None:
+def test_a_flag_for_one_pass_is_no_fault_in_a_plan_that_has_the_pass(book: FlagBook) -> None:
     flags = {"memory_footprint_check_interval_ms": "5"}
     assert len(checked(book, "cpu", flags, passes=(Pass.TIMING, Pass.MEMORY)).cases) == 1
     assert len(refused(book, "cpu", flags).faults) == 1
 
 
-def test_a_delegate_that_the_program_lacks_is_skipped_and_its_invocations_with_it(book: HelpFlagBook) -> None:
+def test_a_delegate_that_the_program_lacks_is_skipped_and_its_invocations_with_it(book: FlagBook) -> None:
     book.learn(BUILD, HELP)
     expansion = checked(book, "xnnpack,gpu,nnapi", passes=(Pass.TIMING, Pass.PROFILE))
     assert [item.case.delegate for item in expansion.invocations[PHONE.serial]] == [DelegateName.XNNPACK] * 2
@@ -94,6 +94,6 @@ def test_a_delegate_that_the_program_lacks_is_skipped_and_its_invocations_with_i
     }
 
 
-def test_a_wrong_value_is_refused_also_where_the_delegate_is_missing(book: HelpFlagBook) -> None:
+def test_a_wrong_value_is_refused_also_where_the_delegate_is_missing(book: FlagBook) -> None:
     book.learn(BUILD, HELP)
     assert len(refused(book, "gpu", {"allow_fp16": "ja"}).faults) == 1

@@ -12,7 +12,7 @@ from orchestrator.devices.host import HostDevice
 from orchestrator.devices.lease import FileLease
 from orchestrator.engine.flag_check import ask_for_flags, learn_flags
 from orchestrator.planning.skips import NoBuild
-from orchestrator.programs.flags.book import HelpFlagBook
+from orchestrator.programs.flags.book import FlagBook
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, Serial
 from orchestrator.records.workload import Build, ToolName
@@ -30,8 +30,8 @@ def device(tmp_path: Path) -> Iterator[HostDevice]:
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> HelpFlagBook:
-    return HelpFlagBook(tmp_path / "flags")
+def book(tmp_path: Path) -> FlagBook:
+    return FlagBook(tmp_path / "flags")
 
 
 @pytest.fixture
@@ -52,22 +52,22 @@ def counted(folder: Path) -> Build:
     return program(folder, f'echo "$*" >> {folder}/asked; grep "^.--" {HELP} >&2; exit 1')
 
 
-def learn(book: HelpFlagBook, lease: FileLease, device: HostDevice, build: Build | NoBuild) -> None:
+def learn(book: FlagBook, lease: FileLease, device: HostDevice, build: Build | NoBuild) -> None:
     learn_flags(book, lease, [(device, FACTS)], {(FACTS.serial, ToolName.NATIVE): build})
 
 
 def test_a_program_is_asked_with_help_and_never_again(
-    book: HelpFlagBook, lease: FileLease, device: HostDevice, tmp_path: Path
+    book: FlagBook, lease: FileLease, device: HostDevice, tmp_path: Path
 ) -> None:
     build = counted(tmp_path)
     learn(book, lease, device, build)
-    learn(HelpFlagBook(tmp_path / "flags"), lease, device, build)
+    learn(FlagBook(tmp_path / "flags"), lease, device, build)
     assert "num_threads" in book.names(build)
     assert (tmp_path / "asked").read_text() == "--help\n"
 
 
 def test_a_device_that_somebody_uses_is_left_alone(
-    book: HelpFlagBook, lease: FileLease, device: HostDevice, tmp_path: Path
+    book: FlagBook, lease: FileLease, device: HostDevice, tmp_path: Path
 ) -> None:
     build = counted(tmp_path)
     with lease.acquire(Serial("host")):
@@ -78,7 +78,7 @@ def test_a_device_that_somebody_uses_is_left_alone(
 
 @pytest.mark.parametrize("script", ["exit 127", "kill -9 $$", "echo STARTING!", "head -c 100000 /dev/urandom"])
 def test_a_program_that_says_nothing_of_its_flags_is_no_error(
-    book: HelpFlagBook, lease: FileLease, device: HostDevice, tmp_path: Path, script: str
+    book: FlagBook, lease: FileLease, device: HostDevice, tmp_path: Path, script: str
 ) -> None:
     build = program(tmp_path, script)
     learn(book, lease, device, build)
@@ -87,7 +87,7 @@ def test_a_program_that_says_nothing_of_its_flags_is_no_error(
 
 
 def test_nothing_is_asked_where_there_is_nothing_to_ask(
-    book: HelpFlagBook, lease: FileLease, device: HostDevice, tmp_path: Path
+    book: FlagBook, lease: FileLease, device: HostDevice, tmp_path: Path
 ) -> None:
     learn(book, lease, device, NoBuild(reason_code="no-build", reason="none"))
     for build in (

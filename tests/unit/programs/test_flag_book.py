@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.programs.flags.arguments import case_flags
-from orchestrator.programs.flags.book import HelpFlagBook
+from orchestrator.programs.flags.book import FlagBook
 from orchestrator.programs.flags.tables import CORE, DELEGATES, LITERT, MODEL, PERFORMANCE_OPTIONS, TRAPS
 from orchestrator.records.build_spec import FlagFault
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
@@ -28,7 +28,7 @@ CASE = Case(
 
 
 def faults(
-    book: HelpFlagBook, *, delegate: str = "xnnpack", tool: str = "native", run_pass: Pass = Pass.TIMING, **flags: str
+    book: FlagBook, *, delegate: str = "xnnpack", tool: str = "native", run_pass: Pass = Pass.TIMING, **flags: str
 ) -> list[FlagFault]:
     build = replace(BUILD, tool=ToolName(tool))
     case = replace(
@@ -38,28 +38,28 @@ def faults(
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> HelpFlagBook:
-    return HelpFlagBook(tmp_path / "flags")
+def book(tmp_path: Path) -> FlagBook:
+    return FlagBook(tmp_path / "flags")
 
 
 @pytest.fixture
-def learned(book: HelpFlagBook) -> HelpFlagBook:
+def learned(book: FlagBook) -> FlagBook:
     assert book.learn(BUILD, HELP)
     return book
 
 
 def test_a_program_is_asked_once_and_known_by_its_content_from_then_on(tmp_path: Path) -> None:
-    first = HelpFlagBook(tmp_path)
+    first = FlagBook(tmp_path)
     assert first.names(BUILD) == frozenset()
     assert first.learn(BUILD, HELP)
-    again = HelpFlagBook(tmp_path)
+    again = FlagBook(tmp_path)
     assert len(again.names(BUILD)) == 58
     assert again.names(replace(BUILD, sha256=BuildSha("b" * 64))) == frozenset()
 
 
 def test_a_folder_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    book = HelpFlagBook(tmp_path / "file" / "flags")
+    book = FlagBook(tmp_path / "file" / "flags")
     assert book.learn(BUILD, HELP)
     assert len(book.names(BUILD)) == 58
 
@@ -67,30 +67,28 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) 
 @pytest.mark.parametrize("delegate", ["cpu", "xnnpack", "gpu", "nnapi", "hexagon"])
 @pytest.mark.parametrize("tool", ["native", "apk"])
 @pytest.mark.parametrize("run_pass", list(Pass))
-def test_what_benchfarm_passes_by_itself_has_no_fault(
-    book: HelpFlagBook, delegate: str, tool: str, run_pass: Pass
-) -> None:
+def test_what_benchfarm_passes_by_itself_has_no_fault(book: FlagBook, delegate: str, tool: str, run_pass: Pass) -> None:
     assert faults(book, delegate=delegate, tool=tool, run_pass=run_pass) == []
 
 
-def test_a_delegate_that_the_binary_lacks_is_told_apart_from_a_wrong_flag(learned: HelpFlagBook) -> None:
+def test_a_delegate_that_the_binary_lacks_is_told_apart_from_a_wrong_flag(learned: FlagBook) -> None:
     (fault,) = faults(learned, delegate="gpu")
     assert (fault.code, fault.flag) == ("delegate-flag", "use_gpu")
 
 
-def test_a_flag_has_effect_with_the_delegate_that_it_belongs_to(book: HelpFlagBook) -> None:
+def test_a_flag_has_effect_with_the_delegate_that_it_belongs_to(book: FlagBook) -> None:
     assert faults(book, delegate="gpu", gpu_backend="cl") == []
     (fault,) = faults(book, delegate="xnnpack", gpu_backend="cl")
     assert (fault.code, fault.nearest) == ("ineffective-flag", "use_gpu")
 
 
-def test_a_flag_of_a_pass_has_effect_in_that_pass(book: HelpFlagBook) -> None:
+def test_a_flag_of_a_pass_has_effect_in_that_pass(book: FlagBook) -> None:
     assert faults(book, run_pass=Pass.MEMORY, memory_footprint_check_interval_ms="5") == []
     (fault,) = faults(book, run_pass=Pass.TIMING, memory_footprint_check_interval_ms="5")
     assert fault.code == "ineffective-flag"
 
 
-def test_the_app_takes_no_white_space(book: HelpFlagBook) -> None:
+def test_the_app_takes_no_white_space(book: FlagBook) -> None:
     (fault,) = faults(book, tool="apk", benchmark_name="a b")
     assert fault.code == "wrong-value"
     assert faults(book, tool="native", benchmark_name="a b") == []
@@ -101,7 +99,7 @@ def old_help() -> bytes:
     return b"\n".join(line for line in HELP.splitlines() if not any(name in line for name in missing))
 
 
-def test_an_old_binary_runs_without_the_flags_that_only_gather_more(book: HelpFlagBook) -> None:
+def test_an_old_binary_runs_without_the_flags_that_only_gather_more(book: FlagBook) -> None:
     assert book.learn(BUILD, old_help())
     assert faults(book, delegate="cpu") == []
     known = book.names(BUILD)
@@ -112,7 +110,7 @@ def test_an_old_binary_runs_without_the_flags_that_only_gather_more(book: HelpFl
     assert "num_threads" in passed
 
 
-def test_an_old_binary_does_not_get_a_pass_or_a_delegate_that_it_lacks(book: HelpFlagBook) -> None:
+def test_an_old_binary_does_not_get_a_pass_or_a_delegate_that_it_lacks(book: FlagBook) -> None:
     assert book.learn(BUILD, old_help())
     (fault,) = faults(book, delegate="cpu", run_pass=Pass.MEMORY)
     assert (fault.code, fault.flag) == ("needed-flag", "report_peak_memory_footprint")
@@ -121,7 +119,7 @@ def test_an_old_binary_does_not_get_a_pass_or_a_delegate_that_it_lacks(book: Hel
 
 
 def test_performance_options_are_checked_by_the_tables_as_their_help_leaves_out_what_they_hand_on(
-    book: HelpFlagBook,
+    book: FlagBook,
 ) -> None:
     build = replace(BUILD, tool=ToolName.PERF_OPTIONS)
     assert not book.learn(build, (NATIVE / "perf_help.txt").read_bytes())
