@@ -22,7 +22,7 @@ APPLICATION_ID: Final = 0x62666172
 
 _MAGIC: Final = b"SQLite format 3\x00"
 _HEADER_BYTES: Final = 100
-_PAGE_BYTES: Final = 16_384
+_PAGE_BYTES: Final = 8_192
 _RETRY_S: Final = 0.01
 #: Errors of the system that have a kind of their own.
 _KINDS: Final[dict[int, type[BenchfarmError]]] = {
@@ -100,7 +100,7 @@ def prepare_file(path: Path, *, busy_timeout_s: float) -> None:
         path.touch(mode=0o600, exist_ok=True)
     with store_errors(str(path), path=path), closing(_connect(path, busy_timeout_s)) as connection:
         if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-            # Of a new file only: runs of some 700 bytes leave less of a large page unused.
+            # Of a new file only. Runs of some 700 bytes leave less of a large page unused, and each commit writes pages.
             connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         # Readers and the writer don't wait for each other; where a file system can't do it, SQLite stays as it is.

@@ -217,7 +217,7 @@ def limit_size() -> Iterator[Callable[[int], None]]:
 
 
 def test_a_run_for_which_there_is_no_space_leaves_no_part_of_itself(path: Path, samples, limit_size) -> None:
-    limit_size(path.stat().st_size // 16_384 + 4)
+    limit_size(path.stat().st_size // 8_192 + 4)
     store = open_store(path)
     large = samples.run(1, attachments=(Attachment(name="logcat", data=os.urandom(2_000_000)),))
 
