@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import stat
 import threading
@@ -20,6 +21,12 @@ def make_private(folder: Path) -> None:
     if not folder.is_dir():
         make_private(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def sha256_of(path: Path) -> str:
+    """Return the hash of a file's content; raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def own_temporary(parent: Path = Path("/tmp")) -> Path | None:  # noqa: S108 - what is made there is checked

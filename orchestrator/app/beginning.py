@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +15,7 @@ from orchestrator.app import nights
 from orchestrator.bootstrap import Farm
 from orchestrator.engine.flag_check import check_flags, learn_flags
 from orchestrator.errors import PlanError, UsageError
+from orchestrator.files import sha256_of
 from orchestrator.planning.expansion import Expansion, HostFiles, expand, reference_case
 from orchestrator.planning.skips import NO_BUILD, NoBuild, is_not_there
 from orchestrator.ports import Device
@@ -306,7 +306,7 @@ def host_files(plan: Plan) -> dict[str, HostFiles]:
 def _named(flag: str, path: Path) -> HostFiles:
     paths = [path, *(_library_of(path) if flag == _SETTINGS_FLAG else [])]
     try:
-        contents = {item: hashlib.sha256(item.read_bytes()).hexdigest() for item in paths}
+        contents = {item: sha256_of(item) for item in paths}
     except OSError as error:
         raise PlanError(f"flag {flag}: {error.filename} can't be read: {error.strerror}") from error
     return HostFiles(

@@ -22,7 +22,7 @@ from orchestrator.documents import dump_document, load_document
 from orchestrator.engine.events import Notice
 from orchestrator.engine.invocation import safe_name
 from orchestrator.errors import ArtifactError, StoreError, UsageError
-from orchestrator.files import write_file
+from orchestrator.files import sha256_of, write_file
 from orchestrator.ports import Device, ProcessResult
 from orchestrator.programs.grammar.evaluation import delegates_in, evaluated_in
 from orchestrator.records.device import DeviceFacts, DeviceKind
@@ -245,7 +245,7 @@ class _Run:
         self, files: Sequence[Path], *, kind: str, name: str = "", executable: bool = False, is_folder: bool = False
     ) -> str:
         """Place files side by side; return the path of the first, or of their folder."""
-        known = [(file, _sha256(file)) for file in files]
+        known = [(file, sha256_of(file)) for file in files]
         together = content_key([[file.name, sha256] for file, sha256 in known]) if is_folder else ""
         paths = [
             self.device.place(
@@ -255,11 +255,6 @@ class _Run:
             for file, sha256 in known
         ]  # fmt: skip
         return str(PurePosixPath(paths[0]).parent) if is_folder else paths[0]
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _text_of(result: ProcessResult) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.declared_programs import file_of
 from orchestrator.config.farm_documents import Content, FlagFile, Manifest, Payload, Twin, kind_of
 from orchestrator.errors import PlanError
+from orchestrator.files import sha256_of
 from orchestrator.planning.expansion import HostFiles
 from orchestrator.planning.skips import NoBuild, tools_for
 from orchestrator.queueing.contents import Contents
@@ -59,8 +59,7 @@ def pack(farm: Farm, plan: Plan, phones: Sequence[DeviceFacts], models: Sequence
     paths = {str(model.sha256): model.path for model in models if model.path is not None}
 
     def content(path: Path) -> Content:
-        with path.open("rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        sha256 = sha256_of(path)
         paths[sha256] = path
         return Content(name=path.name, sha256=sha256)
 

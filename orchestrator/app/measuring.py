@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from orchestrator.engine.rounds import slim
 from orchestrator.engine.turns import Turns
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import NoDeviceError, UsageError
+from orchestrator.files import sha256_of
 from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import HOST_SERIAL, DeviceKind
@@ -269,9 +269,8 @@ def _unchanged_file(name: str, sha256: str, campaign: Campaign) -> Path:
     path = Path(campaign.terms.files.get(sha256, ""))
     if not path.is_file():
         raise UsageError(f"{name}: its file {path} is gone", hint="restore the file, then resume")
-    with path.open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
-            raise UsageError(f"{name}: {path} has another content now", hint="put the old file back, then resume")
+    if sha256_of(path) != sha256:
+        raise UsageError(f"{name}: {path} has another content now", hint="put the old file back, then resume")
     return path
 
 

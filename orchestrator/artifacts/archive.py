@@ -22,6 +22,7 @@ from typing import Final
 from orchestrator.documents import adapter_of, dump_document
 from orchestrator.errors import ArtifactError, HostStorageError
 from orchestrator.files import make_private, write_whole
+from orchestrator.files import sha256_of as sum_of
 from orchestrator.records.identity import BuildSha
 from orchestrator.records.workload import Build, ToolName
 
@@ -242,9 +243,6 @@ class Archive:
 def sha256_of(path: Path | None) -> str:
     """Return the hash of a file's content, empty when it can't be read."""
     try:
-        if path is None:
-            return ""
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+        return "" if path is None else sum_of(path)
     except OSError:
         return ""

@@ -24,6 +24,7 @@ from orchestrator.devices.processes import parse_processes
 from orchestrator.devices.shell import quote
 from orchestrator.devices.usbmux import PROGRAM
 from orchestrator.errors import BenchfarmError
+from orchestrator.files import sha256_of
 from orchestrator.records.identity import RunId
 from orchestrator.records.plan import FitLimits
 from orchestrator.scripts import call
@@ -353,7 +354,7 @@ def _app(device: AdbDevice, package: str, apk: Path) -> _Found:
     """Install an app and remove it again; one that is there already is left alone."""
     if device.package(package) is not None:
         return _works(f"{package} is installed already, left as it is")
-    device.install(apk, sha256=hashlib.sha256(apk.read_bytes()).hexdigest(), package=package)
+    device.install(apk, sha256=sha256_of(apk), package=package)
     device.shell(f"pm uninstall {quote(package)}", timeout_s=60.0)
     if device.package(package) is not None:
         return _fails(f"{package} can't be removed", "remove it by hand")

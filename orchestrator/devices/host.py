@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
 import signal
@@ -26,7 +25,7 @@ from orchestrator.errors import (
     TransferError,
     UsageError,
 )
-from orchestrator.files import make_private
+from orchestrator.files import make_private, sha256_of
 from orchestrator.ports import PackageInfo, PlacedFile, ProcessResult, ShellResult
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import RunId
@@ -248,8 +247,7 @@ class HostDevice(HostRuns, AloneDevice):
 
 def check_content(source: Path, sha256: str, *, serial: str) -> None:
     """Raise TransferError when a file isn't what it was; OSError when it can't be read."""
-    with source.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+    found = sha256_of(source)
     if found != sha256:
         raise TransferError(
             f"{source} has checksum {found} instead of {sha256}: it was changed meanwhile", serial=serial

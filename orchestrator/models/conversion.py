@@ -19,6 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+from orchestrator.files import sha256_of
 from orchestrator.models.building import BuildOrder
 from orchestrator.models.networks import make_network
 
@@ -272,7 +273,7 @@ def _recipe(
     files = {"source": order.source, "weights": order.weights, "representative": order.representative}
     for what, path in files.items():
         if path and Path(path).is_file():
-            recipe[f"{what}_sha256"] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+            recipe[f"{what}_sha256"] = sha256_of(Path(path))
     if not order.is_named and Path(order.source).is_dir():
         recipe["source_sha256"] = _folder_sha256(Path(order.source))
     return recipe

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import stat
 from collections import Counter
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import ModelError
+from orchestrator.files import sha256_of
 from orchestrator.models.graph import (
     Graph,
     Operator,
@@ -67,8 +67,7 @@ def identify_model(path: Path, *, name: str = "", sha256: str | None = None) -> 
         _check_foreign(path, head)
     elif not _is_sound_bundle(path, head):
         _graph(path, head)
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    digest = sha256_of(path)
     if path.stat().st_size != size_bytes:
         raise ModelError(f"{str(path)!r} changed while it was read", hint="wait until it is complete")
     if sha256 is not None and digest != sha256.lower():

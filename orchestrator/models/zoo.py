@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 import shutil
 import tarfile
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import HostStorageError, ModelError
+from orchestrator.files import sha256_of
 from orchestrator.records.model import Accuracy
 
 _SAMPLES: Final = "samples"
@@ -33,7 +33,7 @@ def sample_models(folder: Path | None = None) -> tuple[Path, ...]:
         manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
         expected = {name: str(entry["sha256"]) for name, entry in manifest["models"].items()}
         for name, sha256 in expected.items():
-            if hashlib.sha256((folder / name).read_bytes()).hexdigest() != sha256:
+            if sha256_of(folder / name) != sha256:
                 raise ModelError(f"{folder / name} isn't the sample model that was shipped", hint=hint)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"the sample models in {folder} can't be read: {error}", hint=hint) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import platform
 import shlex
 import shutil
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator.delegates.specification import Delegate
 from orchestrator.errors import ArtifactError
+from orchestrator.files import sha256_of
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.grammar.failures import signal_failure
 from orchestrator.programs.grammar.lines import parse_line
@@ -194,7 +194,7 @@ def installed_build(section: ProgramSection, named: str) -> Build:
             hint=f"build or install it, then --build {section.name}=PATH",
         )
     try:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = sha256_of(path)
     except OSError as error:
         raise ArtifactError(f"{path} can't be read: {error.strerror}") from error
     return Build(name=section.program, tool=section.tool, sha256=BuildSha(digest), abi=platform.machine(), path=path)
@@ -215,7 +215,7 @@ def with_libraries(build: Build) -> Build:
     return replace(
         build,
         companions=tuple(
-            Companion(name=name, sha256=hashlib.sha256(path.read_bytes()).hexdigest(), path=path)
+            Companion(name=name, sha256=sha256_of(path), path=path)
             for name, path in libraries_beside(build.tool, build.path).items()
         ),
     )

@@ -6,7 +6,6 @@ beside it which of the runs in it is meant, so that everything can be read again
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import UsageError
+from orchestrator.files import sha256_of
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.specification import Program
 from orchestrator.records.identity import BuildSha, content_key
@@ -67,8 +67,7 @@ def foreign_build(program: Program, named: str) -> Build:
     if "/" in named:
         path = Path(named).expanduser()
         try:
-            with path.open("rb") as file:
-                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            sha256 = sha256_of(path)
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}", hint="name the app's own file, or describe it") from error
         return Build(name=path.name, tool=program.name, sha256=BuildSha(sha256), abi="", version="")

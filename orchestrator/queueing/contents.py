@@ -14,7 +14,7 @@ from typing import Any, Final
 import psycopg
 
 from orchestrator.errors import HostStorageError, StoreError, UsageError
-from orchestrator.files import make_private
+from orchestrator.files import make_private, sha256_of
 from orchestrator.queueing.database import QueueDatabase
 
 #: What was kept or used within this time stays: a submission that needs it may be on its way.
@@ -81,7 +81,7 @@ class Contents:
         path = self._folder / sha256 / name
         with self._alone(sha256):
             try:
-                if path.is_file() and _sha256(path) == sha256:
+                if path.is_file() and sha256_of(path) == sha256:
                     os.utime(path)
                     return path
                 make_private(path.parent)
@@ -179,8 +179,3 @@ def _delete_jobs(connection: psycopg.Connection[Any], older_than_s: float) -> in
         "DELETE FROM farm_submissions s WHERE NOT EXISTS (SELECT 1 FROM farm_jobs f WHERE f.submission = s.submission)"
     )
     return len(jobs)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

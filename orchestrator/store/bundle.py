@@ -262,11 +262,6 @@ class Bundle:
     def __exit__(self, *_: object) -> None:
         self._archive.close()
 
-    def sha256(self) -> str:
-        """Return the sum of the whole file."""
-        with self.path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-
     def records(self, kind: str) -> Iterator[Any]:
         """Yield the records of one kind; runs come with everything that they left behind."""
         for where, line in self._lines():

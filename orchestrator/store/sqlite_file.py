@@ -100,7 +100,7 @@ def prepare_file(path: Path, *, busy_timeout_s: float) -> None:
         path.touch(mode=0o600, exist_ok=True)
     with store_errors(str(path), path=path), closing(_connect(path, busy_timeout_s)) as connection:
         if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-            # Of a new file only. Runs of some 700 bytes leave less of a large page unused, and each commit writes pages.
+            # Of a new file only. Runs leave less of a large page unused, and each commit writes whole pages.
             connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         # Readers and the writer don't wait for each other; where a file system can't do it, SQLite stays as it is.

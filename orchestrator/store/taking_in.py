@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from orchestrator.errors import StoreCorruptError, StoreError, UsageError
+from orchestrator.files import sha256_of
 from orchestrator.records.campaign import Campaign, CampaignStatus, Origin
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId, RunId, Serial
@@ -101,7 +102,7 @@ def _origin(bundle: Bundle, trusted: Collection[PublicKey]) -> Origin:
     """Return the origin of the file; raises UsageError when trusted keys are named and none of them signed it."""
     signer = bundle.signer.fingerprint if bundle.signer is not None else ""
     is_trusted = signer in {key.fingerprint for key in trusted}
-    origin = Origin(file=bundle.path.name, sha256=bundle.sha256(), signer=signer, is_trusted=is_trusted)
+    origin = Origin(file=bundle.path.name, sha256=sha256_of(bundle.path), signer=signer, is_trusted=is_trusted)
     if trusted and not is_trusted:
         keys = ", ".join(key.fingerprint for key in trusted)
         raise UsageError(
