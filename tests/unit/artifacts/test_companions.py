@@ -18,16 +18,12 @@ ARM, DSP = 40, 164
 PHONE = DeviceFacts(serial=Serial("P"), kind=DeviceKind.ANDROID, is_virtual=False, sdk=34, abis=("arm64-v8a",))
 
 
-def litert_folder(folder, *, release: str = "1", runtime=("LiteRtCreate", "LiteRtRun"), dispatch=("LiteRtCreate",)):
+def litert_folder(folder, *, release: str = "1"):
     """Write LiteRT's benchmark_model with its runtime and a dispatch library; each release has its own bytes."""
-    write_elf(
-        folder / "benchmark_model", is_program=True, needed=("libLiteRt.so", "liblog.so", "libc.so"),
-        wanted=("LiteRtCreate",), defined=(f"main{release}",),
-    )  # fmt: skip
-    write_elf(folder / "libLiteRt.so", defined=(*runtime, f"r{release}"), needed=("libc.so",))
-    write_elf(
-        folder / "libLiteRtDispatch_Qualcomm.so", wanted=dispatch, needed=("libLiteRt.so",), defined=(f"d{release}",)
-    )
+    beside = ("libLiteRt.so", "liblog.so", "libc.so")
+    write_elf(folder / "benchmark_model", is_program=True, needed=beside, mark=f"main{release}")
+    write_elf(folder / "libLiteRt.so", needed=("libc.so",), mark=f"r{release}")
+    write_elf(folder / "libLiteRtDispatch_Qualcomm.so", needed=("libLiteRt.so",), mark=f"d{release}")
     return folder
 
 
@@ -117,7 +113,7 @@ def test_hexagon_libraries_are_added_to_the_program_in_use_and_another_release_r
     added = library.add(interface, name="benchmark_model", libraries=[skel], release="1.20.0.1")
     assert [item.name for item in added.companions] == ["libhexagon_interface.so", "libhexagon_nn_skel.so"]
     assert library.resolve_for(PHONE, ToolName.NATIVE) == added
-    other = write_elf(tmp_path / "libhexagon_nn_skel_v66.so", machine=DSP, defined=("v66",))
+    other = write_elf(tmp_path / "libhexagon_nn_skel_v66.so", machine=DSP, mark="v66")
     with pytest.raises(ArtifactError, match=r"libhexagon_nn_skel_v66\.so of 1\.17"):
         library.add(other, name="benchmark_model", release="1.17")
     assert len(library.add(other, name="benchmark_model", release="1.20.0.1").companions) == 3

@@ -16,8 +16,6 @@ from orchestrator.records.identity import Serial
 from orchestrator.records.workload import ToolName
 from tests.unit.artifacts.sample_files import app_bytes, elf, real
 
-V2 = 0x7109871A
-
 
 def binary(version: str, abi: str = "arm64-v8a") -> bytes:
     return real(benchmark_elf(abi=abi, version=version))
@@ -154,7 +152,7 @@ def with_libraries(server, folder, version: str = "2.1.0") -> Shop:
         ),
     )  # fmt: skip
     shop.serve(binary(version), f'"p{version}"', f"/{version}/prog")
-    shop.serve(elf(defined=(f"LiteRt{version}",)), f'"l{version}"', f"/{version}/libLiteRt.so")
+    shop.serve(elf(mark=f"LiteRt{version}"), f'"l{version}"', f"/{version}/libLiteRt.so")
     return shop
 
 
@@ -167,7 +165,7 @@ def test_libraries_come_with_the_program_as_one_release(server, tmp_path):
     assert [item.name for item in found.companions] == ["libLiteRt.so"]
     assert shop.fetch().status is FetchStatus.UNCHANGED
     # Only a library changed: that is another release too, with the same program.
-    shop.serve(elf(defined=("LiteRtOther",)), '"l2"', "/2.1.0/libLiteRt.so")
+    shop.serve(elf(mark="LiteRtOther"), '"l2"', "/2.1.0/libLiteRt.so")
     changed = shop.fetch()
     assert changed.status is FetchStatus.CHANGED
     assert changed.release.program == got.release.program
@@ -202,13 +200,13 @@ def test_group_that_a_person_completed_goes_on_with_a_newer_program(server, tmp_
     skel = LibrarySpec(name="libskel.so", optional=True, group="dsp")
     shop = Shop(server, tmp_path, libraries=(interface, skel))
     shop.serve(binary("1"), '"e1"')
-    shop.serve(elf(defined=("i1",)), '"i1"', "/latest/libi.so")
+    shop.serve(elf(mark="i1"), '"i1"', "/latest/libi.so")
     assert len(shop.fetch().release.libraries) == 1
     for name, machine in (("libi.so", 183), ("libskel.so", 164)):
         (tmp_path / name).write_bytes(elf(machine=machine))
     shop.library.add(tmp_path / "libi.so", name="prog", libraries=[tmp_path / "libskel.so"], release="1.20")
     shop.serve(binary("2"), '"e2"')
-    shop.serve(elf(defined=("i2",)), '"i2"', "/latest/libi.so")
+    shop.serve(elf(mark="i2"), '"i2"', "/latest/libi.so")
     release = shop.fetch().release
     assert [(file.name, file.tag) for file in release.libraries] == [("libi.so", "1.20"), ("libskel.so", "1.20")]
 
