@@ -70,7 +70,11 @@ def _block(members: Sequence[Contest], names: ShortNames, by: Callable[[DeviceRo
     digits = column_decimals([median / US_PER_MS for median in medians if median is not None])
     split = Counter(kind_title(group[0].shown) for group in groups)
     lines = [_line(group, names, digits, is_split=split[kind_title(group[0].shown)] > 1) for group in groups]
-    wins = Counter(_tallied(item, names) for item in members)
+    # What virtual phones are fastest with says nothing of devices, and isn't counted with them.
+    is_mixed = len({item.shown.is_virtual for item in members}) > 1
+    wins = Counter(
+        f"{_tallied(item, names)}{' (virtual)' if is_mixed and item.shown.is_virtual else ''}" for item in members
+    )
     tally = [f"{take} on {count}" for take, count in wins.most_common()]
     return WinnerBlock(
         model=members[0].shown.model, tally=", ".join(tally) if len(members) > 1 else "", lines=tuple(lines)
