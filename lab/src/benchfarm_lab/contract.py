@@ -54,7 +54,6 @@ class ShellSession:
     #: Set when the stream or the connection is closed; like SIGHUP, it reaches only the shell's own process:
     #: what was started in the background goes on.
     hangup: threading.Event = field(default_factory=threading.Event)
-    pty: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +64,6 @@ class FileStat:
     size_bytes: int
     mtime_s: int
     uid: int = SHELL_UID
-
-
-#: What a process of the phone may keep in memory of one thing: its variables, a line, the output of a substitution.
-MEMORY_BYTES: Final = 16 << 20
 
 
 class PhoneFileError(Exception):

@@ -49,11 +49,6 @@ class Handle:
         """Write all of ``data``."""
         raise PhoneFileError(_EBADF, "Bad file descriptor")
 
-    @property
-    def is_terminal(self) -> bool:
-        """Whether ``test -t`` says yes."""
-        return False
-
     def _close(self) -> None:
         return
 

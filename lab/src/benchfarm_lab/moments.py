@@ -56,7 +56,6 @@ class ProgramMoments:
             if anr is not None:
                 self._stop_responding(process, anr.number("seconds"))
         if self._faults.take(FaultKind.SEGV, name, subject=program):
-            self._log_crash(process, program)
             raise ProgramDiedError(SIGSEGV)
         if self._faults.take(FaultKind.LOW_MEMORY, name, subject=program):
             process.logs.log(
@@ -87,20 +86,3 @@ class ProgramMoments:
             raise ProgramDiedError(process.signal or SIGKILL)
         log("I", f"Killing {process.pid}:{package}/u0a{process.uid - 10000} (adj 0): user request after error")
         raise ProgramDiedError(SIGKILL)
-
-    @staticmethod
-    def _log_crash(process: ProcessContext, program: str) -> None:
-        process.logs.log(
-            "F", "libc", f"Fatal signal 11 (SIGSEGV), code 1 (SEGV_MAPERR), fault addr 0x0 in tid {process.pid} "
-            f"({program[:15]}), pid {process.pid} ({program[:15]})", pid=process.pid, uid=process.uid,
-        )  # fmt: skip
-        fingerprint = process.props.get("ro.build.fingerprint", "")
-        for line in (
-            "*** *** *** *** *** *** *** *** *** *** *** *** *** *** *** ***",
-            f"Build fingerprint: '{fingerprint}'",
-            f"pid: {process.pid}, tid: {process.pid}, name: {program[:15]}  >>> {process.argv[0]} <<<",
-            f"uid: {process.uid}",
-            "signal 11 (SIGSEGV), code 1 (SEGV_MAPERR), fault addr 0x0000000000000000",
-            "Cause: null pointer dereference",
-        ):
-            process.logs.log("F", "DEBUG", line, pid=process.pid, uid=process.uid, buffer="crash")

@@ -150,20 +150,14 @@ def open_pipe() -> tuple[PipeReader, PipeWriter]:
 class ClientSink(Handle):
     """The adb client's stdout or stderr. ``released`` is set when no process holds it any more."""
 
-    def __init__(self, sink: ByteSink, *, pty: bool = False) -> None:
+    def __init__(self, sink: ByteSink) -> None:
         super().__init__()
         self._sink = sink
-        self._pty = pty
         self.released = threading.Event()
 
     def write(self, data: bytes, writer: Process | None) -> None:
-        """Send to the client; a pty turns newlines into CR LF."""
-        self._sink.write(data.replace(b"\n", b"\r\n") if self._pty else data)
-
-    @property
-    def is_terminal(self) -> bool:
-        """Whether it is a pty."""
-        return self._pty
+        """Send to the client."""
+        self._sink.write(data)
 
     def _close(self) -> None:
         self.released.set()
@@ -172,10 +166,9 @@ class ClientSink(Handle):
 class ClientSource(Handle):
     """The adb client's stdin. A thread of its own reads it from the first read on, so that a reader can be killed."""
 
-    def __init__(self, source: ByteSource, *, pty: bool = False) -> None:
+    def __init__(self, source: ByteSource) -> None:
         super().__init__()
         self._source = source
-        self._pty = pty
         self._pipe: Pipe | None = None
         self._lock = threading.Lock()
 
@@ -202,11 +195,6 @@ class ClientSource(Handle):
     def read_line(self, reader: Process | None) -> bytes:
         """Read one line that the client sent."""
         return self._started().read_line(reader)
-
-    @property
-    def is_terminal(self) -> bool:
-        """Whether it is a pty."""
-        return self._pty
 
     def _close(self) -> None:
         if self._pipe is not None:

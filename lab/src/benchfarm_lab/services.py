@@ -60,15 +60,16 @@ class Outlet:
 
 
 class Output:
-    """One of a service's output streams."""
+    """One of a service's output streams; a terminal's lines end in CR LF."""
 
-    def __init__(self, outlet: Outlet, *, framed_as: int | None = None) -> None:
+    def __init__(self, outlet: Outlet, *, framed_as: int | None, terminal: bool) -> None:
         self._outlet = outlet
         self._framed_as = framed_as
+        self._terminal = terminal
 
     def write(self, data: bytes) -> None:
         """Write all of ``data``; raise StreamClosedError when nobody reads any more."""
-        self._outlet.write(data, framed_as=self._framed_as)
+        self._outlet.write(data.replace(b"\n", b"\r\n") if self._terminal else data, framed_as=self._framed_as)
 
 
 class FramedInput:
@@ -131,7 +132,7 @@ class ServiceDesk:
         if kind == "shell":
             return self._shell(options, rest)
         if kind == "exec":
-            return lambda stream: self._run_plain(stream, rest, "exec")
+            return lambda stream: self._run(stream, rest, "exec")
         if kind == "sync":
             return SyncService(self.files, self.faults, uid=SHELL_UID)
         if kind == "reboot":
@@ -141,37 +142,24 @@ class ServiceDesk:
     # Commands
 
     def _shell(self, options: list[str], command: str) -> Service | None:
-        command = command or _NO_COMMAND
-        if "v2" in options:
-            return None if self.legacy else lambda stream: self._run_framed(stream, command, pty="pty" in options)
-        if self.legacy:
-            return lambda stream: self._run_terminal(stream, command)
-        return lambda stream: self._run_plain(stream, command, "shell")
+        command, framed = command or _NO_COMMAND, "v2" in options
+        if framed and self.legacy:
+            return None
+        terminal = "pty" in options if framed else self.legacy
+        return lambda stream: self._run(stream, command, "shell", framed=framed, terminal=terminal)
 
-    def _run_framed(self, stream: Stream, command: str, *, pty: bool) -> None:
-        outlet = Outlet(stream, self.faults, "shell")
-        stdout = Output(outlet, framed_as=STDOUT)
+    def _run(
+        self, stream: Stream, command: str, moment: str, *, framed: bool = False, terminal: bool = False
+    ) -> None:  # fmt: skip
+        """Run a command. Without frames its exit code is lost, and its output is one stream, as a terminal's is."""
+        outlet = Outlet(stream, self.faults, moment)
+        stdout = stderr = Output(outlet, framed_as=STDOUT if framed else None, terminal=terminal)
+        if framed and not terminal:
+            stderr = Output(outlet, framed_as=STDERR, terminal=False)
+        reader = StreamReader(stream)
         session = ShellSession(
-            stdin=FramedInput(StreamReader(stream)),
-            stdout=stdout,
-            stderr=stdout if pty else Output(outlet, framed_as=STDERR),
-            hangup=stream.hangup,
-            pty=pty,
+            stdin=FramedInput(reader) if framed else reader, stdout=stdout, stderr=stderr, hangup=stream.hangup
         )
-        outlet.exit(self.userland.run(command, session))
-
-    def _run_terminal(self, stream: Stream, command: str) -> None:
-        """Run in a terminal without frames: one stream for everything, and the exit code is lost."""
-        screen = Output(Outlet(stream, self.faults, "shell"))
-        self.userland.run(
-            command,
-            ShellSession(stdin=StreamReader(stream), stdout=screen, stderr=screen, hangup=stream.hangup, pty=True),
-        )
-
-    def _run_plain(self, stream: Stream, command: str, moment: str) -> None:
-        """Run with stdout and stderr as one stream of bytes, untouched; the exit code is lost."""
-        output = Output(Outlet(stream, self.faults, moment))
-        self.userland.run(
-            command,
-            ShellSession(stdin=StreamReader(stream), stdout=output, stderr=output, hangup=stream.hangup),
-        )
+        code = self.userland.run(command, session)
+        if framed:
+            outlet.exit(code)

@@ -56,19 +56,9 @@ class PhoneUserland:
         return self.system.files
 
     @property
-    def logs(self) -> PhoneLogs:
-        """The phone's log."""
-        return self.system.logs
-
-    @property
     def processes(self) -> ProcessTable:
         """The phone's process table."""
         return self.system.processes
-
-    @property
-    def packages(self) -> PackageStore:
-        """The phone's package manager."""
-        return self.system.packages
 
     @property
     def props(self) -> PhoneProps:
@@ -93,9 +83,9 @@ class PhoneUserland:
         """
         system = self.system
         process = system.processes.spawn([_SHELL, "-c", command], uid=SHELL_UID, is_shell=True)
-        stdout, stderr = ClientSink(session.stdout, pty=session.pty), ClientSink(session.stderr, pty=session.pty)
-        stdin = ClientSource(session.stdin, pty=session.pty)
-        variables = Variables(dict(_ENVIRONMENT) | {"IFS": " \t\n", "PWD": "/"}, set(_ENVIRONMENT) | {"PWD"})
+        stdout, stderr = ClientSink(session.stdout), ClientSink(session.stderr)
+        stdin = ClientSource(session.stdin)
+        variables = Variables(dict(_ENVIRONMENT) | {"PWD": "/"}, set(_ENVIRONMENT) | {"PWD"})
         shell = Shell(
             system, process, name=_SHELL, positional=(), variables=variables, cwd="/",
             fds={0: stdin, 1: stdout, 2: stderr},

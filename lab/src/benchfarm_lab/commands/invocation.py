@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -141,11 +140,6 @@ class Invocation:
         """Sleep for phone time; a signal ends the command."""
         if self.system.time.sleep(phone_seconds, self.process.killed):
             raise ProgramDiedError(self.process.signal)
-
-    def pause(self, real_seconds: float, wake: threading.Event | None = None) -> None:
-        """Wait for something that happens on the host's clock."""
-        (wake or self.process.killed).wait(real_seconds)
-        self.check_alive()
 
     def become(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str | None = None) -> int:
         """Go on as another program in the same process (nohup, taskset, env ...)."""

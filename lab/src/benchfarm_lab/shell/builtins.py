@@ -16,7 +16,6 @@ from benchfarm_lab.shell.flow import ExitError, LeaveLoopError, ReturnError
 from benchfarm_lab.shell.interpreter import Shell
 from benchfarm_lab.shell.parsing import RESERVED
 from benchfarm_lab.shell.printing import echoed
-from benchfarm_lab.shell.simple_commands import external
 from benchfarm_lab.shell.variable_builtins import (
     export_builtin,
     kill_builtin,
@@ -24,7 +23,6 @@ from benchfarm_lab.shell.variable_builtins import (
     set_builtin,
     shift_builtin,
     trap_builtin,
-    unset_builtin,
     wait_builtin,
 )
 
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from benchfarm_lab.shell.interpreter import Shell
 
 
-_UNARY = frozenset("defhLnrstwxz")
+_UNARY = frozenset("defhLnrswxz")
 _BINARY = frozenset({"=", "!=", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 
 
@@ -74,9 +72,6 @@ def _unary(shell: Shell, operator: str, operand: str) -> bool:
             return bool(operand)
         case "z":
             return not operand
-        case "t":
-            handle = shell.fds.get(int(operand)) if operand.isdigit() else None
-            return handle is not None and handle.is_terminal
         case "r" | "w" | "x":
             want = {"r": 4, "w": 2, "x": 1}[letter]
             return bool(operand) and shell.files.may(shell.absolute(operand), want, uid=shell.uid)
@@ -154,17 +149,9 @@ def _bracket(shell: Shell, args: Sequence[str]) -> int:
 
 
 def _cd(shell: Shell, args: Sequence[str]) -> int:
-    target = next((arg for arg in args if arg not in {"-P", "-L", "--"}), None)
-    if target is None:
-        target = shell.lookup("HOME") or ""
-    if target == "-":
-        target = shell.lookup("OLDPWD") or ""
-        shell.write(1, f"{target}\n".encode("utf-8", "surrogateescape"))
-    # As written, links and all, with each ``..`` taking the name before it away; -P asks for where it really is.
-    where = posixpath.normpath(shell.absolute(target or "."))
+    # As written, links and all, with each ``..`` taking the name before it away.
+    where = posixpath.normpath(shell.absolute(args[0] if args else shell.lookup("HOME") or "."))
     try:
-        if "-P" in args:
-            where = shell.files.real_path(where, uid=shell.uid)
         found = shell.files.stat(where, uid=shell.uid)
     except PhoneFileError as exc:
         shell.complain(f"cd: {where}: {exc}")
@@ -175,15 +162,16 @@ def _cd(shell: Shell, args: Sequence[str]) -> int:
     if not shell.files.may(where, 1, uid=shell.uid):
         shell.complain(f"cd: {where}: Permission denied")
         return 2
-    shell.assign("OLDPWD", shell.cwd)
     shell.cwd = where
     shell.assign("PWD", where)
     return 0
 
 
 def _pwd(shell: Shell, args: Sequence[str]) -> int:
-    where = shell.files.real_path(shell.cwd, uid=shell.uid) if "-P" in args else shell.cwd
-    shell.write(1, f"{where}\n".encode("utf-8", "surrogateescape"))
+    if args:
+        shell.complain(f"pwd: {args[0]}: unknown option")
+        return 1
+    shell.write(1, f"{shell.cwd}\n".encode("utf-8", "surrogateescape"))
     return 0
 
 
@@ -226,20 +214,10 @@ def _leave(*, again: bool) -> Callable[[Shell, Sequence[str]], int]:
 
 
 def _command(shell: Shell, args: Sequence[str]) -> int:
-    if args[:1] == ["-v"]:
-        return _where(shell, args[1:])
-    if not args:
-        return 0
-    builtin = BUILTINS.get(args[0])
-    if builtin is None:
-        return external(shell, args, {})
-    try:
-        return builtin.run(shell, args)
-    except ExitError as exc:
-        # ``command`` makes an ordinary builtin of a special one.
-        if args[0] == "exit":
-            raise
-        return exc.status
+    if args[:1] != ["-v"]:
+        shell.complain("command: -v NAME is all that a virtual phone knows")
+        return 1
+    return _where(shell, args[1:])
 
 
 def _where(shell: Shell, names: Sequence[str]) -> int:
@@ -283,7 +261,6 @@ BUILTINS: Mapping[str, Builtin] = {
     "cd": Builtin(_cd),
     "pwd": Builtin(_pwd),
     "export": Builtin(export_builtin, special=True),
-    "unset": Builtin(unset_builtin, special=True),
     "set": Builtin(set_builtin, special=True),
     "shift": Builtin(shift_builtin, special=True),
     "read": Builtin(read_builtin),

@@ -12,7 +12,7 @@ from benchfarm_lab.shell.syntax import Arithmetic, Command, Part, Text, Variable
 if TYPE_CHECKING:
     from benchfarm_lab.shell.interpreter import Shell
 
-_USUAL: Final = " \t\n"
+_WHITE: Final = " \t\n"
 _WORDS: Final = re.compile(r"[^ \t\n]+")
 _CONDITIONAL: Final = frozenset({"-", "=", "+"})
 
@@ -28,9 +28,8 @@ def _joined(pieces: Pieces) -> str:
 class _Fields:
     """Arguments under construction: pieces of text, each quoted or not."""
 
-    def __init__(self, separators: str) -> None:
+    def __init__(self) -> None:
         self.fields: list[list[tuple[str, bool]]] = []
-        self.separators = separators
         self.open = False
 
     def add(self, text: str, *, quoted: bool) -> None:
@@ -43,40 +42,16 @@ class _Fields:
         self.open = False
 
     def add_split(self, text: str) -> None:
-        """Add the result of an unquoted expansion: split at the separators."""
-        if self.separators == _USUAL:
-            self._add_words(text)
-            return
-        pending = self.open  # a field that a separator other than a space would end
-        at = 0
-        while at < len(text):
-            char = text[at]
-            if char not in self.separators:
-                end = at
-                while end < len(text) and text[end] not in self.separators:
-                    end += 1
-                self.add(text[at:end], quoted=False)
-                pending = True
-                at = end
-                continue
-            if char not in " \t\n":
-                if not pending:
-                    self.add("", quoted=False)
-                pending = False
-            self.cut()
-            at += 1
-
-    def _add_words(self, text: str) -> None:
-        """Add text that is split at white space, as it is unless IFS says otherwise."""
+        """Add the result of an unquoted expansion: split at white space."""
         words = _WORDS.findall(text)
         if not words:
             self.open = self.open and not text
             return
-        if text[0] in _USUAL:
+        if text[0] in _WHITE:
             self.cut()
         self.add(words[0], quoted=False)
         self.fields += [[(word, False)] for word in words[1:]]
-        if text[-1] in _USUAL:
+        if text[-1] in _WHITE:
             self.cut()
 
 
@@ -118,14 +93,7 @@ class Expander:
 
     def pieces(self, word: Word) -> Pieces:
         """Return a word's text in pieces that know whether they were quoted: for patterns."""
-        pieces: list[tuple[str, bool]] = []
-        for part in self._with_home(word.parts):
-            if isinstance(part, Variable) and part.name in {"@", "*"} and not part.operator:
-                separator = " " if part.name == "@" else (self._state.lookup("IFS") or " ")[:1]
-                pieces.append((separator.join(self._state.positional), part.quoted))
-            else:
-                pieces.append((self._part_text(part), part.quoted))
-        return tuple(pieces)
+        return tuple((self._part_text(part), part.quoted) for part in self._with_home(word.parts))
 
     def _with_home(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         first = parts[0] if parts else None
@@ -136,63 +104,27 @@ class Expander:
         return parts
 
     def _fields(self, word: Word) -> list[list[tuple[str, bool]]]:
-        separators = self._state.lookup("IFS")
-        fields = _Fields(" \t\n" if separators is None else separators)
+        fields = _Fields()
         for part in self._with_home(word.parts):
             if isinstance(part, Text):
                 if part.text or part.quoted:
                     fields.add(part.text, quoted=part.quoted)
-            elif isinstance(part, Variable) and part.name in {"@", "*"} and part.operator in {"", ":-", "-", ":+", "+"}:
-                self._add_positional(fields, part)
+            elif isinstance(part, Variable) and part.name == "@" and not part.operator:
+                self._add_positional(fields, quoted=part.quoted)
             elif part.quoted:
                 fields.add(self._part_text(part), quoted=True)
-            elif isinstance(part, Variable) and part.operator in {":-", "-", ":+", "+"} and self._takes_operand(part):
-                self._add_operand(fields, part)
             else:
                 fields.add_split(self._part_text(part))
         return fields.fields
 
-    def _add_positional(self, fields: _Fields, part: Variable) -> None:
-        positional = self._state.positional
-        if part.operator and self._takes_operand(part):
-            self._add_operand(fields, part)
-            return
-        if part.operator in {":+", "+"}:
-            return
-        if part.quoted and part.name == "*":
-            separators = self._state.lookup("IFS")
-            fields.add((" " if separators is None else separators[:1]).join(positional), quoted=True)
-            return
-        for place, value in enumerate(positional):
+    def _add_positional(self, fields: _Fields, *, quoted: bool) -> None:
+        for place, value in enumerate(self._state.positional):
             if place:
                 fields.cut()
-            if part.quoted:
+            if quoted:
                 fields.add(value, quoted=True)
             else:
                 fields.add_split(value)
-
-    def _takes_operand(self, part: Variable) -> bool:
-        value = " ".join(self._state.positional) if part.name in {"@", "*"} else self._state.lookup(part.name)
-        if part.name in {"@", "*"} and not self._state.positional:
-            value = None
-        is_set = bool(value) if part.operator.startswith(":") else value is not None
-        return is_set == part.operator.endswith("+")
-
-    def _add_operand(self, fields: _Fields, part: Variable) -> None:
-        if part.operand is None:
-            return
-        for inner in part.operand.parts:
-            if isinstance(inner, Text):
-                if inner.quoted or part.quoted:
-                    fields.add(inner.text, quoted=True)
-                else:
-                    fields.add_split(inner.text)
-            elif inner.quoted or part.quoted:
-                fields.add(self._part_text(inner), quoted=True)
-            else:
-                fields.add_split(self._part_text(inner))
-        if part.quoted and not part.operand.parts:
-            fields.add("", quoted=True)
 
     def _part_text(self, part: Part) -> str:
         match part:
@@ -206,26 +138,16 @@ class Expander:
                 return self._variable(part)
 
     def _variable(self, part: Variable) -> str:
-        if not part.operator and part.name not in {"@", "*"}:
-            return self._state.lookup(part.name) or ""
         if part.operator == "bad":
             raise ExpansionFaultError(f"${{{part.name}}}: bad substitution")
         if part.name in {"@", "*"}:
-            if part.operator == "length":
-                return str(len(self._state.positional))
-            value: str | None = " ".join(self._state.positional)
-        else:
-            value = self._state.lookup(part.name)
-        operand = part.operand
+            return " ".join(self._state.positional)
+        value = self._state.lookup(part.name)
         if part.operator.lstrip(":") in _CONDITIONAL:
             return self._conditional(part, value)
-        value = value or ""
-        match part.operator:
-            case "length":
-                return str(len(value))
-            case "#" | "##" | "%" | "%%" if operand is not None:
-                return trimmed(value, self.pieces(operand), part.operator)
-        return value
+        if part.operator == "length":
+            return str(len(value or ""))
+        return trimmed(value or "", self.pieces(part.operand), part.operator) if part.operand else value or ""
 
     def _conditional(self, part: Variable, value: str | None) -> str:
         is_set = bool(value) if part.operator.startswith(":") else value is not None

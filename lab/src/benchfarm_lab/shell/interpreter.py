@@ -65,7 +65,6 @@ class Shell:
         """Return the shell that a program start of ``sh`` or of a script becomes."""
         variables = Variables(dict(request.env), set(request.env))
         variables.values.setdefault("PATH", DEFAULT_PATH)
-        variables.values.setdefault("IFS", " \t\n")
         variables.values["PWD"] = request.cwd
         shell = cls(
             request.system, request.process, name=name, positional=positional, variables=variables, cwd=request.cwd,
@@ -113,7 +112,9 @@ class Shell:
         return None
 
     def assign(self, name: str, value: str) -> None:
-        """Set a variable."""
+        """Set a variable; raise ExpansionFaultError for what would change how words are split."""
+        if name == "IFS":
+            raise ExpansionFaultError("IFS: a virtual phone splits at white space")
         self.variables.values[name] = value
 
     def substitute(self, script: str) -> str:
@@ -129,7 +130,7 @@ class Shell:
     # Running
 
     def run(self, script: str, *, exec_last: bool = False) -> int:
-        """Run a whole script, its EXIT trap included; return its exit status."""
+        """Run a whole script; return its exit status."""
 
         def whole() -> int:
             block = parse_script(script)
@@ -142,30 +143,20 @@ class Shell:
         return self.run_as_subshell(whole)
 
     def run_as_subshell(self, body: Callable[[], int]) -> int:
-        """Run something to the end of this shell: exit, signals, faults and the EXIT trap dealt with."""
+        """Run something to the end of this shell: exit, signals and faults dealt with."""
         before = self.system.processes.enter(self.process)
         try:
-            try:
-                self.status = self._guarded(body)
-                script = self.traps.pop(0, None)
-                if script is not None and not self.process.killed.is_set():
-                    status = self.status
-                    exit_status = self._guarded(lambda: self.run_text(script, keep=True))
-                    self.status = exit_status if self._exited else status
-            except ShellKilledError:
-                self.status = 128 + self.process.signal
+            self.status = self._guarded(body)
+        except ShellKilledError:
+            self.status = 128 + self.process.signal
         finally:
             self.system.processes.leave(before)
         return self.status
 
-    _exited = False
-
     def _guarded(self, body: Callable[[], int]) -> int:
-        self._exited = False
         try:
             return body()
         except ExitError as exc:
-            self._exited = True
             return exc.status
         except (ReturnError, LeaveLoopError) as exc:
             return exc.status if isinstance(exc, ReturnError) else self.status

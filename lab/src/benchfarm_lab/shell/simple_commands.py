@@ -30,11 +30,11 @@ def run_simple(shell: Shell, command: Simple, *, replace: bool = False) -> int:
     if name == "exec":
         return _exec(shell, command, arguments[1:])
     if name in shell.functions and not (builtin and builtin.special):
-        return _with_assignments(shell, command, lambda: _call(shell, name, arguments))
+        return _inside(shell, command, lambda: _call(shell, name, arguments))
     if builtin is not None:
         if not command.assignments and not command.redirects:
             return builtin.run(shell, arguments)
-        return _with_assignments(shell, command, lambda: builtin.run(shell, arguments), special=builtin.special)
+        return _inside(shell, command, lambda: builtin.run(shell, arguments), special=builtin.special)
     if replace and not shell.traps:
         assigned = _assigned(shell, command)
         shell.take_redirects(command.redirects)
@@ -124,29 +124,12 @@ def _assign(shell: Shell, command: Simple) -> int:
     return with_redirects(shell, command.redirects, lambda: status)
 
 
-def _with_assignments(shell: Shell, command: Simple, body: Callable[[], int], *, special: bool = False) -> int:
-    """Run something with the assignments and redirections of its command; those before a special builtin stay."""
-    if not command.assignments:
-        return with_redirects(shell, command.redirects, body, special=special)
-    assigned = _assigned(shell, command)
-    values = shell.variables.values
-    before = {name: values.get(name) for name in assigned}
-    for name, value in assigned.items():
-        shell.assign(name, value)
-    try:
-        return with_redirects(shell, command.redirects, body, special=special)
-    finally:
-        if not special:
-            _restore(shell, before)
-
-
-def _restore(shell: Shell, before: Mapping[str, str | None]) -> None:
-    values = shell.variables.values
-    for name, value in before.items():
-        if value is None:
-            values.pop(name, None)
-        else:
-            values[name] = value
+def _inside(shell: Shell, command: Simple, body: Callable[[], int], *, special: bool = False) -> int:
+    """Run a builtin or function with the redirections of its command; assignments are for programs only."""
+    if command.assignments:
+        shell.complain("a virtual phone knows no assignments before builtins and functions")
+        return 1
+    return with_redirects(shell, command.redirects, body, special=special)
 
 
 # What a name stands for

@@ -12,6 +12,9 @@ _CASE: Final = re.compile(r"(case|esac)(?=[\s;)])")
 _PLAIN_IN_QUOTES: Final = re.compile(r"""[^"\\`$]+""")
 
 
+NO_BACKQUOTES: Final = "a virtual phone knows no backquotes: write $(...)"
+
+
 class ShellSyntaxError(Exception):
     """The script can't be read; the message is what mksh would say after ``syntax error: ``."""
 
@@ -34,7 +37,7 @@ def _element_end(text: str, at: int) -> int:
     if char == '"':
         return double_quote_end(text, at + 1)
     if char == "`":
-        return backquote_end(text, at + 1)
+        raise ShellSyntaxError(NO_BACKQUOTES)
     if char == "$":
         return dollar_end(text, at)
     return at + 1
@@ -56,22 +59,13 @@ def double_quote_end(text: str, at: int) -> int:
         if char == "\\":
             at += 2
         elif char == "`":
-            at = backquote_end(text, at + 1)
+            raise ShellSyntaxError(NO_BACKQUOTES)
         elif char == "$":
             at = dollar_end(text, at, quoted=True) if text[at + 1 : at + 2] in {"(", "{"} else at + 1
         else:
             plain = _PLAIN_IN_QUOTES.match(text, at)
             assert plain is not None
             at = plain.end()
-    raise ShellSyntaxError("no closing quote")
-
-
-def backquote_end(text: str, at: int) -> int:
-    """Return the position after the closing backquote."""
-    while at < len(text):
-        if text[at] == "`":
-            return at + 1
-        at += 2 if text[at] == "\\" else 1
     raise ShellSyntaxError("no closing quote")
 
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from benchfarm_lab.handles import NullHandle
-from benchfarm_lab.processes import SIGNAL_NUMBERS, signal_number
+from benchfarm_lab.processes import signal_number
 from benchfarm_lab.shell.flow import ExitError
 from benchfarm_lab.shell.interpreter import Shell
-from benchfarm_lab.shell.variables import quoted
 
 
 def export_builtin(shell: Shell, args: Sequence[str]) -> int:
-    """Mark variables for the environment."""
-    names = [arg for arg in args if not arg.startswith("-")]
-    if not names:
-        for name, value in shell.variables.environment().items():
-            shell.write(1, f"export {name}={quoted(value)}\n".encode("utf-8", "surrogateescape"))
-    for arg in names:
+    """Mark variables for the environment: ``export NAME[=VALUE]...``."""
+    for arg in args or [""]:
         name, equals, value = arg.partition("=")
         if not name.isidentifier():
             shell.complain(f"export: {name}: is not an identifier")
@@ -25,20 +22,6 @@ def export_builtin(shell: Shell, args: Sequence[str]) -> int:
         if equals:
             shell.assign(name, value)
         shell.variables.exported.add(name)
-    return 0
-
-
-def unset_builtin(shell: Shell, args: Sequence[str]) -> int:
-    """Forget variables or functions."""
-    functions = args[:1] == ["-f"]
-    for name in args:
-        if name in {"-f", "-v"}:
-            continue
-        if functions:
-            shell.functions.pop(name, None)
-        else:
-            shell.variables.values.pop(name, None)
-            shell.variables.exported.discard(name)
     return 0
 
 
@@ -62,98 +45,38 @@ def shift_builtin(shell: Shell, args: Sequence[str]) -> int:
 
 
 def read_builtin(shell: Shell, args: Sequence[str]) -> int:
-    """Read a line into variables."""
-    raw, names, descriptor = False, [], 0
-    todo = list(args)
-    while todo:
-        arg = todo.pop(0)
-        if arg == "--":
-            names += todo
-            break
-        if arg.startswith("-u") and len(arg) > 2:
-            descriptor = int(arg[2:]) if arg[2:].isdigit() else 0
-        elif arg in {"-p", "-t", "-n", "-d"} and todo:
-            todo.pop(0)
-        elif arg.startswith("-"):
-            raw = raw or "r" in arg
-        else:
-            names.append(arg)
-    handle = shell.fds.get(descriptor) or NullHandle()
-    line = handle.read_line(shell.process)
-    complete = line.endswith(b"\n")
-    while not raw and line.endswith(b"\\\n"):
-        following = handle.read_line(shell.process)
-        line = line[:-2] + following
-        complete = following.endswith(b"\n")
-    text = line.removesuffix(b"\n").replace(b"\0", b"").decode("utf-8", "surrogateescape")
-    for name, value in zip(names or ["REPLY"], _split_line(shell, text, len(names) or 1, raw=raw), strict=True):
+    """Read a line into variables, the rest of it into the last one: ``read -r NAME...``."""
+    raw = args[:1] == ["-r"]
+    names = args[raw:] or ["REPLY"]
+    line = (shell.fds.get(0) or NullHandle()).read_line(shell.process)
+    if not all(name.isidentifier() for name in names) or (b"\\" in line and not raw):
+        shell.complain("read: a virtual phone knows read -r NAME..., and no -r where no line has a backslash")
+        return 1
+    text = line.removesuffix(b"\n").replace(b"\0", b"").decode("utf-8", "surrogateescape").strip(" \t")
+    values = re.split("[ \t]+", text, maxsplit=len(names) - 1) if len(names) > 1 else [text]
+    for name, value in zip_longest(names, values, fillvalue=""):
         shell.assign(name, value)
-    return 0 if complete else 1
-
-
-def _split_line(shell: Shell, text: str, count: int, *, raw: bool) -> list[str]:
-    """Split a line at IFS into ``count`` values; the last one takes the rest."""
-    separators = shell.lookup("IFS")
-    separators = " \t\n" if separators is None else separators
-    spaces = "".join(char for char in separators if char in " \t\n")
-    marked: list[tuple[str, bool]] = []
-    at = 0
-    while at < len(text):
-        if text[at] == "\\" and not raw:
-            marked.append((text[at + 1 : at + 2], False))
-            at += 2
-        else:
-            marked.append((text[at], text[at] in separators))
-            at += 1
-    at, end = 0, len(marked)
-    while at < end and marked[at][1] and marked[at][0] in spaces:
-        at += 1
-    while end > at and marked[end - 1][1] and marked[end - 1][0] in spaces:
-        end -= 1
-    values: list[str] = []
-    while len(values) < count - 1:
-        start = at
-        while at < end and not marked[at][1]:
-            at += 1
-        values.append("".join(char for char, _ in marked[start:at]))
-        while at < end and marked[at][1] and marked[at][0] in spaces:
-            at += 1
-        if at < end and marked[at][1]:
-            at += 1
-            while at < end and marked[at][1] and marked[at][0] in spaces:
-                at += 1
-    rest = marked[at:end]
-    if rest and rest[-1][1] and not any(separator for _, separator in rest[:-1]):
-        rest = rest[:-1]  # one separator at the very end only ends the last field
-    values.append("".join(char for char, _ in rest))
-    return values
+    return 0 if line.endswith(b"\n") else 1
 
 
 def trap_builtin(shell: Shell, args: Sequence[str]) -> int:
-    """Do something when a signal comes, or at the end."""
-    args = args[1:] if args[:1] == ["--"] else args
-    if not args:
-        names = {number: name for name, number in SIGNAL_NUMBERS.items()}
-        for signal, script in sorted(shell.traps.items()):
-            shell.write(1, f"trap -- {quoted(script)} {names.get(signal, signal)}\n".encode())
-        return 0
-    script, signals = (args[0], args[1:]) if signal_number(args[0]) is None or len(args) > 1 else ("-", args)
-    for name in signals:
-        number = signal_number(name)
-        if number is None:
+    """Do something when a signal comes."""
+    if len(args) < 2:
+        shell.complain("trap: ACTION SIGNAL... is all that a virtual phone knows")
+        return 1
+    script, *names = args
+    for name in names:
+        signal = signal_number(name)
+        if not signal:
             shell.complain(f"trap: bad signal: {name}")
             return 1
-        signal = number
         shell.process.caught.discard(signal)
         shell.process.ignored.discard(signal)
         if script == "-":
             shell.traps.pop(signal, None)
             continue
         shell.traps[signal] = script
-        if signal and script:
-            shell.process.caught.add(signal)
-        elif signal:
-            shell.process.ignored.add(signal)
+        (shell.process.caught if script else shell.process.ignored).add(signal)
     return 0
 
 
@@ -187,8 +110,6 @@ def _interrupted(shell: Shell) -> int:
 def kill_builtin(shell: Shell, args: Sequence[str]) -> int:
     """Signal processes and jobs."""
     todo, signal = list(args), 15
-    if todo and todo[0] == "-s" and len(todo) > 1:
-        todo[:2] = [f"-{todo[1]}"]
     if todo and todo[0].startswith("-") and todo[0] != "--":
         number = signal_number(todo[0][1:])
         if number is None:
@@ -200,8 +121,7 @@ def kill_builtin(shell: Shell, args: Sequence[str]) -> int:
         todo.pop(0)
     status = 0
     if not todo:
-        shell.error("usage:\tkill [-s signame | -signum | -signame] { job | pid | pgrp } ...")
-        shell.error("\tkill -l [exit_status ...]")
+        shell.complain("kill: -SIGNAL PID... is all that a virtual phone knows")
         return 1
     for name in todo:
         status = _kill_one(shell, name, signal) or status

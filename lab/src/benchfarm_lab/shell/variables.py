@@ -19,10 +19,3 @@ class Variables:
     def environment(self) -> dict[str, str]:
         """Return what programs inherit."""
         return {name: self.values[name] for name in sorted(self.exported) if name in self.values}
-
-
-def quoted(text: str) -> str:
-    """Return an argument as ``set -x`` and ``set`` show it."""
-    if text and all(char.isalnum() or char in "_-./:=,@%+^" for char in text):
-        return text
-    return "'" + text.replace("'", "'\\''") + "'"

@@ -7,7 +7,8 @@ from functools import lru_cache
 from typing import Final
 
 from benchfarm_lab.shell.spans import (
-    backquote_end,
+    NO_BACKQUOTES,
+    ShellSyntaxError,
     closing_brace,
     closing_parenthesis,
     double_quote_end,
@@ -67,9 +68,7 @@ def _parts(raw: str, *, quoted: bool) -> list[Part]:
                 parts += inner or [Text("", quoted=True)]
             at = end
         elif char == "`":
-            end = backquote_end(raw, at + 1)
-            parts.append(Command(_unescaped(raw[at + 1 : end - 1], quoted=quoted), quoted))
-            at = end
+            raise ShellSyntaxError(NO_BACKQUOTES)
         elif char == "$":
             part, at = _dollar(raw, at, quoted=quoted)
             parts.append(part)
@@ -79,11 +78,6 @@ def _parts(raw: str, *, quoted: bool) -> list[Part]:
             parts.append(Text(raw[at:end], quoted))
             at = end
     return parts
-
-
-def _unescaped(script: str, *, quoted: bool) -> str:
-    """Inside backquotes a backslash quotes only ``$``, backquote and backslash (and ``"`` inside double quotes)."""
-    return re.sub(r'\\([$`\\"])' if quoted else r"\\([$`\\])", r"\1", script)
 
 
 def _dollar(raw: str, at: int, *, quoted: bool) -> tuple[Part, int]:
@@ -109,16 +103,17 @@ def _is_arithmetic(raw: str, at: int, end: int) -> bool:
 
 
 def _braced(inside: str, *, quoted: bool) -> Variable:
-    if inside.startswith("#") and (match := _BRACED_NAME.fullmatch(inside, 1)):
+    if inside.startswith("#") and (match := _BRACED_NAME.fullmatch(inside, 1)) and match.group() not in {"@", "*"}:
         return Variable(match.group(), quoted, "length")
     match = _BRACED_NAME.match(inside)
-    if match is None:
-        return Variable(inside, quoted, "bad")
-    name, rest = match.group(), inside[match.end() :]
-    if not rest:
+    name, rest = (match.group(), inside[match.end() :]) if match is not None else ("", inside)
+    if name and not rest:
         return Variable(name, quoted)
     operator_match = _OPERATOR.match(rest)
-    if operator_match is None:
+    # What a virtual phone doesn't know: parts of values, and quotes in a word that would be split.
+    if not name or name in {"@", "*"} or operator_match is None:
+        return Variable(inside, quoted, "bad")
+    if operator_match.group().lstrip(":") in {"-", "=", "+"} and not quoted and re.search(r"['\"\\]", rest):
         return Variable(inside, quoted, "bad")
     operator, operand = operator_match.group(), rest[operator_match.end() :]
     if operator in {"#", "##", "%", "%%"}:

@@ -1,4 +1,4 @@
-"""A userland over small real parts of its own: no adb, no benchmark programs, no physics."""
+"""A userland over real parts of its own: no adb, no benchmark programs, hardware at a standstill."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from io import BytesIO
 
 from benchfarm_lab.contract import (
     AppInfo,
-    Battery,
-    CpuCluster,
-    GpuActivity,
     ProcessContext,
     Program,
     ProgramDiedError,
     ShellSession,
-    ThermalZone,
 )
 from benchfarm_lab.faults import FaultTable
+from benchfarm_lab.hardware import VirtualHardware
+from benchfarm_lab.profiles import load_profile
 from benchfarm_lab.system import PhoneBuild
 from benchfarm_lab.time import ScaledTime
 from benchfarm_lab.userland import PhoneUserland, build_userland
+from lab.tests.unit.bench_phone import HandTime
 
 PROPS = {
     "ro.serialno": "VP0001", "ro.product.model": "Pixel 3", "ro.build.version.sdk": "30", "sys.boot_completed": "1",
@@ -33,82 +32,6 @@ PROPS = {
 GLES = "Qualcomm, Adreno (TM) 630, OpenGL ES 3.2"
 ARM64_ELF = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\x00\xb7\x00" + bytes(200)
 X86_ELF = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\x00\x3e\x00" + bytes(200)
-
-
-class StillHardware:
-    """Hardware whose figures stay as they are, except for what root sets."""
-
-    def __init__(self) -> None:
-        self.limits: list[tuple[int, int | None, int | None, str | None]] = []
-        self.fixed = False
-        self.online = True
-
-    def clusters(self) -> Sequence[CpuCluster]:
-        little, big = (300000, 1228800, 1766400), (825600, 1612800, 2803200)
-        return [
-            CpuCluster(
-                name=name, cpus=cpus, min_khz=khz[0], max_khz=khz[-1], current_khz=khz[0], limit_khz=khz[-1],
-                available_khz=khz, ticks=dict.fromkeys(khz, 100), governor="schedutil",
-            )
-            for name, cpus, khz in (("little", (0, 1, 2, 3), little), ("big", (4, 5, 6, 7), big))
-        ]  # fmt: skip
-
-    def zones(self) -> Sequence[ThermalZone]:
-        return [
-            ThermalZone(name="cpu0-silver-usr", heat_c=31.5, trip_c=95.0),
-            ThermalZone(name="maxfg", heat_c=25.5, trip_c=None),
-        ]
-
-    def thermal_status(self) -> int:
-        return 0
-
-    def battery(self) -> Battery:
-        return Battery(
-            level_percent=88,
-            heat_c=25.5,
-            voltage_mv=4200,
-            current_ua=-300000,
-            charge_counter_uah=2_500_000,
-            plugged="usb",
-        )
-
-    def gpu_khz(self) -> tuple[int, Sequence[int]]:
-        return 257000, (257000, 710000)
-
-    def gpu_activity(self) -> GpuActivity:
-        return GpuActivity(limit_khz=710000, busy_share=0.0, ticks_ms={257000: 1000, 710000: 0})
-
-    def busy_s(self) -> float:
-        return 0.0
-
-    def cpu_s(self, pid: int) -> float:
-        return 0.0
-
-    def set_cluster_limits(
-        self, cluster: int, *, min_khz: int | None = None, max_khz: int | None = None, governor: str | None = None
-    ) -> None:
-        self.limits.append((cluster, min_khz, max_khz, governor))
-
-    def set_fixed_performance(self, *, enabled: bool) -> None:
-        self.fixed = enabled
-
-    def set_network(self, *, enabled: bool) -> None:
-        self.online = enabled
-
-    def set_thermal_control(self, *, enabled: bool) -> None:
-        return
-
-    def set_gpu_least(self, khz: int) -> None:
-        return
-
-    def gpu_least_khz(self) -> int:
-        return 257000
-
-    def force(self, *, heat_c: float | None = None, battery_percent: int | None = None) -> None:
-        return
-
-    def reboot(self) -> None:
-        return
 
 
 class ScriptProgram:
@@ -254,7 +177,7 @@ class TestPhone:
     __test__ = False
 
     def __init__(self, *, time_factor: float = 1.0, props: Mapping[str, str] | None = None, **build: object) -> None:
-        self.hardware = StillHardware()
+        self.hardware = VirtualHardware(load_profile("pixel-3"), HandTime(), seed=1)
         self.shelf = Shelf()
         self.faults = FaultTable()
         self.time = ScaledTime(time_factor)
