@@ -18,7 +18,7 @@ from orchestrator.cli.frame import Device, Texts, arg, command, opt, refuse
 from orchestrator.cli.progress import farm_telling
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import UsageError
-from orchestrator.programs.running.trace import AppSummary, Part, TraceSummary
+from orchestrator.programs.running.trace import AppSummary, LeftOut, Part, TraceSummary
 from orchestrator.records.run import Outcome
 from orchestrator.records.workload import BUILTIN, USUAL_TOOL
 from orchestrator.report.escapes import one_line
@@ -177,7 +177,7 @@ def _handovers(summary: AppSummary) -> Iterator[str]:
         yield "copies: no slice tells of one; TensorFlow Lite marks none itself"
 
 
-def _incomplete(summary: AppSummary | TraceSummary) -> Iterator[str]:
+def _incomplete(summary: LeftOut) -> Iterator[str]:
     if summary.lost_events:
         yield f"incomplete: the phone lost {summary.lost_events} events; a shorter run makes a smaller trace"
     for gap in summary.gaps:

@@ -9,7 +9,7 @@ failure and then prove nothing). Where the evidence is missing and the transcrip
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.delegates.evidence import DelegateClues, DelegateRequest, backend_of, family
@@ -76,81 +76,83 @@ class RuntimeNodes:
     cpu_operators: tuple[str, ...]
 
 
-def judge_delegate(
-    clues: DelegateClues,
-    request: DelegateRequest,
-    *,
-    runtime: RuntimeNodes | None = None,
-    has_result: bool,
-    has_started: bool,
-    is_whole: bool,
-    ended_badly: bool = False,
-) -> DelegateEvidence:
-    """Judge where the operators ran.
-
-    Args:
-        clues: what the run's lines say.
-        request: what was asked for; several delegates are judged one by one and together.
-        runtime: the model's nodes as the runtime info names them; decides when it is there and the run has a result.
-        has_result: whether the run completed. A delegate of a run that failed before it was set up has failed.
-        has_started: whether the session was set up (delegates applied, tensors allocated) before the run ended.
-        is_whole: whether the transcript holds all lines from loading the model to the session's start, so that a
-            missing line about a delegate proves that it wasn't applied.
-        ended_badly: whether the output shows that the run failed, and wasn't merely cut off.
-    """
-    runtime = runtime if has_result else None
-    shares = list(runtime.shares if runtime else clues.shares)
-    if clues.gpu_split is not None and not any(family(share.delegate) in _GPU for share in shares):
-        on_gpu, on_cpu = clues.gpu_split
-        shares.append(DelegateShare(delegate="GPU", delegated_nodes=on_gpu, total_nodes=on_gpu + on_cpu))
-    ended_badly = ended_badly or bool(clues.failed) or clues.refused_cpu
-    judge = _Judge(clues, request, runtime, shares, has_result, has_started, is_whole, ended_badly)
-    each = {name: judge.truth_of(name) for name in request.delegates}
-    if each:
-        truth = min(each.values(), key=_ORDER.index)
-        main = next(name for name in request.delegates if each[name] is truth)
-    else:
-        default = "xnnpack" if "xnnpack" in clues.created else ""
-        main = family(shares[0].delegate) if shares else default
-        truth = judge.truth_of(main) if shares else DelegateTruth.UNKNOWN
-    share = judge.main_share(main)
-    sharing = [name for name, its in each.items() if its in {DelegateTruth.FULL, DelegateTruth.PARTIAL}]
-    is_shared = len(sharing) > 1 and truth is not DelegateTruth.FAILED
-    operators = dict.fromkeys(clues.cpu_operators)
-    if runtime is not None:
-        explained = {name for name, _ in operators}
-        operators |= dict.fromkeys((name, "") for name in runtime.cpu_operators if name not in explained)
-    lines = [*clues.lines, *clues.system_lines]
-    telling = next((line for words in _TELLING.get(truth, ()) for line in lines if words in line), None)
-    return DelegateEvidence(
-        requested="+".join(request.delegates),
-        actual="+".join(sharing) if is_shared else judge.actual(main, truth),
-        truth=truth,
-        delegated_nodes=share.delegated_nodes if share else None,
-        total_nodes=share.total_nodes if share else None,
-        partitions=share.partitions if share else None,
-        backend=judge.gpu_backend,
-        accelerator=request.accelerator or "+".join(clues.chosen_devices),
-        lines=tuple(sorted(lines, key=lambda line: line != telling))[:_MOST_LINES],
-        cpu_operators=tuple(operators),
-        kernels=clues.kernels if clues.kernels is not None else clues.gpu_kernels,
-        shares=tuple(shares),
-        each=each if len(each) > 1 else {},
-    )
+def extent_of(wanted: str, actual: str, own: int | None, every: int | None) -> DelegateTruth:
+    """Return what became of a delegate where the output names the one that ran, and how many nodes it took of all."""
+    is_cpu = actual in {"cpu", "xnnpack"}
+    if not actual:
+        return DelegateTruth.UNKNOWN
+    if wanted and actual != wanted:
+        return DelegateTruth.FELL_BACK if is_cpu else DelegateTruth.WRONG_BACKEND
+    if own is None or not every:
+        # What XNNPACK leaves runs on the CPU too.
+        return DelegateTruth.FULL if is_cpu else DelegateTruth.UNKNOWN
+    return DelegateTruth.NONE if own == 0 else DelegateTruth.FULL if own >= every else DelegateTruth.PARTIAL
 
 
-@dataclass(slots=True)
-class _Judge:
-    """The questions that judging asks of the clues of one run."""
+@dataclass(slots=True, kw_only=True)
+class Judge:
+    """The questions that judging asks of what one run's lines say."""
 
     clues: DelegateClues
+    #: What was asked for; several delegates are judged one by one and together.
     request: DelegateRequest
-    runtime: RuntimeNodes | None
-    shares: list[DelegateShare]
+    #: The model's nodes as the runtime info names them; decides when it is there and the run has a result.
+    runtime: RuntimeNodes | None = None
+    #: Whether the run completed. A delegate of a run that failed before it was set up has failed.
     has_result: bool
+    #: Whether the session was set up (delegates applied, tensors allocated) before the run ended.
     has_started: bool
+    #: Whether the transcript holds all lines from loading the model to the session's start, so that a missing line
+    #: about a delegate proves that it wasn't applied.
     is_whole: bool
-    ended_badly: bool
+    #: Whether the output shows that the run failed, and wasn't merely cut off.
+    ended_badly: bool = False
+    shares: list[DelegateShare] = field(init=False)
+
+    def __post_init__(self) -> None:
+        clues = self.clues
+        self.runtime = self.runtime if self.has_result else None
+        self.shares = list(self.runtime.shares if self.runtime else clues.shares)
+        if clues.gpu_split is not None and not any(family(share.delegate) in _GPU for share in self.shares):
+            on_gpu, on_cpu = clues.gpu_split
+            self.shares.append(DelegateShare(delegate="GPU", delegated_nodes=on_gpu, total_nodes=on_gpu + on_cpu))
+        self.ended_badly = self.ended_badly or bool(clues.failed) or clues.refused_cpu
+
+    def evidence(self) -> DelegateEvidence:
+        """Judge where the operators ran."""
+        clues, request = self.clues, self.request
+        each = {name: self.truth_of(name) for name in request.delegates}
+        if each:
+            truth = min(each.values(), key=_ORDER.index)
+            main = next(name for name in request.delegates if each[name] is truth)
+        else:
+            default = "xnnpack" if "xnnpack" in clues.created else ""
+            main = family(self.shares[0].delegate) if self.shares else default
+            truth = self.truth_of(main) if self.shares else DelegateTruth.UNKNOWN
+        share = self.main_share(main)
+        sharing = [name for name, its in each.items() if its in {DelegateTruth.FULL, DelegateTruth.PARTIAL}]
+        is_shared = len(sharing) > 1 and truth is not DelegateTruth.FAILED
+        operators = dict.fromkeys(clues.cpu_operators)
+        if self.runtime is not None:
+            explained = {name for name, _ in operators}
+            operators |= dict.fromkeys((name, "") for name in self.runtime.cpu_operators if name not in explained)
+        lines = [*clues.lines, *clues.system_lines]
+        telling = next((line for words in _TELLING.get(truth, ()) for line in lines if words in line), None)
+        return DelegateEvidence(
+            requested="+".join(request.delegates),
+            actual="+".join(sharing) if is_shared else self.actual(main, truth),
+            truth=truth,
+            delegated_nodes=share.delegated_nodes if share else None,
+            total_nodes=share.total_nodes if share else None,
+            partitions=share.partitions if share else None,
+            backend=self.gpu_backend,
+            accelerator=request.accelerator or "+".join(clues.chosen_devices),
+            lines=tuple(sorted(lines, key=lambda line: line != telling))[:_MOST_LINES],
+            cpu_operators=tuple(operators),
+            kernels=clues.kernels if clues.kernels is not None else clues.gpu_kernels,
+            shares=tuple(self.shares),
+            each=each if len(each) > 1 else {},
+        )
 
     def truth_of(self, name: str) -> DelegateTruth:
         """Return what became of one delegate that was asked for."""

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import Final
 
+from orchestrator.delegates.judging import extent_of
 from orchestrator.errors import OutputParseError
 from orchestrator.programs.grammar.litert_lm import Process, Repetition, reports_of
-from orchestrator.records.run import DelegateEvidence, DelegateShare, DelegateTruth, LatencySummary, ToolReport
+from orchestrator.records.run import DelegateEvidence, DelegateShare, LatencySummary, ToolReport
 from orchestrator.records.tokens import PHASES
 from orchestrator.records.workload import DelegateName
 from orchestrator.units import US_PER_MS, US_PER_S
@@ -222,19 +223,11 @@ def _evidence(row: Checked, wanted: DelegateName) -> DelegateEvidence:
     named = row.text("delegate")
     own, every, parts = row.count("nodes_delegated"), row.count("nodes_total"), row.count("partitions")
     actual = next((delegate for pattern, delegate in _CALLED if pattern.search(named)), None)
-    truth = DelegateTruth.UNKNOWN
-    if actual is not None and actual is not wanted:
-        truth = DelegateTruth.FELL_BACK if actual.is_cpu else DelegateTruth.WRONG_BACKEND
-    elif actual is not None and own is not None and every:
-        truth = DelegateTruth.NONE if own == 0 else DelegateTruth.FULL if own >= every else DelegateTruth.PARTIAL
-    elif actual is not None and actual.is_cpu:
-        # What XNNPACK leaves runs on the CPU too.
-        truth = DelegateTruth.FULL
     share = DelegateShare(delegate=named, delegated_nodes=own or 0, total_nodes=every, partitions=parts)
     return DelegateEvidence(
         requested=wanted.value,
         actual=actual.value if actual is not None else "",
-        truth=truth,
+        truth=extent_of(wanted.value, actual.value if actual is not None else "", own, every),
         delegated_nodes=own,
         total_nodes=every,
         partitions=parts,

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.delegates import DELEGATES
+from orchestrator.delegates.judging import extent_of
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.records.run import DelegateEvidence, DelegateShare, DelegateTruth, LatencySummary, ToolReport
 from orchestrator.records.tokens import PHASES
@@ -478,16 +479,10 @@ def _delegate(process: Process, phase: str, requested: str, *, has_result: bool)
     own = [share for share, signature in process.shares if signature.startswith(phase) or not signature]
     share = own[-1] if own else None
     actual = "gpu" if process.gpu_api else "npu" if process.is_on_npu else "xnnpack" if process.is_on_cpu else ""
-    truth = DelegateTruth.UNKNOWN
+    # A backend that can't be had is an error of this program; without the nodes it isn't known how much it took.
+    truth = extent_of(wanted, actual, share.delegated_nodes if share else None, share.total_nodes if share else None)
     if not has_result and not actual and wanted in {"gpu", "npu"}:
         truth = DelegateTruth.FAILED
-    elif actual and wanted and actual != wanted:
-        truth = DelegateTruth.FELL_BACK if actual == "xnnpack" else DelegateTruth.WRONG_BACKEND
-    elif actual and (share is None or share.total_nodes is None):
-        # A backend that can't be had is an error of this program; without the nodes it isn't known how much it took.
-        truth = DelegateTruth.UNKNOWN if actual != "xnnpack" else DelegateTruth.FULL
-    elif share is not None and actual:
-        truth = DelegateTruth.FULL if share.delegated_nodes == share.total_nodes else DelegateTruth.PARTIAL
     return DelegateEvidence(
         requested=wanted,
         actual=actual,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from orchestrator.delegates.evidence import family, is_delegate_kernel, read_request
-from orchestrator.delegates.judging import RuntimeNodes, judge_delegate
+from orchestrator.delegates.judging import Judge, RuntimeNodes
 from orchestrator.errors import OutputParseError
 from orchestrator.programs.grammar.failures import CRASH_CODES, Failure, SystemLog, signal_failure
 from orchestrator.programs.grammar.figures import mean_as_printed
@@ -373,15 +373,15 @@ def _judge(
     if requested:
         request = dataclasses.replace(request, delegates=(requested,), is_explicit=True)
     has_session = log.session_us is not None
-    return judge_delegate(
-        log.delegates,
-        request,
+    return Judge(
+        clues=log.delegates,
+        request=request,
         runtime=runtime,
         has_result=has_result,
         has_started=has_result or has_session,
         is_whole=log.is_loaded and has_session,
         ended_badly=ended_badly,
-    )
+    ).evidence()
 
 
 def _profile_in_log(log: Transcript, doubts: list[str]) -> OperatorProfile:

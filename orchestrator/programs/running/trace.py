@@ -48,18 +48,24 @@ class OperatorSlices:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TraceSummary:
+class LeftOut:
+    """What a summary of a trace doesn't hold."""
+
+    #: Slices whose end or begin isn't in the trace.
+    unmatched: int = 0
+    lost_events: int = 0
+    gaps: tuple[str, ...] = ()
+    #: Operator slices of other processes.
+    foreign_slices: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSummary(LeftOut):
     """What the operators of one process took, longest first."""
 
     process: int | None = None
     process_name: str = ""
     operators: tuple[OperatorSlices, ...] = ()
-    #: Slices whose end or begin isn't in the trace; they are left out.
-    unmatched: int = 0
-    lost_events: int = 0
-    gaps: tuple[str, ...] = ()
-    #: Operator slices of other processes, left out.
-    foreign_slices: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -228,7 +234,7 @@ class DelegateGaps:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AppSummary:
+class AppSummary(LeftOut):
     """What an app's inferences took, times in microseconds."""
 
     processes: tuple[str, ...]
@@ -247,10 +253,6 @@ class AppSummary:
     #: Operators' slices outside whole inferences, such as those of the preparation.
     outside: tuple[Part, ...]
     copies: tuple[Part, ...]
-    unmatched: int
-    lost_events: int
-    gaps: tuple[str, ...]
-    foreign_slices: int
 
     @property
     def has_slices(self) -> bool:

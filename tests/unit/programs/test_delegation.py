@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.delegates import place_of
 from orchestrator.delegates.evidence import DelegateClues, DelegateRequest
-from orchestrator.delegates.judging import RuntimeNodes, judge_delegate
+from orchestrator.delegates.judging import Judge, RuntimeNodes
 from orchestrator.programs.grammar.output import Started, parse_run, parse_text
 from orchestrator.records.run import DelegateEvidence, DelegateShare, DelegateTruth
 
@@ -208,9 +208,9 @@ def test_runtime_info_decides_against_the_log() -> None:
         total_nodes=10,
         cpu_operators=("SOFTMAX",),
     )
-    evidence = judge_delegate(
-        clues, DelegateRequest(delegates=("gpu",)), runtime=runtime, has_result=True, has_started=True, is_whole=True
-    )
+    request = DelegateRequest(delegates=("gpu",))
+    judge = Judge(clues=clues, request=request, runtime=runtime, has_result=True, has_started=True, is_whole=True)
+    evidence = judge.evidence()
     assert evidence.truth is DelegateTruth.PARTIAL
     assert (evidence.delegated_nodes, evidence.total_nodes, evidence.partitions) == (9, 10, 2)
     assert evidence.cpu_operators == (("SOFTMAX", ""),)
