@@ -56,6 +56,8 @@ class Weeks:
     phones: Sequence[DeviceFacts] = PHONES
     names: tuple[str, ...] = MODELS
     nights: int = NIGHTS
+    #: How often a case is measured in a night.
+    invocations: int = 2
     campaign: str = "nightly"
     #: By how much a case takes longer.
     factor: Callable[[Case, int], float] = lambda case, night: 1.0
@@ -104,7 +106,7 @@ class Weeks:
         case = case_of(facts, model, delegate, sha)
         level = 8000.0 * (1 + models.index(model)) * self.factor(case, night) * np.exp(generator.normal(0, 0.006))
         quality = Quality.SUSPECT if night == 5 else Quality.TRUSTED
-        for number in range(2):
+        for number in range(self.invocations):
             us = float(level * np.exp(generator.normal(0, 0.004)))
             yield run_of(
                 identity, at, facts, case, number, self.printed(us, case, night), quality, self.state(case, night)

@@ -39,7 +39,7 @@ PHONES = [
 def weeks(store: Store | None = None, **given: Any) -> Store:
     """Return a store with the weeks of four phones."""
     store = store or MemoryStore()
-    Weeks(phones=PHONES, **given).fill(store)
+    Weeks(phones=PHONES, invocations=1, **given).fill(store)
     return store
 
 
