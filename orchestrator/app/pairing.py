@@ -127,16 +127,17 @@ def prepare(farm: Farm, request: AbRequest, opened: OpenedDevices | None = None)
     """Return the campaign that a request means, on its devices or on these; raises UsageError kinds."""
     sides = _sides(request)
     plans = [_plan(request, side) for side in sides]
-    models = {model.sha256: model for plan in plans for model in identify(plan)}
+    identified = [identify(plan, farm) for plan in plans]
+    models = {model.sha256: model for own in identified for model in own}
     if opened is None:
         opened = farm.open_devices(plans[0].devices)
     cases: list[dict[str, Case]] = []
     builds: dict[str, Build] = {}
     files: dict[str, str] = {}
     reasons: dict[str, None] = {}
-    for plan in plans:
+    for plan, own in zip(plans, identified, strict=True):
         named = host_files(plan)
-        expansion, found = expansion_of(farm, plan, opened.devices, identify(plan), named)
+        expansion, found = expansion_of(farm, plan, opened.devices, own, named)
         builds |= {build.sha256: build for build in found}
         files |= {sha256: str(path) for item in named.values() for sha256, path in item.paths.items()}
         reasons |= dict.fromkeys(f"{skip.serial}: {skip.reason}" for skip in expansion.skipped)

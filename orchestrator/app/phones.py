@@ -20,10 +20,10 @@ from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.report.escapes import one_line
-from orchestrator.serve.answers import DoneAnswer
 
 if TYPE_CHECKING:
     from orchestrator.devices.checking import PhoneCheck
+    from orchestrator.serve.answers import DoneAnswer
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -224,6 +224,8 @@ def check_phones(
 
 def release_phone(settings: Settings, serial: str) -> DoneAnswer:
     """End a phone's quarantine."""
+    from orchestrator.serve.answers import DoneAnswer
+
     with Farm(settings) as farm:
         reason = farm.quarantine.release(Serial(serial))
     text = f"{serial}: released; it was in quarantine: {reason}" if reason else f"{serial} isn't in quarantine"
@@ -256,6 +258,7 @@ def adb_servers(farm: Farm) -> tuple[list[dict[str, object]], str]:
 def stop_adb(settings: Settings) -> DoneAnswer:
     """Stop our own server for real phones, if it runs."""
     from orchestrator.devices.server_process import OwnServer
+    from orchestrator.serve.answers import DoneAnswer
 
     server = OwnServer.adopt(settings.state_folder)
     if server is not None:
