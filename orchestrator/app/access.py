@@ -6,8 +6,9 @@ import secrets
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
+from orchestrator.app.options import Texts, opt
 from orchestrator.bootstrap import Settings
 from orchestrator.errors import UsageError
 
@@ -23,15 +24,16 @@ _MADE_UP: Final = "'openssl rand -hex 16' makes one up"
 class Listening:
     """Where a command listens, and who may read what it serves there."""
 
-    host: str = "127.0.0.1"
-    port: int = 0
-    #: ``new`` makes one up.
-    token: str = ""
-    token_file: Path | None = None
-    #: Other names of this computer.
-    allow_host: tuple[str, ...] = ()
-    #: Whether the token is needed for actions only.
-    anyone_reads: bool = False
+    host: Annotated[
+        str, opt("--host", "Address to listen on. Any other than this computer's own requires a token.")
+    ] = "127.0.0.1"
+    port: Annotated[int, opt("--port", "Port. 0 takes a free one.", min=0, max=65535)] = 8080
+    token: Annotated[
+        str, opt("--token", "Token for reading and for actions ($BENCHFARM_TOKEN). 'new' creates one.")
+    ] = ""
+    token_file: Annotated[Path | None, opt("--token-file", "File that holds the token.")] = None
+    allow_host: Annotated[Texts, opt("--allow-host", "Another name of this server. Repeat for several.")] = ()
+    anyone_reads: Annotated[bool, opt("--anyone-reads", "Require the token for actions only, not for reading.")] = False
 
 
 def require_packages(command: str) -> None:

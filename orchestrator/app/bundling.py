@@ -7,8 +7,9 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
+from orchestrator.app.options import Campaigns, Texts, opt
 from orchestrator.app.reporting import report_data
 from orchestrator.app.stored import named_campaigns
 from orchestrator.bootstrap import Farm, Settings
@@ -39,21 +40,25 @@ ROWS = ("cases", "invocations")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
-    """What is exported, and where to."""
+    """What is exported, and where to; ``form`` is one of ``FORMATS`` then."""
 
-    campaigns: tuple[str, ...]
-    runs: tuple[str, ...]
-    #: A key of ``FORMATS``.
-    form: str
-    rows: str
-    #: None: the format's own name in the current folder.
-    out: Path | None
-    #: Whether a file that exists is replaced.
-    force: bool = False
-    #: Whether a bundle is signed.
-    sign: bool = False
-    #: The file of the key to sign with; None: this computer's own.
-    key: Path | None = None
+    campaigns: Campaigns = ()
+    out: Annotated[
+        Path | None,
+        opt("--out -o", "File, or folder for proto (default: benchfarm-... in this folder, by format)."),
+    ] = None
+    form: Annotated[
+        str,
+        opt(
+            "--format -f",
+            "bundle, csv, parquet, json, bencher, proto or leaderboard (default: by --out, else bundle).",
+        ),
+    ] = ""
+    runs: Annotated[Texts, opt("--run", "Export only this run, by id or its beginning. Repeat for several.")] = ()
+    rows: Annotated[str, opt("--rows", "Rows of csv and parquet: cases or invocations.")] = "cases"
+    force: Annotated[bool, opt("--force", "Replace an existing file.")] = False
+    sign: Annotated[bool, opt("--sign", "Sign a bundle with the key of this computer.")] = False
+    key: Annotated[Path | None, opt("--key", "With --sign: use this Ed25519 key, as ssh-keygen writes it.")] = None
 
     @property
     def target(self) -> Path:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from orchestrator.app.beginning import identify
 from orchestrator.app.farm_beside import shortcomings, worst_text
@@ -15,6 +15,7 @@ from orchestrator.app.farm_payload import contents_of, pack
 from orchestrator.app.farm_phones import check_names, choose_phones
 from orchestrator.app.farm_submitting import check_travels, queue_jobs, submission_of
 from orchestrator.app.nights import limited
+from orchestrator.app.options import arg, opt
 from orchestrator.bootstrap import Farm, Settings, this_computer
 from orchestrator.config.farm_documents import dump, read_manifest
 from orchestrator.config.plan import load_plan
@@ -37,19 +38,23 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 
 
+#: As far as the database's integers go.
+Priority = Annotated[int, opt("--priority", "Larger numbers run first.", min=-(2**31), max=2**31 - 1)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleRequest:
     """A schedule, its numbers as typed."""
 
-    name: str
-    plan: Path
-    cron: str
-    timezone: str
-    priority: int
-    window: str
-    budget: str
-    grace: str
-    replace: bool
+    name: Annotated[str, arg("Name of the schedule. Its submissions are named after it.")]
+    plan: Annotated[Path, arg("Plan file (YAML). It is stored as it is now, with its files.")]
+    cron: Annotated[str, opt("--cron", 'minute hour day month weekday, for example "0 1 * * *".')]
+    timezone: Annotated[str, opt("--timezone", "Time zone of --cron and --window, such as Europe/Berlin.")] = "UTC"
+    priority: Priority = 0
+    window: Annotated[str, opt("--window", "When it may measure, 01:00-06:00 (default: the plan's).")] = ""
+    budget: Annotated[str, opt("--budget", "Time budget per phone, 5h, at most the plan's.")] = ""
+    grace: Annotated[str, opt("--grace", "Skip a time that is overdue by more than this.")] = "1h"
+    replace: Annotated[bool, opt("--replace", "Replace a schedule of this name.")] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import quote, unquote
 
 from orchestrator import __version__
@@ -24,6 +24,7 @@ from orchestrator.app.farm_payload import Unpacked, contents_of, unpack
 from orchestrator.app.farm_phones import meant
 from orchestrator.app.farm_schedules import make_due
 from orchestrator.app.measuring import reopen, run_campaign
+from orchestrator.app.options import opt
 from orchestrator.app.resuming import close_cancelled
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.declared_programs import lent
@@ -84,19 +85,25 @@ _INPUTS: Final = "farm-inputs"
 class WorkerRequest:
     """How a worker of a host works."""
 
-    #: Of the host in the farm; empty: its network name.
-    name: str
-    #: Seconds without a heartbeat after which a host counts as dead.
-    dead_after_s: float
-    #: Seconds between two polls of the queue; None: as often as usual, or as ``dead_after_s`` needs.
-    look_s: float | None
-    until_empty: bool
-    #: Seconds between two checks of an idle phone; 0: none.
-    idle_look_s: float
-    #: Where numbers for Prometheus are served; None: nowhere.
-    metrics_port: int | None
-    metrics_host: str
-    token_file: Path | None
+    name: Annotated[str, opt("--name", "Name of this host in the farm (default: its network name).")] = ""
+    dead_after_s: Annotated[
+        float, opt("--dead-after", "Seconds without a heartbeat after which a host counts as dead.", min=2)
+    ] = 30.0
+    look_s: Annotated[
+        float | None,
+        opt("--every", "Seconds between two polls of the queue (default: 2, or --dead-after / 4).", min=0.1),
+    ] = None
+    until_empty: Annotated[bool, opt("--until-empty", "Exit when no job waits for this host.")] = False
+    idle_look_s: Annotated[
+        float, opt("--idle-every", "Seconds between two checks of an idle phone. 0: no checks.", min=0)
+    ] = 180.0
+    metrics_port: Annotated[
+        int | None, opt("--metrics-port", "Port for Prometheus metrics of this host.", min=0, max=65535)
+    ] = None
+    metrics_host: Annotated[
+        str, opt("--metrics-host", "Address for them. Any other than this computer's own requires a token.")
+    ] = "127.0.0.1"
+    token_file: Annotated[Path | None, opt("--token-file", "File with the token for them ($BENCHFARM_TOKEN).")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

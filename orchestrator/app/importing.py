@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from orchestrator import __version__
 from orchestrator.app.beginning import new_campaign_id
+from orchestrator.app.options import Paths, arg, opt
 from orchestrator.app.reporting import report_data, report_title, write_html
 from orchestrator.bootstrap import Farm, this_computer
 from orchestrator.engine.importing import ForeignRun, ImportBatch, ImportResult
@@ -37,12 +38,15 @@ _SIZE_TOLERANCE = 1e-5
 class ImportRequest:
     """Which files are results of what."""
 
-    files: tuple[Path, ...]
-    device: str
-    profile: str
-    models: tuple[Path, ...]
-    app: str
-    name: str
+    files: Annotated[
+        Paths,
+        arg("A bundle, a session's folder, leaderboard JSONL, or Firebase JSON or CSV, or report.json."),
+    ]
+    device: Annotated[str, opt("--device -s", "Serial number or name of the measured phone.")] = ""
+    models: Annotated[Paths, opt("--model -m", "Measured model. Repeat for several.")] = ()
+    profile: Annotated[str, opt("--profile", "Profile of a phone that isn't known.")] = ""
+    app: Annotated[str, opt("--app", "File of the app (with a slash), or its version.")] = ""
+    name: Annotated[str, opt("--name", "Name of the campaign.")] = "import"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cache, cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from orchestrator import __version__
 from orchestrator.analysis.changepoint import WINDOW_NIGHTS
 from orchestrator.analysis.series import NightDetails, NightTable, first_moment, night_details, night_of, night_table
 from orchestrator.app.history import night_meant
+from orchestrator.app.options import opt
 from orchestrator.bootstrap import Farm
 from orchestrator.engine.causes import content_differences, content_steps, system_differences
 from orchestrator.engine.history import (
@@ -51,6 +53,22 @@ if TYPE_CHECKING:
 TITLE: Final = "Benchmark history"
 #: A figure that is at least this many nights old is shown as missing.
 SILENT_NIGHTS: Final = 3
+
+Since = Annotated[str, opt("--since", "90d, 12w or a date (default: the newest 90 runs).")]
+Title = Annotated[str, opt("--title", "Title of the overview.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteRequest:
+    """Which pages are written, and where."""
+
+    out: Annotated[Path, opt("--out -o", "Folder of the pages: empty, or that of a site.")]
+    since: Since = ""
+    title: Title = TITLE
+    reports: Annotated[int | None, opt("--reports", "Write a page for at most N campaigns (default: all).", min=0)] = (
+        None
+    )
+    fresh: Annotated[bool, opt("--fresh", "Write existing reports again.")] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.app.reporting import report_data
-from orchestrator.app.site import SILENT_NIGHTS, TITLE, Site, SiteCampaign, SiteNight, SiteSeries, first_night, gather
+from orchestrator.app.site import (
+    SILENT_NIGHTS,
+    Site,
+    SiteCampaign,
+    SiteNight,
+    SiteRequest,
+    SiteSeries,
+    first_night,
+    gather,
+)
 from orchestrator.bootstrap import Farm
 from orchestrator.engine.history import ChangeGroup, FoundChange, OutputsChange
 from orchestrator.records.identity import CampaignId
@@ -39,18 +48,6 @@ _MOST_GROUPS: Final = 12
 _MOST_MEMBERS: Final = 20
 #: A figure this much off the window's median is told as slower or faster.
 _NOTEWORTHY: Final = 0.02
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteRequest:
-    """Which pages are written, and where."""
-
-    out: Path
-    since: str = ""
-    title: str = TITLE
-    #: Newest campaigns that get a page; all when None.
-    reports: int | None = None
-    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from orchestrator.app.options import Listed, Texts, opt
 from orchestrator.app.stored import named_campaigns
 from orchestrator.bootstrap import Farm
 from orchestrator.errors import UsageError, nearest
@@ -24,11 +25,11 @@ SOURCES = ("published", "store", "language-models")
 class TableRequest:
     """What the table is to show; empty is everything there is."""
 
-    devices: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
-    configurations: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
-    campaigns: tuple[str, ...] = ()
+    devices: Annotated[Listed, opt("--devices", "Profiles, names or serial numbers (a,b) (default: all).")] = ()
+    configurations: Annotated[Texts, opt("--config", "'CPU, 4 threads', GPU, NNAPI ... Repeat for several.")] = ()
+    models: Annotated[Texts, opt("--model -m", "Name or pattern of a model. Repeat for several.")] = ()
+    sources: Annotated[Listed, opt("--source", "published, store, language-models (a,b) (default: all).")] = ()
+    campaigns: Annotated[Texts, opt("--campaign", "Use only this campaign. Repeat for several.")] = ()
 
 
 def build(farm: Farm, request: TableRequest) -> GuideTable:

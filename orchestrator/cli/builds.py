@@ -17,8 +17,9 @@ from orchestrator.app.builds import (
     releases_of,
 )
 from orchestrator.app.flags import flags_of, public_flag
+from orchestrator.app.options import Listed, Paths, Texts, arg, opt
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.frame import Listed, Paths, Texts, arg, command, opt
+from orchestrator.cli.frame import command
 from orchestrator.cli.progress import downloads_on_stderr, tell
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import ArtifactError, PlanError

@@ -11,9 +11,10 @@ from orchestrator.analysis.matching import Axis
 from orchestrator.app import bisecting, comparing, nights, pairing
 from orchestrator.app.bisecting import BisectRequest, figure_text, titled
 from orchestrator.app.comparing import comparison_html, default_path, rule_for, ways_out
+from orchestrator.app.options import Listed, Out, Paths, Texts, arg, opt
 from orchestrator.app.pairing import AbRequest, pair_comparison
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, Listed, Out, Paths, PlanKeys, Texts, arg, command, opt
+from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, PlanKeys, command
 from orchestrator.cli.progress import farm_telling
 from orchestrator.cli.result import CommandResult, format_of, share_of, table, to_json
 from orchestrator.config.plan_keys import PlanOptions

@@ -12,6 +12,7 @@ from typing import Annotated
 from orchestrator import __version__
 from orchestrator.app import experiments
 from orchestrator.app.doctor import Finding, of_host, problem
+from orchestrator.app.options import Listed, Texts, arg, opt
 from orchestrator.app.phones import (
     adb_servers,
     check_phones,
@@ -22,7 +23,7 @@ from orchestrator.app.phones import (
     unchecked_hint,
 )
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.frame import Listed, Texts, arg, command, opt
+from orchestrator.cli.frame import command
 from orchestrator.cli.progress import farm_telling
 from orchestrator.cli.result import CommandResult, table, to_json
 from orchestrator.devices.adb import AdbDevice

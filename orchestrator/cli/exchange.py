@@ -2,53 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 from orchestrator.app import bundling, importing, sessions
 from orchestrator.app.bundling import FORMATS, ExportRequest
 from orchestrator.app.importing import Imported, ImportRequest
+from orchestrator.app.options import Texts, opt
 from orchestrator.app.sessions import SessionRequest
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.frame import Campaigns, HtmlOut, Paths, Texts, arg, command, opt
+from orchestrator.cli.frame import HtmlOut, command
 from orchestrator.cli.result import CommandResult, format_of
 from orchestrator.errors import UsageError
 from orchestrator.units import counted
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExportOptions:
-    """What 'export' reads."""
-
-    campaigns: Campaigns = ()
-    out: Annotated[
-        Path | None,
-        opt("--out -o", "File, or folder for proto (default: benchfarm-... in this folder, by format)."),
-    ] = None
-    form: Annotated[
-        str,
-        opt(
-            "--format -f",
-            "bundle, csv, parquet, json, bencher, proto or leaderboard (default: by --out, else bundle).",
-        ),
-    ] = ""
-    runs: Annotated[Texts, opt("--run", "Export only this run, by id or its beginning. Repeat for several.")] = ()
-    rows: Annotated[str, opt("--rows", "Rows of csv and parquet: cases or invocations.")] = "cases"
-    force: Annotated[bool, opt("--force", "Replace an existing file.")] = False
-    sign: Annotated[bool, opt("--sign", "Sign a bundle with the key of this computer.")] = False
-    key: Annotated[Path | None, opt("--key", "With --sign: use this Ed25519 key, as ssh-keygen writes it.")] = None
-
-
 @command("export")
-def export(settings: Settings, options: ExportOptions) -> CommandResult:
+def export(settings: Settings, request: ExportRequest) -> CommandResult:
     """Write results as a bundle, CSV, Parquet, JSON and more.
 
     Example: benchfarm export newest --format csv
     """
-    request = ExportRequest(
-        **{**vars(options), "form": format_of(options.form, options.out, FORMATS, default="bundle")}
-    )
+    request = replace(request, form=format_of(request.form, request.out, FORMATS, default="bundle"))
     done = bundling.export(settings, request)
     names = [str(path) for path in done.files]
     text = names[0] if len(names) == 1 else f"{request.target}: {len(names)} files"
@@ -61,40 +37,28 @@ def export(settings: Settings, options: ExportOptions) -> CommandResult:
     return CommandResult(text=text, data=data)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImportOptions:
-    """What 'import' reads."""
-
-    files: Annotated[
-        Paths,
-        arg("A bundle, a session's folder, leaderboard JSONL, or Firebase JSON or CSV, or report.json."),
-    ]
-    device: Annotated[str, opt("--device -s", "Serial number or name of the measured phone.")] = ""
-    models: Annotated[Paths, opt("--model -m", "Measured model. Repeat for several.")] = ()
-    profile: Annotated[str, opt("--profile", "Profile of a phone that isn't known.")] = ""
-    app: Annotated[str, opt("--app", "File of the app (with a slash), or its version.")] = ""
-    name: Annotated[str, opt("--name", "Name of the campaign.")] = "import"
-    out: HtmlOut = None
+@command("import")
+def import_results(
+    settings: Settings,
+    request: ImportRequest,
+    out: HtmlOut = None,
     trust: Annotated[
         Texts,
         opt("--trust", "Accept only a bundle signed with this public key (or its file). Repeat for several."),
-    ] = ()
-
-
-@command("import")
-def import_results(settings: Settings, options: ImportOptions) -> CommandResult:
+    ] = (),
+) -> CommandResult:
     """Import a bundle, or results of other labs and apps.
 
     Example: benchfarm import lab.bundle.json
     """
-    files, models, device, trust = options.files, options.models, options.device, options.trust
+    files, models, device = request.files, request.models, request.device
     if missing := next((path for path in files if not path.exists()), None):
         raise UsageError(f"{missing}: there is no such file")
     if all(map(sessions.is_session, files)):
-        if device or options.profile or options.app or trust:
+        if device or request.profile or request.app or trust:
             raise UsageError("a session says itself what it ran on and with", hint="give --model and --name only")
-        wanted = SessionRequest(paths=files, models=models, name=options.name)
-        return import_sessions(settings, wanted, options.out)
+        wanted = SessionRequest(paths=files, models=models, name=request.name)
+        return import_sessions(settings, wanted, out)
     if folder := next((path for path in files if not path.is_file()), None):
         raise UsageError(f"{folder}: is a folder", hint="import a session's folder on its own")
     if any(map(bundling.is_bundle, files)):
@@ -105,10 +69,7 @@ def import_results(settings: Settings, options: ImportOptions) -> CommandResult:
         raise UsageError("--trust is about bundles; these results hold no signature")
     if not device or not models:
         raise UsageError("these results don't say what they are of", hint="give --device and --model")
-    request = ImportRequest(
-        files=files, device=device, models=models, profile=options.profile, app=options.app, name=options.name
-    )
-    return import_files(settings, request, options.out)
+    return import_files(settings, request, out)
 
 
 def take_in(settings: Settings, path: Path, trust: Texts = ()) -> CommandResult:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from orchestrator.cli.frame import Texts, arg, command
+from orchestrator.app.options import Texts, arg
+from orchestrator.cli.frame import command
 from orchestrator.cli.result import CommandResult, Streamed
 from orchestrator.errors import UsageError, nearest
 from orchestrator.report.escapes import one_line

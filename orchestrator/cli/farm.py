@@ -6,7 +6,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -15,11 +14,12 @@ from typing import Annotated, Any, Final
 from orchestrator.app import farm_control, farm_schedules, farm_submitting, farm_worker, nights
 from orchestrator.app.farm_control import WATCH_S, held_text, is_open, read_state, wait_for
 from orchestrator.app.farm_phones import away_text
-from orchestrator.app.farm_schedules import ScheduleRequest
+from orchestrator.app.farm_schedules import Priority, ScheduleRequest
 from orchestrator.app.farm_submitting import Submitted
 from orchestrator.app.farm_worker import WorkerRequest
+from orchestrator.app.options import Texts, arg, opt
 from orchestrator.bootstrap import Settings
-from orchestrator.cli.frame import Json, Texts, arg, command, opt
+from orchestrator.cli.frame import Json, command
 from orchestrator.cli.progress import observer_for_stderr, tell
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, format_of, table
 from orchestrator.cli.terminal import say
@@ -34,44 +34,17 @@ _RECENT: Final = 20
 _CUT_LISTED: Final = 20
 
 _Scopes = Annotated[Texts, arg("farm, host:NAME or phone:SERIAL (default: the whole farm).")]
-#: As far as the database's integers go.
-_Priority = Annotated[int, opt("--priority", "Larger numbers run first.", min=-(2**31), max=2**31 - 1)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorkerOptions:
-    """What 'farm worker' reads."""
-
-    name: Annotated[str, opt("--name", "Name of this host in the farm (default: its network name).")] = ""
-    dead_after_s: Annotated[
-        float, opt("--dead-after", "Seconds without a heartbeat after which a host counts as dead.", min=2)
-    ] = 30.0
-    look_s: Annotated[
-        float | None,
-        opt("--every", "Seconds between two polls of the queue (default: 2, or --dead-after / 4).", min=0.1),
-    ] = None
-    until_empty: Annotated[bool, opt("--until-empty", "Exit when no job waits for this host.")] = False
-    idle_look_s: Annotated[
-        float, opt("--idle-every", "Seconds between two checks of an idle phone. 0: no checks.", min=0)
-    ] = 180.0
-    metrics_port: Annotated[
-        int | None, opt("--metrics-port", "Port for Prometheus metrics of this host.", min=0, max=65535)
-    ] = None
-    metrics_host: Annotated[
-        str, opt("--metrics-host", "Address for them. Any other than this computer's own requires a token.")
-    ] = "127.0.0.1"
-    token_file: Annotated[Path | None, opt("--token-file", "File with the token for them ($BENCHFARM_TOKEN).")] = None
 
 
 @command("farm worker")
-def worker(settings: Settings, options: WorkerOptions) -> CommandResult:
+def worker(settings: Settings, request: WorkerRequest) -> CommandResult:
     """Run the queue's jobs on this host's phones.
 
     Example: benchfarm farm worker
     """
     done = farm_worker.work(
         settings,
-        WorkerRequest(**vars(options)),
+        request,
         tell=partial(tell, settings.log_format, "worker"),
         observer=partial(observer_for_stderr, settings.log_format),
     )
@@ -85,7 +58,7 @@ def worker(settings: Settings, options: WorkerOptions) -> CommandResult:
 def submit(
     settings: Settings,
     plan: Annotated[Path, arg("Plan file (YAML).")],
-    priority: _Priority = 0,
+    priority: Priority = 0,
     name: Annotated[str, opt("--name", "Name of the submission. It must be new.")] = "",
     wait: Annotated[
         bool, opt("--wait", "Wait until all its jobs have ended. The exit code is that of 'farm status'.")
@@ -300,28 +273,13 @@ def doctor(
     return findings(settings, of_farm, host=host)
 
 
-@dataclass(frozen=True, kw_only=True)
-class AddOptions:
-    """What 'farm schedule add' reads."""
-
-    name: Annotated[str, arg("Name of the schedule. Its submissions are named after it.")]
-    plan: Annotated[Path, arg("Plan file (YAML). It is stored as it is now, with its files.")]
-    cron: Annotated[str, opt("--cron", 'minute hour day month weekday, for example "0 1 * * *".')]
-    timezone: Annotated[str, opt("--timezone", "Time zone of --cron and --window, such as Europe/Berlin.")] = "UTC"
-    priority: _Priority = 0
-    window: Annotated[str, opt("--window", "When it may measure, 01:00-06:00 (default: the plan's).")] = ""
-    budget: Annotated[str, opt("--budget", "Time budget per phone, 5h, at most the plan's.")] = ""
-    grace: Annotated[str, opt("--grace", "Skip a time that is overdue by more than this.")] = "1h"
-    replace: Annotated[bool, opt("--replace", "Replace a schedule of this name.")] = False
-
-
 @command("farm schedule add")
-def add(settings: Settings, options: AddOptions) -> CommandResult:
+def add(settings: Settings, request: ScheduleRequest) -> CommandResult:
     """Submit a plan at set times.
 
     Example: benchfarm farm schedule add nightly nightly.yaml --cron "0 1 * * *"
     """
-    done = farm_schedules.add(settings, ScheduleRequest(**vars(options)))
+    done = farm_schedules.add(settings, request)
     when = f"{done.name}: {done.cron} {done.timezone}, first {_moment(done.next_at)}"
     lines = [f"{when}; {done.files} files, {done.uploaded} new"]
     lines += [f"phones now: {', '.join(done.phones)}"] if done.phones else []

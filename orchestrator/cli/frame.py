@@ -9,11 +9,12 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 import typer.core
 
+from orchestrator.app.options import Option, Paths, Texts, arg, opt, split
 from orchestrator.cli.terminal import OutputLostError, say, say_json
 from orchestrator.config.plan_keys import PlanOptions, plan_keys
 from orchestrator.errors import StoreError, UsageError
@@ -201,7 +202,7 @@ def command(words: str) -> Callable[[_FunctionT], _FunctionT]:
 
     A parameter ``settings`` gets the settings. The others are options and arguments: ``Annotated`` with :func:`opt` or
     :func:`arg`. A tuple is an option that may be repeated; with :func:`split` its values may hold commas too. A
-    parameter that is a dataclass stands for its fields, of which those that it inherits come last; one with
+    parameter that is a dataclass (a request) stands for its fields, of which those it inherits come last; one with
     :class:`PlanKeys` for some keys of a plan. Every command has ``--json``: one that asks for ``as_json`` is told.
     """
 
@@ -293,9 +294,12 @@ def _of_tuple(hint: Any) -> Any:  # noqa: ANN401 - any annotation
 
 def _typed(hint: Any) -> Any:  # noqa: ANN401 - any annotation
     """Return an annotation as typer knows it: it takes lists where a command has tuples."""
-    if (item := _of_tuple(hint)) is None:
+    found = next((part for part in _metadata(hint) if isinstance(part, Option)), None)
+    if found is None:
         return hint
-    return Annotated[list[item], *(part for part in hint.__metadata__ if part is not split)]  # type: ignore[valid-type]
+    kind, item = typer.Option if found.names else typer.Argument, _of_tuple(hint)
+    about = kind(*found.names, help=found.about, **found.further)
+    return Annotated[get_args(hint)[0] if item is None else list[item], about]  # type: ignore[valid-type]
 
 
 def _default(hint: Any, default: Any) -> Any:  # noqa: ANN401 - any annotation and value
@@ -307,21 +311,6 @@ def _value(hint: Any, value: Any) -> Any:  # noqa: ANN401 - any annotation and v
     if _of_tuple(hint) is None:
         return value
     return split(value) if split in hint.__metadata__ else tuple(value or ())
-
-
-def split(values: Collection[str] | None) -> tuple[str, ...]:
-    """Return the parts of options that may be repeated and may hold commas."""
-    return tuple(part.strip() for value in values or () for part in value.split(",") if part.strip())
-
-
-def opt(names: str, about: str, **further: Any) -> Any:  # noqa: ANN401 - typer's own type is none for mypy
-    """Return what typer reads of an option: its names, separated by spaces, and its line of help."""
-    return typer.Option(*names.split(), help=about, **further)
-
-
-def arg(about: str, **further: Any) -> Any:  # noqa: ANN401 - as above
-    """Return what typer reads of an argument: its line of help."""
-    return typer.Argument(help=about, **further)
 
 
 def refuse(context: typer.Context, names: Collection[str], mode: str) -> None:
@@ -340,15 +329,8 @@ def _html(out: Path | None) -> Path | None:
     return out
 
 
-Texts: TypeAlias = tuple[str, ...]
-Paths: TypeAlias = tuple[Path, ...]
-#: Values that may be given with commas or by repeating.
-Listed = Annotated[tuple[str, ...], split]
 Json = Annotated[bool, opt("--json", "Print the result as JSON.")]
-Out = Annotated[Path | None, opt("--out -o", "File to write.")]
 HtmlOut = Annotated[Path | None, opt("--out -o", "File for the HTML report.", callback=_html)]
-Campaigns = Annotated[Texts, arg("Campaign id or its beginning (default: the newest campaign).")]
-Device = Annotated[Texts, opt("--device -s", "Serial number, or host. Repeat for several.")]
 Accuracy = Annotated[
     Path | None, opt("--accuracy", "CSV of model,accuracy in percent, or what run_eval printed in MODEL.txt.")
 ]
@@ -388,7 +370,6 @@ _app = typer.Typer(
 )
 
 
-@_app.callback()
 def _root(
     debug: Annotated[bool, opt("--debug", "Show the traceback of an error.")] = False,
     home: Annotated[Path | None, opt("--home", "Keep store, cache and state in this folder ($BENCHFARM_HOME).")] = None,
@@ -399,6 +380,8 @@ def _root(
     options.debug, options.home, options.store, options.log_format = debug, home, store, log_format
 
 
+_root.__annotations__ = {name: _typed(hint) for name, hint in get_type_hints(_root, include_extras=True).items()}
+_app.callback()(_root)
 _root_command = typer.main.get_command(_app)
 assert isinstance(_root_command, Root)
 ROOT: Final = _root_command

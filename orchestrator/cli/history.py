@@ -6,16 +6,17 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Annotated, Final
 
 from orchestrator.analysis.changepoint import LEAST_CHANGE
-from orchestrator.app import history, site
+from orchestrator.app import history
 from orchestrator.app.access import Listening, access_of, address_of, require_packages
 from orchestrator.app.farm_beside import queue_beside
 from orchestrator.app.notifying import FORMS, Message, receiver_of, send
+from orchestrator.app.options import Out, Texts, arg, opt
+from orchestrator.app.site import TITLE, Since, SiteRequest, Title, first_night
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.frame import Out, Texts, arg, command, opt
+from orchestrator.cli.frame import command
 from orchestrator.cli.progress import farm_telling, tell
 from orchestrator.cli.result import CommandResult, format_of, share_of, table, to_json
 from orchestrator.engine.history import FoundChange, OutputsChange, Question, Regressions
@@ -63,7 +64,7 @@ def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
         raise UsageError(f"--notify-format {options.notify_form!r} isn't known", hint=" or ".join(FORMS))
     receivers = [receiver_of(text, "--notify", mail_server=settings.smtp) for text in options.notify]
     with farm_telling(settings, makes_store=False) as farm:
-        question = Question(since=site.first_night(options.since, farm), selections=options.series, threshold=threshold)
+        question = Question(since=first_night(options.since, farm), selections=options.series, threshold=threshold)
         done = history.find_changes(farm, question, confirm=options.confirm, fail_on=options.fail_on)
     text = _RENDERERS[form](done.found)
     if out is not None:
@@ -134,29 +135,14 @@ def delete_annotation(
     return CommandResult(text=f"annotation {annotation_id} is gone", data={"annotation_id": annotation_id})
 
 
-_Since = Annotated[str, opt("--since", "90d, 12w or a date (default: the newest 90 runs).")]
-_Title = Annotated[str, opt("--title", "Title of the overview.")]
-
-
 @command("history site")
-def write_site(
-    settings: Settings,
-    *,
-    out: Annotated[Path, opt("--out -o", "Folder of the pages: empty, or that of a site.")],
-    since: _Since = "",
-    title: _Title = "Benchmark history",
-    reports: Annotated[
-        int | None, opt("--reports", "Write a page for at most N campaigns (default: all).", min=0)
-    ] = None,
-    fresh: Annotated[bool, opt("--fresh", "Write existing reports again.")] = False,
-) -> CommandResult:
+def write_site(settings: Settings, request: SiteRequest) -> CommandResult:
     """Write history pages for any web server.
 
     Example: benchfarm history site --out pages
     """
     from orchestrator.app import site_pages
 
-    request = site_pages.SiteRequest(out=out, since=since, title=title, reports=reports, fresh=fresh)
     with Farm(settings, makes_store=False) as farm:
         done = site_pages.build(farm, request)
     text = (
@@ -166,26 +152,8 @@ def write_site(
     return CommandResult(text=text, data=done)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServeOptions(Listening):
-    """What 'serve' reads."""
-
-    host: Annotated[
-        str, opt("--host", "Address to listen on. Any other than this computer's own requires a token.")
-    ] = "127.0.0.1"
-    port: Annotated[int, opt("--port", "Port. 0 takes a free one.", min=0, max=65535)] = 8080
-    token: Annotated[
-        str, opt("--token", "Token for reading and for actions ($BENCHFARM_TOKEN). 'new' creates one.")
-    ] = ""
-    token_file: Annotated[Path | None, opt("--token-file", "File that holds the token.")] = None
-    allow_host: Annotated[Texts, opt("--allow-host", "Another name of this server. Repeat for several.")] = ()
-    anyone_reads: Annotated[bool, opt("--anyone-reads", "Require the token for actions only, not for reading.")] = False
-    since: _Since = ""
-    title: _Title = "Benchmark history"
-
-
 @command("serve")
-def serve(settings: Settings, options: ServeOptions) -> CommandResult:
+def serve(settings: Settings, listening: Listening, since: Since = "", title: Title = TITLE) -> CommandResult:
     """Serve the history pages and the live page of the farm.
 
     Example: benchfarm serve --port 8080
@@ -198,18 +166,18 @@ def serve(settings: Settings, options: ServeOptions) -> CommandResult:
     from orchestrator.app.serving import LiveAnswers, LivePages
     from orchestrator.serve import app as web
 
-    access = access_of(settings, options)
+    access = access_of(settings, listening)
     with ExitStack() as stack:
         farm = stack.enter_context(Farm(settings))
-        pages = LivePages(farm, since=site.first_night(options.since, farm), title=options.title)
+        pages = LivePages(farm, since=first_night(since, farm), title=title)
         # A store that can't be opened is told now, not at the first request.
         farm.store.campaigns()
         queue = queue_beside(settings, stack)
         numbers = Numbers(farm, queue)
         answers = LiveAnswers(farm, queue, pages, can_be_steered=bool(access.token))
-        listening = stack.enter_context(web.listen(options.host, options.port))
-        url = f"{address_of(listening)}/"
-        if options.token == "new":  # noqa: S105 - a word, no secret
+        opened = stack.enter_context(web.listen(listening.host, listening.port))
+        url = f"{address_of(opened)}/"
+        if listening.token == "new":  # noqa: S105 - a word, no secret
             # Nobody else knows one that was made up; what was given stays out of logs.
             url += f"?token={access.token}"
 
@@ -222,7 +190,7 @@ def serve(settings: Settings, options: ServeOptions) -> CommandResult:
         tell(settings.log_format, "serving", about)
         tell(settings.log_format, "serving", "Ctrl-C ends it")
         with suppress(KeyboardInterrupt):
-            web.serve(app, listening)
+            web.serve(app, opened)
     return CommandResult(text="", data={"url": url})
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 from orchestrator.app import virtual_phones
+from orchestrator.app.options import Texts, arg, opt
 from orchestrator.bootstrap import Farm, Settings, virtual_lab
-from orchestrator.cli.frame import Texts, arg, command, opt
+from orchestrator.cli.frame import command
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import UsageError
 from orchestrator.units import counted

@@ -9,9 +9,10 @@ from typing import Annotated
 
 from orchestrator.app import measuring, nights
 from orchestrator.app.measuring import MeasuredCampaign, read_again, stopped
+from orchestrator.app.options import arg, opt
 from orchestrator.app.reporting import report_title, write_html
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, HtmlOut, PlanKeys, arg, command, opt
+from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, HtmlOut, PlanKeys, command
 from orchestrator.cli.progress import farm_telling
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, Streamed
 from orchestrator.cli.terminal import columns

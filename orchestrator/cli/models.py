@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from orchestrator.app import model_files
+from orchestrator.app.options import Device, Listed, Texts, arg, opt
 from orchestrator.bootstrap import Settings
-from orchestrator.cli.frame import Device, Listed, Texts, arg, command, opt
+from orchestrator.cli.frame import command
 from orchestrator.cli.progress import farm_telling, tell
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import UsageError

@@ -16,10 +16,11 @@ from orchestrator.app.beginning import (
     missing_programs,
     wants_reference_check,
 )
+from orchestrator.app.options import Texts, arg, opt
 from orchestrator.app.phones import list_devices
 from orchestrator.app.plan_files import initial_plan
 from orchestrator.bootstrap import Farm, OpenedDevices, Settings
-from orchestrator.cli.frame import Texts, arg, command, opt
+from orchestrator.cli.frame import command
 from orchestrator.cli.result import CommandResult, table, to_json
 from orchestrator.errors import AdbUnavailableError, UsageError
 from orchestrator.files import write_file

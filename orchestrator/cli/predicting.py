@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from orchestrator.app import predicting
+from orchestrator.app.options import opt
 from orchestrator.app.predicting import hits_of
 from orchestrator.bootstrap import Settings
-from orchestrator.cli.frame import command, opt
+from orchestrator.cli.frame import command
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.records.model import DelegatePrediction, PredictionTrial, Refusal
 from orchestrator.report.escapes import one_line

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from orchestrator.app import tabling
+from orchestrator.app.options import Campaigns, Out, Texts, arg, opt
 from orchestrator.app.reporting import load_accuracy, report_data, report_title, sustained_campaign, write_html
 from orchestrator.app.stored import named_campaigns
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.frame import Accuracy, Campaigns, Listed, Out, Texts, arg, command, opt
+from orchestrator.cli.frame import Accuracy, command
 from orchestrator.cli.result import CommandResult, format_of, table, to_json
 from orchestrator.cli.terminal import columns
 from orchestrator.files import write_file
@@ -87,24 +88,12 @@ class TableOutput:
 
 
 @command("table")
-def guide_table(
-    settings: Settings,
-    *,
-    devices: Annotated[Listed, opt("--devices", "Profiles, names or serial numbers (a,b) (default: all).")] = (),
-    config: Annotated[Texts, opt("--config", "'CPU, 4 threads', GPU, NNAPI ... Repeat for several.")] = (),
-    model: Annotated[Texts, opt("--model -m", "Name or pattern of a model. Repeat for several.")] = (),
-    source: Annotated[Listed, opt("--source", "published, store, language-models (a,b) (default: all).")] = (),
-    campaign: Annotated[Texts, opt("--campaign", "Use only this campaign. Repeat for several.")] = (),
-    output: TableOutput,
-) -> CommandResult:
+def guide_table(settings: Settings, request: tabling.TableRequest, output: TableOutput) -> CommandResult:
     """Print a table of models, devices and configurations.
 
     Example: benchfarm table --devices pixel-3,pixel-4
     """
     form = format_of(output.form, output.out, ("text", "markdown", "html", "csv", "latex", "json"), default="text")
-    request = tabling.TableRequest(
-        devices=devices, models=model, configurations=config, sources=source, campaigns=campaign
-    )
     with Farm(settings, makes_store=False) as farm:
         built = tabling.build(farm, request)
     from orchestrator.report import guide_table as tables

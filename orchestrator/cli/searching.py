@@ -7,9 +7,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from orchestrator.app.options import Texts, opt
 from orchestrator.app.searching import StoredSearch, search_plan, stored_search
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.frame import PlanKeys, Texts, command, opt, refuse
+from orchestrator.cli.frame import PlanKeys, command, refuse
 from orchestrator.cli.measuring import execute
 from orchestrator.cli.result import CommandResult, share_of, table
 from orchestrator.config.plan_keys import PlanOptions

@@ -10,8 +10,9 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 from orchestrator.app.board import PhoneRow, Shown, Standing, read_boards, runner_elsewhere, runner_here, stored_rows
+from orchestrator.app.options import opt
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.frame import Json, command, opt
+from orchestrator.cli.frame import Json, command
 from orchestrator.cli.live import campaign_eta_s, picture
 from orchestrator.cli.result import CommandResult
 from orchestrator.cli.terminal import say

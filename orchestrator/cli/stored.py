@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator.app import bundling, resuming, retention
+from orchestrator.app.options import Campaigns, Out, Texts, arg, opt
 from orchestrator.app.progress import describe_run
 from orchestrator.app.run_logs import log_text
 from orchestrator.app.stored import find_campaigns, find_run, reparse_campaigns
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.frame import Campaigns, Out, Texts, arg, command, opt
+from orchestrator.cli.frame import command
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.cli.terminal import say
 from orchestrator.config.faults import not_one_of

@@ -10,11 +10,12 @@ from typing import Annotated
 import typer
 
 from orchestrator.app import tracing, tracing_app
+from orchestrator.app.options import Device, Texts, arg, opt
 from orchestrator.app.tracing import TracedRun, TraceRequest
 from orchestrator.app.tracing_app import AppTraceRequest, TracedApp
 from orchestrator.bootstrap import Settings
 from orchestrator.cli import measuring
-from orchestrator.cli.frame import Device, Texts, arg, command, opt, refuse
+from orchestrator.cli.frame import command, refuse
 from orchestrator.cli.progress import farm_telling
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import UsageError

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from orchestrator.app.site_pages import SiteRequest, build
+from orchestrator.app.site import SiteRequest
+from orchestrator.app.site_pages import build
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.store.opening import open_store
 from tests.browser.conftest import PHONE, WIDE, serious_faults

@@ -75,7 +75,7 @@ def test_a_token_comes_from_option_file_or_environment_and_is_never_short(tmp_pa
 
 
 def test_numbers_are_given_to_who_brings_the_token_and_to_no_other_site(tmp_path: Path) -> None:
-    with numbers_served(settings(tmp_path), Listening(token=TOKEN)) as url:
+    with numbers_served(settings(tmp_path), Listening(port=0, token=TOKEN)) as url:
         assert status(f"{url}/metrics") == 401
         assert status(f"{url}/metrics", Authorization="Bearer wrong-token-long-enough") == 401
         assert status(f"{url}/metrics", Authorization=f"Bearer {TOKEN}") == 200
