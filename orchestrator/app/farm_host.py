@@ -28,6 +28,33 @@ _AT_ONCE: Final = 8
 _REASON: Final = "it stopped answering while it had no job; it is reconnected again and again"
 
 
+def usable_of(attached: Iterable[Attached]) -> set[str]:
+    """Return the phones that work by one of their transports."""
+    return {item.seen.serial for item in attached if item.seen.usable}
+
+
+def hanging(
+    before: Mapping[str, Attached],
+    attached: Sequence[Attached],
+    in_use: Collection[str],
+    elsewhere: Callable[[], Collection[str]],
+) -> dict[str, Attached]:
+    """Return the phones that hang now: those that did before, and those of the attached ones that nobody uses.
+
+    A phone on a cable that isn't listed was unplugged; one on a network is back only when it is connected here, or
+    ``elsewhere``, at another host.
+    """
+    new = {item.seen.serial: item for item in reversed(attached) if item.seen.hangs and item.seen.serial not in in_use}
+    found, listed = {**new, **before}, {item.seen.serial for item in attached}
+    away = elsewhere() if found.keys() - listed else ()
+    return {
+        serial: item
+        for serial, item in found.items()
+        if serial and serial not in usable_of(attached)
+        if serial in listed or (is_tcp(item.seen.address) and serial not in away)
+    }
+
+
 class HostPhones:
     """This host's phones, looked at again and again; one that has no job and hangs is reconnected."""
 
@@ -122,25 +149,14 @@ class HostPhones:
 
     def _wake(self, farm: Farm, attached: Sequence[Attached], used: Callable[[], Collection[str]]) -> None:
         """Reconnect the phones that hang, all at once and again and again; those that are used are left alone."""
-        listed = {item.seen.serial for item in attached}
-        # One that works by one of its transports doesn't hang.
-        usable = {item.seen.serial for item in attached if item.seen.usable}
-        for serial in usable & self._hung.keys():
+        if not self._idle_look_s:
+            return
+        for serial in sorted(usable_of(attached) & self._hung.keys()):
             self._say(f"{serial} answers again")
         in_use = used()
-        for item in attached:
-            if item.seen.hangs and item.seen.serial not in in_use and self._idle_look_s:
-                self._woken_at.setdefault(item.seen.serial, -self._idle_look_s)
-                self._hung.setdefault(item.seen.serial, item)
-        # A phone on a cable that isn't listed was unplugged; one on a network is back only when it is connected
-        # here, or at another host.
-        elsewhere = self._usable_elsewhere() if self._hung.keys() - listed else ()
-        self._hung = {
-            serial: item
-            for serial, item in self._hung.items()
-            if serial and serial not in usable
-            if serial in listed or (is_tcp(item.seen.address) and serial not in elsewhere)
-        }
+        self._hung = hanging(self._hung, attached, in_use, self._usable_elsewhere)
+        for serial in self._hung:
+            self._woken_at.setdefault(serial, -self._idle_look_s)
         if due := self._due(self._hung.keys() - in_use, self._woken_at):
             with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(due))) as pool:
                 list(pool.map(lambda serial: self.connect_again(farm, self._hung[serial], used), due))

@@ -10,9 +10,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from orchestrator.app.farm_schedules import ScheduleRequest
 from orchestrator.bootstrap import Settings
-from orchestrator.cli.farm import AddOptions, list_schedules
 from orchestrator.cli.farm import add as add_schedule
+from orchestrator.cli.farm import list_schedules
 from orchestrator.config.farm_documents import read_manifest
 from orchestrator.errors import NoDeviceError, UsageError
 from orchestrator.queueing.contents import Contents
@@ -325,8 +326,8 @@ def test_a_cron_that_means_no_time_is_refused(cron: str, zone: str, told: str) -
         Cron(text=cron, timezone=zone)
 
 
-def options_for(plan: Path, name: str = "nightly", cron: str = "0 1 * * *", **more: str) -> AddOptions:
-    return AddOptions(name=name, plan=plan, cron=cron, **more)  # type: ignore[arg-type]
+def options_for(plan: Path, name: str = "nightly", cron: str = "0 1 * * *", **more: str) -> ScheduleRequest:
+    return ScheduleRequest(name=name, plan=plan, cron=cron, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,8 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.pool import Pool
 
-from orchestrator.app.farm_worker import run_job
+from orchestrator.app.farm_worker import WorkerRequest, run_job
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.farm import WorkerOptions
 from orchestrator.cli.farm import worker as work
 from orchestrator.devices.journal import Change
 from orchestrator.errors import PlanError, StoreError, UsageError
@@ -252,7 +251,7 @@ def test_a_worker_that_would_be_taken_for_dead_between_two_looks_is_refused(tmp_
     with pytest.raises(UsageError, match="heard every 2 s is soon taken for dead when 4 s of silence do that") as told:
         work(
             Settings.from_environment({}, home=tmp_path),
-            WorkerOptions(name="one", dead_after_s=4.0, look_s=2.0, until_empty=True),
+            WorkerRequest(name="one", dead_after_s=4.0, look_s=2.0, until_empty=True),
         )
     assert told.value.hint == "--every 1 at most, or a longer --dead-after"
 
@@ -282,7 +281,7 @@ def test_what_a_worker_cannot_serve_is_refused_by_its_own_options(
 ) -> None:
     settings = Settings.from_environment({}, home=tmp_path, store=opened_url)
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        options = WorkerOptions(
+        options = WorkerRequest(
             name="one", until_empty=True, metrics_host=host or "192.0.2.1", metrics_port=taken.getsockname()[1]
         )
         with pytest.raises(UsageError) as told:
@@ -295,7 +294,7 @@ def test_a_worker_whose_devices_file_has_a_fault_is_refused(opened_url: str, tmp
     (tmp_path / "devices.yaml").write_text("devices:\n  A: {pools: [nightly], tag: [rooted]}\n")
     settings = Settings.from_environment({}, home=tmp_path, store=opened_url)
     with pytest.raises(PlanError, match=r"devices\.yaml:2:\d+: devices\.A\.tag: unknown key"):
-        work(settings, WorkerOptions(name="one", until_empty=True))
+        work(settings, WorkerRequest(name="one", until_empty=True))
 
 
 def test_what_is_wrong_with_a_host_is_told_once_and_to_all_until_it_is_mended(queue: FarmQueue, job: int) -> None:

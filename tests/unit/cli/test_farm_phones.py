@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 
+from orchestrator.app.farm_host import hanging
 from orchestrator.app.farm_phones import meant, usable
 from orchestrator.app.farm_submitting import submission_of
+from orchestrator.bootstrap import Attached
 from orchestrator.config.farm_documents import Content, Manifest, Payload, PhoneLabels, dump, kind_of, read_manifest
+from orchestrator.devices.discovery import Seen
+from orchestrator.devices.server import AdbServer
 from orchestrator.queueing.newcomers import GONE_S
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, Serial
@@ -147,3 +151,31 @@ def test_a_phone_that_is_named_is_what_a_host_knows_of_it() -> None:
     for order in (rows, rows[::-1]):
         chosen, left_out = usable(order, ["A"])
         assert (chosen["A"]["host"], left_out) == ("asked", {})
+
+
+def attached(serial: str, how: str, address: str = "") -> Attached:
+    seen = Seen(serial=serial, address=address or serial, state="device", usable=how == "works", hangs=how == "hangs")
+    return Attached(server=AdbServer(), seen=seen)
+
+
+HUNG = {"S1": attached("S1", "hangs"), "T1": attached("T1", "hangs", "10.0.0.7:5555")}
+
+
+@pytest.mark.parametrize(
+    ("seen", "found"),
+    [
+        ([("S2", "hangs")], ["S2", "T1"]),
+        ([("S2", "hangs"), ("T1", "works", "10.0.0.8:5555")], ["S2"]),
+        # One that works by another of its transports doesn't hang.
+        ([("S1", "hangs"), ("S1", "works", "10.0.0.9:5555")], ["T1"]),
+        # Still listed, in whichever state; a used one is new to nobody, one without a name can't be told from others.
+        ([("S1", "offline"), ("USED", "hangs"), ("", "hangs")], ["S1", "T1"]),
+        ([], ["T1"]),
+    ],
+)
+def test_which_phones_of_a_host_hang(seen: list[tuple[str, ...]], found: list[str]) -> None:
+    now = [attached(*item) for item in seen]
+    assert sorted(hanging(HUNG, now, {"USED"}, lambda: ())) == found
+    # It answers at another host by now, which is asked about phones that aren't listed alone.
+    assert "T1" not in hanging(HUNG, now, {"USED"}, lambda: {"T1"})
+    assert hanging({}, now[:1], (), lambda: pytest.fail("no phone is missing")).keys() <= {"S1", "S2"}
