@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator.app.stored import find_campaign
 from orchestrator.bootstrap import Farm, Settings
@@ -18,7 +19,9 @@ from orchestrator.quantities import parse_percent
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import Pass
-from orchestrator.report.data import ReportData
+
+if TYPE_CHECKING:
+    from orchestrator.report.data import ReportData
 
 #: What takes long to load of what a report, and the end of a campaign, need.
 _LOADED_AHEAD = (
