@@ -11,7 +11,14 @@ from operator import itemgetter
 from typing import Final, TypeVar
 
 from orchestrator.analysis.memory import EVEN, Pace, gaps_of, likelihoods, pooled
-from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED, figure_error, figure_us, of_one_kind, truth_of
+from orchestrator.analysis.outcome import (
+    NOT_WHAT_WAS_ASKED,
+    figure_error,
+    figure_us,
+    of_one_kind,
+    truth_of,
+    worst_quality,
+)
 from orchestrator.analysis.samples import BUSY_CLOCK, mean_clock_share
 from orchestrator.analysis.summary import Summary, logs_of, summarize
 from orchestrator.delegates import is_on_gpu, is_on_opengl
@@ -283,8 +290,7 @@ def _with_figure(
         notes.append(f"The invocations disagree about where the operators ran: {words}.")
     if 2 * len(used) < len(ended):
         notes.append(f"Only {len(used)} of {len(ended)} invocations could be used.")
-    order = [Quality.TRUSTED, Quality.SUSPECT, Quality.REJECTED]
-    quality = max((run.verdict.quality for run in used), key=order.index)
+    quality = worst_quality(used)
     if notes and quality is Quality.TRUSTED:
         quality = Quality.SUSPECT
     means = [figure_us(run, FigureKind.MEAN) for run in used]

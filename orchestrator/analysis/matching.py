@@ -21,6 +21,7 @@ from orchestrator.records.identity import CampaignId
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Grade
 from orchestrator.records.workload import Build, Case, Pass
+from orchestrator.units import counted
 
 
 class Axis(enum.StrEnum):
@@ -252,7 +253,7 @@ def title_of(item: Measured, rule: Rule) -> str:
     device = (
         "" if Fact.DEVICE in free else f"{item.device} {case.serial}" if item.device != case.serial else item.device
     )
-    threads = "1 thread" if case.threads == 1 else f"{case.threads} threads" if case.threads > 0 else "its own threads"
+    threads = counted(case.threads, "thread") if case.threads > 0 else "its own threads"
     words = [
         "" if Fact.DELEGATE in free else item.result.named(case.delegate.value),
         "" if Fact.THREADS in free else threads,

@@ -6,12 +6,13 @@ among many lies some per cent above the median: a difference of kind looks like 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.analysis.summary import own_error
 from orchestrator.records.run import SETUP_CODES, DelegateTruth, FigureKind, Outcome, RunRecord, ToolReport
+from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Pass
 
 #: The figures of such a run are those of another configuration than the one asked for.
@@ -22,6 +23,8 @@ NOT_WHAT_WAS_ASKED: Final = {
     DelegateTruth.WRONG_BACKEND: "the delegate ran on another backend than the one asked for",
     DelegateTruth.FAILED: "the delegate failed",
 }
+
+_QUALITIES: Final = (Quality.TRUSTED, Quality.SUSPECT, Quality.REJECTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +100,11 @@ def figure_us(run: RunRecord, kind: FigureKind | None = None) -> float | None:
     if run.outcome is Outcome.COMPLETED or (run.outcome is Outcome.FAILED and truth_of(run) in NOT_WHAT_WAS_ASKED):
         return report.latency_us(kind)
     return None
+
+
+def worst_quality(runs: Iterable[RunRecord]) -> Quality:
+    """Return the worst quality among one invocation or more."""
+    return max((run.verdict.quality for run in runs), key=_QUALITIES.index)
 
 
 def figure_error(run: RunRecord, kind: FigureKind) -> float | None:

@@ -25,6 +25,7 @@ from orchestrator.records.night import ABANDONED, OUT_OF_TIME, THREADS_UNUSED
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import Case, Pass
+from orchestrator.units import counted
 
 #: An interval that is narrow enough must be so again after as many more invocations; after more of a case alone, whose
 #: memory no other case of its device shows: whoever stops early then is who looked forgetful by chance.
@@ -48,14 +49,6 @@ class Decision:
     #: ``first``: too early to say; ``noisy``: the interval is too wide yet; ``reached``: it is narrow enough;
     #: ``confirming``: it is, and must be so once more; ``most``: it is too wide, and the rule gives no more.
     reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
-    """What adding invocations only where they were needed came to, against the same number for every case."""
-
-    given: int
-    fixed: int
 
 
 def decide(latencies_us: Sequence[float], rule: StoppingRule, pace: Pace = EVEN) -> Decision:
@@ -190,19 +183,20 @@ class Savings:
     cases: int
     invocations: int
     #: What the noisiest case got: a fixed scheme gives as many to every case for the same certainty.
-    noisiest: Saved
-    #: Against the rule's most for every case.
-    most: Saved
+    noisiest: int
+    #: The rule's most for a case.
+    most: int
 
     @property
     def text(self) -> str:
         """One line for people."""
         if not self.cases:
             return ""
-        each, most = self.noisiest.fixed // self.cases, self.most.fixed // self.cases
-        counted = "1 case" if self.cases == 1 else f"{self.cases} cases"
-        said = f"{counted}, {self.invocations} invocations; a fixed scheme of {most} would have run {self.most.fixed}"
-        return said if each == most else f"{said}, one of as many as the noisiest got ({each}) {self.noisiest.fixed}"
+        fixed = f"a fixed scheme of {self.most} would have run {self.most * self.cases}"
+        text = f"{counted(self.cases, 'case')}, {self.invocations} invocations; {fixed}"
+        if self.noisiest == self.most:
+            return text
+        return f"{text}, one of as many as the noisiest got ({self.noisiest}) {self.noisiest * self.cases}"
 
 
 def is_hopeless(endings: Sequence[tuple[Outcome, str]]) -> bool:
@@ -318,10 +312,7 @@ def savings(campaign: Campaign, runs: Iterable[RunRecord]) -> Savings | None:
         return None
     aside = {StopReason.FAILED, StopReason.UNUSED, StopReason.BESIDE, StopReason.PLANNED}
     counts = [item.stored for item in standings(campaign, runs).values() if item.reason not in aside]
-    noisiest, most = (
-        Saved(given=sum(counts), fixed=each * len(counts)) for each in (max(counts, default=0), rule.most)
-    )
-    return Savings(cases=len(counts), invocations=sum(counts), noisiest=noisiest, most=most)
+    return Savings(cases=len(counts), invocations=sum(counts), noisiest=max(counts, default=0), most=rule.most)
 
 
 def _planned(campaign: Campaign) -> dict[CaseKey, tuple[Case, frozenset[int]]]:

@@ -27,6 +27,7 @@ from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.search import ArmStatus, SearchArm, SearchRule, SearchStanding
 from orchestrator.records.workload import Case, Pass
+from orchestrator.units import counted
 
 #: From this many on, a configuration's own spread counts where it is larger than all of them together.
 _OWN_SPREAD_FROM: Final = 4
@@ -207,7 +208,7 @@ def _cut(seen: Mapping[CaseKey, _Seen], rung: int, rule: SearchRule) -> dict[Cas
     found = {}
     for key, arm in figures.items():
         slower = math.exp(arm.center - figures[best].center)
-        after = "1 invocation" if rung == 1 else f"{rung} invocations"
+        after = counted(rung, "invocation")
         if key in ends and best in ends:
             if ends[key][0] > ends[best][1]:
                 found[key] = (ArmStatus.DROPPED, f"{slower:.2f} times the best's latency after {after}")

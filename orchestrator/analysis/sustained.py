@@ -20,7 +20,6 @@ from typing import Final
 
 from orchestrator.records.night import NOT_BEGUN
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Pass
 
 #: The burst level comes from this much of the beginning, or from BURST_POINTS points if they take longer.
@@ -224,9 +223,3 @@ def curve_of(attempt: Attempt) -> SustainedCurve | None:
 def measured_us(run: RunRecord) -> float | None:
     """Return the latency that a completed invocation of any pass printed: its median, else its mean."""
     return None if run.outcome is not Outcome.COMPLETED or run.report is None else run.report.latency_us()
-
-
-def worst_quality(attempt: Attempt) -> Quality:
-    """Return the worst quality among an attempt's invocations."""
-    order = [Quality.TRUSTED, Quality.SUSPECT, Quality.REJECTED]
-    return max((run.verdict.quality for run in attempt.runs), key=order.index, default=Quality.REJECTED)

@@ -17,6 +17,7 @@ from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.workload import Case
 from orchestrator.report.rows import ResultRow
+from orchestrator.units import counted
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
@@ -84,7 +85,7 @@ def ways_out(comparison: Comparison, allowed: Collection[str]) -> Iterator[str]:
     helped = [facts for facts in apart if facts and not facts & ABSOLUTE]
     if helped:
         every = ",".join(sorted({*allowed, *(fact.value for facts in helped for fact in facts)}))
-        cases = "1 case" if len(helped) == 1 else f"{len(helped)} cases"
+        cases = counted(len(helped), "case")
         yield f"'--allow {every}' compares {cases} more and tells what differs beside each."
 
 

@@ -34,6 +34,7 @@ from orchestrator.report.passes import (
     usable_reports,
 )
 from orchestrator.report.rows import (
+    SEVERITIES,
     DeviceRow,
     FindingRow,
     InvocationRow,
@@ -50,7 +51,6 @@ _VIRTUAL_SUFFIX = " (virtual)"
 _MODEL_SUFFIX = ".tflite"
 #: What an evaluation and a case share: threads don't change answers.
 _EVALUATED = attrgetter("model_sha256", "serial", "delegate", "flags")
-_SEVERITIES = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
 @without_collector
@@ -279,7 +279,7 @@ def _findings(runs: Sequence[RunRecord], result: CaseResult) -> tuple[FindingRow
         key = (finding.code, finding.severity)
         seen.setdefault(key, FindingRow(finding=finding, count=0, is_of_figure=True))
     return tuple(
-        sorted(seen.values(), key=lambda row: (_SEVERITIES.index(row.finding.severity), -row.count, row.finding.code))
+        sorted(seen.values(), key=lambda row: (SEVERITIES.index(row.finding.severity), -row.count, row.finding.code))
     )
 
 

@@ -19,7 +19,7 @@ from orchestrator.report.comparisons import (
     worst_first,
 )
 from orchestrator.report.escapes import visible
-from orchestrator.report.evidence import Part, case_evidence, evidence_decimals
+from orchestrator.report.evidence import Part, case_evidence
 from orchestrator.report.labels import column_decimals, figure_text
 from orchestrator.report.operators import compare_profiles
 from orchestrator.report.page_policy import pack
@@ -233,7 +233,7 @@ def _evidence(
         for side, item in zip(("baseline", "candidate"), pair, strict=True)
     ]
     known = [item for _, _, item in sides if item is not None]
-    shown = iter(case_evidence(known, evidence_decimals(known)))
+    shown = iter(case_evidence(known))
     for key, title, item in sides:
         content = next(shown)[1] if item is not None else [{"p": "Its runs aren't in the store any more."}]
         yield key, visible(title), content

@@ -13,7 +13,7 @@ from orchestrator.analysis.comparison import ComparedCase, Comparison, FailOn, O
 from orchestrator.analysis.matching import Measured
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 from orchestrator.report.escapes import markdown_table, markdown_text, visible
-from orchestrator.units import format_change, format_figure, format_percent
+from orchestrator.units import counted, format_change, format_figure, format_percent
 
 _FORBIDDEN_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _UNKNOWN: Final = "---"
@@ -76,7 +76,7 @@ def summary_line(comparison: Comparison) -> str:
     is_speed = all(row.baseline.case.is_per_token for row in comparison.rows if row.verdict.ratio is not None)
     what, change, ends = _change(overall, is_speed=is_speed)
     interval = f" ({ends}, {level_text(overall.level)})" if overall.low is not None else ""
-    cases = "1 case" if overall.count == 1 else f"{overall.count} cases"
+    cases = counted(overall.count, "case")
     return f"{counts}; overall {change} {what}{interval} over {cases}"
 
 

@@ -96,14 +96,20 @@ def fit(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int = 80) -> list[str]:
-    """Return a visible text in lines of so many terminal columns at most, broken between words where possible."""
+    """Return a visible text in lines of so many terminal columns at most, broken between words where possible.
+
+    Each begins with the blanks that the text begins with.
+    """
+    words = text.lstrip(" ")
+    indent = text[: len(text) - len(words)]
+    width -= len(indent)
     lines = [""]
-    for word in (piece for whole in text.split(" ") for piece in _pieces(whole, width)):
+    for word in (piece for whole in words.split(" ") for piece in _pieces(whole, width)):
         if lines[-1] and display_width(lines[-1]) + 1 + display_width(word) > width:
             lines.append(word)
         else:
             lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
-    return lines
+    return [indent + line for line in lines]
 
 
 def _pieces(word: str, width: int) -> Iterable[str]:

@@ -69,27 +69,23 @@ _RUN_HEADS: Final = (
 _STATE_HEADS: Final = "no.;;n|when;;|hottest zone;\N{DEGREE SIGN}C;|battery;;|clock of limit;MHz;"
 
 
-def evidence_decimals(rows: Sequence[ResultRow]) -> Mapping[str, int]:
+def _decimals(rows: Sequence[ResultRow]) -> Mapping[str, int]:
     """Return the decimals that these cases' figures in milliseconds need, by kind of figure."""
-
-    def of(*values_us: float | None) -> int:
-        return column_decimals([value / US_PER_MS for value in values_us if value])
-
-    return {
-        "median": figures_decimals(rows),
-        "init": of(*(run.run.report.init_us if run.run.report else None for row in rows for run in row.invocations)),
-        "first": of(
-            *(run.run.report.first_inference_us if run.run.report else None for row in rows for run in row.invocations)
-        ),
+    reports = [run.run.report for row in rows for run in row.invocations if run.run.report is not None]
+    starts = {
+        "init": [report.init_us for report in reports],
+        "first": [report.first_inference_us for report in reports],
     }
+    known = {name: [value_us / US_PER_MS for value_us in values if value_us] for name, values in starts.items()}
+    return {"median": figures_decimals(rows)} | {name: column_decimals(values) for name, values in known.items()}
 
 
-def case_evidence(rows: Sequence[ResultRow], decimals: Mapping[str, int]) -> Iterable[tuple[str, Sequence[Part]]]:
+def case_evidence(rows: Sequence[ResultRow]) -> Iterable[tuple[str, Sequence[Part]]]:
     """Yield each case's title and its evidence, one part below the other.
 
-    ``decimals`` are those of :func:`evidence_decimals`. Logs are cut so that a report of many cases
-    stays readable, and say so.
+    Logs are cut so that a report of many cases stays readable, and say so.
     """
+    decimals = _decimals(rows)
     share = min(LOG_CHARACTERS, _LOG_BUDGET // max(1, len(rows)))
     characters = share if share >= _LEAST_LOG else 0
     for row in rows:

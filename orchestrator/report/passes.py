@@ -10,8 +10,8 @@ from datetime import timedelta
 
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseResult
 from orchestrator.analysis.energy import Mean, mean_of, ratio_of
-from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED, truth_of
-from orchestrator.analysis.sustained import Attempt, SustainedCurve, attempts, curve_of, points_of, worst_quality
+from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED, truth_of, worst_quality
+from orchestrator.analysis.sustained import Attempt, SustainedCurve, attempts, curve_of, points_of
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.contention import LOAD_DIED, NO_LOAD
 from orchestrator.records.run import Outcome, RunRecord, ToolReport
@@ -134,16 +134,11 @@ def start_rows(runs: Iterable[RunRecord]) -> tuple[StartRow, ...]:
             count=len(starts),
             init_us=known_median(run.report.init_us for run in starts if run.report is not None),
             first_us=known_median(run.report.first_inference_us for run in starts if run.report is not None),
-            quality=_worst(starts),
+            quality=worst_quality(starts),
         )
         for stage, starts in stages.items()
         if starts
     )
-
-
-def _worst(runs: Iterable[RunRecord]) -> Quality:
-    is_suspect = any(run.verdict.quality is Quality.SUSPECT for run in runs)
-    return Quality.SUSPECT if is_suspect else Quality.TRUSTED
 
 
 def sustained_rows(runs: Iterable[RunRecord], campaigns: Mapping[str, Campaign]) -> tuple[SustainedRow, ...]:
@@ -165,7 +160,7 @@ def sustained_rows(runs: Iterable[RunRecord], campaigns: Mapping[str, Campaign])
             points=points_of(attempt),
             curve=curve,
             elapsed_s=attempt.elapsed_s,
-            quality=worst_quality(attempt),
+            quality=worst_quality(attempt.runs),
             process_s=statistics.median(run.duration_s for run in attempt.runs),
             heat_c=_heat_by_minute(attempt),
         )
@@ -199,7 +194,7 @@ def energy_row(runs: Sequence[RunRecord]) -> EnergyRow | None:
         gross_uj=mean_of([float(extra["energy_gross_uj"]) for _, extra in blocks]),
         grade=grade,
         rails=tuple(sorted({rail for _, extra in blocks for rail in str(extra.get("energy_rails", "")).split()})),
-        quality=_worst(run for run, _ in found),
+        quality=worst_quality(run for run, _ in found),
         drift=max((_drift(extra) for _, extra in blocks), default=None),
         missing=tuple(missing.most_common()),
         blocks={(str(run.campaign_id), run.invocation): float(extra["energy_net_uj"]) for run, extra in blocks},

@@ -25,7 +25,7 @@ from orchestrator.report.chart_rows import ChartRow, chart_rows
 from orchestrator.report.charts import CHARTS, Chart
 from orchestrator.report.data import ReportData
 from orchestrator.report.escapes import visible
-from orchestrator.report.evidence import case_evidence, evidence_decimals, moment_text
+from orchestrator.report.evidence import case_evidence, moment_text
 from orchestrator.report.glance import winner_blocks
 from orchestrator.report.grids import Grid
 from orchestrator.report.labels import (
@@ -42,7 +42,7 @@ from orchestrator.report.labels import (
 )
 from orchestrator.report.matrix import matrix_tables
 from orchestrator.report.page_policy import inline_script, pack, page_policy, without_collector
-from orchestrator.report.rows import BestMark, FindingRow, ResultRow, origin_of
+from orchestrator.report.rows import SEVERITIES, BestMark, FindingRow, ResultRow, origin_of
 from orchestrator.report.sections import grids_of
 from orchestrator.report.vega import packed_runtime
 from orchestrator.report.winners import Certainty
@@ -72,7 +72,6 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
     is_laid_out = len(data.results) <= _LAID_OUT_CASES
     grids, sets = grids_of(data), chart_rows(data)
     charts = {chart.name: chart for chart in CHARTS if chart.drawable(sets.get(chart.dataset, ()))}
-    decimals = evidence_decimals(data.results)
     folds = _data_folds(grids, sets, charts)
     places = {row.key: place for place, row in enumerate(data.results)}
     names = short_names((row.configuration, row.case) for row in data.results)
@@ -87,7 +86,7 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
     matrix = environment.get_template("matrix.html.j2")
     # Those of a large report are put among the folds.
     folds |= {name: pack(matrix.render(table=table, places=places, names=names)) for table, name in blocks if name}
-    evidence = iter(case_evidence(data.results, decimals))
+    evidence = iter(case_evidence(data.results))
     if not is_laid_out:
         # Never all of it at once: unfolded it is many times as large.
         parts = iter(lambda: list(islice(evidence, EVIDENCE_SIZE)), [])
@@ -166,8 +165,7 @@ def _finding_groups(rows: Sequence[ResultRow]) -> Sequence[tuple[FindingRow, Seq
     for row in rows:
         for item in row.findings:
             groups.setdefault((item.finding.code, item.finding.severity), (item, []))[1].append(row)
-    order = [Severity.ERROR, Severity.WARNING, Severity.INFO]
-    keys = sorted(groups, key=lambda key: (order.index(key[1]), -len(groups[key][1]), key[0]))
+    keys = sorted(groups, key=lambda key: (SEVERITIES.index(key[1]), -len(groups[key][1]), key[0]))
     return [groups[key] for key in keys]
 
 

@@ -26,9 +26,11 @@ from orchestrator.report.looks import LogExcerpt, Trace
 from orchestrator.report.next_steps import finding_step, next_step
 from orchestrator.report.operators import Profile
 from orchestrator.report.passes import EnergyRow, LoadRow, StartRow, SustainedRow
-from orchestrator.units import format_percent, tokens_per_s
+from orchestrator.units import counted, format_percent, tokens_per_s
 
 _MOST_OPERATORS: Final = 6
+#: As findings are listed.
+SEVERITIES: Final = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
 class BestMark(enum.StrEnum):
@@ -93,8 +95,7 @@ class SkipRow:
     @property
     def configuration(self) -> str:
         """The combination without device and model, as :attr:`Case.configuration` puts it."""
-        threads = "1 thread" if self.skipped.threads == 1 else f"{self.skipped.threads} threads"
-        return f"{self.skipped.delegate.value}, {threads}, {self.skipped.tool.value}"
+        return f"{self.skipped.delegate.value}, {counted(self.skipped.threads, 'thread')}, {self.skipped.tool.value}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from orchestrator.report.escapes import (
     visible,
     visible_block,
     without_folders,
+    wrap,
 )
 
 any_text = st.text(st.characters(), max_size=80)
@@ -52,6 +53,13 @@ def test_visible_block_keeps_its_lines(text):
 @given(any_text, st.integers(2, 60))
 def test_fitted_text_takes_exactly_its_width(text, width):
     assert display_width(fit(text, width)) == width
+
+
+@given(any_text, st.integers(8, 60), st.integers(0, 5))
+def test_wrapped_text_keeps_to_its_width_and_to_how_deep_it_begins(text, width, depth):
+    lines = wrap(" " * depth + visible(text).strip(" "), width)
+    assert all(display_width(line) <= width and line.startswith(" " * depth) for line in lines)
+    assert wrap("    no figure (1): no rails", 20) == ["    no figure (1):", "    no rails"]
 
 
 @given(any_text)
