@@ -69,10 +69,8 @@ def _report(raw: RawOutput, case: Case) -> ToolReport:
         return reports_of(process, requested=case.delegate.value)[PHASES.index(phase) if phase in PHASES else 1]
     return parse_run(
         stdout=raw.data(STDOUT),
-        stderr=b"",
         logcat=raw.data(LOGCAT),
         exit_code=raw.exit_code,
-        timed_out=False,
         files=RunFiles(result_pb=raw.data(RESULTS), runtime_info_pb=raw.data(RUNTIME_INFO)),
         requested=case.delegate.value,
     )

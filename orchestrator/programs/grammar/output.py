@@ -110,11 +110,11 @@ class Started:
 
 def parse_run(
     *,
-    stdout: bytes,
-    stderr: bytes,
+    stdout: bytes = b"",
+    stderr: bytes = b"",
     logcat: bytes = b"",
     exit_code: int | None,
-    timed_out: bool,
+    timed_out: bool = False,
     files: RunFiles | None = None,
     requested: str = "",
     started: Started | None = None,

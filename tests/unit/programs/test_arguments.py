@@ -2,7 +2,6 @@
 
 import shlex
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
@@ -14,9 +13,10 @@ from orchestrator.programs.litert import Counts, LitertTool, counts_for, litert_
 from orchestrator.programs.native import NativeTool, affinity_mask
 from orchestrator.records.build_spec import OWNED_FLAGS
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind
-from orchestrator.records.identity import BuildSha, ModelSha, RunId, Serial
-from orchestrator.records.run import Attachment, DelegateTruth, RawOutput
-from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
+from orchestrator.records.identity import RunId, Serial
+from orchestrator.records.run import DelegateTruth, ToolReport
+from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
+from tests.samples.tools import case_of, raw_of, request_of
 
 FACTS = DeviceFacts(
     serial=Serial("PHONE1"),
@@ -28,19 +28,15 @@ FACTS = DeviceFacts(
         CpuCluster(cpus=(7,), min_khz=800_000, max_khz=2_800_000),
     ),
 )
-CASE = Case(
-    serial=FACTS.serial, model_sha256=ModelSha("a" * 64), model_name="m", delegate=DelegateName.XNNPACK, threads=4,
-    tool=ToolName.NATIVE, build_sha256=BuildSha("b" * 64),
-)  # fmt: skip
+CASE = case_of(ToolName.NATIVE, DelegateName.XNNPACK)
 
 
 def request(
     case: Case = CASE, run_pass: Pass = Pass.TIMING, model_path: str = "/data/local/tmp/m.tflite"
 ) -> InvocationRequest:
-    return InvocationRequest(
-        case=case, run_id=RunId("r1"), run_pass=run_pass, facts=FACTS, model_path=model_path,
-        build=Build(name="b", tool=case.tool, sha256=case.build_sha256, abi="arm64-v8a"),
-        program_path="/data/local/tmp/benchfarm/programs/ab/benchmark_model", timeout_s=60,
+    program = "/data/local/tmp/benchfarm/programs/ab/benchmark_model"
+    return request_of(
+        case, run_id=RunId("r1"), run_pass=run_pass, facts=FACTS, model_path=model_path, program_path=program
     )  # fmt: skip
 
 
@@ -93,18 +89,8 @@ def test_every_word_reaches_the_program_whole() -> None:
 
 def test_the_app_gets_all_flags_as_one_argument() -> None:
     words = shlex.split(start_command(request(replace(CASE, flags=(("input_layer", "a'b\"$(c)"),)))))
-    assert words[:9] == [
-        "am",
-        "start",
-        "-S",
-        "-W",
-        "-n",
-        "org.tensorflow.lite.benchmark/.BenchmarkModelActivity",
-        "--es",
-        "args",
-        words[8],
-    ]
-    assert len(words) == 9
+    activity = "org.tensorflow.lite.benchmark/.BenchmarkModelActivity"
+    assert words[:-1] == ["am", "start", "-S", "-W", "-n", activity, "--es", "args"]
     assert words[8].split()[0].endswith("/run-r1/result.pb")
     assert "--input_layer=a'b\"$(c)" in words[8].split()
 
@@ -129,13 +115,9 @@ COUNTS = Counts(runs=50, warmups=5)
 LITERT_CASE = replace(CASE, tool=ToolName.LITERT, serial=Serial("host"))
 
 
-def litert_output(json_text: str, stderr: str = "", exit_code: int = 0) -> RawOutput:
-    return RawOutput(
-        command="", exit_code=exit_code, timed_out=False, started_at=datetime(2026, 1, 1, tzinfo=UTC), duration_s=1.0,
-        attachments=(
-            Attachment(name="result.json", data=json_text.encode()), Attachment(name="stderr", data=stderr.encode())
-        ),
-    )  # fmt: skip
+def litert_read(json_text: str, stderr: str, exit_code: int = 0) -> ToolReport:
+    raw = raw_of(exit_code=exit_code, result_json=json_text.encode(), stderr=stderr.encode())
+    return LitertTool().parse(raw, LITERT_CASE)
 
 
 def test_litert_refuses_flags_of_the_other_programs() -> None:
@@ -150,7 +132,7 @@ def test_litert_figures_come_from_its_json() -> None:
         "warmup_first_ms": 3.0, "warmup_avg_ms": 2.5, "num_warmup_runs": 5, "avg_ms": 2.1, "min_ms": 2.0, "max_ms": 4.0,
         "median_ms": 2.05, "std_ms": 0.1, "p5_ms": 2.0, "p95_ms": 2.4, "num_runs": 50}}"""
     line = "INFO: Created TensorFlow Lite XNNPACK delegate for CPU."
-    report = LitertTool().parse(litert_output(text, line), LITERT_CASE)
+    report = litert_read(text, line)
     assert report.outcome == "ok"
     assert report.inference is not None
     assert (report.inference.median_us, report.inference.count) == (2050.0, 50)
@@ -161,7 +143,7 @@ def test_litert_figures_come_from_its_json() -> None:
 
 @pytest.mark.parametrize("text", ["", "null", "{", "[]", '{"latency": {"num_runs": 0, "avg_ms": 0}}', '{"latency": 3}'])
 def test_litert_without_a_result_is_a_failure_with_the_last_line_as_reason(text: str) -> None:
-    report = LitertTool().parse(litert_output(text, "loading\nRuntimeError: no such model"), LITERT_CASE)
+    report = litert_read(text, "loading\nRuntimeError: no such model")
     assert report.outcome == "failed"
     assert report.inference_mean_us is None
     assert report.failure_reason
@@ -182,5 +164,5 @@ def test_litert_tells_the_error_and_not_what_it_printed_while_it_ended() -> None
         "ERROR: [delegate_webgpu.cc:359] Failed to initialize WebGPU: No adapters found\n"
         "Traceback (most recent call last):\nRuntimeError: ERROR: [a.h:1]\nINFO: DestroyAccelerator\n"
     )
-    report = LitertTool().parse(litert_output("", log, exit_code=1), LITERT_CASE)
+    report = litert_read("", log, exit_code=1)
     assert report.failure_reason == "ERROR: [delegate_webgpu.cc:359] Failed to initialize WebGPU: No adapters found"

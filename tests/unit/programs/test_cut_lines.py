@@ -1,4 +1,4 @@
-"""A text cut inside a line, and ended by a line end all the same: its figures are right, or not there, or not trusted.
+"""A text cut inside a line: its figures are right, or not there; where a line end follows all the same, not trusted.
 
 Copying from a terminal, a pipe that breaks and a full disk cut so, and nothing in the last line itself shows it.
 """
@@ -116,7 +116,7 @@ LOGS = {
 }
 
 
-def parsed(text: str) -> tuple[ToolReport, ...]:
+def parsed(text: str | bytes) -> tuple[ToolReport, ...]:
     try:
         return parse_text(text)
     except OutputParseError:
@@ -167,6 +167,24 @@ def wrong_cuts(text: str) -> list[str]:
 @pytest.mark.parametrize("name", LOGS)
 def test_no_cut_gives_a_wrong_figure_that_is_trusted(name: str) -> None:
     assert wrong_cuts(LOGS[name]) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("default_float_025_128", 1), ("input_batch_64_scientific", 1), ("runs2_all_same", 2), ("peak_memory", 3),
+        ("ext_dummy_conv", 3), ("gpu_while", 5), ("warmup_runs0", 3), ("prof_stdout_mode_explicit", 5),
+        ("prof_unwritable_file", 7), ("prof_proto_nofile", 17), ("perf_none", 3),
+    ],
+)  # fmt: skip
+def test_without_a_line_end_no_cut_turns_a_number_into_another(name: str, step: int) -> None:
+    data = (NATIVE / f"{name}.txt").read_bytes()
+    (whole,) = parse_text(data)
+    known = figures(whole)
+    for end in range(0, len(data), step):
+        for report in parsed(data[:end]):
+            assert figures(report).items() <= known.items(), f"cut at byte {end}: {data[max(0, end - 60) : end]!r}"
 
 
 def wild_logs() -> list[Path]:

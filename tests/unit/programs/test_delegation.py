@@ -50,7 +50,7 @@ def replacing(delegate: str) -> str:
 
 def judged(middle: str, requested: str, *, echo: str = "", exit_code: int = 0, ready: bool = True) -> DelegateEvidence:
     text = f"INFO: STARTING!\nINFO: Graph: [m.tflite]\n{echo}{LOADED}{middle}{READY + RESULT if ready else ''}"
-    report = parse_run(stdout=text.encode(), stderr=b"", exit_code=exit_code, timed_out=False, requested=requested)
+    report = parse_run(stdout=text.encode(), exit_code=exit_code, requested=requested)
     return report.delegate
 
 
@@ -128,9 +128,11 @@ def test_litert_names_its_gpu_delegates_after_their_backends(delegate: str, back
 def test_a_backend_that_only_the_plan_names_is_held_against_what_ran() -> None:
     text = f"INFO: STARTING!\nINFO: [benchmark_litert_model.cc:305] Loading model from: m\n{replacing('LITERT_CL')}"
     report = parse_run(
-        stdout=(text + READY + RESULT).encode(), stderr=b"", exit_code=0, timed_out=False, requested="gpu",
+        stdout=(text + READY + RESULT).encode(),
+        exit_code=0,
+        requested="gpu",
         started=Started(flags={"gpu_backend": "opengl"}),
-    )  # fmt: skip
+    )
     assert (report.delegate.truth, report.delegate.backend) == (DelegateTruth.WRONG_BACKEND, "opencl")
 
 

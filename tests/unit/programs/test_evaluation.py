@@ -51,13 +51,10 @@ DIFFERENCE = (
 )
 
 
-def test_one_evaluation_is_its_metric_and_how_much_it_saw() -> None:
-    top = evaluated_in(CLASSIFICATION)
-    assert isinstance(top, Evaluated)
-    assert (top.metric, top.percent, top.count) == ("top-1", pytest.approx(73.3333), 300)
-    written = evaluated_in(WRITTEN)
-    assert isinstance(written, Evaluated)
-    assert (written.percent, written.count) == (70, 300)
+def test_one_evaluation_is_how_much_it_saw_or_how_far_its_outputs_are_off() -> None:
+    assert [getattr(evaluated_in(text), "count", None) for text in (CLASSIFICATION, WRITTEN, DETECTION)] == [
+        300, 300, 8059,
+    ]  # fmt: skip
     found = evaluated_in(DIFFERENCE)
     assert found == Evaluated(metric="difference", count=50, differences=((1.96277e-05, 6.95767e-06), (0, 0)))
 

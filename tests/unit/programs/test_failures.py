@@ -72,7 +72,7 @@ def test_root_cause_is_told_rather_than_what_followed_from_it() -> None:
         "ERROR: Node number 266 (TfLiteNnapiDelegate) failed to prepare.\n"
         "ERROR: Failed to apply NNAPI delegate.\nERROR: Benchmarking failed.\n"
     )
-    report = parse_run(stdout=b"", stderr=text.encode(), exit_code=1, timed_out=False)
+    report = parse_run(stderr=text.encode(), exit_code=1)
     assert report.failure_code == "nnapi-failed"
     assert report.failure_reason.startswith("NN API returned error ANEURALNETWORKS_OP_FAILED")
 
@@ -127,7 +127,7 @@ QNN_TEXT = (
 
 
 def test_the_version_explains_a_dispatch_runtime_that_cannot_be_used() -> None:
-    report = parse_run(stdout=b"", stderr=QNN_TEXT.encode(), exit_code=1, timed_out=False)
+    report = parse_run(stderr=QNN_TEXT.encode(), exit_code=1)
     assert report.failure_code == "npu-version-skew"
     assert "1.11.0" in report.failure_reason
 
@@ -161,7 +161,7 @@ def test_a_file_that_selinux_denied_is_told_as_a_denial() -> None:
         ("E", "tflite", "Could not open '/d/net.tflite'."),
         ("E", "tflite", "Benchmarking failed."),
     )
-    report = parse_run(stdout=b"", stderr=b"", logcat=log, exit_code=None, timed_out=False)
+    report = parse_run(logcat=log, exit_code=None)
     assert report.failure_code == "selinux-denied"
     assert report.failure_reason.startswith('avc: denied { read } for name="net.tflite"')
 
@@ -180,7 +180,7 @@ def test_a_denial_that_is_not_the_reason_changes_no_code(denial: str) -> None:
         ("W", "lite.benchmark", f"type=1400 audit(0.0:1984): {denial}"),
         ("E", "tflite", "Could not open '/d/net.tflite'."),
     )
-    report = parse_run(stdout=b"", stderr=b"", logcat=log, exit_code=None, timed_out=False)
+    report = parse_run(logcat=log, exit_code=None)
     assert report.failure_code == "model-not-found"
 
 
@@ -189,7 +189,7 @@ def test_a_denial_explains_a_run_that_says_nothing_else() -> None:
         ("W", "lite.benchmark", f"type=1400 audit(0.0:1984): {DENIAL}"),
         ("E", "audit", "type=1400 audit(1709019390.134:12783): " + DENIAL.replace("for ", 'for  pid=4242 comm="x" ')),
     ):
-        report = parse_run(stdout=b"", stderr=b"", logcat=app_log(line), exit_code=None, timed_out=False)
+        report = parse_run(logcat=app_log(line), exit_code=None)
         assert report.failure_code == "selinux-denied"
 
 
@@ -217,6 +217,6 @@ def test_an_app_that_did_not_respond_is_told_also_when_its_time_was_over(timed_o
     log = app_log(("I", "tflite", "Loaded model /d/net.tflite")) + b"".join(
         f"05-14 19:55:49.000  1003  1060 E ActivityManager: {text}\n".encode() for text in ANR_LINES
     )
-    report = parse_run(stdout=b"", stderr=b"", logcat=log, exit_code=None, timed_out=timed_out)
+    report = parse_run(logcat=log, exit_code=None, timed_out=timed_out)
     assert report.failure_code == code
     assert "no window has focus" in report.failure_reason

@@ -9,31 +9,22 @@ from orchestrator.programs.flags.arguments import case_flags
 from orchestrator.programs.flags.book import FlagBook
 from orchestrator.programs.flags.tables import CORE, DELEGATES, LITERT, MODEL, PERFORMANCE_OPTIONS, TRAPS
 from orchestrator.records.build_spec import FlagFault
-from orchestrator.records.identity import BuildSha, ModelSha, Serial
-from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
+from orchestrator.records.identity import BuildSha
+from orchestrator.records.workload import Build, DelegateName, Pass, ToolName
 from tests.samples.places import NATIVE
+from tests.samples.tools import case_of
 
 #: The binary that printed it has XNNPACK, and neither GPU nor NNAPI.
 HELP = (NATIVE / "help_true.txt").read_bytes()
 BUILD = Build(name="b", tool=ToolName.NATIVE, sha256=BuildSha("a" * 64), abi="x86_64")
-CASE = Case(
-    serial=Serial("S"),
-    model_sha256=ModelSha("m" * 64),
-    model_name="m",
-    delegate=DelegateName.XNNPACK,
-    threads=1,
-    tool=ToolName.NATIVE,
-    build_sha256=BUILD.sha256,
-)
+CASE = case_of(ToolName.NATIVE, DelegateName.XNNPACK, build_sha256=BUILD.sha256)
 
 
 def faults(
     book: FlagBook, *, delegate: str = "xnnpack", tool: str = "native", run_pass: Pass = Pass.TIMING, **flags: str
 ) -> list[FlagFault]:
     build = replace(BUILD, tool=ToolName(tool))
-    case = replace(
-        CASE, delegate=DelegateName(delegate), tool=ToolName(tool), flags=tuple(sorted(flags.items()))
-    )  # fmt: skip
+    case = replace(CASE, delegate=DelegateName(delegate), tool=ToolName(tool), flags=tuple(sorted(flags.items())))
     return list(book.faults(build, case, run_pass))
 
 

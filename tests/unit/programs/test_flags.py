@@ -9,14 +9,6 @@ from tests.samples.places import NATIVE
 HELP = (NATIVE / "help_true.txt").read_text(encoding="utf-8")
 
 
-def test_help_of_a_binary_lists_58_flags_each_once() -> None:
-    schema = parse_help(HELP)
-    assert len(schema.flags) == 58
-    assert (schema.flags["num_threads"].kind, schema.flags["num_threads"].default) == ("int32", "-1")
-    assert schema.flags["warmup_min_secs"].default == "0.5"
-    assert schema.flags["gpu_invoke_loop_times"].default == "1"
-
-
 @pytest.mark.parametrize(
     ("name", "program"),
     [

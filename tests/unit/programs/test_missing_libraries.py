@@ -35,9 +35,8 @@ def test_hexagon_libraries_that_do_not_fit_are_named_by_a_code(left_out: str, sk
         f"--graph={QUANTISED}", "--use_hexagon=true", "--use_xnnpack=false", "--num_runs=20", "--min_secs=0"
     )  # fmt: skip
     report = parse_run(
-        stdout=run.stdout.encode(), stderr=run.stderr.encode(), exit_code=run.exit_code, timed_out=False,
-        requested="hexagon",
-    )  # fmt: skip
+        stdout=run.stdout.encode(), stderr=run.stderr.encode(), exit_code=run.exit_code, requested="hexagon"
+    )
     ending = ending_of(report, exit_code=run.exit_code, timed_out=False)
     assert run.exit_code == 0
     if not code:
@@ -67,10 +66,7 @@ def test_an_npu_without_its_own_libraries_is_never_believed(libraries: list[str]
         "--graph=m.tflite", "--use_cpu=false", "--use_npu=true", f"--dispatch_library_path={folder}",
         f"--compiler_plugin_library_path={folder}", "--num_runs=20", "--min_secs=0", program="benchmark_litert_model",
     )  # fmt: skip
-    report = parse_run(
-        stdout=run.stdout.encode(), stderr=run.stderr.encode(), exit_code=run.exit_code, timed_out=False,
-        requested="npu",
-    )  # fmt: skip
+    report = parse_run(stdout=run.stdout.encode(), stderr=run.stderr.encode(), exit_code=run.exit_code, requested="npu")
     ending = ending_of(report, exit_code=run.exit_code, timed_out=False)
     assert ending.reason_code == code
     assert (ending.outcome is Outcome.COMPLETED) == (code == "")

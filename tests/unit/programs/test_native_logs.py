@@ -46,7 +46,7 @@ def described(report: ToolReport) -> dict[str, object]:
 
 def run_report(name: str) -> ToolReport:
     body, exit_code = body_and_exit(name)
-    return parse_run(stdout=body, stderr=b"", exit_code=exit_code, timed_out=False)
+    return parse_run(stdout=body, exit_code=exit_code)
 
 
 def test_every_file_has_an_expectation() -> None:
@@ -113,17 +113,15 @@ def test_streams_apart_read_like_streams_together() -> None:
     ]
     runtime[runtime.index(lines[refused]) + 1 : runtime.index(lines[refused]) + 1] = lines[refused + 1 : refused + 3]
     tool = [line for line in lines if line not in runtime]
-    apart = parse_run(
-        stdout="".join(tool).encode(), stderr="".join(runtime).encode(), exit_code=0, timed_out=False, requested="gpu"
-    )
-    together = parse_run(stdout=body, stderr=b"", exit_code=0, timed_out=False, requested="gpu")
+    apart = parse_run(stdout="".join(tool).encode(), stderr="".join(runtime).encode(), exit_code=0, requested="gpu")
+    together = parse_run(stdout=body, exit_code=0, requested="gpu")
     assert apart.delegate.cpu_operators == (("TOPK_V2", "Operation is not supported."),)
     assert (apart.delegate.truth, apart.inference) == (together.delegate.truth, together.inference)
 
 
 def test_a_whole_result_and_a_hang_at_exit_keep_the_number_and_say_so() -> None:
     body, _ = body_and_exit("hang_at_exit_after_results.txt")
-    report = parse_run(stdout=body, stderr=b"", exit_code=None, timed_out=True)
+    report = parse_run(stdout=body, exit_code=None, timed_out=True)
     assert (report.outcome, report.failure_code) == ("ok", "hung-at-exit")
     assert report.inference_mean_us == 16305.0
 

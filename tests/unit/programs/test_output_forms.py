@@ -8,27 +8,10 @@ import pytest
 from orchestrator.errors import OutputParseError
 from orchestrator.programs.grammar.output import describe, parse_file, parse_run, parse_text, to_public
 from orchestrator.records.run import DelegateTruth, ToolReport
+from tests.samples.imported_reports import firebase_json
+from tests.samples.outputs import RUN
 from tests.samples.places import NATIVE
 
-RUN = """\
-STARTING!
-Log parameter values verbosely: [0]
-Num threads: [4]
-Graph: [/data/local/tmp/m.tflite]
-Loaded model /data/local/tmp/m.tflite
-Created TensorFlow Lite XNNPACK delegate for CPU.
-Replacing 29 out of 31 node(s) with delegate (TfLiteXNNPackDelegate) node, yielding 4 partitions for subgraph 0.
-The input model file size (MB): 4.30469
-Initialized session in 19.505ms.
-Running benchmark for at least 1 iterations and at least 0.5 seconds but terminate if exceeding 150 seconds.
-count=38 first=39445 curr=11259 min=11223 max=39445 avg=13272.4 std=6127 p5=11236 median=11272 p95=36775
-
-Running benchmark for at least 50 iterations and at least 1 seconds but terminate if exceeding 150 seconds.
-count=89 first=11274 curr=11238 min=11203 max=11932 avg=11293 std=129 p5=11221 median=11248 p95=11526
-
-Inference timings in us: Init: 19505, First inference: 39445, Warmup (avg): 13272.4, Inference (avg): 11293
-Memory footprint delta from the start of the tool (MB): init=14.8516 overall=15.1094
-"""
 PREFIXES = {
     "old console": "",
     "console": "INFO: ",
@@ -139,7 +122,7 @@ def test_zero_averages_with_exit_code_0_are_no_measurement() -> None:
         "count=89 first=11274 curr=11238 min=11203 max=11932 avg=11293 std=129 p5=11221 median=11248 p95=11526",
         "count=89 curr=0(all same) p5=0 median=0 p95=0",
     ).replace("Inference (avg): 11293", "Inference (avg): 0")
-    report = parse_run(stdout=text.encode(), stderr=b"", exit_code=0, timed_out=False)
+    report = parse_run(stdout=text.encode(), exit_code=0)
     assert (report.outcome, report.failure_code) == ("failed", "all-zero")
     assert report.inference_mean_us is None
 
@@ -157,13 +140,9 @@ def test_view_of_the_ios_app_is_read() -> None:
 
 
 def test_records_of_the_game_loop_app_are_read() -> None:
-    good = (
-        '{ "name": "TFLite benchmark", "benchmark config": "gpu_fp16", "status": "OK", '
-        '"average time in us": "init: 1200, warmup: 900.5, inference: 801.25", "overall memory usage": "..." }'
-    )
-    bad = good.replace('"OK"', '"TFLite delegate error"').replace("gpu_fp16", "dsp_hexagon")
-    first, second = parse_text(f"{good}\n{bad}\n")
-    assert (first.label, first.inference_mean_us, first.init_us) == ("gpu_fp16", 801.25, 1200.0)
+    text = firebase_json("gpu_fp16", 801.25) + firebase_json("dsp_hexagon", 0, "TFLite delegate error")
+    first, second = parse_text(text)
+    assert (first.label, first.inference_mean_us, first.init_us) == ("gpu_fp16", 801.25, 3452.0)
     assert (second.label, second.failure_code) == ("dsp_hexagon", "delegate-failed")
 
 
@@ -176,15 +155,17 @@ def test_app_run_is_found_beside_the_answer_of_the_activity_manager() -> None:
     )
     report = parse_run(
         stdout=b"Starting: Intent { cmp=org.tensorflow.lite.benchmark/.X }\nStatus: ok\nComplete\n",
-        stderr=b"", logcat=log.encode(), exit_code=None, timed_out=False, requested="gpu",
-    )  # fmt: skip
+        logcat=log.encode(),
+        exit_code=None,
+        requested="gpu",
+    )
     assert (report.outcome, report.inference_mean_us) == ("ok", 11293.0)
     assert (report.delegate.truth, report.delegate.actual) == (DelegateTruth.FELL_BACK, "xnnpack")
 
 
 def test_app_that_is_not_installed_is_told_from_the_activity_manager_s_answer() -> None:
     error = b"Error: Activity class {org.tensorflow.lite.benchmark/x.Y} does not exist.\n"
-    report = parse_run(stdout=b"Starting: Intent { }\n", stderr=error, exit_code=None, timed_out=False)
+    report = parse_run(stdout=b"Starting: Intent { }\n", stderr=error, exit_code=None)
     assert (report.outcome, report.failure_code) == ("failed", "activity-missing")
 
 
@@ -199,7 +180,7 @@ def test_app_that_is_not_installed_is_told_from_the_activity_manager_s_answer() 
 def test_end_of_an_app_is_told_from_the_phone_s_log(line: str, code: str, outcome: str) -> None:
     cut = RUN[: RUN.index("Running benchmark for at least 50")]
     log = prefixed(cut, PREFIXES["threadtime"]) + f"06-18 10:20:49.000  4669  4669 {line}\n"
-    report = parse_run(stdout=b"", stderr=b"", logcat=log.encode(), exit_code=None, timed_out=False)
+    report = parse_run(logcat=log.encode(), exit_code=None)
     assert (report.outcome, report.failure_code) == (outcome, code)
     assert report.inference_mean_us is None
 
@@ -258,8 +239,7 @@ def test_long_logcat_gives_the_same_report(header: str) -> None:
     (report,) = parse_text(long_logcat(RUN, header))
     assert figures(report) == figures(plain)
     assert report.extra["pid"] == 4669
-    assert figures(parse_run(stdout=b"", stderr=b"", logcat=long_logcat(RUN, header).encode(), exit_code=None,
-                             timed_out=False)) == figures(plain)  # fmt: skip
+    assert figures(parse_run(logcat=long_logcat(RUN, header).encode(), exit_code=None)) == figures(plain)
 
 
 def test_long_logcat_of_two_processes_and_others_is_told_apart() -> None:

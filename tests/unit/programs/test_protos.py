@@ -44,15 +44,13 @@ def test_bytes_that_are_no_proto_are_refused(data: bytes) -> None:
 
 
 def test_proto_of_another_run_is_a_disagreement_and_the_log_s_number_stays() -> None:
-    report = parse_run(
-        stdout=log("result_file_path.txt"), stderr=b"", exit_code=0, timed_out=False, files=RunFiles(result_pb=PEAK)
-    )
+    report = parse_run(stdout=log("result_file_path.txt"), exit_code=0, files=RunFiles(result_pb=PEAK))
     assert any("number of inferences" in sentence for sentence in report.disagreements)
     assert report.inference_mean_us == 456.99
 
 
 def test_proto_gives_the_number_when_the_log_was_lost() -> None:
-    report = parse_run(stdout=b"", stderr=b"", exit_code=None, timed_out=False, files=WRITTEN)
+    report = parse_run(exit_code=None, files=WRITTEN)
     assert report.outcome == "ok"
     assert report.inference_mean_us == 456.9903
     assert report.init_us == 3263.0
@@ -62,13 +60,7 @@ def test_proto_gives_the_number_when_the_log_was_lost() -> None:
 def test_proto_gives_the_number_wherever_the_log_was_cut_before_its_result(ended: str) -> None:
     text = log("result_file_path.txt").decode()
     for end in range(text.index("Initialized session"), text.index("Inference (avg): 456.99") + 20):
-        report = parse_run(
-            stdout=(text[:end] + ended).encode(),
-            stderr=b"",
-            exit_code=0,
-            timed_out=False,
-            files=WRITTEN,
-        )
+        report = parse_run(stdout=(text[:end] + ended).encode(), exit_code=0, files=WRITTEN)
         assert report.outcome == "ok", text[:end][-40:]
         assert report.inference_mean_us == 456.9903
         assert report.inference == decode_result(RESULT).inference
@@ -78,22 +70,18 @@ def test_proto_gives_the_number_wherever_the_log_was_cut_before_its_result(ended
 
 
 def test_damaged_proto_is_told_and_the_log_s_number_stays() -> None:
-    report = parse_run(
-        stdout=log("result_file_path.txt"),
-        stderr=b"",
-        exit_code=0,
-        timed_out=False,
-        files=RunFiles(result_pb=b"\xff" * 20),
-    )
+    report = parse_run(stdout=log("result_file_path.txt"), exit_code=0, files=RunFiles(result_pb=b"\xff" * 20))
     assert report.outcome == "ok"
     assert any("can't be read" in sentence for sentence in report.disagreements)
 
 
 def test_runtime_info_gives_the_coverage_that_no_log_line_says() -> None:
     report = parse_run(
-        stdout=log("export_model_runtime_info.txt"), stderr=b"", exit_code=0, timed_out=False,
-        files=RunFiles(runtime_info_pb=RUNTIME), requested="xnnpack",
-    )  # fmt: skip
+        stdout=log("export_model_runtime_info.txt"),
+        exit_code=0,
+        files=RunFiles(runtime_info_pb=RUNTIME),
+        requested="xnnpack",
+    )
     assert report.delegate.truth is DelegateTruth.PARTIAL
     assert (report.delegate.delegated_nodes, report.delegate.total_nodes) == (30, 34)
     assert [name for name, _ in report.delegate.cpu_operators] == ["SHAPE", "STRIDED_SLICE", "PACK", "RESHAPE"]
@@ -101,7 +89,9 @@ def test_runtime_info_gives_the_coverage_that_no_log_line_says() -> None:
 
 def test_runtime_info_without_the_delegate_that_was_asked_for_means_that_it_fell_back() -> None:
     report = parse_run(
-        stdout=log("export_model_runtime_info.txt"), stderr=b"", exit_code=0, timed_out=False,
-        files=RunFiles(runtime_info_pb=RUNTIME), requested="gpu",
-    )  # fmt: skip
+        stdout=log("export_model_runtime_info.txt"),
+        exit_code=0,
+        files=RunFiles(runtime_info_pb=RUNTIME),
+        requested="gpu",
+    )
     assert (report.delegate.truth, report.delegate.actual) == (DelegateTruth.FELL_BACK, "xnnpack")
