@@ -1,5 +1,7 @@
 """Debian's chromium, and what tests of pages share."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
@@ -33,43 +35,56 @@ def browser():
         browser.close()
 
 
+class Tab:
+    """A page, and what it complained of or asked for outside of what is its own."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self.own: tuple[str, ...] = ()
+        self.complaints: list[str] = []
+        page.set_default_timeout(PATIENCE_MS)
+        page.on("console", lambda message: self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", self._asked)
+
+    def _asked(self, request: Any) -> None:
+        if not request.url.startswith(self.own):
+            self.complaints.append(f"asks for {request.url}")
+
+    def emptied(self) -> Tab:
+        """Return the tab as a new one is, but for what the browser has compiled."""
+        self.page.evaluate("[localStorage, sessionStorage].forEach(kept => kept.clear())")
+        self.own = ("about:blank",)
+        self.page.goto("about:blank")
+        self.complaints.clear()
+        return self
+
+
 @pytest.fixture(scope="module")
-def plain_contexts(browser: Any) -> dict[str, Any]:
-    """Viewport -> a context for all pages of it without options: what one has compiled, the next one needn't."""
-    return {}
+def tabs(browser: Any) -> list[Tab]:
+    """Those that no test uses now: what the page before has compiled, the next one needn't."""
+    return []
 
 
 @pytest.fixture
-def open_address(browser: Any, plain_contexts: dict[str, Any]) -> Iterator[Callable[..., Any]]:
-    """Open addresses; at the end check that no page complained, or asked for anything outside of ``within``.
-
-    A page with options has a browser's memory of its own, which a test needs that leaves something in it.
-    """
-    pages: list[Any] = []
-    contexts: list[Any] = []
-    complaints: list[str] = []
+def open_address(browser: Any, tabs: list[Tab]) -> Iterator[Callable[..., Any]]:
+    """Open addresses; at the end check that no page complained, or asked for anything outside of ``within``."""
+    plain: list[Tab] = []
+    special: list[Tab] = []
 
     def open_one(address: str, viewport: dict[str, int] = WIDE, *, within: str = "", **options: Any) -> Any:
-        own = (within or address, "data:", "blob:")
-        context = None if options else plain_contexts.get(str(viewport))
-        if context is None:
-            context = browser.new_context(viewport=viewport, **options)
-            if options:
-                contexts.append(context)
-            else:
-                plain_contexts[str(viewport)] = context
-        page = context.new_page()
-        pages.append(page)
-        page.set_default_timeout(PATIENCE_MS)
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: request.url.startswith(own) or complaints.append(f"asks for {request.url}"))
-        page.goto(address)
-        return page
+        tab = tabs.pop() if tabs and not options else Tab(browser.new_context(**options).new_page())
+        (special if options else plain).append(tab)
+        tab.own = (within or address, "data:", "blob:")
+        tab.page.set_viewport_size(viewport)
+        tab.page.goto(address)
+        return tab.page
 
     yield open_one
-    for opened in (*pages, *contexts):
-        opened.close()
+    complaints = [complaint for tab in (*plain, *special) for complaint in tab.complaints]
+    tabs += [tab.emptied() for tab in plain]
+    for tab in special:
+        tab.page.context.close()
     assert complaints == []
 
 

@@ -37,7 +37,7 @@ def open_page(open_address, pages):
     return open_one
 
 
-def test_worst_is_first_and_its_runs_are_a_click_away(open_page):
+def test_worst_is_first_with_what_explains_it_and_its_runs_are_a_click_away(open_page):
     page = open_page("nights")
     verdicts = page.locator(".compared tbody .badge[class*='c-']")
     # What the candidate broke stands before what it slowed.
@@ -50,19 +50,13 @@ def test_worst_is_first_and_its_runs_are_a_click_away(open_page):
     expect(dialog.get_by_role("heading", name="Invocations")).to_be_visible()
     expect(dialog).to_contain_text("Inference timings in us")
     expect(dialog).to_contain_text("26.30")
-
-
-def test_incomparable_tells_the_fact_and_strikes_the_figure_of_another_delegate(open_page):
-    page = open_page("nights")
+    # What can't be compared tells the fact, and the figure of another delegate is struck out.
     line = page.locator(".compared tbody tr").first
     expect(line.locator(".differs")).to_contain_text("gpu, full and xnnpack, fell-back")
     expect(line.locator("del")).to_have_count(1)
     expect(line.locator("svg.forest")).to_have_count(0)
-
-
-def test_operators_that_explain_a_change_stand_beside_it(open_page):
-    line = open_page("nights").locator(".compared tbody tr", has_text="FASTER")
-    expect(line).to_contain_text("taken by a delegate")
+    # Operators that explain a change stand beside it.
+    expect(page.locator(".compared tbody tr", has_text="FASTER")).to_contain_text("taken by a delegate")
 
 
 def test_without_scripts_the_runs_are_on_the_page(open_page):
@@ -71,15 +65,12 @@ def test_without_scripts_the_runs_are_on_the_page(open_page):
     expect(page.locator("details.case .case-body").first).to_contain_text("Inference timings in us")
 
 
-def test_hostile_names_stay_text(open_page, pages):
-    page = open_page("hostile")
-    assert "owned" not in page.title()
-    expect(page.locator("img")).to_have_count(0)
-    expect(page.locator(".compared tbody tr")).not_to_have_count(0)
-
-
 @pytest.mark.parametrize(("name", "viewport", "scheme"), [("nights", WIDE, "light"), ("hostile", PHONE, "dark")])
 def test_page_fits_the_window_and_has_no_serious_fault_of_accessibility(open_page, name, viewport, scheme):
     page = open_page(name, viewport, color_scheme=scheme)
+    # Names that break out of a page where they can stay text.
+    assert "owned" not in page.title()
+    expect(page.locator("img")).to_have_count(0)
+    expect(page.locator(".compared tbody tr")).not_to_have_count(0)
     assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
     assert serious_faults(page) == []

@@ -167,6 +167,7 @@ def test_no_script_of_a_bundle_runs_in_the_pages_of_a_site(home, open_address):
     is_harmless(open_address(series.as_uri(), within=root))
 
 
+@pytest.mark.parametrize("home", ["large"], indirect=True)
 def test_no_script_of_a_bundle_runs_in_what_is_served(home, open_address):
     served = Cli(home=home / "ours").start("serve", "--port", "0")
     try:
@@ -183,6 +184,7 @@ def test_no_script_of_a_bundle_runs_in_what_is_served(home, open_address):
         served.stderr.close()
 
 
+@pytest.mark.parametrize("home", ["small"], indirect=True)
 def test_numbers_of_a_bundle_are_numbers(home, tmp_path):
     """A script in a number's place is refused as a whole, so that no page has to be afraid of one."""
     fields = [("exit_code",), ("invocation",), ("duration_s",), ("report", "delegate", "delegated_nodes")]

@@ -7,17 +7,19 @@ A phone's folder holds ``phone.json`` (product, version, app), ``app/Documents``
 JSON object of fault -> how many more commands or launches it is for (-1: all).
 """
 
+from __future__ import annotations
+
 import json
 import os
-import shlex
-import shutil
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
 
-from tests.samples.places import REPO
+# Each of a thousand calls is a process of its own: it imports what that call needs.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, NoReturn
 
 PROGRAM = "pymobiledevice3"
 APP = "com.example.LiteRTBenchmark"
@@ -37,6 +39,8 @@ _SAYS = {
 
 def install(folder: Path, *phones: Path, udid: str = "00008150-000A") -> None:
     """Write the program into ``folder``; its iPhones are ``phones``, numbered after ``udid``."""
+    from tests.samples.places import REPO
+
     folder.mkdir(parents=True, exist_ok=True)
     for number, phone in enumerate(phones):
         (phone / "app" / "Documents").mkdir(parents=True, exist_ok=True)
@@ -46,8 +50,9 @@ def install(folder: Path, *phones: Path, udid: str = "00008150-000A") -> None:
         }  # fmt: skip
         (phone / "phone.json").write_text(json.dumps(about))
     path = folder / PROGRAM
+    # Without what is installed beside Python it starts sooner; it needs nothing of that.
     path.write_text(
-        f"#!{sys.executable}\nimport sys\nsys.path[:0] = [{str(REPO)!r}, {str(REPO / 'lab' / 'src')!r}]\n"
+        f"#!{sys.executable} -SE\nimport sys\nsys.path[:0] = [{str(REPO)!r}, {str(REPO / 'lab' / 'src')!r}]\n"
         f"from tests.samples.cabled_iphone import main\nmain({[str(phone) for phone in phones]!r}, sys.argv[1:])\n"
     )
     path.chmod(0o755)
@@ -132,6 +137,10 @@ def main(folders: list[str], argv: list[str]) -> None:
     answer(phone, [word for word in words if word != "--documents"], is_documents="--documents" in words)
 
 
+def copy(source: Path | str, to: Path | str) -> None:
+    Path(to, *[Path(source).name] if Path(to).is_dir() else []).write_bytes(Path(source).read_bytes())
+
+
 def answer(phone: Phone, words: list[str], *, is_documents: bool) -> None:
     if words[0] == "apps" and words[1] in {"push", "pull", "rm"}:
         assert is_documents, words
@@ -143,23 +152,25 @@ def answer(phone: Phone, words: list[str], *, is_documents: bool) -> None:
             }  # fmt: skip
             print(json.dumps({app: entry} if app == phone.about["app"] else {}))
         case ["apps", "install", package]:
-            shutil.copy(package, phone.folder / "app.ipa")
+            copy(package, phone.folder / "app.ipa")
             change(phone.folder, app=Path(package).stem, path=f"/private/{time.time_ns()}/B.app")
             log("INFO", "100% Complete")
             log("INFO", "Installation succeed.")
         case ["apps", "push", app, local, remote]:
-            shutil.copy(local, phone.at(app, remote))
+            copy(local, phone.at(app, remote))
         case ["apps", "pull", app, remote, local]:
             path = phone.at(app, remote)
             if not path.exists():
                 phone.fail(f"File [{remote}] not found during afc operation: STAT")
-            shutil.copy(path, local)
+            copy(path, local)
         case ["apps", "rm", app, remote]:
             path = phone.at(app, remote)
             if not path.exists():
                 phone.fail(f"File [{remote}] not found during afc operation: REMOVE_PATH")
             path.unlink()
         case ["developer", "dvt", "launch", command]:
+            import shlex
+
             launch(phone, shlex.split(command))
         case ["developer", "dvt", "is-running-pid", pid]:
             print(json.dumps(pid == str(PROCESS) and (phone.folder / "running").exists()))
@@ -177,7 +188,7 @@ def answer(phone: Phone, words: list[str], *, is_documents: bool) -> None:
             log("INFO", "DeveloperDiskImage mounted successfully")
         case ["crash", "pull", "--match", _, out]:
             for path in (phone.folder / "crashes").glob("*.ips"):
-                shutil.copy(path, out)
+                copy(path, out)
         case _:
             print(f"Usage: {PROGRAM} [OPTIONS] COMMAND [ARGS]...\nError: no such command", file=sys.stderr)
             raise SystemExit(2)
