@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from orchestrator.app import measuring
 from orchestrator.app.measuring import MeasuredCampaign
+from orchestrator.app.options import Device, Texts, arg, opt
 from orchestrator.bootstrap import Farm
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.files import check_writable, write_file
@@ -18,7 +19,7 @@ from orchestrator.programs.running.trace_file import read_recording, require_per
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.workload import Pass, ToolName
+from orchestrator.records.workload import BUILTIN, USUAL_TOOL, Pass, ToolName
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
@@ -26,17 +27,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceRequest:
-    """What is traced, and with what."""
+    """What is traced, and with what: a run of a model, or an app while it is used."""
 
-    model: Path
-    serials: tuple[str, ...]
-    delegate: str
-    threads: int
-    tool: str
-    builds: tuple[str, ...]
-    num_runs: int
-    timeout_s: float
-    has_summary: bool
+    model: Annotated[Path | None, arg("Model file (.tflite); none with --app.")] = None
+    package: Annotated[str, opt("--app", "Package of an app of yours, traced while it is used.")] = ""
+    activity: Annotated[str, opt("--activity", "With --app: the activity to start (.Main).")] = ""
+    during: Annotated[str, opt("--during", "With --app: record while this command runs here.")] = ""
+    seconds: Annotated[
+        float | None, opt("--seconds", "With --app: record so long, not until Ctrl-C.", min=0.1, max=600)
+    ] = None
+    restart: Annotated[bool, opt("--restart", "With --app: end the running app first.")] = False
+    serials: Device = ()
+    delegate: Annotated[str, opt("--delegate -d", "cpu, xnnpack, gpu, nnapi, hexagon ...")] = BUILTIN
+    threads: Annotated[int, opt("--threads -t", "Number of threads.", min=1)] = 1
+    tool: Annotated[str, opt("--tool", "native, apk, litert-native or perf-options.")] = USUAL_TOOL
+    builds: Annotated[
+        Texts,
+        opt(
+            "--build",
+            "Program to use: TOOL=NAME or TOOL=FILE, or NAME or FILE for a single tool. Repeat for several.",
+        ),
+    ] = ()
+    num_runs: Annotated[int, opt("--num-runs", "Inferences beside the warm-up, at least.", min=1)] = 20
+    timeout_s: Annotated[float, opt("--timeout", "Seconds that the run may take.", min=1)] = 120.0
+    has_summary: Annotated[bool, opt("--summary/--no-summary", "Read the trace after recording it.")] = True
+    out: Annotated[Path | None, opt("--out -o", "Folder for the trace files.")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +95,8 @@ def write_trace(folder: Path, words: Sequence[str], name: str, data: bytes) -> P
 
 def record(farm: Farm, request: TraceRequest, folder: Path) -> MeasuredCampaign:
     """Record the named model on the chosen phones; raises UsageError kinds before anything runs."""
+    if request.model is None:
+        raise UsageError("nothing to trace", hint="name a model file, or an app with --app")
     # The plan reports names that are no tool.
     tool = next((tool for tool in ToolName if tool == request.tool), None)
     if tool is not None and DeviceKind.ANDROID not in program(tool).kinds:
@@ -89,7 +106,7 @@ def record(farm: Farm, request: TraceRequest, folder: Path) -> MeasuredCampaign:
             hint=by_hand if DeviceKind.IOS in program(tool).kinds else "",
         )
     check_folder(folder, has_summary=request.has_summary)
-    return measuring.run(farm, _plan(request))
+    return measuring.run(farm, _plan(request, request.model))
 
 
 def traced_runs(farm: Farm, measured: MeasuredCampaign, folder: Path, *, has_summary: bool) -> list[TracedRun]:
@@ -105,12 +122,12 @@ def traced_runs(farm: Farm, measured: MeasuredCampaign, folder: Path, *, has_sum
     return traced + lost
 
 
-def _plan(request: TraceRequest) -> Plan:
+def _plan(request: TraceRequest, model: Path) -> Plan:
     """Return one run of one case in the pass ``trace``; raises PlanError naming the options at fault."""
     from orchestrator.config.plan_options import plan_from_options
 
     plan = plan_from_options(
-        models=[request.model],
+        models=[model],
         delegates=[request.delegate],
         threads=[request.threads],
         tools=[request.tool],

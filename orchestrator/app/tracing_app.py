@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from orchestrator.app.tracing import check_folder, write_trace
+from orchestrator.app.tracing import TraceRequest, check_folder, write_trace
 from orchestrator.bootstrap import Farm
 from orchestrator.child_environment import child_environment
 from orchestrator.engine.events import Notice
@@ -37,23 +37,6 @@ _ALL_APPS_SDK: Final = 31
 #: What the package manager says of an app whose slices are written before that.
 _TRACEABLE: Final = frozenset({"DEBUGGABLE", "PROFILEABLE_BY_SHELL"})
 _RESTART: Final = "--restart ends it first, so that its models are loaded again"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppTraceRequest:
-    """Which app is traced, and what happens meanwhile."""
-
-    package: str
-    serials: tuple[str, ...]
-    #: What is started; empty when the user or ``during`` starts it.
-    activity: str
-    #: A command on this computer, during which is recorded; empty for none.
-    during: str
-    #: How long is recorded; None until ``during`` has ended, or until Ctrl-C.
-    seconds: float | None
-    #: Whether a running app is ended first.
-    restart: bool
-    has_summary: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +70,7 @@ class _Seen:
     has_ended: bool = False
 
 
-def record_app(farm: Farm, request: AppTraceRequest, folder: Path) -> TracedApp:
+def record_app(farm: Farm, request: TraceRequest, folder: Path) -> TracedApp:
     """Record an app on one phone.
 
     Raises UsageError kinds before anything is changed, DeviceError kinds; the phone is restored whatever happens.
@@ -133,7 +116,7 @@ def record_app(farm: Farm, request: AppTraceRequest, folder: Path) -> TracedApp:
     )
 
 
-def _check(request: AppTraceRequest, folder: Path) -> None:
+def _check(request: TraceRequest, folder: Path) -> None:
     """Raise UsageError for what can't be meant."""
     if not _PACKAGE.fullmatch(request.package):
         raise UsageError(
@@ -158,7 +141,7 @@ def _words(command: str) -> list[str]:
         raise UsageError(f"--during {command!r}: {error}") from error
 
 
-def _phone(farm: Farm, request: AppTraceRequest) -> tuple[Device, DeviceFacts]:
+def _phone(farm: Farm, request: TraceRequest) -> tuple[Device, DeviceFacts]:
     found = farm.open_devices(DeviceSelection(serials=request.serials)).devices
     if len(found) != 1:
         serials = ", ".join(facts.serial for _, facts in found)
@@ -192,7 +175,7 @@ def _pids(device: Device, package: str) -> set[int]:
     return {int(word) for word in told.split() if word.isascii() and word.isdecimal() and len(word) < 10}
 
 
-def _use(farm: Farm, device: Device, facts: DeviceFacts, request: AppTraceRequest, seen: _Seen) -> None:
+def _use(farm: Farm, device: Device, facts: DeviceFacts, request: TraceRequest, seen: _Seen) -> None:
     """Start what is to be started, and wait until it is over; the app's processes are looked for meanwhile."""
     if request.activity:
         component = shlex.quote(f"{request.package}/{request.activity}")
@@ -227,7 +210,7 @@ def _use(farm: Farm, device: Device, facts: DeviceFacts, request: AppTraceReques
 
 
 @contextlib.contextmanager
-def _during(farm: Farm, request: AppTraceRequest, facts: DeviceFacts) -> Iterator[subprocess.Popen[bytes] | None]:
+def _during(farm: Farm, request: TraceRequest, facts: DeviceFacts) -> Iterator[subprocess.Popen[bytes] | None]:
     """Run the user's command, where there is one, and end it with this block."""
     if not request.during:
         yield None
@@ -268,7 +251,7 @@ def _give_back(farm: Farm, device: Device, facts: DeviceFacts) -> None:
         _tell(farm, facts, f"could not be restored ({error}); {hint}")
 
 
-def _faults(request: AppTraceRequest, facts: DeviceFacts, seen: _Seen, summary: AppSummary | None) -> Iterator[str]:
+def _faults(request: TraceRequest, facts: DeviceFacts, seen: _Seen, summary: AppSummary | None) -> Iterator[str]:
     """Yield what went wrong, each with the next step."""
     if seen.exit_code:
         yield f"the command of --during ended with exit code {seen.exit_code}: look at what it printed"

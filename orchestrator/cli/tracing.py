@@ -3,65 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from orchestrator.app import tracing, tracing_app
-from orchestrator.app.options import Device, Texts, arg, opt
 from orchestrator.app.tracing import TracedRun, TraceRequest
-from orchestrator.app.tracing_app import AppTraceRequest, TracedApp
+from orchestrator.app.tracing_app import TracedApp
 from orchestrator.bootstrap import Settings
 from orchestrator.cli import measuring
 from orchestrator.cli.frame import command, refuse
 from orchestrator.cli.progress import farm_telling
 from orchestrator.cli.result import CommandResult, table
-from orchestrator.errors import UsageError
 from orchestrator.programs.running.trace import AppSummary, LeftOut, Part, TraceSummary
 from orchestrator.records.run import Outcome
-from orchestrator.records.workload import BUILTIN, USUAL_TOOL
 from orchestrator.report.escapes import one_line
 
 #: Operators that the text lists; JSON lists all.
 _ROWS = 30
 #: Options of a model's run, and of an app.
-_OF_A_RUN = {"model", "delegate", "threads", "tool", "build", "num_runs", "timeout"}
+_OF_A_RUN = {"model", "delegate", "threads", "tool", "builds", "num_runs", "timeout_s"}
 _OF_AN_APP = {"activity", "during", "seconds", "restart"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class TraceOptions:
-    """What 'trace' reads."""
-
-    model: Annotated[Path | None, arg("Model file (.tflite); none with --app.")] = None
-    app: Annotated[str, opt("--app", "Package of an app of yours, traced while it is used.")] = ""
-    activity: Annotated[str, opt("--activity", "With --app: the activity to start (.Main).")] = ""
-    during: Annotated[str, opt("--during", "With --app: record while this command runs here.")] = ""
-    seconds: Annotated[
-        float | None, opt("--seconds", "With --app: record so long, not until Ctrl-C.", min=0.1, max=600)
-    ] = None
-    restart: Annotated[bool, opt("--restart", "With --app: end the running app first.")] = False
-    device: Device = ()
-    delegate: Annotated[str, opt("--delegate -d", "cpu, xnnpack, gpu, nnapi, hexagon ...")] = BUILTIN
-    threads: Annotated[int, opt("--threads -t", "Number of threads.", min=1)] = 1
-    tool: Annotated[str, opt("--tool", "native, apk, litert-native or perf-options.")] = USUAL_TOOL
-    build: Annotated[
-        Texts,
-        opt(
-            "--build",
-            "Program to use: TOOL=NAME or TOOL=FILE, or NAME or FILE for a single tool. Repeat for several.",
-        ),
-    ] = ()
-    num_runs: Annotated[int, opt("--num-runs", "Inferences beside the warm-up, at least.", min=1)] = 20
-    timeout: Annotated[float, opt("--timeout", "Seconds that the run may take.", min=1)] = 120.0
-    summary: Annotated[bool, opt("--summary/--no-summary", "Read the trace after recording it.")] = True
-    out: Annotated[Path | None, opt("--out -o", "Folder for the trace files.")] = None
-
-
 @command("trace")
-def trace(settings: Settings, context: typer.Context, options: TraceOptions) -> CommandResult:
+def trace(settings: Settings, context: typer.Context, request: TraceRequest) -> CommandResult:
     """Record a trace of one run, or of your own app.
 
     Example: benchfarm trace model.tflite --delegate gpu
@@ -70,24 +36,11 @@ def trace(settings: Settings, context: typer.Context, options: TraceOptions) -> 
 
     The trace opens in the Perfetto UI; what each operator took is summed up.
     """
-    folder = options.out or settings.data_folder / "traces"
-    if options.app:
+    folder = request.out or settings.data_folder / "traces"
+    if request.package:
         refuse(context, _OF_A_RUN, "with --app")
-        return _trace_app(settings, options, folder)
+        return _trace_app(settings, request, folder)
     refuse(context, _OF_AN_APP, "without --app")
-    if options.model is None:
-        raise UsageError("nothing to trace", hint="name a model file, or an app with --app")
-    request = TraceRequest(
-        model=options.model,
-        serials=options.device,
-        delegate=options.delegate,
-        threads=options.threads,
-        tool=options.tool,
-        builds=options.build,
-        num_runs=options.num_runs,
-        timeout_s=options.timeout,
-        has_summary=options.summary,
-    )
     with farm_telling(settings) as farm:
         measured = tracing.record(farm, request, folder)
         # It is a campaign with a report like any other; what ended a device's part is told as there.
@@ -103,16 +56,7 @@ def trace(settings: Settings, context: typer.Context, options: TraceOptions) -> 
     )
 
 
-def _trace_app(settings: Settings, options: TraceOptions, folder: Path) -> CommandResult:
-    request = AppTraceRequest(
-        package=options.app,
-        activity=options.activity,
-        during=options.during,
-        seconds=options.seconds,
-        restart=options.restart,
-        serials=options.device,
-        has_summary=options.summary,
-    )
+def _trace_app(settings: Settings, request: TraceRequest, folder: Path) -> CommandResult:
     with farm_telling(settings) as farm:
         traced = tracing_app.record_app(farm, request, folder)
     return CommandResult(text="\n".join(_app_lines(traced)), data=traced, exit_code=1 if traced.faults else 0)
