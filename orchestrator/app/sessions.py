@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from orchestrator.app.importing import Imported, raw_output, read_source, require_printable, store
+from orchestrator.app.importing import Imported, ImportRequest, raw_output, read_source, require_printable, store
 from orchestrator.bootstrap import Farm
 from orchestrator.engine.importing import ForeignRun, ImportBatch
 from orchestrator.errors import OutputParseError, UsageError
@@ -55,16 +55,6 @@ _UNUSUAL: Final = 2.5
 _LEAST_SHARED: Final = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionRequest:
-    """What is imported."""
-
-    paths: tuple[Path, ...]
-    #: Files of models that are known here: a row or job of that name is of that content.
-    models: tuple[Path, ...]
-    name: str
-
-
 def is_session(path: Path) -> bool:
     """Whether a path is one that is imported here: a folder, or a file of the leaderboard's lines."""
     if path.is_dir() or path.suffix == ".jsonl":
@@ -76,7 +66,7 @@ def is_session(path: Path) -> bool:
         return False
 
 
-def import_sessions(farm: Farm, request: SessionRequest, out: Path | None) -> list[Imported]:
+def import_sessions(farm: Farm, request: ImportRequest, out: Path | None) -> list[Imported]:
     """Import session folders and leaderboard files, each as a campaign; raises UsageError kinds and stores nothing.
 
     A folder's job that lacks what shows its worth is left out and reported; a wrong line of a file is an error.
@@ -86,7 +76,7 @@ def import_sessions(farm: Farm, request: SessionRequest, out: Path | None) -> li
     require_printable(name=request.name)
     known = [identify_model(path) for path in request.models]
     batches = []
-    for path in request.paths:
+    for path in request.files:
         batch = _Batch(known=known)
         origin = _folder(path, batch) if path.is_dir() else _file(path, batch)
         if not batch.runs:

@@ -10,7 +10,6 @@ from orchestrator.app import bundling, importing, sessions
 from orchestrator.app.bundling import FORMATS, ExportRequest
 from orchestrator.app.importing import Imported, ImportRequest
 from orchestrator.app.options import Texts, opt
-from orchestrator.app.sessions import SessionRequest
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.frame import HtmlOut, command
 from orchestrator.cli.result import CommandResult, format_of
@@ -57,8 +56,7 @@ def import_results(
     if all(map(sessions.is_session, files)):
         if device or request.profile or request.app or trust:
             raise UsageError("a session says itself what it ran on and with", hint="give --model and --name only")
-        wanted = SessionRequest(paths=files, models=models, name=request.name)
-        return import_sessions(settings, wanted, out)
+        return import_sessions(settings, request, out)
     if folder := next((path for path in files if not path.is_file()), None):
         raise UsageError(f"{folder}: is a folder", hint="import a session's folder on its own")
     if any(map(bundling.is_bundle, files)):
@@ -91,7 +89,7 @@ def import_files(settings: Settings, request: ImportRequest, out: Path | None) -
         return told(importing.import_files(farm, request, out))
 
 
-def import_sessions(settings: Settings, request: SessionRequest, out: Path | None) -> CommandResult:
+def import_sessions(settings: Settings, request: ImportRequest, out: Path | None) -> CommandResult:
     """Import session folders and leaderboard files; raises UsageError kinds, storing nothing."""
     with Farm(settings) as farm:
         done = [told(one) for one in sessions.import_sessions(farm, request, out)]
