@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from orchestrator.app.options import Listed, Texts, arg, opt
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.errors import ArtifactError, ModelError, UsageError
 from orchestrator.files import write_file
@@ -36,27 +37,44 @@ def places(settings: Settings, out: Path | None) -> tuple[Path, Path]:
 _AS_IS = "as-is"
 
 
-def orders(
-    *,
-    sources: Sequence[str],
-    variants: Sequence[str],
-    batches: Sequence[str],
-    sizes: Sequence[str],
-    like: BuildOrder,
-) -> list[BuildOrder]:
-    """Return one order ``like`` another for each source; raises UsageError for what can't be."""
-    return [
-        replace(
-            like,
-            source=_source(source),
-            variants=tuple(dict.fromkeys(variants)) or ("float32",),
-            batches=() if tuple(batches) == (_AS_IS,) else _numbers("--batch", batches) or (1,),
-            sizes=_numbers("--size", sizes),
-            weights=like.weights if like.weights in {"random", "imagenet"} else _whole(like.weights),
-            representative=_whole(like.representative) if like.representative else "",
-        )
-        for source in dict.fromkeys(sources)
-    ]
+Folder = Annotated[Path | None, opt("--out -o", "Folder for files and models.yaml (default: the data folder).")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildRequest:
+    """Which models are built, and where to."""
+
+    sources: Annotated[Texts, arg("Name, SavedModel folder, or .keras or .h5 file.", metavar="SOURCE...")]
+    variants: Annotated[Listed, opt("--variant", "float32, float16, dynamic-range, int8, int16x8 (a,b).")] = ()
+    batches: Annotated[Listed, opt("--batch", "Batch sizes (1,4), or as-is (default: 1).")] = ()
+    sizes: Annotated[Listed, opt("--size", "Side length in pixels (128,224) (default: the network's usual).")] = ()
+    weights: Annotated[str, opt("--weights", "random, imagenet (downloaded by Keras), or a weights file.")] = "random"
+    representative: Annotated[
+        str, opt("--representative", "Samples for int8 and int16x8 (.npy, .npz by input) (default: random).")
+    ] = ""
+    seed: Annotated[int, opt("--seed", "Seed of random weights and samples.", min=0, max=2**31 - 1)] = 0
+    flex: Annotated[bool, opt("--flex", "Keep TensorFlow's own operators.")] = False
+    signature: Annotated[str, opt("--signature", "Signature of a SavedModel.")] = "serving_default"
+    out: Folder = None
+
+    def orders(self) -> list[BuildOrder]:
+        """Return one order for each source; raises UsageError for what can't be."""
+        from orchestrator.models.building import BuildOrder
+
+        return [
+            BuildOrder(
+                source=_source(source),
+                variants=tuple(dict.fromkeys(self.variants)) or ("float32",),
+                batches=() if self.batches == (_AS_IS,) else _numbers("--batch", self.batches) or (1,),
+                sizes=_numbers("--size", self.sizes),
+                weights=self.weights if self.weights in {"random", "imagenet"} else _whole(self.weights),
+                representative=_whole(self.representative) if self.representative else "",
+                seed=self.seed,
+                flex=self.flex,
+                signature=self.signature,
+            )
+            for source in dict.fromkeys(self.sources)
+        ]
 
 
 def _whole(path: str) -> str:
@@ -88,13 +106,7 @@ class Built:
     manifest: Path
 
 
-def build(
-    settings: Settings,
-    orders: Sequence[BuildOrder],
-    *,
-    out: Path | None,
-    on_done: Callable[[str], None],
-) -> Built:
+def build(settings: Settings, request: BuildRequest, *, on_done: Callable[[str], None]) -> Built:
     """Build models and write the manifest as they come; call ``on_done`` for each. ModelError when none could be built.
 
     What was built before an interruption is there and in the manifest.
@@ -102,7 +114,8 @@ def build(
     from orchestrator.config.model_manifest import add_to_manifest, load_manifest
     from orchestrator.models.building import FailedBuild, build_models
 
-    folder, manifest = places(settings, out)
+    orders = request.orders()
+    folder, manifest = places(settings, request.out)
     load_manifest(manifest)  # a manifest with faults is reported before minutes of building
     done = Built(entries=[], models=[], failures=[], manifest=manifest)
     for order, outcome in build_models(orders, folder, environ=settings.environ):

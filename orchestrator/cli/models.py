@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from orchestrator.app import model_files
+from orchestrator.app.model_files import BuildRequest, Folder
 from orchestrator.app.options import Device, Listed, Texts, arg, opt
 from orchestrator.bootstrap import Settings
 from orchestrator.cli.frame import command
 from orchestrator.cli.progress import farm_telling, tell
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import UsageError
-from orchestrator.models.building import BuildOrder
 from orchestrator.records.model import ModelFacts, TensorFacts
 from orchestrator.report.escapes import one_line
 from orchestrator.units import format_bytes
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from orchestrator.models.language_model import LanguageModelFacts
 
 _ModelFile = Annotated[Path, arg("Model file (.tflite).")]
-_Folder = Annotated[Path | None, opt("--out -o", "Folder for files and models.yaml (default: the data folder).")]
 
 
 def _lines(facts: ModelFacts) -> list[str]:
@@ -198,48 +197,16 @@ def evaluate(settings: Settings, options: EvaluateOptions) -> CommandResult:
     return CommandResult(text="\n".join(lines), data=found, exit_code=1 if any(each.reason for each in found) else 0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class BuildOptions:
-    """What 'model build' reads."""
-
-    sources: Annotated[Texts, arg("Name, SavedModel folder, or .keras or .h5 file.", metavar="SOURCE...")]
-    variants: Annotated[Listed, opt("--variant", "float32, float16, dynamic-range, int8, int16x8 (a,b).")] = ()
-    batches: Annotated[Listed, opt("--batch", "Batch sizes (1,4), or as-is (default: 1).")] = ()
-    sizes: Annotated[Listed, opt("--size", "Side length in pixels (128,224) (default: the network's usual).")] = ()
-    weights: Annotated[str, opt("--weights", "random, imagenet (downloaded by Keras), or a weights file.")] = "random"
-    representative: Annotated[
-        str, opt("--representative", "Samples for int8 and int16x8 (.npy, .npz by input) (default: random).")
-    ] = ""
-    seed: Annotated[int, opt("--seed", "Seed of random weights and samples.", min=0, max=2**31 - 1)] = 0
-    flex: Annotated[bool, opt("--flex", "Keep TensorFlow's own operators.")] = False
-    signature: Annotated[str, opt("--signature", "Signature of a SavedModel.")] = "serving_default"
-    out: _Folder = None
-
-
 @command("model build")
-def build(settings: Settings, options: BuildOptions) -> CommandResult:
+def build(settings: Settings, request: BuildRequest) -> CommandResult:
     """Build .tflite files with TensorFlow.
 
     Example: benchfarm model build mobilenet_v2 --variant float32,int8
 
     models.yaml records how to build them again.
     """
-    orders = model_files.orders(
-        sources=options.sources,
-        variants=options.variants,
-        batches=options.batches,
-        sizes=options.sizes,
-        like=BuildOrder(
-            source="",
-            weights=options.weights,
-            representative=options.representative,
-            seed=options.seed,
-            flex=options.flex,
-            signature=options.signature,
-        ),
-    )
     say = partial(tell, settings.log_format, "model-built")
-    done = model_files.build(settings, orders, out=options.out, on_done=say)
+    done = model_files.build(settings, request, on_done=say)
     rows = [(item.name, format_bytes(item.size_bytes), item.sha256[:12], str(item.path)) for item in done.models]
     lines = [table(("model", "size", "sha256", "file"), rows, right=(1,))]
     for item in done.failures:
@@ -257,7 +224,7 @@ def fetch(
     settings: Settings,
     names: Annotated[Texts, arg("Models of the published tables, see 'benchfarm model list'.")],
     *,
-    out: _Folder = None,
+    out: Folder = None,
     mirror: Annotated[str, opt("--mirror", "Download from PREFIX, or ORIGIN=PREFIX ($BENCHFARM_MIRROR).")] = "",
     accept_changed: Annotated[
         bool, opt("--accept-changed", "Accept content that differs from the first download.")
