@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -106,8 +106,9 @@ class Placer:
             return ""
         if tool.is_app or build.package:
             assert build.path is not None
-            path = build.path
-            self._timed(build.name, lambda: self._device.install(path, sha256=build.sha256, package=build.package))
+            begun_s = self._services.clock.monotonic_s()
+            pushed_bytes = self._device.install(build.path, sha256=build.sha256, package=build.package)
+            self._tell(build.name, pushed_bytes, begun_s)
             # An app of the same name has taken the place of the other build's.
             replaced = self._workload.of_package(build.package) - {build.sha256}
             for key in [key for key in self._placed if key[1] in replaced]:
@@ -126,27 +127,15 @@ class Placer:
         set_sha256: str = "",
     ) -> str:
         assert source is not None, f"{name} is known from the store only"
-        paths: list[str] = []
+        begun_s = self._services.clock.monotonic_s()
+        placed = self._device.place(
+            source, kind=kind, sha256=sha256, name=safe_name(name), executable=executable, set_sha256=set_sha256
+        )
+        self._tell(name, placed.pushed_bytes, begun_s)
+        return placed.path
 
-        def place() -> int:
-            placed = self._device.place(
-                source,
-                kind=kind,
-                sha256=sha256,
-                name=safe_name(name),
-                executable=executable,
-                set_sha256=set_sha256,
-            )
-            paths.append(placed.path)
-            return placed.pushed_bytes
-
-        self._timed(name, place)
-        return paths[0]
-
-    def _timed(self, name: str, place: Callable[[], int]) -> None:
-        start_s = self._services.clock.monotonic_s()
-        pushed_bytes = place()
-        duration_s = self._services.clock.monotonic_s() - start_s
+    def _tell(self, name: str, pushed_bytes: int, begun_s: float) -> None:
+        duration_s = self._services.clock.monotonic_s() - begun_s
         self._services.observer.on_event(
             FilePlaced(serial=self._device.serial, name=name, pushed_bytes=pushed_bytes, duration_s=duration_s)
         )
