@@ -53,6 +53,8 @@ class LadderRescuer:
         """
         if not isinstance(device, AdbDevice):
             return False
+        if self._follows(device):
+            return True
         for what, rung, answer_s in self._rungs(device, may_reboot=may_reboot):
             if cancelled.is_set():
                 return False
@@ -95,12 +97,12 @@ class LadderRescuer:
                 if one.address == device.transport or not is_tcp(one.address) or connection in self._others:
                     continue
                 seen = look_at(device.server, one.address)
-                if seen is not None and seen.usable and seen.serial == device.serial:
-                    device.move_to(one.address)
-                    return True
-                if seen is not None and seen.serial:
+                if seen is not None and seen.serial not in {"", device.serial}:
                     # It isn't asked again: it may be measured.
                     self._others.add(connection)
+                elif seen is not None and seen.usable:
+                    device.move_to(one.address)
+                    return True
         return False
 
 
