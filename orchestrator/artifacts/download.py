@@ -6,16 +6,16 @@ import base64
 import errno
 import hashlib
 import ipaddress
-import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 
 from orchestrator.clock import Clock, SystemClock
+from orchestrator.documents import adapter_of, dump_document
 from orchestrator.errors import DownloadError, HostStorageError, NotThereError, UsageError
 from orchestrator.files import make_private
 
@@ -414,15 +414,14 @@ def _check_md5(path: Path, header: str, url: str) -> None:
 
 def _read_validators(draft: Path) -> Validators:
     try:
-        values = json.loads(_label(draft).read_text(encoding="utf-8"))
-        return Validators(etag=str(values["etag"]), last_modified=str(values["last_modified"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        return adapter_of(Validators).validate_json(_label(draft).read_bytes(), strict=True)
+    except (OSError, ValueError):
         return Validators()
 
 
 def _write_validators(draft: Path, validators: Validators) -> None:
     draft.unlink(missing_ok=True)
-    _label(draft).write_text(json.dumps(asdict(validators)), encoding="utf-8")
+    _label(draft).write_text(dump_document(validators), encoding="utf-8")
 
 
 def _discard(draft: Path) -> None:

@@ -209,8 +209,7 @@ class BuildLibrary:
             ArtifactError: there is none, or the digits fit several programs.
         """
         name, _, digits = wanted.partition("@")
-        known = self.archive.releases(name)
-        fitting = [r for r in known if r.release_id.startswith(digits) or r.program.sha256.startswith(digits)]
+        known, fitting = self.archive.releases(name), self._of_digits(name, digits)
         if not fitting or not digits:
             there = ", ".join(f"{name}@{release.release_id}" for release in known)
             raise ArtifactError(
@@ -395,12 +394,11 @@ class BuildLibrary:
         by_sha = [r for r in kept if not digits and _SHA_PREFIX.fullmatch(name) and r.program.sha256.startswith(name)]
         if by_sha or not digits:
             return by_sha or [release for release in kept if release.name == name]
-        return [
-            release
-            for release in reversed(self.archive.releases(name))
-            if (release.release_id.startswith(digits) or release.program.sha256.startswith(digits))
-            and self.archive.path(release.program.sha256) is not None
-        ]
+        return [r for r in reversed(self._of_digits(name, digits)) if self.archive.path(r.program.sha256) is not None]
+
+    def _of_digits(self, name: str, digits: str) -> Sequence[Release]:
+        known = self.archive.releases(name)
+        return [r for r in known if r.release_id.startswith(digits) or r.program.sha256.startswith(digits)]
 
     def _missing(self, tool: ToolName, wanted: str, name: str, others: Sequence[Release]) -> ArtifactError:
         base = name.partition("@")[0]

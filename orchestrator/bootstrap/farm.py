@@ -105,11 +105,6 @@ class Farm(Adapters):
         return BuildChoice(self.library, self.settings.cache_folder / "fake-binaries")
 
     @property
-    def lab_folder(self) -> Path:
-        """Where the virtual lab and its adb server keep their state."""
-        return self.settings.lab_folder
-
-    @property
     def board_folder(self) -> Path:
         """Where the campaigns that this computer's processes run write down how they stand."""
         return self.settings.state_folder / "boards"
@@ -126,14 +121,14 @@ class Farm(Adapters):
         """The adb server of the virtual lab, None when no lab is up."""
         from orchestrator.devices.server_process import OwnServer
 
-        return OwnServer.adopt(self.lab_folder, usb=False)
+        return OwnServer.adopt(self.settings.lab_folder, usb=False)
 
     def _join_lab(self, server: AdbServer) -> None:
         """Connect the lab's phones that its server doesn't know: one that was restarted has forgotten all."""
         from orchestrator.devices.discovery import parse_devices
 
         try:
-            phones = virtual_lab.read_lab(self.lab_folder).phones
+            phones = virtual_lab.read_lab(self.settings.lab_folder).phones
             known = {item.address for item in parse_devices(server.device_list())}
         except (DeviceError, UsageError):
             return

@@ -76,7 +76,7 @@ def list_phones(settings: Settings) -> CommandResult:
     """
     with Farm(settings) as farm:
         try:
-            told = virtual_lab.lab_request(farm.lab_folder, {"request": "list"})
+            told = virtual_lab.lab_request(farm.settings.lab_folder, {"request": "list"})
         except UsageError:
             told = {"phones": []}
     phones = told["phones"]

@@ -137,21 +137,14 @@ def load_build(path: Path) -> tuple[BuildSpec, ...]:
 def _specs(section: BuildSection, folder: Path) -> Iterator[BuildSpec]:
     for abi, source in section.abis.items():
         yield BuildSpec(
-            name=section.name,
-            title=section.title,
-            tool=section.tool,
-            program=section.program,
+            **section.model_dump(include={"name", "title", "tool", "program", "variant"}),
+            **section.expected.model_dump(exclude_none=True),
             abi=abi,
-            variant=section.variant,
             is_default=section.default,
             url=source.url or "",
             file=str(folder / Path(source.file).expanduser()) if source.file else "",
             recipe=source.recipe or (),
             sha256s=source.sha256,
-            package=section.expected.package or "",
-            activity=section.expected.activity or "",
-            min_sdk=section.expected.min_sdk,
-            debuggable=section.expected.debuggable,
             libraries=tuple(
                 _library(name, library, abi, source, folder) for name, library in section.libraries.items()
             ),

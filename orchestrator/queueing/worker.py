@@ -103,7 +103,7 @@ class Worker:
         self._host_id = host_id
         self._newcomers = newcomers
         self._queue = queue
-        self._callbacks = callbacks
+        self._callbacks, self._say = callbacks, callbacks.say
         self._host = host
         self._version = benchfarm_version
         self._dead_after_s = dead_after_s
@@ -361,9 +361,6 @@ class Worker:
             return
         held = beat.held if beat.is_ours else frozenset()
         self._disown({serial for serial, job in self._running.items() if job.claimed.job_id not in held})
-
-    def _say(self, text: str, *, level: str = "info", **keys: object) -> None:
-        self._callbacks.say(text, level=level, **keys)
 
 
 def _about(claimed: Claimed) -> dict[str, object]:

@@ -262,23 +262,27 @@ class Bundle:
     def __exit__(self, *_: object) -> None:
         self._archive.close()
 
-    def records(self, kind: str) -> Iterator[Any]:
-        """Yield the records of one kind; runs come with everything that they left behind."""
+    def runs(self) -> Iterator[RunRecord]:
+        """Yield the runs with everything that they left behind."""
         for where, line in self._lines():
-            if line.kind == kind:
-                record = line.read(where)
-                if kind == "run":
-                    self._check_sizes(where, line)
-                    left = (Attachment(name=name, data=self._blob(sha256)) for name, sha256 in line.left)
-                    record = replace(record, attachments=tuple(left))
-                yield record
+            if line.kind == "run":
+                self._check_sizes(where, line)
+                left = (Attachment(name=name, data=self._blob(sha256)) for name, sha256 in line.left)
+                yield replace(line.read(where), attachments=tuple(left))
 
-    def check(self) -> None:
-        """Check every record, before anything is stored; raises StoreError naming the line and the field."""
+    def checked(self) -> Mapping[str, list[Any]]:
+        """Check every record, before anything is stored, and return all but the runs, by kind.
+
+        Raises StoreError naming the line and the field.
+        """
+        found: dict[str, list[Any]] = {kind: [] for kind in _KINDS}
         for where, line in self._lines():
             if line.kind in _KINDS:
-                line.read(where)
+                record = line.read(where)
                 self._check_sizes(where, line)
+                if line.kind != "run":
+                    found[line.kind].append(record)
+        return found
 
     def _lines(self) -> Iterator[tuple[str, _Line]]:
         """Yield each line of the records with its place."""

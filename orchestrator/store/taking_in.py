@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from orchestrator.errors import StoreCorruptError, StoreError, UsageError
 from orchestrator.files import sha256_of
@@ -62,16 +62,16 @@ def take_in(bundle: Bundle, store: Store, *, read: Reading, trusted: Collection[
         StoreError: a campaign of this id is stored and is another one, or a record can't be stored as it is.
     """
     origin = _origin(bundle, trusted)
-    bundle.check()
-    campaigns = {_plain(bundle, item.campaign_id): item for item in bundle.records("campaign")}
+    records = bundle.checked()
+    campaigns: dict[CampaignId, Campaign] = {_plain(bundle, item.campaign_id): item for item in records["campaign"]}
     stored_ids = {run.run_id for run in store.runs(campaign_ids=list(campaigns))} if campaigns else set()
     # Nothing that comes from a file is added to what this lab has measured itself.
     stored = [store.campaign(campaign_id) for campaign_id in campaigns]
     own = {item.campaign_id for item in stored if item is not None and item.terms.origin is None}
-    begun = _begin(bundle, store, campaigns, origin)
+    begun = _begin(bundle, store, records, campaigns, origin)
     facts = store.devices() if campaigns else {}
     new, known, others = 0, 0, []
-    for run in bundle.records("run"):
+    for run in bundle.runs():
         campaign = campaigns.get(run.campaign_id)
         if campaign is None:
             raise StoreCorruptError(f"{bundle.path}: run {run.run_id} is of a campaign that the bundle doesn't hold")
@@ -124,14 +124,20 @@ def _here(record: Placed, campaign: Campaign) -> Placed:
     return replace(record, serial=Serial(f"{record.serial}@{campaign.host}"))
 
 
-def _begin(bundle: Bundle, store: Store, campaigns: Mapping[CampaignId, Campaign], origin: Origin) -> list[CampaignId]:
+def _begin(
+    bundle: Bundle,
+    store: Store,
+    records: Mapping[str, list[Any]],
+    campaigns: Mapping[CampaignId, Campaign],
+    origin: Origin,
+) -> list[CampaignId]:
     """Begin the campaigns that the store doesn't hold; return their ids."""
     begun = []
     # What the store knows of a device, a model or a build, above all where its file is, stays as it is.
     known_devices, known_models, known_builds = store.devices(), store.models(), store.builds()
-    devices: list[DeviceFacts] = list(bundle.records("device"))
-    models = [known_models.get(item.sha256, item) for item in bundle.records("model")]
-    builds = [known_builds.get(item.sha256, item) for item in bundle.records("build")]
+    devices: list[DeviceFacts] = records["device"]
+    models = [known_models.get(item.sha256, item) for item in records["model"]]
+    builds = [known_builds.get(item.sha256, item) for item in records["build"]]
     for campaign_id, campaign in campaigns.items():
         stored = store.campaign(campaign_id)
         if stored is not None:
