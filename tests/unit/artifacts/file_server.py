@@ -1,10 +1,12 @@
 """A web server on loopback whose files and faults a test sets."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+CHUNKED = {"Transfer-Encoding": "chunked"}
 
 
 @dataclass
@@ -60,6 +62,10 @@ def _chunks(content: bytes) -> bytes:
     return b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts)
 
 
+def _range(file: ServedFile, offset: int) -> str:
+    return f"bytes {offset}-{len(file.content) - 1}/{len(file.content)}"
+
+
 def _handler(owner: FileServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
@@ -89,13 +95,13 @@ def _handler(owner: FileServer) -> type[BaseHTTPRequestHandler]:
                     self.send_header("Content-Length", "0")
                     self.end_headers()
                 case "no length":
-                    self.answer(file, 200, file.content, length=None)
+                    self.answer(file, 200, file.content)
                 case "chunked":
-                    self.answer(file, 200, _chunks(file.content) + b"0\r\n\r\n", length=None, coding="chunked")
+                    self.answer(file, 200, _chunks(file.content) + b"0\r\n\r\n", CHUNKED)
                 case ("chunks", int(size)):
-                    self.answer(file, 200, _chunks(file.content[:size]), length=None, coding="chunked")
+                    self.answer(file, 200, _chunks(file.content[:size]), CHUNKED)
                 case ("length", int(announced)):
-                    self.answer(file, 200, file.content, length=announced)
+                    self.answer(file, 200, file.content, {"Content-Length": str(announced)})
                 case ("cut", int(size)):
                     self.send_file(file, headers, size)
                 case ("hang after", int(size)):
@@ -103,11 +109,9 @@ def _handler(owner: FileServer) -> type[BaseHTTPRequestHandler]:
                     owner.hanging.set()
                     owner.released.wait(60)
                 case ("range", str(text)):
-                    self.answer(file, 206, file.content, length=len(file.content), content_range=text)
+                    self.send_part(file, file.content, text)
                 case ("ignore if-range", int(offset)):
-                    rest = file.content[offset:]
-                    text = f"bytes {offset}-{len(file.content) - 1}/{len(file.content)}"
-                    self.answer(file, 206, rest, length=len(rest), content_range=text)
+                    self.send_part(file, file.content[offset:], _range(file, offset))
                 case _:
                     self.send_file(file, headers, None)
 
@@ -126,35 +130,19 @@ def _handler(owner: FileServer) -> type[BaseHTTPRequestHandler]:
                 if offset >= size:
                     self.send_error(416)
                     return
-                rest = file.content[offset:]
-                text = f"bytes {offset}-{size - 1}/{size}"
-                self.answer(file, 206, rest[:most], length=len(rest), content_range=text)
+                self.send_part(file, file.content[offset:], _range(file, offset), most)
                 return
-            self.answer(file, 200, file.content[:most], length=size)
+            self.answer(file, 200, file.content[:most], {"Content-Length": str(size)})
 
-        def answer(
-            self,
-            file: ServedFile,
-            status: int,
-            body: bytes,
-            *,
-            length: int | None,
-            content_range: str = "",
-            coding: str = "",
-        ) -> None:
+        def send_part(self, file: ServedFile, rest: bytes, told: str, most: int | None = None) -> None:
+            self.answer(file, 206, rest[:most], {"Content-Length": str(len(rest)), "Content-Range": told})
+
+        def answer(self, file: ServedFile, status: int, body: bytes, headers: Mapping[str, str] = {}) -> None:
             self.send_response(status)
-            if file.etag:
-                self.send_header("ETag", file.etag)
-            if file.last_modified:
-                self.send_header("Last-Modified", file.last_modified)
-            if length is not None:
-                self.send_header("Content-Length", str(length))
-            if coding:
-                self.send_header("Transfer-Encoding", coding)
-            if content_range:
-                self.send_header("Content-Range", content_range)
-            for name, value in file.headers.items():
-                self.send_header(name, value)
+            of_file = {"ETag": file.etag, "Last-Modified": file.last_modified}
+            for name, value in {**of_file, **headers, **file.headers}.items():
+                if value:
+                    self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
             self.wfile.flush()

@@ -145,16 +145,6 @@ def test_program_for_a_newer_android_is_refused(library, tmp_path):
         library.resolve_for(PHONE, ToolName.APK)
 
 
-def test_damaged_copy_is_told_and_mended_by_adding_again(library, tmp_path):
-    added = library.add(program(tmp_path / "benchmark_model"))
-    added.path.write_bytes(b"rot")
-    assert list(library.verify()) == [(added.name, added.sha256, False)]
-    with pytest.raises(ArtifactError, match="isn't what it was when it was added"):
-        library.resolve(ToolName.NATIVE, "arm64-v8a")
-    assert library.add(tmp_path / "benchmark_model") == added
-    assert library.resolve(ToolName.NATIVE, "arm64-v8a") == added
-
-
 def test_what_a_crash_or_a_stranger_left_in_the_cache_is_passed_over(library, tmp_path):
     added = library.add(program(tmp_path / "benchmark_model"))
     (tmp_path / "cache" / "notes.txt").write_text("x")

@@ -15,8 +15,3 @@ def test_any_text_is_escaped_and_comes_back(text: str) -> None:
     escaped.encode()
     assert "\x00" not in escaped
     assert unescape_text(escaped) == text
-
-
-@given(st.lists(st.text(alphabet="\\u0d8\x00\ud800", max_size=8), unique=True))
-def test_different_texts_stay_different(texts: list[str]) -> None:
-    assert len({escape_text(text) for text in texts}) == len(texts)
