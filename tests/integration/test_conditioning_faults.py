@@ -360,7 +360,7 @@ def test_a_plan_that_says_nothing_takes_what_tuning_found(device: Tripwire, phon
 
 
 def test_a_full_phone_is_named_before_anything_is_measured(device: Tripwire, phone: Phone, tmp_path: Path) -> None:
-    storage = phone.userland.system.storage
+    storage = phone.userland.storage
     free_bytes = storage.free_bytes
     storage.fill(free_bytes=10 << 20)
     try:

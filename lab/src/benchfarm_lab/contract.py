@@ -44,6 +44,30 @@ class ByteSink(Protocol):
         ...
 
 
+class Hangup:
+    """Whether a session's client has gone, and what happens then."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._gone = False
+        self._calls: list[Callable[[], None]] = []
+
+    def set(self) -> None:
+        """Say that it has gone."""
+        with self._lock:
+            self._gone, calls, self._calls = True, self._calls, []
+        for call in calls:
+            call()
+
+    def then(self, call: Callable[[], None]) -> None:
+        """Have a function called once, when the client goes, or now when it has gone."""
+        with self._lock:
+            if not self._gone:
+                self._calls.append(call)
+                return
+        call()
+
+
 @dataclass(slots=True, kw_only=True)
 class ShellSession:
     """One service opened over adb (shell, exec, cmd): its streams, and whether the client has gone."""
@@ -53,7 +77,7 @@ class ShellSession:
     stderr: ByteSink
     #: Set when the stream or the connection is closed; like SIGHUP, it reaches only the shell's own process:
     #: what was started in the background goes on.
-    hangup: threading.Event = field(default_factory=threading.Event)
+    hangup: Hangup = field(default_factory=Hangup)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,8 +55,7 @@ class Phone:
             on_reboot=self.reboot, moment=ProgramMoments(self.faults),
         )  # fmt: skip
         desk = ServiceDesk(
-            userland=self.userland, files=self.userland.files, faults=self.faults, legacy=spec.legacy,
-            reboot=self.reboot,
+            system=self.userland, faults=self.faults, legacy=spec.legacy, reboot=self.reboot,
         )  # fmt: skip
         self._link = LinkState(
             serial=spec.serial, allowed_keys=allowed_keys, banner=self._banner, service_for=desk.service_for,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from benchfarm_lab.contract import SHELL_UID, ProcessContext
@@ -158,27 +157,13 @@ class Process:
             waker()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Resident:
-    pid: int
-    name: str
-    uid: int
-    ppid: int = 1
-
-
-#: What every phone runs; enough for ps and pidof to look right.
-_RESIDENTS: Final = (
-    _Resident(pid=1, name="init", uid=0, ppid=0),
-    _Resident(pid=2, name="[kthreadd]", uid=0, ppid=0),
-    _Resident(pid=498, name="logd", uid=1036),
-    _Resident(pid=499, name="servicemanager", uid=1000),
-    _Resident(pid=512, name="zygote64", uid=0),
-    _Resident(pid=613, name="surfaceflinger", uid=1000),
-    _Resident(pid=741, name="adbd", uid=SHELL_UID),
-    _Resident(pid=1003, name="system_server", uid=1000, ppid=512),
-    _Resident(pid=1297, name="com.android.systemui", uid=10041, ppid=512),
-    _Resident(pid=1466, name="com.android.phone", uid=1001, ppid=512),
-)
+#: What every phone runs, enough for ps and pidof to look right: name, user and parent of each pid.
+_RESIDENTS: Final[Mapping[int, tuple[str, int, int]]] = {
+    1: ("init", 0, 0), 2: ("[kthreadd]", 0, 0), 498: ("logd", 1036, 1), 499: ("servicemanager", 1000, 1),
+    512: ("zygote64", 0, 1), 613: ("surfaceflinger", 1000, 1), 741: ("adbd", SHELL_UID, 1),
+    1003: ("system_server", 1000, 512), 1297: ("com.android.systemui", 10041, 512),
+    1466: ("com.android.phone", 1001, 512),
+}  # fmt: skip
 ADBD_PID: Final = 741
 ZYGOTE_PID: Final = 512
 SYSTEM_SERVER_PID: Final = 1003
@@ -265,11 +250,10 @@ class ProcessTable:
 
     def rows(self) -> Iterator[Process]:
         """Return everything that ps shows, the phone's own services included."""
-        for resident in _RESIDENTS:
+        for pid, (name, uid, ppid) in _RESIDENTS.items():
             process = Process(
-                pid=resident.pid, ppid=resident.ppid, argv=(resident.name,), uid=resident.uid, started_s=0.0,
-                affinity=self.all_cpus, group="shell",
-            )  # fmt: skip
+                pid=pid, ppid=ppid, argv=(name,), uid=uid, started_s=0.0, affinity=self.all_cpus, group="shell"
+            )
             process.rss_bytes = 48 << 20
             yield process
         yield from self.live()

@@ -18,10 +18,10 @@ from benchfarm_lab.contract import SHELL_UID, ShellSession, StreamClosedError
 from benchfarm_lab.faults import FaultKind, FaultTable
 from benchfarm_lab.stream import Stream, StreamReader
 from benchfarm_lab.sync import SyncService
+from benchfarm_lab.userland import run_command
 
 if TYPE_CHECKING:
-    from benchfarm_lab.files import PhoneTree
-    from benchfarm_lab.userland import PhoneUserland
+    from benchfarm_lab.system import PhoneSystem
 
 
 _HEAD: Final = struct.Struct("<BI")
@@ -117,8 +117,7 @@ LEGACY_FEATURES: Final[tuple[str, ...]] = ()
 class ServiceDesk:
     """Maps the name of a service to what runs it, for one phone."""
 
-    userland: PhoneUserland
-    files: PhoneTree
+    system: PhoneSystem
     faults: FaultTable
     #: True for a phone without shell_v2, whose v1 shell is a terminal.
     legacy: bool
@@ -134,7 +133,7 @@ class ServiceDesk:
         if kind == "exec":
             return lambda stream: self._run(stream, rest, "exec")
         if kind == "sync":
-            return SyncService(self.files, self.faults, uid=SHELL_UID)
+            return SyncService(self.system.files, self.faults, uid=SHELL_UID)
         if kind == "reboot":
             return lambda stream: self.reboot(rest)
         return None
@@ -160,6 +159,6 @@ class ServiceDesk:
         session = ShellSession(
             stdin=FramedInput(reader) if framed else reader, stdout=stdout, stderr=stderr, hangup=stream.hangup
         )
-        code = self.userland.run(command, session)
+        code = run_command(self.system, command, session)
         if framed:
             outlet.exit(code)

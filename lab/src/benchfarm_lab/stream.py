@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from benchfarm_lab.contract import StreamClosedError
+from benchfarm_lab.contract import Hangup, StreamClosedError
 from benchfarm_lab.wire import CLSE, OKAY, WRTE
 
 #: A service this far ahead of the link waits; a client this far ahead of the service isn't acknowledged.
@@ -29,7 +29,7 @@ class Stream:
         self.remote_id = remote_id
         self.max_payload_bytes = max_payload_bytes
         #: Set when the client, the link or the service has closed the stream.
-        self.hangup = threading.Event()
+        self.hangup = Hangup()
         self._send = send
         self._changed = threading.Condition()
         self._incoming: deque[bytes | bytearray] = deque()
@@ -84,6 +84,7 @@ class Stream:
             if now:
                 self._close()
         if now:
+            self.hangup.set()
             self._send(CLSE, self.local_id, self.remote_id, b"")
 
     # What the loop's thread calls
@@ -114,12 +115,14 @@ class Stream:
         if payload:
             self._send(WRTE, self.local_id, self.remote_id, payload)
         elif closes:
+            self.hangup.set()
             self._send(CLSE, self.local_id, self.remote_id, b"")
 
     def abandon(self) -> None:
         """The client has closed the stream, or the link is gone: readers get what is there, then the end."""
         with self._changed:
             self._close()
+        self.hangup.set()
 
     @property
     def closed(self) -> bool:
@@ -130,7 +133,6 @@ class Stream:
         self._closed = True
         self._outgoing.clear()
         self._outgoing_bytes = 0
-        self.hangup.set()
         self._changed.notify_all()
 
     def _next_payload(self) -> bytes | memoryview:

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from benchfarm_lab.tracing import TraceService
 
 
+#: How long a reboot waits, in real seconds, for each process to be really gone (its last lines in the log with it).
+_LAST_WORDS_S: Final = 0.2
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhoneBuild:
     """How a phone was built: what of it is there or allowed."""
@@ -46,7 +50,7 @@ class PhoneBuild:
 
 @dataclass(slots=True, kw_only=True)
 class PhoneSystem:
-    """The parts. They are put together in ``userland``; nothing here does anything by itself."""
+    """The parts. They are put together in ``userland``."""
 
     build: PhoneBuild
     time: ScaledTime
@@ -68,10 +72,19 @@ class PhoneSystem:
     default_props: Mapping[str, str] = field(default_factory=dict)
     boot_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
-    def new_boot(self) -> None:
-        """Take a new boot id and the properties of a fresh boot."""
+    def restart(self) -> None:
+        """What a reboot does: processes end, logs and volatile properties are gone, a new boot id."""
+        for process in self.processes.kill_all():
+            process.done.wait(_LAST_WORDS_S)
+        self.logs.restart()
+        self.state.restart()
+        self.tracing.restart()
         self.boot_id = str(uuid.uuid4())
         self.props.forget_volatile(self.default_props)
+
+    def close(self) -> None:
+        """End all processes."""
+        self.processes.kill_all()
 
 
 NAMESPACES: Final = ("system", "secure", "global")

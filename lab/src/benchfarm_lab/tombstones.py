@@ -9,21 +9,15 @@ from benchfarm_lab.logs import PhoneLogs
 from benchfarm_lab.processes import Process
 
 _NAMES: Final[Mapping[int, tuple[str, str]]] = {
-    4: ("SIGILL", "1 (ILL_ILLOPC)"), 6: ("SIGABRT", "-1 (SI_QUEUE)"), 7: ("SIGBUS", "1 (BUS_ADRALN)"),
-    8: ("SIGFPE", "1 (FPE_INTDIV)"), 11: ("SIGSEGV", "1 (SEGV_MAPERR)"),
+    6: ("SIGABRT", "-1 (SI_QUEUE)"), 11: ("SIGSEGV", "1 (SEGV_MAPERR)"),
 }  # fmt: skip
-
-
 #: Signals after which crash_dump writes a tombstone.
 CRASHES: Final = frozenset(_NAMES)
 
 
 def log_tombstone(logs: PhoneLogs, props: Mapping[str, str], process: Process, signal: int, *, abi: str) -> None:
-    """Write the lines of libc and of crash_dump into the crash buffer, unless they are there already."""
-    mark = f"pid: {process.pid}, ".encode()
-    if any(entry.tag == "DEBUG" and mark in entry.message for entry in logs.entries(["crash"])):
-        return
-    name, code = _NAMES.get(signal, (f"signal {signal}", "0 (SI_USER)"))
+    """Write the lines of libc and of crash_dump into the crash buffer."""
+    name, code = _NAMES[signal]
     thread = process.name[-15:]
     address = "--------" if signal == 6 else "0x0"
     logs.append(

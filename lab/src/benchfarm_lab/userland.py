@@ -9,7 +9,6 @@ from benchfarm_lab.activities import ActivityService
 from benchfarm_lab.contract import SHELL_UID, SYSTEM_UID, MomentHook, ShellSession
 from benchfarm_lab.faults import FaultKind, FaultTable
 from benchfarm_lab.files import MEDIA_UID, SHARED_GID, PhoneTree
-from benchfarm_lab.hangup import HangupWatch
 from benchfarm_lab.launching import DEFAULT_PATH
 from benchfarm_lab.logs import PhoneLogs
 from benchfarm_lab.packages import PackageStore
@@ -31,10 +30,6 @@ if TYPE_CHECKING:
     from benchfarm_lab.time import ScaledTime
 
 _SHELL: Final = "/system/bin/sh"
-#: How long a reboot waits, in real seconds, for each process to be really gone (its last lines in the log with it).
-_LAST_WORDS_S: Final = 0.2
-#: Shared by all phones of this program: one thread looks after the sessions that run.
-_HANGUPS: Final = HangupWatch()
 _ENVIRONMENT: Final[Mapping[str, str]] = {
     "ANDROID_ASSETS": "/system/app", "ANDROID_BOOTLOGO": "1", "ANDROID_DATA": "/data", "ANDROID_ROOT": "/system",
     "ANDROID_STORAGE": "/storage", "EXTERNAL_STORAGE": "/sdcard", "HOME": "/", "HOSTNAME": "localhost",
@@ -43,79 +38,37 @@ _ENVIRONMENT: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 
-class PhoneUserland:
-    """The userland of one phone: a shell for each command, over the phone's parts."""
+def run_command(system: PhoneSystem, command: str, session: ShellSession) -> int:
+    """Interpret one command line on a phone and return its exit code.
 
-    def __init__(self, system: PhoneSystem, faults: FaultTable) -> None:
-        self.system = system
-        self.faults = faults
+    Returns when the shell has ended and no process holds the session's output any more (or the client has gone),
+    as adbd closes a stream.
+    """
+    process = system.processes.spawn([_SHELL, "-c", command], uid=SHELL_UID, is_shell=True)
+    stdin, stdout, stderr = ClientSource(session.stdin), ClientSink(session.stdout), ClientSink(session.stderr)
+    variables = Variables(dict(_ENVIRONMENT) | {"PWD": "/"}, set(_ENVIRONMENT) | {"PWD"})
+    shell = Shell(
+        system, process, name=_SHELL, positional=(), variables=variables, cwd="/",
+        fds={0: stdin, 1: stdout, 2: stderr},
+    )  # fmt: skip
+    shell.owns_fds = True
 
-    @property
-    def files(self) -> PhoneTree:
-        """The phone's files."""
-        return self.system.files
+    def hang_up() -> None:
+        if not process.done.is_set():
+            system.processes.kill(process, 1)
+        stdout.released.set()
+        stderr.released.set()
 
-    @property
-    def processes(self) -> ProcessTable:
-        """The phone's process table."""
-        return self.system.processes
-
-    @property
-    def props(self) -> PhoneProps:
-        """The phone's properties."""
-        return self.system.props
-
-    @property
-    def state(self) -> PhoneState:
-        """The phone's screen and what its services were told."""
-        return self.system.state
-
-    @property
-    def boot_id(self) -> str:
-        """The kernel's random id of this boot."""
-        return self.system.boot_id
-
-    def run(self, command: str, session: ShellSession) -> int:
-        """Interpret one command line and return its exit code.
-
-        Returns when the shell has ended and no process holds the session's output any more (or the client has gone),
-        as adbd closes a stream.
-        """
-        system = self.system
-        process = system.processes.spawn([_SHELL, "-c", command], uid=SHELL_UID, is_shell=True)
-        stdout, stderr = ClientSink(session.stdout), ClientSink(session.stderr)
-        stdin = ClientSource(session.stdin)
-        variables = Variables(dict(_ENVIRONMENT) | {"PWD": "/"}, set(_ENVIRONMENT) | {"PWD"})
-        shell = Shell(
-            system, process, name=_SHELL, positional=(), variables=variables, cwd="/",
-            fds={0: stdin, 1: stdout, 2: stderr},
-        )  # fmt: skip
-        shell.owns_fds = True
-        status = 1
-        try:
-            with _HANGUPS.watching(session.hangup, lambda: system.processes.kill(process, 1)):
-                status = shell.run(command, exec_last=True)
-        finally:
-            shell.close()
-            system.processes.end(process, status)
-        for sink in (stdout, stderr):
-            while not sink.released.wait(0.05) and not session.hangup.is_set():
-                continue
-        return status & 0xFF
-
-    def restart(self) -> None:
-        """What a reboot does: processes end, logs and volatile properties are gone, a new boot id."""
-        system = self.system
-        for process in system.processes.kill_all():
-            process.done.wait(_LAST_WORDS_S)
-        system.logs.restart()
-        system.state.restart()
-        system.tracing.restart()
-        system.new_boot()
-
-    def close(self) -> None:
-        """End all processes."""
-        self.system.processes.kill_all()
+    session.hangup.then(hang_up)
+    status = 1
+    try:
+        status = shell.run(command, exec_last=True)
+    finally:
+        shell.close()
+        system.processes.end(process, status)
+    stdout.released.wait()
+    stderr.released.wait()
+    return status & 0xFF
 
 
 #: What a phone of 64 GB shows, and what of it is taken as it leaves the factory.
@@ -127,7 +80,7 @@ def build_userland(
     *, props: Mapping[str, str], time: ScaledTime, hardware: VirtualHardware, shelf: VirtualProgramShelf,
     build: PhoneBuild, faults: FaultTable | None = None, on_reboot: Callable[[str], None] = lambda reason: None,
     moment: MomentHook | None = None,
-) -> PhoneUserland:  # fmt: skip
+) -> PhoneSystem:  # fmt: skip
     """Put the userland of one phone together.
 
     ``on_reboot`` is called with the reason ("", "recovery" ...) from a command's thread and shouldn't wait for that
@@ -160,7 +113,7 @@ def build_userland(
     _lay_out(files)
     faults.handle(FaultKind.SCREEN_LOCK, lambda fault: system.state.lock())
     logs.between = lambda: _log_noise(faults)
-    return PhoneUserland(system, faults)
+    return system
 
 
 def _denied(faults: FaultTable, operation: str, path: str) -> int:

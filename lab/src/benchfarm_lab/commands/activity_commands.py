@@ -1,4 +1,4 @@
-"""am and ``cmd activity``."""
+"""am."""
 
 from __future__ import annotations
 
@@ -16,12 +16,7 @@ _WITH_VALUE = frozenset({"-c", "-d", "-f", "-t", "--user"})
 @command("am")
 def am(call: Invocation) -> int:
     """The activity manager."""
-    return activity_command(call, call.args)
-
-
-def activity_command(call: Invocation, args: Sequence[str]) -> int:
-    """Do what ``am args`` and ``cmd activity args`` do."""
-    name, *rest = args or ("",)
+    name, *rest = call.args or ("",)
     match name:
         case "start":
             return _start(call, rest)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from benchfarm_lab.commands.activity_commands import activity_command
 from benchfarm_lab.commands.invocation import Invocation
 from benchfarm_lab.commands.package_commands import package_command
 from benchfarm_lab.commands.registry import command
@@ -18,12 +17,7 @@ _ANDROID_13 = 33
 @command("settings")
 def settings(call: Invocation) -> int:
     """Read and write settings."""
-    return settings_command(call, call.args)
-
-
-def settings_command(call: Invocation, args: Sequence[str]) -> int:
-    """Do what ``settings args`` does."""
-    verb, namespace, name, *values = (*args, "", "", "")[: max(3, len(args))]
+    verb, namespace, name, *values = (*call.args, "", "", "")[: max(3, len(call.args))]
     if verb not in {"get", "put", "delete", "list"} or namespace not in NAMESPACES:
         call.error("Settings provider (settings) commands:\n  help\n      Print this help text.")
         return 255
@@ -135,8 +129,7 @@ def _connectivity(call: Invocation, args: Sequence[str]) -> int:
 
 
 _HANDLERS: Mapping[str, Callable[[Invocation, Sequence[str]], int]] = {
-    "package": package_command, "activity": activity_command, "power": _power, "connectivity": _connectivity,
-    "settings": settings_command,
+    "package": package_command, "power": _power, "connectivity": _connectivity,
 }  # fmt: skip
 
 

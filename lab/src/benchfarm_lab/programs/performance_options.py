@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -21,11 +20,8 @@ _VALID: Final = ("all", "cpu", "gpu", "nnapi", "coreml", "dsp", "none")
 _NAME_WIDTH: Final = 26
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Option:
-    """One way to run the model."""
-
-    settings: tuple[tuple[str, FlagValue], ...]
+#: One way to run the model: flags and their values.
+_Option = tuple[tuple[str, FlagValue], ...]
 
 
 class PerformanceOptionsProgram:
@@ -58,7 +54,7 @@ class PerformanceOptionsProgram:
             parameters = single.copy()
             if option is not None:
                 _reset(parameters)
-                for name, value in option.settings:
+                for name, value in option:
                     parameters.set(name, value)
             try:
                 measured = BenchmarkRun(self._bench, process, say, parameters, once).run()
@@ -73,7 +69,7 @@ class PerformanceOptionsProgram:
 
     def _parse(self, process: ProcessContext, say: StreamTranscript) -> tuple[Parameters, Parameters]:
         name = process.argv[0] if process.argv else "benchmark_model_performance_options"
-        muted = _Muted(say)
+        muted = _Muted(process)
         try:
             own = parse_arguments(process.argv, PERFORMANCE_FLAGS, muted)
             self._check_list(own.text("perf_options_list"), say)
@@ -107,26 +103,20 @@ class PerformanceOptionsProgram:
         if every or "cpu" in names:
             for threads in (1, 2, 4):
                 for xnnpack in (False, True):
-                    yield _Option(settings=(("num_threads", threads), ("use_xnnpack", xnnpack)))
+                    yield ("num_threads", threads), ("use_xnnpack", xnnpack)
         if every or "gpu" in names:
             for loss in (True, False):
-                yield _Option(settings=(("use_gpu", True), ("gpu_precision_loss_allowed", loss)))
+                yield ("use_gpu", True), ("gpu_precision_loss_allowed", loss)
         if every or "nnapi" in names:
             for device in self._bench.profile.nnapi:
-                yield _Option(settings=(("use_nnapi", True), ("nnapi_accelerator_name", device.name)))
-            yield _Option(settings=(("use_nnapi", True),))
+                yield ("use_nnapi", True), ("nnapi_accelerator_name", device.name)
+            yield (("use_nnapi", True),)
         if (every or "dsp" in names) and self._bench.profile.hexagon is not None:
-            yield _Option(settings=(("use_hexagon", True),))
+            yield (("use_hexagon", True),)
 
 
-class _Muted:
+class _Muted(StreamTranscript):
     """A transcript for the first pass over the flags: what that pass doesn't know isn't unknown yet."""
-
-    def __init__(self, say: StreamTranscript) -> None:
-        self.info = say.info
-        self.error = say.error
-        self.fatal = say.fatal
-        self.runtime = say.runtime
 
     def warn(self, message: str) -> None:
         """Say nothing."""

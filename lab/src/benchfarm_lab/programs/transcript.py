@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 from benchfarm_lab.contract import LogPriority, PhoneFileError, ProcessContext
 
@@ -10,94 +10,54 @@ LOG_TAG: Final = "tflite"
 RuntimeSeverity = Literal["VERBOSE", "INFO", "WARNING", "ERROR"]
 
 
-class Transcript(Protocol):
+class Transcript:
     """What a benchmark program says. A message may have several lines; only the first carries a prefix."""
-
-    def info(self, message: str) -> None:
-        """Say something (the tool itself)."""
-        ...
-
-    def warn(self, message: str) -> None:
-        """Warn (the tool itself)."""
-        ...
-
-    def error(self, message: str) -> None:
-        """Report an error (the tool itself)."""
-        ...
-
-    def fatal(self, message: str) -> None:
-        """Report what the program aborts for."""
-        ...
-
-    def runtime(self, severity: RuntimeSeverity, message: str) -> None:
-        """Say something (the runtime below the tool)."""
-        ...
-
-
-class StreamTranscript:
-    """A native program's: INFO and WARN of the tool on stdout, everything else on stderr."""
 
     def __init__(self, process: ProcessContext) -> None:
         self._process = process
 
     def info(self, message: str) -> None:
-        """Print to stdout."""
-        self._write("INFO: " + message, to_stderr=False)
+        """Say something (the tool itself)."""
+        self._write("INFO", message, is_plain=True)
 
     def warn(self, message: str) -> None:
-        """Print to stdout."""
-        self._write("WARN: " + message, to_stderr=False)
+        """Warn (the tool itself)."""
+        self._write("WARN", message, is_plain=True)
 
     def error(self, message: str) -> None:
-        """Print to stderr."""
-        self._write("ERROR: " + message, to_stderr=True)
+        """Report an error (the tool itself)."""
+        self._write("ERROR", message)
 
     def fatal(self, message: str) -> None:
-        """Print to stderr."""
-        self._write("FATAL: " + message, to_stderr=True)
+        """Report what the program aborts for."""
+        self._write("FATAL", message)
 
     def runtime(self, severity: RuntimeSeverity, message: str) -> None:
-        """Print to stderr."""
-        self._write(f"{severity}: {message}", to_stderr=True)
+        """Say something (the runtime below the tool)."""
+        self._write(severity, message)
 
-    def _write(self, message: str, *, to_stderr: bool) -> None:
-        stream = self._process.stderr if to_stderr else self._process.stdout
+    def _write(self, severity: str, message: str, *, is_plain: bool = False) -> None:
+        raise NotImplementedError
+
+
+class StreamTranscript(Transcript):
+    """A native program's: INFO and WARN of the tool on stdout, everything else on stderr."""
+
+    def _write(self, severity: str, message: str, *, is_plain: bool = False) -> None:
+        stream = self._process.stdout if is_plain else self._process.stderr
         try:
-            stream.write(message.encode("utf-8", "surrogateescape") + b"\n")
+            stream.write(f"{severity}: {message}\n".encode("utf-8", "surrogateescape"))
         except PhoneFileError:
             pass  # as C++ streams do: output to a full device is lost without a word
 
 
-class LogTranscript:
+class LogTranscript(Transcript):
     """An app's: every message goes to the log under the tag tflite, without prefixes."""
 
-    def __init__(self, process: ProcessContext) -> None:
-        self._process = process
-
-    def info(self, message: str) -> None:
-        """Log at I."""
-        self._log("I", message)
-
-    def warn(self, message: str) -> None:
-        """Log at W."""
-        self._log("W", message)
-
-    def error(self, message: str) -> None:
-        """Log at E."""
-        self._log("E", message)
-
-    def fatal(self, message: str) -> None:
-        """Log at E, as the tool maps it."""
-        self._log("E", message)
-
-    def runtime(self, severity: RuntimeSeverity, message: str) -> None:
-        """Log at the level that the runtime's logger maps to."""
-        priorities: dict[RuntimeSeverity, LogPriority] = {"VERBOSE": "I", "INFO": "I", "WARNING": "W", "ERROR": "E"}
-        self._log(priorities[severity], message)
-
-    def _log(self, priority: LogPriority, message: str) -> None:
+    def _write(self, severity: str, message: str, *, is_plain: bool = False) -> None:
+        priorities: dict[str, LogPriority] = {"WARN": "W", "WARNING": "W", "ERROR": "E", "FATAL": "E"}
         process = self._process
-        process.logs.log(priority, LOG_TAG, message, pid=process.pid, uid=process.uid)
+        process.logs.log(priorities.get(severity, "I"), LOG_TAG, message, pid=process.pid, uid=process.uid)
 
 
 def number(value: float) -> str:

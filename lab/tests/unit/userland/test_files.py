@@ -117,13 +117,13 @@ def test_mode_and_time_are_kept(phone):
 
 
 def test_full_phone_writes_what_fits_and_says_so(phone):
-    phone.userland.system.storage.fill(free_bytes=1000)
+    phone.userland.storage.fill(free_bytes=1000)
     writer = phone.userland.files.open_write(f"{TMP}/f")
     with _Fails(errno.ENOSPC):
         writer.write(bytes(4000))
     assert phone.userland.files.stat(f"{TMP}/f").size_bytes == 1000
     phone.userland.files.remove(f"{TMP}/f")
-    assert phone.userland.system.storage.free_bytes == 1000
+    assert phone.userland.storage.free_bytes == 1000
 
 
 def test_space_fault_counts_bytes(phone):

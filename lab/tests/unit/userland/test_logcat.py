@@ -13,7 +13,7 @@ def log(
     phone, *messages: str | bytes, tag: str = "tflite", buffer: str = "main", priority: str = "I", pid: int = 4321
 ) -> None:
     for message in messages:
-        phone.userland.system.logs.log(priority, tag, message, pid=pid, tid=pid + 1, uid=10147, buffer=buffer)
+        phone.userland.logs.log(priority, tag, message, pid=pid, tid=pid + 1, uid=10147, buffer=buffer)
 
 
 def shown(phone, arguments: str = "-d") -> list[str]:

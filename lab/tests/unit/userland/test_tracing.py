@@ -15,7 +15,7 @@ START = f"printf %s '{CONFIG}' | perfetto --background --txt -c - -o {TRACE}"
 
 
 def write_slice(phone, name: str = "/data/local/tmp/bench", count: int = 1) -> None:
-    tracing = phone.userland.system.tracing
+    tracing = phone.userland.tracing
     for _ in range(count):
         now = tracing.now_ns()
         events = [TraceEvent(now, 2, 77, "B|77|ADD@0/0"), TraceEvent(now, 2, 77, "E|77")]

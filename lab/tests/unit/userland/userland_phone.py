@@ -21,7 +21,7 @@ from benchfarm_lab.hardware import VirtualHardware
 from benchfarm_lab.profiles import load_profile
 from benchfarm_lab.system import PhoneBuild
 from benchfarm_lab.time import ScaledTime
-from benchfarm_lab.userland import PhoneUserland, build_userland
+from benchfarm_lab.userland import build_userland, run_command
 from lab.tests.unit.bench_phone import HandTime
 
 PROPS = {
@@ -182,7 +182,7 @@ class TestPhone:
         self.faults = FaultTable()
         self.time = ScaledTime(time_factor)
         self.reboots: list[str] = []
-        self.userland: PhoneUserland = build_userland(
+        self.userland = build_userland(
             props={**PROPS, **(props or {})}, time=self.time, hardware=self.hardware, shelf=self.shelf,
             build=PhoneBuild(serial="VP0001", gles=GLES, gpu="Adreno (TM) 630", **build),  # type: ignore[arg-type]
             faults=self.faults, on_reboot=self.reboots.append,
@@ -192,13 +192,15 @@ class TestPhone:
         given = stdin if isinstance(stdin, Given) else Given(stdin)
         out, err, status = Collected(), Collected(), []
         session = ShellSession(stdin=given, stdout=out, stderr=err)
-        thread = threading.Thread(target=lambda: status.append(self.userland.run(command, session)), daemon=True)
+        thread = threading.Thread(
+            target=lambda: status.append(run_command(self.userland, command, session)), daemon=True
+        )
         thread.start()
         return Call(session, out, err, thread, status)
 
     def run(self, command: str, stdin: bytes = b"") -> tuple[int, str, str]:
         out, err = Collected(), Collected()
-        status = self.userland.run(command, ShellSession(stdin=Given(stdin), stdout=out, stderr=err))
+        status = run_command(self.userland, command, ShellSession(stdin=Given(stdin), stdout=out, stderr=err))
         return status, out.data.decode("utf-8", "surrogateescape"), err.data.decode("utf-8", "surrogateescape")
 
     def out(self, command: str, stdin: bytes = b"") -> str:
