@@ -211,7 +211,7 @@ class AdbServer:
             socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
         except OSError:
             return False
-        return self.public_key.exists()
+        return self.public_key.exists() and self.public_key.stat().st_size > 0
 
     def run(self, *args: str | Path, stdin: bytes = b"", timeout_s: float = 60.0) -> subprocess.CompletedProcess[bytes]:
         """Run the plain adb command."""

@@ -1,10 +1,9 @@
-"""The activity manager: apps as processes, started, stopped, crashed, and what the log says of it."""
+"""The activity manager: apps as processes, started, stopped, and what the log says of it."""
 
 from __future__ import annotations
 
 import random
 import threading
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -54,16 +53,10 @@ class ActivityService:
         """Take the rest of the phone into use."""
         self._system = system
 
-    def log(self, tag: str, text: str, *, priority: LogPriority = "I", buffer: str = "system") -> None:
+    def log(self, tag: str, text: str, *, priority: LogPriority = "I") -> None:
         """Write a line as system_server does."""
         self._system.logs.append(
-            priority,
-            tag,
-            text,
-            pid=SYSTEM_SERVER_PID,
-            tid=SYSTEM_SERVER_PID + 57,
-            uid=1000,
-            buffer=buffer,
+            priority, tag, text, pid=SYSTEM_SERVER_PID, tid=SYSTEM_SERVER_PID + 57, uid=1000, buffer="system"
         )
 
     def running(self, package: str) -> list[Process]:
@@ -94,9 +87,6 @@ class ActivityService:
             "ActivityManager",
             f"Start proc {process.pid}:{package}/u0a{found.uid - 10000} for top-activity {{{component}}}",
         )
-        self.log(
-            "am_proc_start", f"[0,{process.pid},{found.uid},{package},top-activity,{{{component}}}]", buffer="events"
-        )
         request = Launch(
             system=system, process=process, argv=[package], cwd="/",
             env={"ANDROID_DATA": "/data", "ANDROID_ROOT": "/system", "ANDROID_STORAGE": "/storage"},
@@ -105,7 +95,7 @@ class ActivityService:
         context = program_context(request)
 
         def run() -> None:
-            status = 0
+            status = 1
             system.processes.enter(process)
             try:
                 status = program.run(context)
@@ -114,9 +104,6 @@ class ActivityService:
                 self._died(found, process, exc.signal)
             except StreamClosedError:
                 status = 0
-            except Exception:  # noqa: BLE001 -- an app's own fault ends the app, not the phone
-                status = 1
-                self._crashed(package, process, traceback.format_exc())
             finally:
                 if process.killed.is_set() and not process.done.is_set():
                     self._gone(package, process)
@@ -145,7 +132,6 @@ class ActivityService:
 
     def _gone(self, package: str, process: Process) -> None:
         self.log("ActivityManager", f"Process {package} (pid {process.pid}) has died: fg  TOP ")
-        self.log("am_proc_died", f"[0,{process.pid},{package},0,2]", buffer="events")
         self._system.logs.append(
             "I", "Zygote", f"Process {process.pid} exited due to signal {process.signal}", pid=ZYGOTE_PID, uid=0
         )
@@ -158,12 +144,4 @@ class ActivityService:
         process.signal = signal
         if signal != 9:  # what kills with SIGKILL writes about it itself
             log_tombstone(self._system.logs, self._system.props, process, signal, abi=found.primary_abi)
-            self.log("am_crash", f"[{process.pid},0,{package},550026820,Native crash]", buffer="events")
-        self._gone(package, process)
-
-    def _crashed(self, package: str, process: Process, trace: str) -> None:
-        for line in ("FATAL EXCEPTION: main", f"Process: {package}, PID: {process.pid}", *trace.splitlines()):
-            self._system.logs.append("E", "AndroidRuntime", line, pid=process.pid, uid=process.uid, buffer="crash")
-        self.log("am_crash", f"[{process.pid},0,{package},550026820,java.lang.RuntimeException]", buffer="events")
-        process.signal = 9
         self._gone(package, process)

@@ -37,10 +37,10 @@ class ByteSource(Protocol):
 
 
 class ByteSink(Protocol):
-    """Where bytes go; a write blocks while the other side doesn't take more (flow control)."""
+    """Where bytes go; a write blocks while the other side doesn't take more. A file appears as it grows."""
 
     def write(self, data: bytes) -> None:
-        """Write all of ``data``; raise StreamClosedError when nobody reads any more."""
+        """Write all of ``data``; raise StreamClosedError when nobody reads it, PhoneFileError for a full phone."""
         ...
 
 
@@ -96,14 +96,6 @@ class PhoneFileError(Exception):
     def __init__(self, errno: int, message: str) -> None:
         super().__init__(message)
         self.errno = errno
-
-
-class FileWriter(Protocol):
-    """A file being written; it appears as it grows, as on a phone."""
-
-    def write(self, data: bytes) -> None:
-        """Append; raise PhoneFileError with ENOSPC when the phone is full."""
-        ...
 
 
 LogPriority = Literal["V", "D", "I", "W", "E", "F"]

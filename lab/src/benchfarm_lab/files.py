@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from benchfarm_lab.contract import SHELL_UID, ByteSource, FileStat, FileWriter, PhoneFileError
+from benchfarm_lab.contract import SHELL_UID, ByteSink, ByteSource, FileStat, PhoneFileError
 from benchfarm_lab.space import Storage
 from benchfarm_lab.streams_of_files import ComputedSink, DeviceSource, FileSink, FileSource, MemorySource
 from benchfarm_lab.trees.node import DeviceNode, FileNode, HeldFile, HeldFolder, LinkNode, Node
@@ -229,7 +229,7 @@ class PhoneTree:
                 return DeviceSource(node.kind)
         raise file_error(errno.EISDIR)
 
-    def open_write(self, path: str, *, mode: int = 0o644, append: bool = False, uid: int = SHELL_UID) -> FileWriter:
+    def open_write(self, path: str, *, mode: int = 0o644, append: bool = False, uid: int = SHELL_UID) -> ByteSink:
         """Create or truncate a file; folders above it must exist. Several that append never write over each other."""
         with self._changing:
             place = self._find(path, uid, operation="write")

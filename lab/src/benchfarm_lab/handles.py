@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from benchfarm_lab.contract import ByteSource, FileWriter, PhoneFileError, ProgramDiedError
+from benchfarm_lab.contract import ByteSink, ByteSource, PhoneFileError, ProgramDiedError
 from benchfarm_lab.processes import Process
 
 _EBADF: Final = 9
@@ -119,7 +119,7 @@ class SourceHandle(Handle):
 class WriterHandle(Handle):
     """A file opened to write."""
 
-    def __init__(self, writer: FileWriter) -> None:
+    def __init__(self, writer: ByteSink) -> None:
         super().__init__()
         self._writer = writer
         self._lock = threading.Lock()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from stat import S_ISLNK, S_ISREG
 from typing import TYPE_CHECKING, Final
 
-from benchfarm_lab.contract import FileStat, FileWriter, PhoneFileError, StreamClosedError
+from benchfarm_lab.contract import ByteSink, FileStat, PhoneFileError, StreamClosedError
 from benchfarm_lab.faults import FaultKind, FaultTable
 from benchfarm_lab.stream import Stream, StreamReader
 
@@ -141,7 +141,7 @@ class SyncService:
     def _store(self, path: str, mode: int, reader: StreamReader, stream: Stream) -> None:
         """Take DATA frames up to DONE into a file. A failure is told at once, the rest of the data is thrown away."""
         self._faults.reach("push", subject=path)
-        writer: FileWriter | None = None
+        writer: ByteSink | None = None
         try:
             writer = self._create(path, mode)
             mtime_s = self._copy_frames(path, reader, writer)
@@ -160,7 +160,7 @@ class SyncService:
         self._faults.reach("push:done", subject=path)
         stream.write(_HEAD.pack(b"OKAY", 0))
 
-    def _create(self, path: str, mode: int) -> FileWriter:
+    def _create(self, path: str, mode: int) -> ByteSink:
         if S_ISLNK(mode):
             raise _SyncFailedError("symlinks can't be pushed to a virtual phone")
         folder = path.rpartition("/")[0] or "/"
@@ -186,7 +186,7 @@ class SyncService:
         except PhoneFileError as fault:
             raise _SyncFailedError(f"secure_mkdirs failed: {fault}") from None
 
-    def _copy_frames(self, path: str, reader: StreamReader, writer: FileWriter) -> int:
+    def _copy_frames(self, path: str, reader: StreamReader, writer: ByteSink) -> int:
         """Write the frames' data; return the time that comes with DONE."""
         while True:
             name, value = _HEAD.unpack(reader.exactly(_HEAD.size))

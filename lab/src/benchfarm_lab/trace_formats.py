@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from benchfarm_lab.contract import CpuCluster, TraceEvent
+from benchfarm_lab.protos import bytes_field, number_field
 from benchfarm_lab.tracing import TraceSession
-from benchfarm_lab.varint import varint
 
 #: Kernel names of tasks are this long at most.
 _COMM_LETTERS: Final = 15
@@ -22,17 +22,6 @@ _BOOTTIME: Final = 6
 _START, _END = 1, 2
 #: A moment, the energy of each rail since boot in microjoules, and what the battery's gauge says.
 PowerLook = tuple[int, Sequence[int], tuple[int, int, int]]
-
-
-def number_field(number: int, value: int) -> bytes:
-    """Return an integer field."""
-    return varint(number << 3) + varint(value)
-
-
-def bytes_field(number: int, value: bytes | str) -> bytes:
-    """Return a string, bytes or message field."""
-    data = value if isinstance(value, bytes) else value.encode("utf-8", "replace")
-    return varint(number << 3 | 2) + varint(len(data)) + data
 
 
 def perfetto_trace(session: TraceSession, clusters: Iterable[CpuCluster]) -> bytes:

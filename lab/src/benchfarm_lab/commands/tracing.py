@@ -10,7 +10,7 @@ from typing import Final
 from benchfarm_lab.commands.invocation import Invocation, decoded, encoded
 from benchfarm_lab.commands.options import Options, read_options
 from benchfarm_lab.commands.registry import command
-from benchfarm_lab.contract import FileWriter, PhoneFileError
+from benchfarm_lab.contract import ByteSink, PhoneFileError
 from benchfarm_lab.processes import Process
 from benchfarm_lab.system import PhoneSystem
 from benchfarm_lab.trace_formats import PowerLook, atrace_text, perfetto_trace, power_packets
@@ -134,7 +134,7 @@ def _config_of(call: Invocation, options: Options) -> _Config | None:
         return None
 
 
-def _record(system: PhoneSystem, process: Process, config: _Config, writer: FileWriter) -> int:
+def _record(system: PhoneSystem, process: Process, config: _Config, writer: ByteSink) -> int:
     """Record until the time is over or a signal comes, and write the file; a SIGKILL leaves it empty."""
     records = "linux.ftrace" in config.all("name") and "ftrace/print" in config.all("ftrace_events")
     session = TraceSession(

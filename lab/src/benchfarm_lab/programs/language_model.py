@@ -15,7 +15,7 @@ from benchfarm_lab.contract import PhoneFileError, ProcessContext
 from benchfarm_lab.latency import Noise, Speed, Threads, cpu_speed, gpu_speed, place_threads
 from benchfarm_lab.programs.phone_files import read_whole, size_of, write_whole
 from benchfarm_lab.programs.process import Bench, announce, pause
-from benchfarm_lab.trace_formats import bytes_field, number_field
+from benchfarm_lab.protos import bytes_field, number_field
 
 #: Flags that it has, with their defaults; any other ends it at once.
 _FLAGS: Final = {
@@ -101,7 +101,8 @@ class _Engine:
         """Run it; return the exit code."""
         process, flags = self._process, self._flags
         announce(process, "init")
-        if flags["backend"] == "npu" or (self._is_gpu and (self._bench.profile.gpu is None or not self._has_library())):
+        has_gpu = self._bench.profile.gpu is not None and self._has(*_GPU_LIBRARIES)
+        if flags["backend"] == "npu" or (self._is_gpu and not has_gpu):
             return _failed(process, "UNKNOWN: Failed to create engine: No adapters found", 2)
         self._say_delegates()
         init_us = (_INIT_US + self._model_bytes / _LOAD_BYTES_PER_US) * self._noise.process_factor
@@ -134,13 +135,10 @@ class _Engine:
             write_whole(process, flags["metric_proto_file_path"], written)
         return 0
 
-    def _has_library(self) -> bool:
+    def _has(self, *libraries: str) -> bool:
+        """Say whether one of some libraries is found."""
         folders = self._process.env.get("LD_LIBRARY_PATH", "").split(":")
-        return any(size_of(self._process, f"{folder}/{name}") for folder in folders for name in _GPU_LIBRARIES)
-
-    def _has_sampler(self) -> bool:
-        folders = self._process.env.get("LD_LIBRARY_PATH", "").split(":")
-        return any(size_of(self._process, f"{folder}/{_SAMPLER}") for folder in folders)
+        return any(size_of(self._process, f"{folder}/{name}") for folder in folders for name in libraries)
 
     def _say_delegates(self) -> None:
         name = "LITERT_CL" if self._is_gpu else "TfLiteXNNPackDelegate"
@@ -155,7 +153,7 @@ class _Engine:
                 f"VERBOSE: Replacing {own} out of {every} node(s) with delegate ({name}) node, yielding "
                 f"{1 + every - own} partitions for subgraph {number} ({signature}).",
             )
-        if self._is_gpu and not self._has_sampler():
+        if self._is_gpu and not self._has(_SAMPLER):
             _say(self._process, "WARNING: GPU sampler unavailable. Falling back to CPU sampling.")
 
     def _turn(self, tokens: int, *, is_prompt: bool) -> _Turn:
@@ -190,7 +188,7 @@ class _Engine:
         moved_us = self._model_bytes / speed.memory_gbps / 1e3
         computed_us = self._model_bytes * _MACS_A_BYTE / speed.int8_gmacs / 1e3
         each_us = computed_us + moved_us / _PROMPT_STEP if is_prompt else max(computed_us, moved_us)
-        sampled_us = 0.0 if is_prompt else _TOKEN_US * (3.0 if self._is_gpu and not self._has_sampler() else 1.0)
+        sampled_us = 0.0 if is_prompt else _TOKEN_US * (3.0 if self._is_gpu and not self._has(_SAMPLER) else 1.0)
         return (each_us + sampled_us + speed.op_overhead_us) * self._bench.time_factor
 
     def _say_info(self, init_us: float, prefill: _Turn, decode: _Turn) -> None:

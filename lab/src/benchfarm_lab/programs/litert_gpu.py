@@ -9,7 +9,7 @@ from benchfarm_lab.delegation import GPU, NPU, SubgraphPlan
 from benchfarm_lab.faults import FaultKind
 from benchfarm_lab.profiles import AcceleratorSpec
 from benchfarm_lab.programs.accelerator_delegates import REFERENCE_DEVICE, apply_accelerator
-from benchfarm_lab.programs.delegate_steps import Delegate, note_wrong, replace_nodes
+from benchfarm_lab.programs.delegate_steps import Delegate, replace_nodes
 from benchfarm_lab.programs.gpu_delegate import GpuDelegate
 from benchfarm_lab.programs.phone_files import find_library
 from benchfarm_lab.programs.process import BenchmarkFailedError
@@ -28,17 +28,11 @@ class LitertGpuDelegate(GpuDelegate):
 
     def apply(self, interpreter: Interpreter) -> int:
         """Give it the largest partition of what it takes."""
-        backend = self._backend(interpreter)
-        interpreter.shown_names[GPU] = _NAMES[backend]
-        kernels = 0
-        for plan in interpreter.plans:
-            done = self._compile(interpreter, plan, backend)
-            if plan is interpreter.plan:
-                kernels = done
-        note_wrong(interpreter, "gpu", GPU)
-        return kernels
+        self._backend = self._choose_backend(interpreter)
+        interpreter.shown_names[GPU] = _NAMES[self._backend]
+        return super().apply(interpreter)
 
-    def _backend(self, interpreter: Interpreter) -> str:
+    def _choose_backend(self, interpreter: Interpreter) -> str:
         say, gpu = interpreter.run.say, interpreter.run.bench.profile.gpu
         wanted = interpreter.run.parameters.text("gpu_backend")
         if wanted == "gl":
@@ -55,8 +49,8 @@ class LitertGpuDelegate(GpuDelegate):
         )
         return "gl"
 
-    def _compile(self, interpreter: Interpreter, plan: SubgraphPlan, backend: str) -> int:
-        run = interpreter.run
+    def _apply_to(self, interpreter: Interpreter, plan: SubgraphPlan) -> int:
+        run, backend = interpreter.run, self._backend
         gpu = run.bench.profile.gpu
         taken = self.choose(interpreter, plan)
         done = replace_nodes(interpreter, plan, GPU, taken)

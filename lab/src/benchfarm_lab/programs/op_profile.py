@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from benchfarm_lab.delegation import FLEX, GPU, XNNPACK, data_type
 from benchfarm_lab.graph import Operator, Subgraph
-from benchfarm_lab.programs.protos import Message
+from benchfarm_lab.protos import Message
 
 if TYPE_CHECKING:
     from benchfarm_lab.latency import NodeWork

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from benchfarm_lab.graph import Subgraph
 from benchfarm_lab.programs import op_profile, outputs
 from benchfarm_lab.programs.phone_files import write_whole
-from benchfarm_lab.programs.protos import Message
 from benchfarm_lab.programs.transcript import number
+from benchfarm_lab.protos import Message
 
 if TYPE_CHECKING:
     from benchfarm_lab.programs.benchmark import BenchmarkRun, Results
@@ -122,10 +122,10 @@ def _edges(subgraph: Subgraph) -> tuple[bytes, ...]:
     """Return the Edge of each tensor."""
     return tuple(
         Message().integer(1, "id", index).text(2, "name", tensor.name)
-        .enum(3, "data_type", _DATA_TYPES[tensor.type_name], tensor.type_name)
+        .integer(3, "data_type", _DATA_TYPES[tensor.type_name])
         .packed(4, "shape", tensor.shape)
         .text(5, "allocation_type", "kTfLiteMmapRo" if tensor.constant else "kTfLiteArenaRw")
-        .enum(6, "layout_type", 0, "UNKNOWN").integer(7, "size", min(tensor.size_bytes, 2**31 - 1))
+        .integer(6, "layout_type", 0).integer(7, "size", min(tensor.size_bytes, 2**31 - 1))
         .to_bytes()
         for index, tensor in enumerate(subgraph.tensors)
     )  # fmt: skip
@@ -137,7 +137,7 @@ def runtime_info(interpreter: Interpreter) -> Message:
     for plan in interpreter.plans:
         subgraph = Message().integer(1, "subgraph_id", plan.index)
         for edge in _edges(plan.subgraph):
-            subgraph.raw(2, "edges", edge)
+            subgraph.text(2, "edges", edge)
         for node in plan.nodes:
             name = interpreter.shown(node.name)
             type_name = name if node.operator is None or not node.operator.custom else "CUSTOM"
@@ -155,6 +155,6 @@ def runtime_info(interpreter: Interpreter) -> Message:
                 message.integer(9, "delegated_to_node_id", plan.delegated[node.node_id])
             subgraph.child(3, "nodes", message)
         subgraph.packed(4, "execution_plan", tuple(plan.execution))
-        subgraph.enum(5, "subgraph_type", _TFLITE_SUBGRAPH, "TFLITE_SUBGRAPH").text(6, "name", plan.subgraph.name)
+        subgraph.integer(5, "subgraph_type", _TFLITE_SUBGRAPH).text(6, "name", plan.subgraph.name)
         details.child(2, "subgraphs", subgraph)
     return details

@@ -7,7 +7,6 @@ import posixpath
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from benchfarm_lab.contract import FileStat, PhoneFileError, StreamClosedError
 from benchfarm_lab.launching import DEFAULT_PATH, find_program
@@ -25,10 +24,6 @@ from benchfarm_lab.shell.variable_builtins import (
     trap_builtin,
     wait_builtin,
 )
-
-if TYPE_CHECKING:
-    from benchfarm_lab.shell.interpreter import Shell
-
 
 _UNARY = frozenset("defhLnrswxz")
 _BINARY = frozenset({"=", "!=", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
