@@ -59,24 +59,6 @@ def test_hexagon_takes_quantized_models_only(phone):
     assert "Though Hexagon delegate is explicitly applied, the model graph will not be executed" in floats.stdout
 
 
-@pytest.mark.parametrize(
-    ("libraries", "skew", "said"),
-    [
-        ([], False, "Hexagon Delegate is not supported."),
-        (["libhexagon_interface.so", "libhexagon_nn_skel_v66.so"], False, "Failed to fetch Hexagon NN version."),
-        (["libhexagon_interface.so", "libhexagon_nn_skel_v65.so"], True, "Incompatible versions between interface"),
-    ],
-)
-def test_hexagon_without_fitting_libraries_runs_on_the_cpu_and_exits_with_0(phone, libraries, skew, said):
-    phone.put_libraries(libraries[:1], version="1.20.0.1")
-    phone.put_libraries(libraries[1:], version="1.17.0.0" if skew else "1.20.0.1")
-    name = "mobilenet_v1_0.25_128_static_uint8io.tflite"
-    run = phone.run(f"--graph={name}", "--use_hexagon=true", *SHORT)
-    assert (run.exit_code, said in run.stderr) == (0, True)
-    assert "Could not create Hexagon delegate" in run.stdout
-    assert "Explicitly applied Hexagon" not in run.stdout
-
-
 def test_a_phone_without_opencl_falls_back_to_opengl(bench_phone, models):
     phone = bench_phone("moto-e5-play")
     phone.put("m.tflite", models.BY_NAME["tiny_cnn_float.tflite"]())
@@ -147,14 +129,6 @@ def test_performance_options_end_with_a_summary_sorted_by_average(phone):
     averages = [float((re.search(r"avg=(\S+)", line) or re.search(r"curr=(\d+)", line))[1]) for line in summary]
     assert averages == sorted(averages)
     assert run.exit_code == 0
-
-
-def test_performance_options_name_a_cpu_run_after_the_gpu_that_was_asked_for(bench_phone, models):
-    phone = bench_phone()
-    phone.put("m.tflite", models.BY_NAME["while_loop.tflite"]())
-    run = phone.run("--graph=m.tflite", "--perf_options_list=gpu", *SHORT, **PERFORMANCE)
-    assert "gpu-fp16: count=" in run.stdout
-    assert "Though GPU delegate is explicitly applied, the model graph will not be executed" in run.stdout
 
 
 def test_what_is_said_once_per_process_is_missing_in_later_runs(phone):
