@@ -121,14 +121,11 @@ def _at_once(spans: Sequence[tuple[int, int]], signs: Sequence[int]) -> list[lis
     found: list[list[int]] = []
     while left:
         # The night that most of them allow.
-        best: list[int] = []
-        for item in left:
-            night = spans[item][1]
-            fitting = [
-                other for other in left if signs[other] == signs[item] and spans[other][0] <= night <= spans[other][1]
-            ]
-            if len(fitting) > len(best):
-                best = fitting
+        nights = [
+            [other for other in left if signs[other] == signs[item] and spans[other][0] <= night <= spans[other][1]]
+            for item, night in ((item, spans[item][1]) for item in left)
+        ]
+        best = max(nights, key=len)
         found.append(best)
         left = [item for item in left if item not in set(best)]
     return found

@@ -16,7 +16,7 @@ from orchestrator.analysis.sustained import measured_us
 from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Finding, Severity
-from orchestrator.records.workload import Pass
+from orchestrator.records.workload import Pass, grouped
 from orchestrator.units import format_percent, format_slowdown
 
 #: A device is called moved wrongly once in a thousand times.
@@ -96,10 +96,8 @@ class Check:
 
 def checks(runs: Sequence[RunRecord]) -> tuple[Check, ...]:
     """Return the checks among one device's runs of one campaign, in their order."""
-    numbered: dict[int, list[RunRecord]] = {}
-    for run in runs:
-        if run.run_pass is Pass.REFERENCE and run.outcome is not Outcome.UNFIT:
-            numbered.setdefault(run.invocation // CHECK_INVOCATIONS, []).append(run)
+    made = (run for run in runs if run.run_pass is Pass.REFERENCE and run.outcome is not Outcome.UNFIT)
+    numbered = grouped(made, lambda run: run.invocation // CHECK_INVOCATIONS)
     found = []
     for number, own in sorted(numbered.items()):
         first = min(own, key=lambda run: run.invocation)

@@ -22,12 +22,12 @@ from orchestrator.analysis.outcome import (
 from orchestrator.analysis.samples import BUSY_CLOCK, mean_clock_share
 from orchestrator.analysis.summary import Summary, logs_of, summarize
 from orchestrator.delegates import is_on_gpu, is_on_opengl
-from orchestrator.records.identity import CampaignId, RunId
+from orchestrator.records.identity import RunId
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import OPENGL, DelegateTruth, FigureKind, Outcome, RunRecord
 from orchestrator.records.verdict import Finding, Grade, Quality, Severity
-from orchestrator.records.workload import Pass
+from orchestrator.records.workload import Pass, grouped
 from orchestrator.units import format_percent
 
 Key = TypeVar("Key")
@@ -346,12 +346,9 @@ def clocks_low(runs: Sequence[RunRecord]) -> tuple[LowClock, ...]:
     must have lost at least half of what the clock did. Only the CPU's own work is judged so: a phone lowers the CPU's
     clocks as it likes while an accelerator works.
     """
-    campaigns: dict[CampaignId, list[RunRecord]] = {}
-    for run in runs:
-        if run.case.delegate.is_cpu and figure_us(run) is not None:
-            campaigns.setdefault(run.campaign_id, []).append(run)
+    measured = (run for run in runs if run.case.delegate.is_cpu and figure_us(run) is not None)
     found: list[LowClock] = []
-    for siblings in campaigns.values():
+    for siblings in grouped(measured, lambda run: run.campaign_id).values():
         if len(siblings) < SIBLINGS_MIN:
             continue
         _, alike = of_one_kind(siblings)

@@ -9,7 +9,8 @@ does on series of known truth.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
@@ -214,14 +215,16 @@ def pairs_for(
     least = threshold_for(detect) if threshold is None else threshold
     if detect <= 0 or least >= detect:
         raise ValueError(f"a change of {detect:.1%} can't be claimed with a threshold of {least:.1%}")
-    low, high = 2, PAIRS_MOST
-    while low < high:
-        half = (low + high) // 2
-        if detectable(log_std, half, power=power, level=level, paired=True, threshold=least) <= detect:
-            high = half
-        else:
-            low = half + 1
-    return low
+
+    def is_enough(count: int) -> bool:
+        return detectable(log_std, count, power=power, level=level, paired=True, threshold=least) <= detect
+
+    return fewest(is_enough)
+
+
+def fewest(is_enough: Callable[[int], bool]) -> int:
+    """Return the fewest pairs that are enough, two or more; at most PAIRS_MOST."""
+    return 2 + bisect_left(range(2, PAIRS_MOST), True, key=is_enough)
 
 
 def factor_of(log: float) -> float:
@@ -325,11 +328,6 @@ class BestOfSet(Generic[Key]):
     tied: tuple[Key, ...]
     #: False when the fastest or a rival has one invocation, so that the order rests on a margin, not on a test.
     is_tested: bool
-
-    @property
-    def is_clear(self) -> bool:
-        """Whether there is one winner."""
-        return not self.tied
 
 
 def speed_up(baseline: Summary, candidate: Summary, *, level: float = LEVEL) -> Ratio:

@@ -18,7 +18,7 @@ from orchestrator.analysis.outcome import figure_error, figure_us
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import FigureKind, RunRecord
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict, Grade, Quality
-from orchestrator.records.workload import Case
+from orchestrator.records.workload import Case, grouped
 
 #: Differences that no option lets pass: what is left isn't a comparison.
 ABSOLUTE: Final = frozenset({Fact.VIRTUAL, Fact.FIGURE, Fact.QUALITY})
@@ -331,9 +331,7 @@ def are_interleaved(before: Measured, after: Measured) -> bool:
     """
     if not _same_place(before, after):
         return False
-    rounds: dict[int, list[RunRecord]] = defaultdict(list)
-    for run in (*before.runs, *after.runs):
-        rounds[run.invocation].append(run)
+    rounds = grouped((*before.runs, *after.runs), lambda run: run.invocation)
     numbers = sorted(number for number, runs in rounds.items() if len(runs) == 2)
     return len(numbers) > 1 and all(
         max(run.started_at for run in rounds[first]) <= min(run.started_at for run in rounds[second])

@@ -20,7 +20,7 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Grade
-from orchestrator.records.workload import Build, Case, Pass
+from orchestrator.records.workload import Build, Case, Pass, grouped
 from orchestrator.units import counted
 
 
@@ -147,15 +147,16 @@ def measured_cases(
     ``systems`` says which fingerprint a device had in a campaign, ``origins`` where a campaign was imported from;
     ``wanted`` leaves runs out.
     """
-    groups: dict[tuple[CampaignId, str], list[RunRecord]] = defaultdict(list)
-    compared: dict[tuple[CampaignId, str], list[RunRecord]] = defaultdict(list)
-    for run in runs:
-        if run.outcome is Outcome.UNFIT or not (wanted is None or wanted(run)):
-            continue
-        if run.run_pass is Pass.TIMING:
-            groups[run.campaign_id, run.case.case_key].append(run)
-        elif run.run_pass is Pass.PARITY:
-            compared[run.campaign_id, run.case.case_key].append(run)
+    fit = [
+        run
+        for run in runs
+        if run.run_pass in (Pass.TIMING, Pass.PARITY) and run.outcome is not Outcome.UNFIT
+        if wanted is None or wanted(run)
+    ]
+    groups, compared = (
+        grouped((run for run in fit if run.run_pass is of), lambda run: (run.campaign_id, run.case.case_key))
+        for of in (Pass.TIMING, Pass.PARITY)
+    )
     devices_of: dict[tuple[CampaignId, str], dict[str, list[RunRecord]]] = defaultdict(dict)
     for (campaign_id, case_key), members in groups.items():
         devices_of[campaign_id, members[0].case.serial][case_key] = members

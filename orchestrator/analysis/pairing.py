@@ -16,7 +16,7 @@ from statistics import median
 from typing import Final
 
 from orchestrator.analysis.case_result import judge_case
-from orchestrator.analysis.compare import PAIRS_MOST, compare_pairs, pairs_for
+from orchestrator.analysis.compare import compare_pairs, fewest, pairs_for
 from orchestrator.analysis.middle import degrees_of, middle, t_quantile
 from orchestrator.analysis.outcome import figure_us, of_one_kind
 from orchestrator.records.campaign import Campaign, Invocation
@@ -119,17 +119,13 @@ def count_pairs(pairing: Pairing, pilot: Sequence[float], *, pair_s: float | Non
 
 def _pairs_to_call_equal(std: float, threshold: float, level: float) -> int:
     """Return the pairs after which the interval of two equal sides lies within the threshold, 8 times of 10."""
-    low, high = 2, PAIRS_MOST
-    margin = math.log1p(threshold)
-    while low < high:
-        count = (low + high) // 2
+
+    def is_enough(count: int) -> bool:
         degrees = degrees_of(count)
         reach = t_quantile(0.5 + level / 2, degrees) + t_quantile(0.5 + _EQUAL_POWER / 2, degrees)
-        if reach * std / math.sqrt(count) <= margin:
-            high = count
-        else:
-            low = count + 1
-    return low
+        return reach * std / math.sqrt(count) <= math.log1p(threshold)
+
+    return fewest(is_enough)
 
 
 def pair_seconds(runs: Sequence[RunRecord]) -> float | None:

@@ -20,7 +20,7 @@ from typing import Final
 
 from orchestrator.records.night import NOT_BEGUN
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.workload import Pass
+from orchestrator.records.workload import Pass, grouped
 
 #: The burst level comes from this much of the beginning, or from BURST_POINTS points if they take longer.
 BURST_S: Final = 20.0
@@ -104,11 +104,9 @@ def _burst(ordered: Sequence[tuple[float, float]]) -> float:
 
 
 def _minutes(ordered: Sequence[tuple[float, float]], burst_us: float) -> tuple[MinuteRow, ...]:
-    by_minute: dict[int, list[float]] = {}
-    for at, us in ordered:
-        by_minute.setdefault(int(at // 60), []).append(us)
     rows = []
-    for minute, values in by_minute.items():
+    for minute, points in grouped(ordered, lambda point: int(point[0] // 60)).items():
+        values = [us for _, us in points]
         middle = statistics.median(values)
         rows.append(
             MinuteRow(
@@ -186,10 +184,8 @@ class Attempt:
 
 def attempts(runs: Sequence[RunRecord]) -> tuple[Attempt, ...]:
     """Return the attempts among the runs of one case in one campaign, oldest first."""
-    numbered: dict[int, list[RunRecord]] = {}
-    for run in runs:
-        if run.run_pass is Pass.SUSTAINED and run.outcome is not Outcome.UNFIT:
-            numbered.setdefault(run.invocation // ATTEMPT_NUMBERS, []).append(run)
+    made = (run for run in runs if run.run_pass is Pass.SUSTAINED and run.outcome is not Outcome.UNFIT)
+    numbered = grouped(made, lambda run: run.invocation // ATTEMPT_NUMBERS)
     return tuple(
         Attempt(number=number, runs=tuple(sorted(own, key=lambda run: run.invocation)))
         for number, own in sorted(numbered.items())

@@ -122,9 +122,10 @@ def _skip_lines(skipped: Iterable[SkippedCase]) -> list[str]:
 
 
 def _summary(farm: Farm, measured: MeasuredCampaign, out: Path | None) -> CommandResult:
+    from orchestrator.report.columns import winner_data
     from orchestrator.report.shared import shared_cases, shared_text
     from orchestrator.report.tables import render_text_table
-    from orchestrator.report.winners import next_steps, winner_data, winners
+    from orchestrator.report.winners import next_steps, winners
 
     campaign, result, data = measured.campaign, measured.result, measured.data
     path = out or farm.settings.data_folder / "reports" / f"{campaign.campaign_id}.html"

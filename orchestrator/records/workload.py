@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from orchestrator.records.identity import BuildSha, CaseKey, ModelSha, Serial, SeriesKey, content_key
 from orchestrator.records.tokens import FIGURE, PHASES, is_language_model, worded
+
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
 
 
 class DelegateName(enum.StrEnum):
@@ -292,6 +296,14 @@ class Case:
 def all_but(*aspects: str) -> Callable[[Case], tuple[object, ...]]:
     """Return what reads all of a case but these aspects: cases of which it reads the same differ in nothing else."""
     return attrgetter(*(field.name for field in fields(Case) if field.name not in aspects))
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> defaultdict[Key, list[Item]]:
+    """Return items by a key, in their order."""
+    groups: defaultdict[Key, list[Item]] = defaultdict(list)
+    for item in items:
+        groups[key(item)].append(item)
+    return groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,11 +22,11 @@ from orchestrator.records.identity import RunId
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateTruth
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import all_but
+from orchestrator.records.workload import all_but, grouped
 from orchestrator.report.data import ReportData
 from orchestrator.report.escapes import visible
 from orchestrator.report.rows import ResultRow
-from orchestrator.report.winners import Contest, alike, figure_of, grouped
+from orchestrator.report.winners import Contest, alike, figure_of
 from orchestrator.units import counted, format_change, format_figure, format_latency, format_percent
 
 #: Every rule with the source of what it goes by.

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from orchestrator.records.parity import ParityVerdict
+from orchestrator.records.workload import grouped
 from orchestrator.report.advice import fleet_choice
 from orchestrator.report.columns import picked
 from orchestrator.report.data import ReportData
 from orchestrator.report.rows import ResultRow
-from orchestrator.report.winners import Contest, contest_of, figure_of, grouped
+from orchestrator.report.winners import Contest, contest_of, figure_of
 
 ALLOW_LIST_FORMAT: Final = "benchfarm-allow-list"
 ALLOW_LIST_VERSION: Final = 1

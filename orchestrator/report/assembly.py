@@ -16,7 +16,7 @@ from orchestrator.records.evaluation import Evaluation
 from orchestrator.records.identity import CaseKey, RunId, Serial
 from orchestrator.records.run import DelegateEvidence, RunRecord
 from orchestrator.records.verdict import Severity
-from orchestrator.records.workload import Build, Case, Model, Pass
+from orchestrator.records.workload import Build, Case, Model, Pass, grouped
 from orchestrator.report.data import ReportData
 from orchestrator.report.escapes import without_folders
 from orchestrator.report.headline import headline_of
@@ -184,9 +184,7 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
         result = replace(result, status=CaseStatus.UNTIMED)
     if key in gathered.goals:
         result = replace(result, precision_goal=gathered.goals[key])
-    of_pass: dict[Pass, list[RunRecord]] = defaultdict(list)
-    for run in runs:
-        of_pass[run.run_pass].append(run)
+    of_pass = grouped(runs, lambda run: run.run_pass)
     timed = latency_reports(of_pass[Pass.TIMING], result)
     # Of a pass of its own, else of the runs that the latency comes from.
     memory = usable_reports(of_pass[Pass.MEMORY]) or timed

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from orchestrator.records.workload import grouped
 from orchestrator.report.data import ReportData
 from orchestrator.report.escapes import visible
 from orchestrator.report.operators import Place, Profile
@@ -107,11 +108,9 @@ def _case(row: ResultRow, order: int) -> ChartRow:
 
 def _pareto(rows: Sequence[ResultRow]) -> Iterator[tuple[ResultRow, ChartRow]]:
     """Yield judged cases of devices with several models; one model has no trade-off to show."""
-    devices: dict[str, list[ResultRow]] = defaultdict(list)
-    for row in rows:
-        if row.result.is_judged and (row.model.size_bytes is not None or row.accuracy is not None):
-            devices[row.device.serial].append(row)
-    for members in devices.values():
+    known = (row for row in rows if row.model.size_bytes is not None or row.accuracy is not None)
+    judged = (row for row in known if row.result.is_judged)
+    for members in grouped(judged, lambda row: row.device.serial).values():
         if len({row.model.subject for row in members}) > 1:
             yield from _fronts(members)
 
@@ -133,11 +132,7 @@ def _fronts(members: Sequence[ResultRow]) -> Iterator[tuple[ResultRow, ChartRow]
 
 
 def _operators(rows: Sequence[ResultRow]) -> Iterator[tuple[ResultRow, ChartRow]]:
-    models: dict[str, list[ResultRow]] = defaultdict(list)
-    for row in rows:
-        if row.profiles:
-            models[row.model.subject].append(row)
-    for drawn in models.values():
+    for drawn in grouped((row for row in rows if row.profiles), lambda row: row.model.subject).values():
         named = _named_types(row.profiles[-1] for row in drawn)
         for order, row in enumerate(drawn):
             times: dict[tuple[str, Place], float] = defaultdict(float)

@@ -12,6 +12,7 @@ from orchestrator.analysis.matching import Measured
 from orchestrator.records.campaign import Campaign
 from orchestrator.report.data import ReportData
 from orchestrator.report.rows import InvocationRow, ResultRow
+from orchestrator.report.winners import Contest
 from orchestrator.units import tokens_per_s
 
 Scalar = str | int | float | bool | None
@@ -50,6 +51,13 @@ _SIDE: Final = """
     figure=result.figure median_us=result.own_summary.median_us not_a_result_us=result.summary.median_us
     count=result.used run_ids=result.used
 """
+
+#: The winner of a contest.
+_WINNER: Final = (
+    "model=shown.model.label serial=shown.device.serial configuration=shown.configuration median_us=shown.median_us "
+    "is_virtual=shown.is_virtual tied is_tested second=second.0.configuration lead=second.1.value "
+    "lead_low=second.1.interval.low lead_high=second.1.interval.high"
+)
 
 
 @lru_cache
@@ -138,6 +146,11 @@ def side_record(item: Measured) -> dict[str, Any]:
     if item.result.own_summary is not None:
         record["not_a_result_us"] = None
     return record
+
+
+def winner_data(contest: Contest) -> dict[str, object]:
+    """Return a winner as plain values, times in microseconds; ``lead`` is how many times as fast as ``second``."""
+    return picked(contest, _WINNER) | {"tied": [item.configuration for item in contest.tied]}
 
 
 def campaign_of(row: ResultRow, data: ReportData) -> Campaign | None:

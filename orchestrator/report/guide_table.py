@@ -24,7 +24,7 @@ from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import OPENGL, DelegateTruth, FigureKind
 from orchestrator.records.tokens import worded
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import Case, DelegateName, ProcessMode
+from orchestrator.records.workload import Case, DelegateName, ProcessMode, grouped
 from orchestrator.report.columns import picked
 from orchestrator.report.escapes import csv_text, markdown_table, markdown_text, text_table, visible
 from orchestrator.report.labels import MODEL_HASH, NOTHING, unique_labels
@@ -213,14 +213,11 @@ def published_lines(
     figures: Sequence[PublishedFigure], columns: Sequence[Column], *, is_wanted: Callable[[str, Sequence[str]], bool]
 ) -> Iterator[Line]:
     """Yield the public table's lines, a model's devices together; ``is_wanted`` takes a model and a device's names."""
-    rows: dict[tuple[str, str, str], list[PublishedFigure]] = {}
-    models = list(dict.fromkeys(figure.model for figure in figures))
-    for figure in sorted(figures, key=lambda figure: models.index(figure.model)):
-        if is_wanted(figure.model, (figure.device,)):
-            rows.setdefault((figure.model, figure.device, figure.source), []).append(figure)
-    for (model, device, source), of_row in rows.items():
-        cells = tuple(_published_cell(of_row, column) for column in columns)
-        yield Line(model=model, device=device, source=source, cells=cells)
+    for model, of_model in grouped(figures, lambda figure: figure.model).items():
+        wanted = (figure for figure in of_model if is_wanted(model, (figure.device,)))
+        for (device, source), of_row in grouped(wanted, lambda figure: (figure.device, figure.source)).items():
+            cells = tuple(_published_cell(of_row, column) for column in columns)
+            yield Line(model=model, device=device, source=source, cells=cells)
 
 
 def measured_lines(measured: Sequence[MeasuredCase], columns: Sequence[Column]) -> Iterator[Line]:
@@ -393,25 +390,16 @@ def format_markdown(table: GuideTable) -> str:
 
 def format_csv(table: GuideTable) -> str:
     """Return a line for each figure (RFC 4180, but lines end in LF): latency in ms, a language model's of a token."""
-    records = [
-        {
-            "model": csv_text(line.model),
-            "device": csv_text(line.device),
-            "is_virtual": str(line.is_virtual).lower(),
-            "configuration": csv_text(column.label),
-            "latency_ms": "" if cell.latency_us is None else f"{cell.latency_us / US_PER_MS:.6g}",
-            "source": csv_text(line.source),
-            "campaign_id": cell.campaign_id,
-            "notes": csv_text("; ".join(cell.notes)),
-            "tokens_per_s": "" if cell.speed is None else f"{cell.speed:.6g}",
-        }
-        for line in table.lines
-        for column, cell in zip(table.columns, line.cells, strict=True)
-    ]
     out = io.StringIO()
-    writer = csv.DictWriter(out, _CSV_HEADS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_CSV_HEADS)
+    for line in table.lines:
+        for column, cell in zip(table.columns, line.cells, strict=True):
+            latency = "" if cell.latency_us is None else f"{cell.latency_us / US_PER_MS:.6g}"
+            speed = "" if cell.speed is None else f"{cell.speed:.6g}"
+            whose = [csv_text(line.model), csv_text(line.device), str(line.is_virtual).lower(), csv_text(column.label)]
+            notes = csv_text("; ".join(cell.notes))
+            writer.writerow([*whose, latency, csv_text(line.source), cell.campaign_id, notes, speed])
     return out.getvalue()
 
 

@@ -14,7 +14,7 @@ from orchestrator.delegates import place_of
 from orchestrator.records.identity import CaseKey, content_key
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
-from orchestrator.records.workload import Build, Case, DelegateName
+from orchestrator.records.workload import Build, Case, DelegateName, grouped
 from orchestrator.units import US_PER_MS, tokens_per_s
 
 #: Identities that are file names as they are; any other is named by its hash, so that no name is ever a path.
@@ -123,14 +123,9 @@ def configuration_labels(cases: Iterable[Case], builds: Mapping[str, Build]) -> 
     cases of this configuration, so that they stay one column over devices. What no aspect tells apart gets its key.
     """
     cases = tuple(cases)
-    groups: dict[str, list[Case]] = defaultdict(list)
-    for case in cases:
-        groups[case.configuration].append(case)
     labels: dict[CaseKey, str] = {}
-    for base, members in groups.items():
-        rivals: dict[tuple[str, str], list[Case]] = defaultdict(list)
-        for case in members:
-            rivals[case.subject, case.serial].append(case)
+    for base, members in grouped(cases, lambda case: case.configuration).items():
+        rivals = grouped(members, lambda case: (case.subject, case.serial))
         crowded = [group for group in rivals.values() if len(group) > 1]
         aspects = [
             (name, value)
@@ -199,10 +194,7 @@ def short_names(configurations: Iterable[tuple[str, Case]]) -> ShortNames:
     }
     if len(set(short.values())) < len(short):
         return ShortNames(short={}, common="")
-    by_threads: dict[str, list[str]] = defaultdict(list)
-    for name, word in single.items():
-        if word not in shared:
-            by_threads[word].append(name)
+    by_threads = grouped((name for name, word in single.items() if word not in shared), lambda name: single[name])
     everywhere = [word for word in next(iter(parts.values()), [])[1:] if word in shared]
     common = [", ".join(everywhere)] if everywhere else []
     common += [f"{' and '.join(names)} with {word}" for word, names in by_threads.items()]

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.analysis.summary import Summary
+from orchestrator.records.workload import grouped
 from orchestrator.report.data import ReportData
 from orchestrator.report.labels import column_decimals, configuration_order, figure_unit, with_key
 from orchestrator.report.rows import DeviceRow, ModelRow, ResultRow, SkipRow
-from orchestrator.report.winners import grouped
 from orchestrator.units import US_PER_MS
 
 

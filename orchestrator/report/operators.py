@@ -11,6 +11,7 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.records.run import FigureKind, OperatorTime, Outcome, RunRecord
+from orchestrator.records.workload import grouped
 from orchestrator.units import counted, format_latency
 
 if TYPE_CHECKING:
@@ -103,9 +104,7 @@ class Profile:
 
     def by_type(self) -> tuple[TypeRow, ...]:
         """Return the times by node type, most first; they add up to one inference."""
-        groups: dict[tuple[str, Place], list[OperatorRow]] = defaultdict(list)
-        for row in self.rows:
-            groups[row.node_type, row.place].append(row)
+        groups = grouped(self.rows, lambda row: (row.node_type, row.place))
         types = [
             TypeRow(
                 node_type=node_type,
@@ -336,11 +335,7 @@ def diff_pairs(rows: Sequence[ResultRow], campaign_titles: Mapping[str, str]) ->
 
 def _over_campaigns(rows: Sequence[ResultRow], titles: Mapping[str, str]) -> Iterable[DiffPair]:
     order = list(titles)
-    series: dict[str, list[ResultRow]] = defaultdict(list)
-    for row in rows:
-        if row.profiles:
-            series[str(row.case.series_key)].append(row)
-    for members in series.values():
+    for members in grouped((row for row in rows if row.profiles), lambda row: row.case.series_key).values():
         found = [(row, profile) for row in members for profile in row.profiles]
         found.sort(key=lambda item: order.index(item[1].campaign_id) if item[1].campaign_id in order else -1)
         for (_, before), (row, after) in pairwise(found):
@@ -354,11 +349,8 @@ def _over_campaigns(rows: Sequence[ResultRow], titles: Mapping[str, str]) -> Ite
 
 
 def _over_delegates(rows: Sequence[ResultRow]) -> Iterable[DiffPair]:
-    places: dict[tuple[str, str, str], list[ResultRow]] = defaultdict(list)
-    for row in rows:
-        if row.profiles:
-            places[row.model.subject, row.device.serial, row.case.tool.value].append(row)
-    for members in places.values():
+    profiled = (row for row in rows if row.profiles)
+    for members in grouped(profiled, lambda row: (row.model.subject, row.device.serial, row.case.tool)).values():
         on_cpu = [row for row in members if row.case.delegate.is_cpu]
         for row in members:
             if row.case.delegate.is_cpu or not on_cpu:

@@ -17,6 +17,7 @@ from orchestrator.records.contention import LOAD_DIED, NO_LOAD
 from orchestrator.records.run import Outcome, RunRecord, ToolReport
 from orchestrator.records.start import StartStage, stage_of
 from orchestrator.records.verdict import Quality
+from orchestrator.records.workload import grouped
 
 #: Campaign and round: what was measured in one round is a pair.
 _Round = tuple[str, int]
@@ -147,10 +148,8 @@ def sustained_rows(runs: Iterable[RunRecord], campaigns: Mapping[str, Campaign])
     An attempt that was cut and the one restarted are two curves: the phone cooled in between. Invocations of another
     delegate are no points. Campaigns by their names say how long attempts were to last.
     """
-    named: dict[str, list[RunRecord]] = defaultdict(list)
-    for run in runs:
-        if truth_of(run) not in NOT_WHAT_WAS_ASKED:
-            named[str(run.campaign_id)].append(run)
+    own = (run for run in runs if truth_of(run) not in NOT_WHAT_WAS_ASKED)
+    named = grouped(own, lambda run: str(run.campaign_id))
     planned_s = {name: campaigns[name].terms.sustained_s if name in campaigns else 0.0 for name in named}
     return tuple(
         SustainedRow(

@@ -15,9 +15,8 @@ from typing import Final
 
 from orchestrator.analysis.middle import t_quantile
 from orchestrator.records.verdict import Finding, Severity
-from orchestrator.records.workload import all_but
+from orchestrator.records.workload import all_but, grouped
 from orchestrator.report.rows import FindingRow, ResultRow
-from orchestrator.report.winners import grouped
 from orchestrator.units import US_PER_MS, format_percent
 
 CODE: Final = "shared-by-equal-phones"

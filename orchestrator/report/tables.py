@@ -13,7 +13,7 @@ from orchestrator.records.night import OUT_OF_TIME
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateTruth, Outcome
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import Pass
+from orchestrator.records.workload import Pass, grouped
 from orchestrator.report.data import ReportData
 from orchestrator.report.escapes import display_width, fit, visible, wrap
 from orchestrator.report.labels import NOTHING, PARITY_WORDS, figure_ms, figure_text
@@ -160,14 +160,12 @@ def _passes(rows: Sequence[ResultRow]) -> Iterator[str]:
 
 def _doubts(rows: Sequence[ResultRow]) -> list[str]:
     """Return why figures are suspect: their rows have no room for it."""
-    groups: dict[str, list[str]] = {}
-    for row in rows:
-        if row.result.status is CaseStatus.MEASURED and row.result.quality is Quality.SUSPECT:
-            groups.setdefault(row.worst_code, []).append(row.who)
+    measured = (row for row in rows if row.result.status is CaseStatus.MEASURED)
+    suspect = (row for row in measured if row.result.quality is Quality.SUSPECT)
     return [
-        f"suspect ({code}): {'; '.join(names[:_MOST_NAMED])}"
-        + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
-        for code, names in groups.items()
+        f"suspect ({code}): {'; '.join(row.who for row in group[:_MOST_NAMED])}"
+        + (f" and {len(group) - _MOST_NAMED} more" if len(group) > _MOST_NAMED else "")
+        for code, group in grouped(suspect, lambda row: row.worst_code).items()
     ]
 
 

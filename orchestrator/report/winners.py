@@ -9,23 +9,21 @@ from __future__ import annotations
 import enum
 import math
 import shlex
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus, comparable
 from orchestrator.analysis.compare import Ratio, best_of, speed_up
 from orchestrator.analysis.matching import SETTINGS
 from orchestrator.analysis.summary import Summary
 from orchestrator.programs import is_usual
-from orchestrator.records.workload import Case
+from orchestrator.records.workload import Case, grouped
 from orchestrator.report.labels import short_names
 from orchestrator.report.rows import BestMark, ResultRow
 from orchestrator.units import counted, format_figure, format_percent
 
-Item = TypeVar("Item")
-Key = TypeVar("Key", bound=Hashable)
 #: Cases that say nothing about which configuration is fastest.
 _NO_ENTRY: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.NOT_RUN, CaseStatus.SKIPPED})
 #: Winners that are told one by one; of more, it is counted how often what wins.
@@ -113,7 +111,7 @@ def with_comparisons(rows: Sequence[ResultRow]) -> Iterator[ResultRow]:
         best = best_of(summaries)
         if best is not None and len(summaries) > 1:
             marks |= dict.fromkeys(best.tied, BestMark.TIED)
-            marks[best.fastest] = BestMark.BEST if best.is_clear else BestMark.TIED
+            marks[best.fastest] = BestMark.TIED if best.tied else BestMark.BEST
     gains = {key: gain for group in grouped(rows, _like).values() for key, gain in _speed_ups(group)}
     for row in rows:
         gain, baseline = gains.get(row.key, (None, ""))
@@ -185,14 +183,6 @@ def _speed_ups(group: Sequence[ResultRow]) -> Iterator[tuple[str, tuple[Ratio, s
             yield key, (gain, rows[fastest.fastest].configuration)
 
 
-def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """Return items by a key, in their order."""
-    groups: dict[Key, list[Item]] = defaultdict(list)
-    for item in items:
-        groups[key(item)].append(item)
-    return groups
-
-
 def kind_title(row: ResultRow) -> str:
     """Return what equal phones are called."""
     facts = row.device.facts
@@ -243,25 +233,6 @@ def answer_text(contest: Contest) -> str:
     sure = "not tested: one process" if known is None else f"95 %: {known.low:.2f} to {known.high:.2f}"
     lead = f"{second[1].value:.2f} times ({sure}) as fast as {shown.of(second[0].configuration)}"
     return f"{who}{shown.of(row.configuration)} is the fastest with {_figure(row)}, {lead}"
-
-
-def winner_data(contest: Contest) -> dict[str, object]:
-    """Return a winner as plain values, times in microseconds; ``lead`` is how many times as fast as ``second``."""
-    row, (second, lead) = contest.shown, contest.second or (None, None)
-    known = lead.interval if lead is not None else None
-    return {
-        "model": row.model.label,
-        "serial": row.device.serial,
-        "configuration": row.configuration,
-        "median_us": row.median_us,
-        "is_virtual": row.is_virtual,
-        "tied": [item.configuration for item in contest.tied],
-        "is_tested": contest.is_tested,
-        "second": second.configuration if second is not None else None,
-        "lead": lead.value if lead is not None else None,
-        "lead_low": known.low if known is not None else None,
-        "lead_high": known.high if known is not None else None,
-    }
 
 
 def _figure(row: ResultRow) -> str:

@@ -64,6 +64,7 @@ def verdict(
     before: DeviceState | None = CALM,
     after: DeviceState | None = CALM,
     samples: bytes = LOOKS,
+    screen: Screen = Screen.ON,
 ) -> QualityVerdict:
     return judge(
         report,
@@ -73,7 +74,7 @@ def verdict(
         facts=facts,
         before=before,
         after=after,
-        around=Surroundings(samples=samples),
+        around=Surroundings(samples=samples, screen=screen),
     )
 
 
@@ -197,19 +198,10 @@ def test_what_did_not_complete_is_rejected() -> None:
         (
             "foreign-load",
             Quality.SUSPECT,
-            judge(
-                GOOD,
-                Ending(outcome=Outcome.COMPLETED),
-                case=CASE,
-                run_pass=Pass.TIMING,
-                facts=FACTS,
-                before=CALM,
-                after=CALM,
-                around=Surroundings(
-                    samples=b"--look\n/proc/stat:cpu  100 0 0 900 0\n/proc/uptime:10.0 1\n\n"
-                    b"--times\n0m0s 0m0s\n0m2.0s 0m0.0s\n--look\n/proc/stat:cpu  900 0 0 3100 0\n"
-                    b"/proc/uptime:14.0 1\n",
-                ),
+            verdict(
+                samples=b"--look\n/proc/stat:cpu  100 0 0 900 0\n/proc/uptime:10.0 1\n\n"
+                b"--times\n0m0s 0m0s\n0m2.0s 0m0.0s\n--look\n/proc/stat:cpu  900 0 0 3100 0\n"
+                b"/proc/uptime:14.0 1\n"
             ),
         ),
         (
@@ -264,19 +256,6 @@ def test_a_light_thermal_status_is_throttling_only_where_clocks_cant_say_otherwi
 
 def test_a_screen_that_is_off_because_the_plan_asks_for_it_is_no_fault() -> None:
     off = replace(CALM, screen_on=False)
-    told = {
-        screen: judge(
-            GOOD,
-            Ending(outcome=Outcome.COMPLETED),
-            case=CASE,
-            run_pass=Pass.TIMING,
-            facts=FACTS,
-            before=off,
-            after=off,
-            around=Surroundings(samples=LOOKS, screen=screen),
-        )
-        for screen in Screen
-    }
-    assert told[Screen.ON].has("screen-off")
-    assert told[Screen.OFF].findings == ()
-    assert told[Screen.OFF].quality is Quality.TRUSTED
+    assert verdict(before=off, after=off).has("screen-off")
+    told = verdict(before=off, after=off, screen=Screen.OFF)
+    assert (told.findings, told.quality) == ((), Quality.TRUSTED)

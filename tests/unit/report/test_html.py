@@ -149,11 +149,11 @@ def test_first_block_says_what_to_take_on_which_phone_and_how_sure_that_is():
     lines = [" ".join(re.sub(r"<[^>]*>", " ", row).split()) for row in re.findall(r"<tr.*?</tr>", table, re.DOTALL)]
     assert lines == [
         "phone fastest median ms against the best CPU sure?",
-        "mobilenet_v1_1.0_224 gpu on 2, xnnpack on 1",
+        "mobilenet_v1_1.0_224 gpu (virtual) on 2, xnnpack on 1",
         "workstation xnnpack, 1 thread, litert or xnnpack, 4 threads, litert 18.20 ms is the CPU \u2248 tied",
         "Google Pixel 3 virtual gpu, native 6.45 ms 3.71\u00d7 CPU \u2713 sure",
         "Google Pixel 4 virtual gpu, native 9.00 ms no clean CPU figure \u2713 sure",
-        "mobilenet_v1_1.0_224_int8 xnnpack on 3",
+        "mobilenet_v1_1.0_224_int8 xnnpack (virtual) on 2, xnnpack on 1",
         "workstation xnnpack, 1 thread, litert 0.94 ms is the CPU not sure nothing else has a clean figure",
         "Google Pixel 3 virtual xnnpack, 4 threads, native 13.40 ms is the CPU \u2713 sure",
         "Google Pixel 4 virtual xnnpack, 4 threads, apk 4.71 ms is the CPU \u2713 sure",
