@@ -41,6 +41,7 @@ MEDIA_UID: Final = 1023
 #: What isn't a folder.
 _LEAVES: Final = (HeldFile, FileNode, LinkNode, DeviceNode)
 _MAX_LINKS: Final = 40
+_MOST_KNOWN: Final = 2000
 _MAX_PATH_BYTES: Final = 4095
 _MAX_NAME_BYTES: Final = 255
 _OPERATIONS: Final[Mapping[int, str]] = {1: "execute", 2: "write", 4: "read"}
@@ -131,6 +132,8 @@ class PhoneTree:
         self.root = HeldFolder(0o755, 0, 0)
         self._denied = denied
         self._passing = passing
+        #: Where paths into /sys lead: what there is doesn't change, and everybody may search it.
+        self._known: dict[tuple[str, bool], _Place] = {}
         #: Held while names come or go.
         self._changing = threading.RLock()
 
@@ -149,7 +152,9 @@ class PhoneTree:
             raise file_error(errno.EINVAL)
         if _longer(path, _MAX_PATH_BYTES):
             raise file_error(errno.ENAMETOOLONG)
-        place = self._walk(path, uid, follow=follow)
+        place = self._known.get((path, follow)) or self._walk(path, uid, follow=follow)
+        if place.names[:1] == ("sys",) and place.node is not None and len(self._known) < _MOST_KNOWN:
+            self._known[path, follow] = place
         if place.node is None and not isinstance(place.above, HeldFolder):
             if operation == "write":
                 place.changeable(uid)

@@ -94,7 +94,7 @@ class Shelf:
 
 def make_apk(
     package: str = "org.example.bench", *, version_code: int = 1, abis: Sequence[str] = ("arm64-v8a",),
-    min_sdk: int = 23,    debuggable: bool = True, signer: bytes | None = None,
+    min_sdk: int = 23, debuggable: bool = True,
 ) -> bytes:  # fmt: skip
     info = {
         "package": package, "activities": [f"{package}.MainActivity"], "version_code": version_code,
@@ -103,8 +103,6 @@ def make_apk(
     content = BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         archive.writestr("app.json", json.dumps(info))
-        if signer is not None:
-            archive.writestr("META-INF/CERT.RSA", signer)
     return content.getvalue()
 
 
