@@ -108,9 +108,9 @@ def done(tmp_path_factory):
     odd = str(folder / "odd")
     orders = {
         "cnn": BuildOrder(source="tiny_cnn", variants=VARIANTS),
-        "attention": BuildOrder(source="tiny_attention", variants=VARIANTS),
+        "attention": BuildOrder(source="tiny_attention", variants=("float32", "int8", "int16x8")),
         "keras": BuildOrder(
-            source=str(folder / "users.keras"), variants=("float32", "int8"), batches=(1, 3), sizes=(16, 20),
+            source=str(folder / "users.keras"), variants=("float32", "int8"), batches=(3,), sizes=(16, 20),
             representative=str(folder / "samples.npz"),
         ),
         "needs flex": BuildOrder(source=odd),
@@ -178,7 +178,7 @@ def test_oldest_runtime_by_operators_is_what_the_converter_writes(done):
     told = {name: (oldest_runtime(graph), graph.min_runtime_version) for name, graph in graphs.items()}
     # It writes what it knows before it quantises to 16 bits, which needs newer operators.
     wide = {name: told.pop(name) for name in list(told) if name.endswith("int16x8")}
-    assert len(told) > 15
+    assert len(told) == 11
     assert all(found == written for found, written in told.values()), told
     assert {name: newest_of(written, found) == found for name, (found, written) in wide.items()} == dict.fromkeys(
         wide, True
@@ -190,12 +190,9 @@ def test_oldest_runtime_by_operators_is_what_the_converter_writes(done):
 
 def test_users_keras_file_gets_batch_size_and_its_own_samples(done):
     models, failures = done["keras"].models, done["keras"].failures
-    assert sorted(model.name for model in models) == [
-        "users_16_b3_float32", "users_16_b3_int8", "users_16_float32", "users_16_int8",
-        "users_20_b3_float32", "users_20_float32",
-    ]  # fmt: skip
+    assert [model.name for model in models] == ["users_16_b3_float32", "users_16_b3_int8", "users_20_b3_float32"]
     # The samples are 16 pixels wide, so that no other size can be calibrated with them.
-    assert {failure.name for failure in failures} == {"users_20_int8", "users_20_b3_int8"}
+    assert [failure.name for failure in failures] == ["users_20_b3_int8"]
     assert "[n, " in failures[0].reason
     by_name = {model.name: model for model in models}
     facts = inspect_model(by_name["users_16_b3_int8"].path)
@@ -203,7 +200,7 @@ def test_users_keras_file_gets_batch_size_and_its_own_samples(done):
     assert facts.signatures[0].inputs == ("extra", "picture")
     # The scale is that of the samples, not of random ones between -1 and 1.
     assert max(tensor.scale for tensor in facts.inputs) > 0.1
-    assert len(by_name["users_16_int8"].build["representative_sha256"]) == 64
+    assert len(by_name["users_16_b3_int8"].build["representative_sha256"]) == 64
     assert ran(by_name["users_16_b3_float32"].path)["outputs"] == [[3, 2]]
 
 

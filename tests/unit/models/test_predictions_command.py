@@ -14,6 +14,8 @@ models: int8 sample
 devices: {host: true}
 matrix: {delegates: xnnpack, threads: 1, tools: litert}
 invocations: 1
+settings: {num_runs: 5, min_secs: 0, warmup_min_secs: 0}
+reference_check: false
 """
 
 

@@ -149,8 +149,9 @@ def wrong_cuts(text: str) -> list[str]:
     whole = [figures(report) for report in parsed(text)]
     assert whole, "the text as a whole must be read"
     wrong = []
-    # Only in the last line can a cut leave a wrong figure, and before the first statistics nothing is trusted.
-    for end in range(max(0, text.find("count=")), len(text)):
+    # Only in the last line can a cut leave a wrong figure, and before the first statistics nothing is trusted. The
+    # runs before the last are cut as it is.
+    for end in range(max(0, text.find("count="), text.rfind("Loaded model ")), len(text)):
         if not text[end - 1].isdigit() and text[end - 1] not in ".+":
             continue
         for place, report in enumerate(parsed(text[:end] + "\n")):

@@ -301,7 +301,7 @@ def test_an_expression_that_would_take_for_ever_is_an_error_after_a_second() -> 
 def test_expressions_that_are_slow_on_every_line_end_the_reading_too(tmp_path: Path) -> None:
     path = tmp_path / "slow.yaml"
     path.write_text(SLOW)
-    reader = DeclaredReader(load_declared(path), most_s=0.5)
+    reader = DeclaredReader(load_declared(path), most_s=0.1)
 
     def read() -> None:
         for _ in range(20_000):
