@@ -18,6 +18,7 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import Build, DelegateName, Model
 from tests.conftest import installed
+from tests.e2e.conftest import prepared_cli
 from tests.samples.command import Cli
 from tests.samples.places import REPO
 from tests.samples.sample_lab import REAL_PIXEL, Lab, case, lab_of, large_lab, series
@@ -114,7 +115,7 @@ def home(request, tmp_path_factory):
     theirs("export", *(campaign.campaign_id for campaign in lab.campaigns), "--out", folder / "fine.zip").ok()
     counts = packed(folder / "fine.zip", folder / "hostile.zip", hostile)
     assert all(counts[kind] >= 3 for kind in KINDS), counts
-    ours = Cli(home=folder / "ours")
+    ours = prepared_cli(folder / "ours")
     ours("import", folder / "hostile.zip").ok()
     ours("report", *(campaign.campaign_id for campaign in lab.campaigns), "--out", folder / "report.html").ok()
     ours("history", "site", "--out", folder / "site").ok()

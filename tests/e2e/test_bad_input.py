@@ -16,17 +16,27 @@ def expect(done: Done, exit_code: int, *words: str) -> None:
         assert word in done.stderr, done.stderr
 
 
-def test_no_adb_program(cli: Cli, model: Path) -> None:
-    expect(
-        cli("bench", model, BENCHFARM_ADB="/nowhere/adb", ANDROID_ADB_SERVER_PORT=""),
-        3,
-        "BENCHFARM_ADB",
-        "/nowhere/adb",
-    )
-
-
-def test_an_adb_server_that_was_named_and_does_not_answer(cli: Cli, model: Path) -> None:
-    expect(cli("bench", model, BENCHFARM_ADB_SERVER="127.0.0.1:1"), 3, "127.0.0.1:1")
+@pytest.mark.parametrize(
+    ("words", "environ", "exit_code", "said"),
+    [
+        (
+            "bench {model}",
+            {"BENCHFARM_ADB": "/nowhere/adb", "ANDROID_ADB_SERVER_PORT": ""},
+            3,
+            ("BENCHFARM_ADB", "/nowhere/adb"),
+        ),
+        ("bench {model}", {"BENCHFARM_ADB_SERVER": "127.0.0.1:1"}, 3, ("127.0.0.1:1",)),
+        ("bench {model} --host -d gpuu", {}, 2, ("gpuu", "gpu")),
+        ("bench {model} --host --flag graph=/x", {}, 2, ("graph",)),
+        ("run", {}, 2, ("--resume",)),
+        ("run --resume --campaign gone", {}, 2, ("no campaign",)),
+        ("report nosuch", {}, 2, ("nosuch", "benchfarm results list")),
+    ],
+)
+def test_what_cannot_be_done_as_asked(
+    cli: Cli, model: Path, words: str, environ: dict[str, str], exit_code: int, said: tuple[str, ...]
+) -> None:
+    expect(cli(*words.format(model=model).split(), **environ), exit_code, *said)
 
 
 def test_an_unknown_serial_number(lab: Lab, model: Path) -> None:
@@ -35,27 +45,12 @@ def test_an_unknown_serial_number(lab: Lab, model: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (None, "missing"),
-        (b"", "empty"),
-        (b"not a model at all, but long enough to be looked at", "TFL3"),
-    ],
-)
-def test_a_model_that_is_none(cli: Cli, tmp_path: Path, content: bytes | None, words: str) -> None:
+def test_a_model_that_is_none(cli: Cli, tmp_path: Path, model: Path) -> None:
     path = tmp_path / "m.tflite"
-    if content is not None:
-        path.write_bytes(content)
-    done = cli("bench", path, "--host")
-    assert done.exit_code == 2, done.stderr
-    assert str(path) in done.stderr
-
-
-def test_a_truncated_model(cli: Cli, tmp_path: Path, model: Path) -> None:
-    path = tmp_path / "m.tflite"
-    path.write_bytes(model.read_bytes()[:5000])
-    expect(cli("bench", path, "--host"), 2, str(path))
+    for content in (None, b"", b"not a model at all, but long enough to be looked at", model.read_bytes()[:5000]):
+        if content is not None:
+            path.write_bytes(content)
+        expect(cli("bench", path, "--host"), 2, str(path))
 
 
 def test_a_plan_with_five_mistakes_tells_all_five(cli: Cli, tmp_path: Path) -> None:
@@ -64,31 +59,7 @@ def test_a_plan_with_five_mistakes_tells_all_five(cli: Cli, tmp_path: Path) -> N
         "modles: [a.tflite]\nmodels: [b.tflite]\nmatrix: {delegates: [xnpack], threads: [0]}\ninvocations: many\n"
         "settings: {num_runs: 1.5}\n"
     )
-    done = cli("run", plan)
-    assert done.exit_code == 2
-    for key in ("modles", "delegates", "threads", "invocations", "num_runs"):
-        assert key in done.stderr, done.stderr
-    assert f"{plan}:1:" in done.stderr
-
-
-def test_neither_plan_nor_resume(cli: Cli) -> None:
-    expect(cli("run"), 2, "--resume")
-
-
-def test_nothing_to_resume(cli: Cli) -> None:
-    expect(cli("run", "--resume", "--campaign", "gone"), 2, "no campaign")
-
-
-def test_a_campaign_that_is_not_there(cli: Cli) -> None:
-    expect(cli("report", "nosuch"), 2, "nosuch", "benchfarm results list")
-
-
-def test_a_delegate_that_there_is_none_of(cli: Cli, model: Path) -> None:
-    expect(cli("bench", model, "--host", "-d", "gpuu"), 2, "gpuu", "gpu")
-
-
-def test_a_flag_that_the_plan_owns(cli: Cli, model: Path) -> None:
-    expect(cli("bench", model, "--host", "--flag", "graph=/x"), 2, "graph")
+    expect(cli("run", plan), 2, "modles", "delegates", "threads", "invocations", "num_runs", f"{plan}:1:")
 
 
 def test_text_that_is_no_benchmark_output(cli: Cli, tmp_path: Path) -> None:
@@ -156,7 +127,7 @@ def test_a_store_that_was_named_to_be_read_and_is_not_there_is_missed_and_not_ma
     ids=str,
 )
 def test_a_home_without_a_store_is_no_fault_says_where_it_was_looked_for_and_stays_without(
-    cli: Cli, tmp_path: Path, words: tuple[str, ...], exit_code: int, said: str
+    cli: Cli, tmp_path: Path, words: tuple[str, ...], exit_code: int, said: tuple[str, ...]
 ) -> None:
     path = cli.home / "store.sqlite"
     done = cli(*(word.format(folder=tmp_path) for word in words))

@@ -43,7 +43,7 @@ NOT_RUN = {
     "python3 -m venv": "tests/unit/test_wheel.py installs the wheels",
     "/opt/benchfarm/": "tests/unit/test_wheel.py installs the wheels",
     "export ": "the test sets the environment",
-    "benchfarm quickstart": "tests/e2e/test_quickstart.py",
+    "benchfarm quickstart": "tests/unit/test_wheel.py",
     "benchfarm lab up": "the test's own lab",
     "benchfarm lab down": "the test's own lab",
     "benchfarm build fetch": "a download: tests/e2e/test_builds.py",
@@ -94,7 +94,8 @@ SHORTER = {
     ("ab",): {"--most-pairs": "3", "--min-secs": "0.1"},
     ("bisect",): {"--most-pairs": "3", "--min-secs": "0.1"},
     ("tune",): {"--most": "2", "--min-secs": "0.1"},
-    ("device", "quiet"): {"-n": "4"},
+    ("device", "quiet"): {"-n": "4", "--option": "fixed_performance"},
+    ("device", "bias"): {"--most-pairs": "3"},
 }
 #: Commands whose exit code is an answer: 1 says no.
 ANSWERS = {"ab", "advise", "bisect", "compare", "doctor", "farm", "history", "model", "plan", "report", "results"}

@@ -20,7 +20,6 @@ from orchestrator.resources import data_folder
 from tests.e2e.conftest import Lab
 from tests.e2e.test_host_native import build
 from tests.samples.command import Cli
-from tests.samples.places import BENCHFARM
 from tests.unit.artifacts.file_server import FileServer, file_server
 
 EXAMPLES = data_folder("reports").parent / "examples"
@@ -102,13 +101,10 @@ def test_a_plan_is_shown_without_its_programs_which_are_listed(cli: Cli, model: 
 
 def in_terminal(cli: Cli, answer: str, *words: object, columns: int = 100, **environ: str) -> tuple[int, str]:
     """Run the command on a terminal of its own, answer its first question, and return how it ended and what it said."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execve(
-            BENCHFARM,
-            [str(BENCHFARM), *map(str, words)],
-            {**cli.environ(), "TERM": "xterm", "COLUMNS": f"{columns}", **environ},
-        )
+    terminal, its_own = pty.openpty()
+    standard = {"stdin": its_own, "stdout": its_own, "stderr": its_own}
+    process = cli.process(words, {"TERM": "xterm", "COLUMNS": f"{columns}", **environ}, **standard)
+    os.close(its_own)
     said = b""
     asked = False
     while True:
@@ -123,7 +119,7 @@ def in_terminal(cli: Cli, answer: str, *words: object, columns: int = 100, **env
             asked = True
             os.write(terminal, answer.encode())
     os.close(terminal)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), said.decode("utf-8", "replace")
+    return process.wait(60), said.decode("utf-8", "replace")
 
 
 @pytest.fixture

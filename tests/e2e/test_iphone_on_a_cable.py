@@ -180,15 +180,15 @@ def test_an_iphone_that_is_plugged_in_while_others_measure_joins(cli: Cli, model
 
 
 @pytest.mark.parametrize(
-    ("fault", "says", "step"),
+    ("fault", "says", "step", "exits_with"),
     [
-        ("untrusted", "doesn't trust this computer", "lockdown pair"),
-        ("locked", "is locked", "Auto-Lock"),
-        ("no-developer-mode", "developer mode is off", "amfi enable-developer-mode"),
-        ("no-tunnel", "need a tunnel", "remote tunneld"),
+        ("untrusted", "doesn't trust this computer", "lockdown pair", 1),
+        ("locked", "is locked", "Auto-Lock", 1),
+        ("no-developer-mode", "developer mode is off", "amfi enable-developer-mode", 0),
+        ("no-developer-mode", "developer mode is off", "amfi enable-developer-mode", 1),
+        ("no-tunnel", "need a tunnel", "remote tunneld", 0),
     ],
 )
-@pytest.mark.parametrize("exits_with", [0, 1])
 def test_a_phone_that_isnt_ready_ends_with_what_is_missing_and_no_figure(
     cabled: Cabled, model: Path, fault: str, says: str, step: str, exits_with: int
 ) -> None:

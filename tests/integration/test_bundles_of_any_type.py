@@ -102,7 +102,9 @@ def written(path: Path, lines, **manifest) -> Path:
 def packed(path: Path, data: bytes, *, output: bytes = OUTPUT, **changed) -> Path:
     """Write a bundle of these records, with one output that a run left behind."""
     manifest = {"schema": "benchfarm-bundle", "schema_version": 1, "records_sha256": hashlib.sha256(data).hexdigest()}
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(
+        path, "w", zipfile.ZIP_DEFLATED if len(data + output) > 1 << 20 else zipfile.ZIP_STORED
+    ) as archive:
         archive.writestr("records.jsonl", data)
         archive.writestr("manifest.json", json.dumps(manifest | changed))
         archive.writestr(f"blobs/{hashlib.sha256(output).hexdigest()}", output)

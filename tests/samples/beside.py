@@ -8,7 +8,6 @@ SHARED = REPO.parent / "shared"
 WILD = SHARED / "logs" / "wild"
 FRESH = SHARED / "logs" / "fresh"
 OTHER_PROGRAMS = SHARED / "logs" / "programs"
-GUIDE = SHARED / "seeds" / "performance_measurement.ko.md"
 #: Nobody has to have them, so that their absence fails no test, also where CI is set.
 needs_wild = pytest.mark.skipif(
     not (WILD / "expected.json").exists(), reason="the collection of public outputs, ../shared/logs/wild, isn't here"
@@ -18,7 +17,4 @@ needs_fresh = pytest.mark.skipif(
 )
 needs_other_programs = pytest.mark.skipif(
     not OTHER_PROGRAMS.is_dir(), reason="the outputs of other runtimes' programs, ../shared/logs/programs, aren't here"
-)
-needs_guide = pytest.mark.skipif(
-    not GUIDE.exists(), reason=f"the published guide, ../shared/seeds/{GUIDE.name}, isn't here"
 )

@@ -186,15 +186,16 @@ class FarmOfHosts:
 
     def until(self, what: Callable[[], bool], *, every_s: float = 0.1) -> None:
         """Wait for something; both hosts' logs are shown when it doesn't come."""
-        deadline = time.monotonic() + PATIENCE_S
+        begun_s = time.monotonic()
         while True:
             with contextlib.suppress(StoreError, psycopg.Error):
                 if what():
                     return
-            assert time.monotonic() < deadline, "\n".join(
+            waited_s = time.monotonic() - begun_s
+            assert waited_s < PATIENCE_S, "\n".join(
                 [*(host.log() for host in self.hosts), *(json.dumps(job) for job in self.jobs(""))]
             )
-            time.sleep(every_s)
+            time.sleep(max(every_s, min(0.5, waited_s / 20)))
 
     def tidy(self) -> None:
         """Leave no job, schedule or hold, and every host with its own phones."""

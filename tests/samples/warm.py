@@ -1,13 +1,15 @@
 """Commands as forks of one process that has imported what they import, which costs each of them most of its start.
 
 The parent is started by the first command of a pytest worker and ends with it. A fork has the order's arguments,
-environment, folder and standard streams, a session of its own, Python's own signal handlers, and nothing else open.
+environment, folder and standard streams, a session of its own (on its standard input, if that is a terminal), Python's
+own signal handlers, and nothing else open.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import functools
 import gc
 import importlib
@@ -19,6 +21,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 import time
 from pathlib import Path
@@ -108,6 +111,13 @@ def import_all() -> None:
         importlib.import_module(module.name)
         threads = os.listdir("/proc/self/task")  # noqa: PTH208
         assert len(threads) == 1, f"{module.name} starts a thread when it is imported"
+    from orchestrator import documents
+    from orchestrator.records import campaign, device, run, verdict, workload
+
+    # What nearly all commands make of these when they open a store.
+    for kind in (workload.Build, workload.Case, workload.Model, campaign.Terms, device.DeviceFacts, device.DeviceState,
+                 run.ToolReport, verdict.QualityVerdict):  # fmt: skip
+        documents.adapter_of(kind)
 
 
 def next_order(orders: socket.socket) -> dict[str, Any] | None:
@@ -149,6 +159,8 @@ def become(order: dict[str, Any]) -> None:
     """Be the command's process instead of the parent's fork."""
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     os.setsid()
+    if os.isatty(0):
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(order["cwd"])
     os.environ.clear()

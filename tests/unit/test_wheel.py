@@ -1,5 +1,6 @@
 """What is installed from a wheel has everything that the program needs."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -7,6 +8,10 @@ import sysconfig
 import zipfile
 from pathlib import Path
 
+import pytest
+
+from tests.conftest import poll_until
+from tests.samples.command import Cli
 from tests.samples.places import REPO
 
 LAB = REPO / "lab" / "src"
@@ -23,19 +28,20 @@ EXTRAS = (
 )
 
 
-def built(source: Path, folder: Path) -> zipfile.ZipFile:
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder],
-        cwd=source,
-        check=True,
-        capture_output=True,
-    )
-    (wheel,) = folder.glob("*.whl")
-    return zipfile.ZipFile(wheel)
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """benchfarm's own wheel and the lab's."""
+    made = []
+    for source in (REPO, REPO / "lab"):
+        folder = tmp_path_factory.mktemp("wheel")
+        command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder]
+        subprocess.run(command, cwd=source, check=True, capture_output=True)
+        made += folder.glob("*.whl")
+    return made
 
 
-def test_the_wheel_holds_code_data_and_the_command(tmp_path: Path) -> None:
-    with built(REPO, tmp_path) as archive:
+def test_the_wheel_holds_code_data_and_the_command(wheels: list[Path]) -> None:
+    with zipfile.ZipFile(wheels[0]) as archive:
         names = set(archive.namelist())
         entry_points = next(name for name in names if name.endswith("entry_points.txt"))
         assert "benchfarm = orchestrator.cli:main" in archive.read(entry_points).decode()
@@ -57,8 +63,8 @@ def test_the_wheel_holds_code_data_and_the_command(tmp_path: Path) -> None:
     assert not any("reports/out" in name or name.startswith(("tests/", "lab/", "benchfarm_lab/")) for name in names)
 
 
-def test_the_wheel_of_the_lab_holds_its_code_and_profiles_and_nothing_else(tmp_path: Path) -> None:
-    with built(REPO / "lab", tmp_path) as archive:
+def test_the_wheel_of_the_lab_holds_its_code_and_profiles_and_nothing_else(wheels: list[Path]) -> None:
+    with zipfile.ZipFile(wheels[1]) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert "benchfarm_lab/profiles/pixel-3.yaml" in names
     assert names == {
@@ -68,27 +74,18 @@ def test_the_wheel_of_the_lab_holds_its_code_and_profiles_and_nothing_else(tmp_p
     }
 
 
-def test_from_the_wheels_alone_quickstart_shows_the_whole_thing(tmp_path: Path) -> None:
-    wheels = [built(source, tmp_path / source.name).filename for source in (REPO, REPO / "lab")]
+def test_from_the_wheels_alone_quickstart_shows_the_whole_thing_and_leaves_nothing_running(
+    wheels: list[Path], tmp_path: Path
+) -> None:
     place = tmp_path / "installed"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True, capture_output=True)
     python = place / "bin" / "python"
-    install = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        python,
-        "install",
-        "--quiet",
-        "--no-index",
-        "--no-deps",
-        *wheels,
-    ]
-    subprocess.run(install, check=True, capture_output=True)
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index", "--no-deps"]
+    subprocess.run([*pip, *wheels], check=True, capture_output=True)
     # What both depend on is taken from this environment; a checkout that is installed here isn't seen from there.
     (own,) = (place / "lib").glob("python*/site-packages")
     (own / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\nimport no_extras\n")
+    (place / "bin" / "litert-benchmark").symlink_to(Path(sys.executable).with_name("litert-benchmark"))
     # What only extras bring isn't there.
     lines = (f"import sys; sys.modules[{name!r}] = None\n" for name in EXTRAS)
     (own / "no_extras.py").write_text("".join(lines))
@@ -103,9 +100,28 @@ def test_from_the_wheels_alone_quickstart_shows_the_whole_thing(tmp_path: Path) 
         cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=900, check=False,
     )  # fmt: skip
     assert done.returncode in {0, 1}, done.stdout + done.stderr
-    for word in ("Google Pixel 3 (virtual)", "Google Pixel 4 (virtual)", "litert"):
+    for word in ("Google Pixel 3 (virtual)", "Google Pixel 4 (virtual)", "litert", "no measurements"):
         assert word in " ".join(done.stdout.split()), done.stdout + done.stderr
-    assert (tmp_path / "quickstart" / "report.html").is_file()
+    assert f"{tmp_path / 'quickstart' / 'report.html'}" in done.stdout
+    own_store = Cli(home=tmp_path / "quickstart")
+    runs = own_store("results", "runs", "--json").ok().json
+    assert {run["is_virtual"] for run in runs} == {True, False}
+    assert {(run["outcome"], run["reason_code"]) for run in runs} <= {("completed", ""), ("skipped", "threads-unused")}
+    assert {run["case"]["delegate"] for run in runs if run["outcome"] == "skipped"} <= {"gpu"}
+    # Nothing is left running; what was told to end may take a moment for it.
+    assert [server for server in own_store("adb", "status", "--json").ok().json["servers"] if server["ours"]] == []
+    assert own_store("lab", "list", "--json").ok().json["phones"] == []
+    poll_until(lambda: not [line for line in command_lines() if str(tmp_path) in line], "all has ended")
+
+
+def command_lines() -> list[str]:
+    """Return what runs on this computer now."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        # A process may end while it is looked at.
+        with contextlib.suppress(OSError):
+            found.append(path.read_bytes().decode("utf-8", "replace"))
+    return found
 
 
 def test_readme_and_the_install_page_say_the_same() -> None:
