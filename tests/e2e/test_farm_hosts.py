@@ -202,8 +202,7 @@ def test_a_schedule_is_submitted_once_by_two_hosts_and_its_jobs_end_with_its_win
     added = farm.one("farm", "schedule", "add", name, plan, *words, "--priority", "2")
     assert added["phones"] == sorted(before)
     plan.unlink()
-    with psycopg.connect(farm.database.url) as connection:
-        connection.execute("UPDATE benchfarm_queue.farm_schedules SET next_at = date_trunc('minute', now())")
+    farm.queue.rows("UPDATE farm_schedules SET next_at = date_trunc('minute', now())")
     schedules = Schedules(farm.queue)
     farm.until(lambda: bool(schedules.listed()[0]["ticks"]))
     (tick,) = schedules.listed()[0]["ticks"]
@@ -226,8 +225,7 @@ def test_a_night_in_which_a_phone_gave_nothing_does_not_look_as_if_all_were_well
     farm.one("farm", "schedule", "add", name, plan, "--cron", f"{later:%M %H} * * *")
     farm.two("lab", "fault", farm.two.serial, "segv", "times=0")
     try:
-        with psycopg.connect(farm.database.url) as connection:
-            connection.execute("UPDATE benchfarm_queue.farm_schedules SET next_at = date_trunc('minute', now())")
+        farm.queue.rows("UPDATE farm_schedules SET next_at = date_trunc('minute', now())")
         farm.until(lambda: bool(Schedules(farm.queue).listed()[0]["ticks"]))
         submission = Schedules(farm.queue).listed()[0]["ticks"][0]["submission"]
         farm.until_ended(submission)
@@ -283,12 +281,8 @@ def test_a_phone_that_only_has_the_same_serial_number_is_not_measured(
     farm.until_announced(host)
     host("farm", "pause", f"phone:{host.serial}")
     host("farm", "submit", plan_file((host.serial,), invocations=1), "--name", name)
-    with psycopg.connect(farm.database.url) as connection:
-        connection.execute(
-            "UPDATE benchfarm_queue.farm_jobs SET facts = jsonb_set(facts::jsonb, '{model}', '\"Pixel 9\"')::text"
-            " WHERE submission = %s",
-            (name,),
-        )
+    facts = "jsonb_set(facts::jsonb, '{model}', '\"Pixel 9\"')::text"
+    farm.queue.rows(f"UPDATE farm_jobs SET facts = {facts} WHERE submission = %s", name)
     host("farm", "resume", f"phone:{host.serial}")
     farm.until(lambda: farm.jobs(name)[0]["tries"] > 0)
     # A further try would take the note away.

@@ -76,8 +76,7 @@ def found(result: object, level: str) -> dict[str, list[str]]:
 
 def test_numbers_tell_of_jobs_phones_and_how_long_a_free_phones_job_waits(queue: FarmQueue, settings: Settings) -> None:
     busy_farm(queue)
-    with psycopg.connect(settings.store) as connection:
-        connection.execute("UPDATE benchfarm_queue.procrastinate_events SET at = now() - interval '10 minutes'")
+    queue.rows("UPDATE procrastinate_events SET at = now() - interval '10 minutes'")
     heard(queue)
     with Farm(settings) as farm:
         lines = Numbers(farm, queue).page().content.decode().splitlines()
@@ -424,9 +423,8 @@ def test_what_is_wrong_with_a_farm_is_told_with_a_next_step(queue: FarmQueue, se
     schedules.put(
         Schedule(name="n", cron=cron, document="{}", plan_name="p", files=[], priority=0, grace_s=1), replace=False
     )
-    with psycopg.connect(settings.store) as connection:
-        connection.execute("UPDATE benchfarm_queue.procrastinate_events SET at = now() - interval '10 minutes'")
-        connection.execute("UPDATE benchfarm_queue.farm_schedules SET next_at = now() - interval '1 hour'")
+    queue.rows("UPDATE procrastinate_events SET at = now() - interval '10 minutes'")
+    queue.rows("UPDATE farm_schedules SET next_at = now() - interval '1 hour'")
     schedules.make_due(lambda *_: "", host="one")
     result = farm.doctor(settings, host=False)
     problems, warnings = found(result, "problem"), found(result, "warning")
@@ -438,8 +436,7 @@ def test_what_is_wrong_with_a_farm_is_told_with_a_next_step(queue: FarmQueue, se
     assert "has benchfarm 0.0.1" in warnings["hosts"][0]
     assert warnings["holds"] == ["phone:C is held (pause)"]
     assert all(item.next_step for item in result.data["findings"] if item.level != "ok")  # type: ignore[index]
-    with psycopg.connect(settings.store) as connection:
-        connection.execute("UPDATE benchfarm_queue.farm_hosts SET seen_at = now() - interval '1 hour'")
+    queue.rows("UPDATE farm_hosts SET seen_at = now() - interval '1 hour'")
     result = farm.doctor(settings, host=False)
     assert "was last heard" in found(result, "problem")["hosts"][0]
 

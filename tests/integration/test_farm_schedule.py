@@ -51,11 +51,22 @@ class Submissions:
         return "1 job"
 
 
-def let_be_due(url: str, late: str = "1 second") -> None:
+#: Why nothing was submitted.
+NOBODY = "no phone that a host has announced fits the plan"
+
+
+def nobody(scheduled: Schedule, submission: str, moment: datetime) -> str:
+    raise NoDeviceError(NOBODY)
+
+
+def change(url: str, what: str, *values: object) -> None:
+    """Change what the queue's tables hold, as time does or a host that is older."""
     with psycopg.connect(url) as connection:
-        connection.execute(
-            "UPDATE benchfarm_queue.farm_schedules SET next_at = date_trunc('second', now()) - %s::interval", (late,)
-        )
+        connection.execute(f"UPDATE benchfarm_queue.{what}".encode(), values)
+
+
+def let_be_due(url: str, late: str = "1 second") -> None:
+    change(url, "farm_schedules SET next_at = date_trunc('second', now()) - %s::interval", late)
 
 
 def texts(lines: Sequence[Line]) -> list[str]:
@@ -103,10 +114,7 @@ def test_a_submissions_name_is_the_same_whatever_time_zone_a_connection_has(url:
 def test_times_without_a_worker_are_told_as_missed_and_not_made_up_for(schedules: Schedules, url: str) -> None:
     last = half_an_hour_ago()
     schedules.put(schedule(cron=f"{last.minute} * * * *"), replace=False)
-    with psycopg.connect(url) as connection:
-        connection.execute(
-            "UPDATE benchfarm_queue.farm_schedules SET next_at = %s, grace_s = 3601", (last - timedelta(hours=5),)
-        )
+    change(url, "farm_schedules SET next_at = %s, grace_s = 3601", last - timedelta(hours=5))
     submissions = Submissions()
     lines = texts(schedules.make_due(submissions, host="one"))
     assert len(submissions.names) == 1
@@ -129,16 +137,12 @@ def test_a_time_without_phones_is_tried_again_and_fails_when_half_its_grace_is_o
 ) -> None:
     schedules.put(schedule(), replace=False)
 
-    def nobody(scheduled: Schedule, submission: str, moment: datetime) -> str:
-        raise NoDeviceError("no phone that a host has announced fits the plan")
-
     let_be_due(url, "10 minutes")
     (line,) = schedules.make_due(nobody, host="one")
     assert line.text.endswith("tried again")
     assert (line.level, line.schedule) == ("warning", "nightly")
     assert outcomes(schedules) == []
-    with psycopg.connect(url) as connection:
-        connection.execute("UPDATE benchfarm_queue.farm_schedules SET grace_s = 900")
+    change(url, "farm_schedules SET grace_s = 900")
     (line,) = schedules.make_due(nobody, host="one")
     assert "failed: no phone" in line.text
     assert (line.level, line.schedule) == ("error", "nightly")
@@ -147,10 +151,6 @@ def test_a_time_without_phones_is_tried_again_and_fails_when_half_its_grace_is_o
 
 def test_a_time_that_was_tried_and_then_overtaken_keeps_its_reason(schedules: Schedules, url: str) -> None:
     schedules.put(schedule(), replace=False)
-    reason = "no phone that a host has announced fits the plan"
-
-    def nobody(scheduled: Schedule, submission: str, moment: datetime) -> str:
-        raise NoDeviceError(reason)
 
     let_be_due(url, "9 minutes")
     assert schedules.make_due(nobody, host="one")[0].text.endswith("tried again")
@@ -158,38 +158,32 @@ def test_a_time_that_was_tried_and_then_overtaken_keeps_its_reason(schedules: Sc
     assert outcomes(schedules) == []
     assert [row["missed"] for row in schedules.listed()] == [0]
     (tried,) = [row["next_at"] for row in schedules.listed()]
-    with psycopg.connect(url) as connection:
-        connection.execute("UPDATE benchfarm_queue.farm_schedules SET cron = '*/5 * * * *'")
+    change(url, "farm_schedules SET cron = '*/5 * * * *'")
     submissions = Submissions()
     lines = texts(schedules.make_due(submissions, host="two"))
     (row,) = schedules.listed()
     told = {tick["tick_at"]: (tick["outcome"], tick["note"]) for tick in row["ticks"]}
-    assert told[tried] == ("failed", reason)
-    assert f"schedule nightly, {tried.astimezone(UTC):%Y-%m-%d %H:%M} UTC: failed: {reason}" in lines
+    assert told[tried] == ("failed", NOBODY)
+    assert f"schedule nightly, {tried.astimezone(UTC):%Y-%m-%d %H:%M} UTC: failed: {NOBODY}" in lines
     assert len(submissions.names) == 1
 
 
 def test_a_time_that_was_tried_until_its_grace_was_over_keeps_its_reason(schedules: Schedules, url: str) -> None:
     schedules.put(schedule(), replace=False)
 
-    def nobody(scheduled: Schedule, submission: str, moment: datetime) -> str:
-        raise NoDeviceError("no phone fits")
-
     let_be_due(url, "10 minutes")
     schedules.make_due(nobody, host="one")
-    with psycopg.connect(url) as connection:
-        connection.execute("UPDATE benchfarm_queue.farm_schedules SET grace_s = 60")
+    change(url, "farm_schedules SET grace_s = 60")
     (line,) = texts(schedules.make_due(nobody, host="one"))
-    assert line.endswith("failed: no phone fits")
+    assert line.endswith(f"failed: {NOBODY}")
 
 
 def test_a_schedule_that_this_host_cannot_read_stops_no_other(schedules: Schedules, url: str) -> None:
     for name in ("a", "b", "c"):
         schedules.put(schedule(name), replace=False)
     let_be_due(url)
-    with psycopg.connect(url) as connection:
-        # As it looks to a host whose time zones are older.
-        connection.execute("UPDATE benchfarm_queue.farm_schedules SET timezone = 'Mars/Olympus' WHERE name = 'b'")
+    # As it looks to a host whose time zones are older.
+    change(url, "farm_schedules SET timezone = 'Mars/Olympus' WHERE name = 'b'")
     submissions = Submissions()
     lines = texts(schedules.make_due(submissions, host="one"))
     assert [name[0] for name in submissions.names] == ["a", "c"]
@@ -246,11 +240,7 @@ def test_what_went_wrong_before_a_pause_does_not_count_after_it_and_what_does_la
     schedules.pause("nightly", paused=False)
     assert counted() == (False, 0)
     assert outcomes(schedules) == ["missed"]
-    with psycopg.connect(url) as connection:
-        connection.execute(
-            "UPDATE benchfarm_queue.farm_schedules SET went_on_at = now() - interval '3 hours',"
-            " next_at = now() - interval '90 minutes'"
-        )
+    change(url, "farm_schedules SET went_on_at = now() - interval '3 hours', next_at = now() - interval '90 minutes'")
     schedules.make_due(Submissions(), host="one")
     # Both come after the pause of three hours ago.
     assert counted() == (True, 2)
@@ -266,8 +256,7 @@ def test_what_a_schedule_needs_is_not_cleaned_away(connect: Callable[[], FarmQue
     contents = Contents(queue, tmp_path / "here")
     contents.keep(tmp_path / "m.tflite", sha256)
     Schedules(queue).put(schedule(files=[sha256]), replace=False)
-    with psycopg.connect(url) as connection:
-        connection.execute("UPDATE benchfarm_queue.farm_files SET used_at = now() - interval '9 days'")
+    change(url, "farm_files SET used_at = now() - interval '9 days'")
     assert contents.clean(older_than_s=0).files == 0
     Schedules(queue).remove("nightly")
     assert contents.clean(older_than_s=0).files == 1
