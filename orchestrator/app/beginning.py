@@ -18,14 +18,14 @@ from orchestrator.engine.flag_check import check_flags, learn_flags
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.files import sha256_of
 from orchestrator.planning.expansion import Expansion, HostFiles, expand, reference_case
-from orchestrator.planning.skips import NO_BUILD, NoBuild, is_not_there
+from orchestrator.planning.skips import NO_BUILD, is_not_there
 from orchestrator.ports import Device
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import BuildSha, CampaignId, Serial
 from orchestrator.records.plan import Plan, PlanTerms
-from orchestrator.records.workload import Build, Companion, DelegateName, Model, Pass, ToolName
+from orchestrator.records.workload import Build, Companion, DelegateName, Model, Pass, Skip, ToolName
 from orchestrator.report.escapes import one_line
 
 
@@ -120,7 +120,7 @@ def missing_programs(farm: Farm, plan: Plan, facts: Sequence[DeviceFacts]) -> li
     by_serial = {known.serial: known for known in facts}
     for (serial, tool), build in farm.builds.of(plan, facts).items():
         device = by_serial[serial]
-        if not isinstance(build, NoBuild) or build.reason_code != NO_BUILD:
+        if not isinstance(build, Skip) or build.reason_code != NO_BUILD:
             continue
         if is_not_there(plan, device.kind, tool, NO_BUILD):
             continue

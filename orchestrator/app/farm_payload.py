@@ -13,14 +13,14 @@ from orchestrator.config.farm_documents import Content, FlagFile, Manifest, Payl
 from orchestrator.errors import PlanError
 from orchestrator.files import sha256_of
 from orchestrator.planning.expansion import HostFiles
-from orchestrator.planning.skips import NoBuild, tools_for
+from orchestrator.planning.skips import tools_for
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import Plan, PlanModel
 from orchestrator.records.tokens import model_ending
-from orchestrator.records.workload import Build, Companion, Model
+from orchestrator.records.workload import Build, Companion, Model, Skip
 
 #: Gets a file's name and sha256, gives this host's copy.
 _Fetch = Callable[[str, str], Path]
@@ -97,7 +97,7 @@ def pack(farm: Farm, plan: Plan, phones: Sequence[DeviceFacts], models: Sequence
         own = [build for (serial, _), build in found.items() if serial == facts.serial]
         # An app that is on the phone already needn't travel.
         builds = [build for build in own if isinstance(build, Build) and build.path is not None]
-        if reasons := [build.reason for build in own if isinstance(build, NoBuild)]:
+        if reasons := [build.reason for build in own if isinstance(build, Skip)]:
             missing[facts.serial] = reasons
         twins = farm.builds.with_flex(builds)
         payload = replace(

@@ -9,12 +9,11 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.declared_programs import declared, declared_names, tool_named
 from orchestrator.engine.flag_check import ask_for_flags, learn_flags
 from orchestrator.errors import ArtifactError, OutputParseError, UsageError
-from orchestrator.planning.skips import NoBuild
 from orchestrator.programs import program
 from orchestrator.records.build_spec import OWNED_FLAGS, FlagSchema, FlagSpec
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import DeviceSelection, Matrix, Plan
-from orchestrator.records.workload import Build, ToolName
+from orchestrator.records.workload import Build, Skip, ToolName
 
 _PHONE_ABIS: Final = ("arm64-v8a", "armeabi-v7a", "x86_64", "x86")
 
@@ -116,7 +115,7 @@ def _on_device(farm: Farm, tool: ToolName, named: str, serial: str) -> Build:
     plan = Plan(name="flags", models=(), matrix=Matrix(tools=(tool,)), builds={tool: named} if named else {})
     ((device, facts),) = farm.open_devices(selection).devices
     build = farm.builds.of(plan, [facts])[facts.serial, tool]
-    if isinstance(build, NoBuild):
+    if isinstance(build, Skip):
         raise ArtifactError(build.reason)
     if not farm.flag_book.names(build) and farm.flag_book.help_command(build, build.name):
         with farm.lease.acquire(device.serial):

@@ -12,13 +12,13 @@ from orchestrator.bootstrap import virtual_lab
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import ArtifactError
 from orchestrator.files import write_whole
-from orchestrator.planning.skips import NO_BUILD, NoBuild, tools_for
+from orchestrator.planning.skips import NO_BUILD, tools_for
 from orchestrator.programs import program
 from orchestrator.programs.declared import with_libraries
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, Serial
 from orchestrator.records.plan import Plan
-from orchestrator.records.workload import IMPORTED_TOOLS, Build, Companion, ToolName
+from orchestrator.records.workload import IMPORTED_TOOLS, Build, Companion, Skip, ToolName
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.library import BuildLibrary
@@ -39,7 +39,7 @@ class BuildChoice:
         self._brought: dict[ToolName, Build] = {}
         self._brought_twins: dict[str, Build] = {}
 
-    def of(self, plan: Plan, devices: Sequence[DeviceFacts]) -> dict[tuple[Serial, ToolName], Build | NoBuild]:
+    def of(self, plan: Plan, devices: Sequence[DeviceFacts]) -> dict[tuple[Serial, ToolName], Build | Skip]:
         """Find the build of every tool for every device; raises ArtifactError for one that the plan names."""
         return {
             (facts.serial, tool): self._build_of(plan.builds.get(tool, ""), facts, tool)
@@ -47,25 +47,25 @@ class BuildChoice:
             for tool in tools_for(plan, facts.kind)
         }
 
-    def _build_of(self, named: str, facts: DeviceFacts, tool: ToolName) -> Build | NoBuild:
+    def _build_of(self, named: str, facts: DeviceFacts, tool: ToolName) -> Build | Skip:
         own = program(tool)
         is_kept = tool.is_declared and "/" not in named and self._library.has(tool, facts, named)
         if own.installed is not None and facts.kind is DeviceKind.HOST and facts.kind in own.kinds and not is_kept:
             return _installed(own.installed, named)
         if tool.is_declared and not own.file_name:
-            return NoBuild(reason_code="tool-not-on-device", reason=f"'{tool}' is declared without a program")
+            return Skip(reason_code="tool-not-on-device", reason=f"'{tool}' is declared without a program")
         if (find := own.on_device) is not None and facts.kind in own.kinds:
             return self._brought.get(tool) or _installed(lambda given: find(facts, given), named)
         if tool in self._brought:
             self._library.check_for(self._brought[tool], facts)
             return self._brought[tool]
         if tool in IMPORTED_TOOLS:
-            return NoBuild(reason_code="tool-not-on-device", reason=f"benchfarm doesn't start '{tool}'")
+            return Skip(reason_code="tool-not-on-device", reason=f"benchfarm doesn't start '{tool}'")
         if facts.is_virtual and facts.kind in own.kinds and not named and (tool.is_app or own.file_name):
             return fake_build(self._fakes, tool, facts.abis[0])
         if tool.is_declared and not named and not is_kept:
             how = f"benchfarm build add PATH/{own.file_name} --tool {tool}, or --build {tool}=PATH/{own.file_name}"
-            return NoBuild(reason_code=NO_BUILD, reason=f"no program is here for '{tool}' ({how})")
+            return Skip(reason_code=NO_BUILD, reason=f"no program is here for '{tool}' ({how})")
         kept = _installed(lambda name: self._library.resolve_for(facts, tool, name_or_path=name), named)
         return with_libraries(kept) if isinstance(kept, Build) and tool.is_declared and not is_kept else kept
 
@@ -94,14 +94,14 @@ class BuildChoice:
         return None
 
 
-def _installed(find: Callable[[str], Build], named: str) -> Build | NoBuild:
+def _installed(find: Callable[[str], Build], named: str) -> Build | Skip:
     """Return a build, or why there is none; raises ArtifactError for one that the plan names."""
     try:
         return find(named)
     except ArtifactError as error:
         if named:
             raise
-        return NoBuild(reason_code=NO_BUILD, reason=str(error) + (f" ({error.hint})" if error.hint else ""))
+        return Skip(reason_code=NO_BUILD, reason=str(error) + (f" ({error.hint})" if error.hint else ""))
 
 
 def fake_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = False) -> Build:

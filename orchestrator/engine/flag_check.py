@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from orchestrator.engine.invocation import safe_name
 from orchestrator.errors import DeviceError, PlanError
 from orchestrator.planning.expansion import Expansion, without
-from orchestrator.planning.skips import NoBuild
 from orchestrator.ports import Device
 from orchestrator.records.build_spec import OWNED_FLAGS, FlagFault
 from orchestrator.records.device import DeviceFacts
@@ -30,7 +29,7 @@ def learn_flags(
     book: FlagBook,
     lease: FileLease,
     devices: Sequence[tuple[Device, DeviceFacts]],
-    builds: Mapping[tuple[Serial, ToolName], Build | NoBuild],
+    builds: Mapping[tuple[Serial, ToolName], Build | Skip],
 ) -> None:
     """Ask every program that wasn't asked yet for its flags, each on one device.
 
@@ -39,7 +38,7 @@ def learn_flags(
     """
     for device, facts in devices:
         for (serial, _), build in builds.items():
-            if serial != facts.serial or isinstance(build, NoBuild) or book.names(build):
+            if serial != facts.serial or isinstance(build, Skip) or book.names(build):
                 continue
             if not book.help_command(build, build.name) or build.path is None:
                 continue

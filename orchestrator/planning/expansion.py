@@ -12,7 +12,6 @@ from typing import Final
 from orchestrator.delegates import DELEGATES, needed_companions
 from orchestrator.planning.assignment import Assignment, Present, assign, equal_phones
 from orchestrator.planning.skips import (
-    NoBuild,
     delegates_for,
     flags_skip,
     is_not_there,
@@ -248,7 +247,7 @@ class Expansion:
 
 
 def reference_case(
-    plan: Plan, facts: DeviceFacts, model: Model, builds: Mapping[tuple[Serial, ToolName], Build | NoBuild]
+    plan: Plan, facts: DeviceFacts, model: Model, builds: Mapping[tuple[Serial, ToolName], Build | Skip]
 ) -> Case | None:
     """Return the reference workload of a device: fixed whatever the plan says, so that nights can be set side by side.
 
@@ -281,7 +280,7 @@ def expand(
     plan: Plan,
     devices: Sequence[DeviceFacts],
     models: Sequence[Model],
-    builds: Mapping[tuple[Serial, ToolName], Build | NoBuild],
+    builds: Mapping[tuple[Serial, ToolName], Build | Skip],
     profiles: Mapping[str, DeviceProfile] | None = None,
     host_files: Mapping[str, HostFiles] | None = None,
 ) -> Expansion:

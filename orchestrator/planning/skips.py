@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.delegates import DELEGATES, ENABLING_FLAGS
@@ -102,21 +101,13 @@ _OFF: Final = frozenset({"", "0", "false"})
 NO_BUILD: Final = "no-build"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoBuild:
-    """Why a device has no build of a tool."""
-
-    reason_code: str
-    reason: str
-
-
 def skip_reason(
     facts: DeviceFacts,
     profile: DeviceProfile | None,
     tool: ToolName,
     delegate: DelegateName,
     threads: int,
-    build: Build | NoBuild | None,
+    build: Build | Skip | None,
 ) -> Skip | None:
     """Return why a combination can't or shouldn't be run on a device, None when it can."""
     its = program(tool)
@@ -128,9 +119,8 @@ def skip_reason(
         return Skip(reason_code="tool-not-on-device", reason=f"the program '{tool}' doesn't run on {where}")
     if delegate not in its.delegates(facts.kind):
         return Skip(reason_code="delegate-not-in-tool", reason=f"'{tool}' has no delegate '{delegate}'")
-    if build is None or isinstance(build, NoBuild):
-        known = build or NoBuild(reason_code=NO_BUILD, reason=f"no build of '{tool}' is known")
-        return Skip(reason_code=known.reason_code, reason=known.reason)
+    if build is None or isinstance(build, Skip):
+        return build or Skip(reason_code=NO_BUILD, reason=f"no build of '{tool}' is known")
     own = DELEGATES[delegate]
     if build.is_virtual and not facts.is_virtual:
         return Skip(

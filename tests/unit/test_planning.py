@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.planning.expansion import Expansion, HostFiles, expand, reference_case
-from orchestrator.planning.skips import NoBuild, tools_for
+from orchestrator.planning.skips import tools_for
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.plan import DelegateChoice, Matrix, Order, Plan, PlanModel, RunSettings, StoppingRule
-from orchestrator.records.workload import Build, Companion, DelegateName, Model, Pass, ProcessMode, ToolName
+from orchestrator.records.workload import Build, Companion, DelegateName, Model, Pass, ProcessMode, Skip, ToolName
 
 PHONE = DeviceFacts(
     serial=Serial("PHONE1"),
@@ -47,7 +47,7 @@ def plan(**changes: object) -> Plan:
 
 
 def expanded(
-    the_plan: Plan, facts: DeviceFacts = PHONE, build: Build | NoBuild = NATIVE, **profiles: DeviceProfile
+    the_plan: Plan, facts: DeviceFacts = PHONE, build: Build | Skip = NATIVE, **profiles: DeviceProfile
 ) -> Expansion:
     builds = {(facts.serial, tool): build for tool in tools_for(the_plan, facts.kind)}
     return expand(the_plan, [facts], MODELS, builds, profiles)
@@ -92,7 +92,7 @@ def test_other_passes_run_once_after_the_timing_pass() -> None:
 
 
 ONE = Matrix(threads=(1,))
-MISSING = NoBuild(reason_code="no-build", reason="get one with 'benchfarm build add'")
+MISSING = Skip(reason_code="no-build", reason="get one with 'benchfarm build add'")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ MISSING = NoBuild(reason_code="no-build", reason="get one with 'benchfarm build 
     ],
 )
 def test_what_cannot_be_measured_is_skipped_with_its_reason(
-    facts: DeviceFacts, matrix: Matrix, build: Build | NoBuild, code: str
+    facts: DeviceFacts, matrix: Matrix, build: Build | Skip, code: str
 ) -> None:
     expansion = expanded(plan(matrix=matrix), facts, build)
     assert not expansion.cases

@@ -11,11 +11,10 @@ import pytest
 from orchestrator.devices.host import HostDevice
 from orchestrator.devices.lease import FileLease
 from orchestrator.engine.flag_check import ask_for_flags, learn_flags
-from orchestrator.planning.skips import NoBuild
 from orchestrator.programs.flags.book import FlagBook
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, Serial
-from orchestrator.records.workload import Build, ToolName
+from orchestrator.records.workload import Build, Skip, ToolName
 from tests.samples.places import NATIVE
 
 HELP = NATIVE / "help_true.txt"
@@ -52,7 +51,7 @@ def counted(folder: Path) -> Build:
     return program(folder, f'echo "$*" >> {folder}/asked; grep "^.--" {HELP} >&2; exit 1')
 
 
-def learn(book: FlagBook, lease: FileLease, device: HostDevice, build: Build | NoBuild) -> None:
+def learn(book: FlagBook, lease: FileLease, device: HostDevice, build: Build | Skip) -> None:
     learn_flags(book, lease, [(device, FACTS)], {(FACTS.serial, ToolName.NATIVE): build})
 
 
@@ -89,7 +88,7 @@ def test_a_program_that_says_nothing_of_its_flags_is_no_error(
 def test_nothing_is_asked_where_there_is_nothing_to_ask(
     book: FlagBook, lease: FileLease, device: HostDevice, tmp_path: Path
 ) -> None:
-    learn(book, lease, device, NoBuild(reason_code="no-build", reason="none"))
+    learn(book, lease, device, Skip(reason_code="no-build", reason="none"))
     for build in (
         program(tmp_path, f"touch {tmp_path}/asked", tool=ToolName.APK),
         program(tmp_path, f"touch {tmp_path}/asked", is_virtual=True),
