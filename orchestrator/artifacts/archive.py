@@ -27,6 +27,8 @@ from orchestrator.records.identity import BuildSha
 from orchestrator.records.workload import Build, ToolName
 
 _LOCK_WAIT_S: Final = 120.0
+#: How the folders begin in which copies are made.
+_DRAFT: Final = ".adding-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +145,10 @@ class Archive:
             there = self.path(sha256)
             if there is not None and sha256_of(there) == sha256:
                 return there
-            with tempfile.TemporaryDirectory(prefix=".adding-", dir=self._folder) as draft:
+            for left in self._folder.glob(f"{_DRAFT}*"):
+                # By a killed process: whoever lives has the lock.
+                shutil.rmtree(left, ignore_errors=True)
+            with tempfile.TemporaryDirectory(prefix=_DRAFT, dir=self._folder) as draft:
                 entry = Path(draft) / "entry"
                 entry.mkdir()
                 with (entry / name).open("xb") as copy, source.open("rb") as original:

@@ -214,14 +214,8 @@ class ImportanceSection(Section):
 
     def to_rule(self) -> ImportanceRule:
         """Return the rule that is meant."""
-        return ImportanceRule(
-            value=self.value,
-            models=tuple(self.models),
-            delegates=tuple(str(name) for name in self.delegates),
-            tools=tuple(str(name) for name in self.tools),
-            threads=tuple(self.threads),
-            serials=tuple(self.serials),
-        )
+        named = {name: tuple(map(str, getattr(self, name))) for name in ("models", "delegates", "tools", "serials")}
+        return ImportanceRule(value=self.value, threads=self.threads, **named)
 
 
 class LimitsSection(Section):

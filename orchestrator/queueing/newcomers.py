@@ -14,7 +14,7 @@ import psycopg
 
 from orchestrator.errors import BenchfarmError
 from orchestrator.queueing.database import QueueDatabase, QueueHeldError
-from orchestrator.queueing.submissions import PROTOCOL, Submission, can_have_jobs, enqueue, take
+from orchestrator.queueing.submissions import PROTOCOL, Submission, can_have_jobs, end_as_failed, enqueue, take
 
 #: What nobody could use for so long is lost; phones of a host that is silent for so long aren't chosen.
 GONE_S: Final = 900.0
@@ -147,7 +147,7 @@ class Newcomers:
             ).fetchall()
             for (job_id,) in locked:
                 submission, serial = found[job_id]
-                _end(connection, job_id, note)
+                end_as_failed(connection, job_id, note)
                 lines.append(f"{submission}: job {job_id} of {serial} failed: {note}")
         return lines
 
@@ -204,7 +204,7 @@ class Newcomers:
                 connection.execute("UPDATE farm_jobs SET is_lost = true WHERE job_id = %s", (job_id,))
                 for addition in additions:
                     line = _add(connection, submission, *addition)
-            _end(connection, job_id, note, tries=1)
+            end_as_failed(connection, job_id, note, tries=1)
         return True, line
 
     def _chosen(
@@ -255,12 +255,6 @@ def _add(
     if lost is None:
         return f"{submission.submission}: {serial} came and is measured too: job {number}"
     if lost.waits:
-        _end(connection, lost.job_id, "no host could use it for too long")
+        end_as_failed(connection, lost.job_id, "no host could use it for too long")
     connection.execute("UPDATE farm_jobs SET replaced_by = %s WHERE job_id = %s", (serial, lost.job_id))
     return f"{submission.submission}: {serial} takes the place of {lost.serial}: job {number}"
-
-
-def _end(connection: psycopg.Connection[Any], job_id: int, note: str, *, tries: int = 0) -> None:
-    """End a job as failed."""
-    connection.execute("SELECT procrastinate_finish_job_v1(%s, 'failed', false)", (job_id,))
-    connection.execute("UPDATE farm_jobs SET note = %s, tries = tries + %s WHERE job_id = %s", (note, tries, job_id))

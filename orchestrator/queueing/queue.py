@@ -11,13 +11,11 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
-
-import psycopg
+from typing import Final
 
 from orchestrator.queueing.database import QueueHeldError
 from orchestrator.queueing.overview import Overview, forget_worker
-from orchestrator.queueing.submissions import PROTOCOL, Submission, enqueue, keep, queue_of
+from orchestrator.queueing.submissions import PROTOCOL, Submission, end_as_failed, enqueue, keep, queue_of
 from orchestrator.records.identity import CampaignId, Serial, campaign_id_of
 
 #: Any number that no other program of this database locks.
@@ -262,15 +260,11 @@ class FarmQueue(Overview):
                 " ORDER BY j.id FOR UPDATE OF j SKIP LOCKED",
                 (dead_after_s, dead_after_s),
             ).fetchall()
-            for job_id, deaths in stalled:
-                self._bury(connection, job_id, deaths + 1)
+            for job_id, before in stalled:
+                query = "UPDATE farm_jobs SET deaths = deaths + 1, note = 'its host died' WHERE job_id = %s"
+                connection.execute(query, (job_id,))
+                if before + 1 < DEATHS_MAX:
+                    connection.execute("SELECT procrastinate_retry_job_v2(%s, now(), NULL, NULL, NULL)", (job_id,))
+                else:
+                    end_as_failed(connection, job_id, f"its host died {before + 1} times")
         return [job_id for job_id, _ in stalled]
-
-    def _bury(self, connection: psycopg.Connection[Any], job_id: int, deaths: int) -> None:
-        if deaths < DEATHS_MAX:
-            connection.execute("SELECT procrastinate_retry_job_v2(%s, now(), NULL, NULL, NULL)", (job_id,))
-            note = "its host died"
-        else:
-            connection.execute("SELECT procrastinate_finish_job_v1(%s, 'failed', false)", (job_id,))
-            note = f"its host died {deaths} times"
-        connection.execute("UPDATE farm_jobs SET deaths = %s, note = %s WHERE job_id = %s", (deaths, note, job_id))

@@ -101,6 +101,12 @@ def take(connection: psycopg.Connection[Any], name: str, *, skip: bool = False) 
     return Submission(**row) if row is not None else None
 
 
+def end_as_failed(connection: psycopg.Connection[Any], job_id: int, note: str, *, tries: int = 0) -> None:
+    """End a job whose row is locked."""
+    connection.execute("SELECT procrastinate_finish_job_v1(%s, 'failed', false)", (job_id,))
+    connection.execute("UPDATE farm_jobs SET note = %s, tries = tries + %s WHERE job_id = %s", (note, tries, job_id))
+
+
 def can_have_jobs(serial: str) -> bool:
     """Whether a phone can be called so; this computer is none: what comes with a job is never run on a host."""
     return serial not in {"", HOST_SERIAL} and len(serial) <= _LONGEST_SERIAL and serial.isprintable()

@@ -330,12 +330,5 @@ class SkippedCase:
     @classmethod
     def of(cls, case: Case, reason_code: str, reason: str) -> SkippedCase:
         """Return that a case isn't run."""
-        return cls(
-            serial=case.serial,
-            model_name=case.model_name,
-            delegate=case.delegate,
-            threads=case.threads,
-            tool=case.tool,
-            reason_code=reason_code,
-            reason=reason,
-        )
+        own = {item.name: getattr(case, item.name) for item in fields(cls) if hasattr(case, item.name)}
+        return cls(**own, reason_code=reason_code, reason=reason)

@@ -145,10 +145,12 @@ def test_program_for_a_newer_android_is_refused(library, tmp_path):
         library.resolve_for(PHONE, ToolName.APK)
 
 
-def test_what_a_crash_or_a_stranger_left_in_the_cache_is_passed_over(library, tmp_path):
+def test_what_a_crash_left_in_the_cache_goes_and_what_a_stranger_did_is_passed_over(library, tmp_path):
+    (tmp_path / "cache" / ".adding-x" / "entry").mkdir(parents=True)
     added = library.add(program(tmp_path / "benchmark_model"))
     (tmp_path / "cache" / "notes.txt").write_text("x")
     (tmp_path / "cache" / ("0" * 64)).mkdir()
+    assert not (tmp_path / "cache" / ".adding-x").exists()
     assert list(library.list()) == [added]
 
 
