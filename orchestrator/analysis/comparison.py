@@ -17,7 +17,7 @@ from orchestrator.analysis.matching import SETTINGS, Axis, Fact, Measured, Rule,
 from orchestrator.analysis.outcome import figure_error, figure_us
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import FigureKind, RunRecord
-from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict, Grade, Quality
+from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict, Grade, Quality, Severity
 from orchestrator.records.workload import Case, grouped
 
 #: Differences that no option lets pass: what is left isn't a comparison.
@@ -264,10 +264,8 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
         if item.origin:
             notes.append(f"The {name} is {item.origin}.")
         if item.result.quality is Quality.SUSPECT:
-            codes = {
-                f.code for run in item.used.values() for f in run.verdict.findings if f.severity.value == "warning"
-            }
-            codes |= {finding.code for finding in item.result.findings if finding.severity.value == "warning"}
+            made = [each for run in item.used.values() for each in run.verdict.findings]
+            codes = {each.code for each in (*made, *item.result.findings) if each.severity is Severity.WARNING}
             why = "; ".join([*sorted(codes), *(note.rstrip(".") for note in item.result.notes)])
             notes.append(f"The {name} is suspect ({why}).")
         if lacking := item.result.imprecision:
@@ -357,22 +355,15 @@ def overall_of(rows: Sequence[ComparedCase]) -> Overall | None:
     mean = math.fsum(math.log(row.verdict.ratio or 1.0) for row in known) / len(known)
     level = min(row.verdict.level for row in known)
     parts: dict[str, list[float]] = defaultdict(list)
-    whole = True
     for index, row in enumerate(known):
         verdict = row.verdict
         if verdict.low is None or verdict.high is None:
-            whole = False
-            break
+            return Overall(ratio=factor_of(mean), low=None, high=None, level=level, count=len(known))
         own = NormalDist().inv_cdf(0.5 + verdict.level / 2)
         error = (math.log(verdict.high) - math.log(verdict.low)) / 2 / own
         shared = not verdict.method.startswith("paired")
         parts[f"device {row.candidate.case.serial}" if shared else f"case {index}"].append(error)
     reach = NormalDist().inv_cdf(0.5 + level / 2) * math.sqrt(sum(sum(group) ** 2 for group in parts.values()))
     reach /= len(known)
-    return Overall(
-        ratio=factor_of(mean),
-        low=factor_of(mean - reach) if whole else None,
-        high=factor_of(mean + reach) if whole else None,
-        level=level,
-        count=len(known),
-    )
+    low, high = factor_of(mean - reach), factor_of(mean + reach)
+    return Overall(ratio=factor_of(mean), low=low, high=high, level=level, count=len(known))

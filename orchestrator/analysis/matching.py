@@ -8,9 +8,11 @@ incomparable, with what differs, instead of being left out without a word.
 from __future__ import annotations
 
 import enum
+import operator
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseResult, judge_case, remembered
@@ -213,17 +215,14 @@ _Parts = frozenset[str]
 
 def _steps(rule: Rule) -> list[_Parts]:
     """Return what each step of matching no longer looks at."""
-    free = {fact.value for fact in rule.free}
-    steps = [_Parts(free), _Parts(free | {"campaign"})]
-    steps.append(_Parts(steps[-1] | {"build", "model-content"}))
-    steps.append(_Parts(steps[-1] | {Fact.SETTINGS.value, Fact.MODE.value}))
-    steps.append(_Parts(steps[-1] | {Fact.FLAGS.value}))
+    more = ["campaign", "build model-content", "settings mode", "flags"]
     if rule.axis in {Axis.CAMPAIGN, Axis.BUILD}:
-        steps.append(_Parts(steps[-1] | {Fact.DEVICE.value}))
+        more.append("device")
     if rule.axis is Axis.DEVICE:
         # No program runs on both an iPhone and an Android phone.
-        steps.append(_Parts(steps[-1] | {Fact.TOOL.value}))
-    return steps
+        more.append("tool")
+    free = _Parts(fact.value for fact in rule.free)
+    return list(accumulate((_Parts(parts.split()) for parts in more), operator.or_, initial=free))
 
 
 def _grouped(side: Sequence[Measured], dropped: _Parts, rule: Rule) -> dict[tuple[object, ...], list[Measured]]:

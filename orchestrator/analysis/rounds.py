@@ -155,25 +155,17 @@ class CaseStanding:
         """The reason for people: ``enough: +-1.3 % after 8``."""
         width = "" if self.half_width is None else f"\u00b1{100 * self.half_width:.1f} %"
         after = f"{width} after {self.used}".strip()
-        match self.reason:
-            case StopReason.REACHED:
-                return f"enough: {after}"
-            case StopReason.MOST:
-                return f"still {after}, the maximum of the plan"
-            case StopReason.BUDGET:
-                return f"still {after}, the budget is spent"
-            case StopReason.ABANDONED:
-                return f"{after}, then its campaign was abandoned" if after else "its campaign was abandoned"
-            case StopReason.FAILED:
-                return "no more after its failure"
-            case StopReason.UNUSED:
-                return "threads unused: measured with another number of them"
-            case StopReason.FIXED:
-                return f"{self.stored} as planned"
-            case StopReason.BESIDE:
-                return "in the processes of other cases"
-            case _:
-                return "more to come"
+        texts = {
+            StopReason.REACHED: f"enough: {after}",
+            StopReason.MOST: f"still {after}, the maximum of the plan",
+            StopReason.BUDGET: f"still {after}, the budget is spent",
+            StopReason.ABANDONED: f"{after}, then its campaign was abandoned",
+            StopReason.FAILED: "no more after its failure",
+            StopReason.UNUSED: "threads unused: measured with another number of them",
+            StopReason.FIXED: f"{self.stored} as planned",
+            StopReason.BESIDE: "in the processes of other cases",
+        }
+        return texts.get(self.reason, "more to come")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

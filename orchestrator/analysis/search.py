@@ -208,12 +208,9 @@ def _cut(seen: Mapping[CaseKey, _Seen], rung: int, rule: SearchRule) -> dict[Cas
     found = {}
     for key, arm in figures.items():
         slower = math.exp(arm.center - figures[best].center)
-        after = counted(rung, "invocation")
-        if key in ends and best in ends:
-            if ends[key][0] > ends[best][1]:
-                found[key] = (ArmStatus.DROPPED, f"{slower:.2f} times the best's latency after {after}")
-        elif slower > rule.gross:
-            found[key] = (ArmStatus.DROPPED, f"{slower:.2f} times the best's latency after {after}")
+        if ends[key][0] > ends[best][1] if key in ends and best in ends else slower > rule.gross:
+            after = f"after {counted(rung, 'invocation')}"
+            found[key] = (ArmStatus.DROPPED, f"{slower:.2f} times the best's latency {after}")
     return found
 
 

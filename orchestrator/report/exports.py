@@ -11,6 +11,7 @@ from orchestrator import __version__
 from orchestrator.analysis.summary import LEVEL
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign
+from orchestrator.records.device import DeviceState
 from orchestrator.records.evaluation import Evaluation
 from orchestrator.report.columns import campaign_of, flat_record, invocation_record, picked
 from orchestrator.report.data import ReportData
@@ -158,19 +159,15 @@ def _result(row: ResultRow, campaign: Campaign | None) -> Mapping[str, object]:
             for load in row.loads
         ],
         "invocations": [
-            {
-                **invocation_record(row, invocation),
-                **{
-                    name: picked(state, _STATE) if state is not None else None
-                    for name, state in (
-                        ("state_before", invocation.run.state_before),
-                        ("state_after", invocation.run.state_after),
-                    )
-                },
-            }
-            for invocation in row.invocations
+            invocation_record(row, item)
+            | {"state_before": _state(item.run.state_before), "state_after": _state(item.run.state_after)}
+            for item in row.invocations
         ],
     }
+
+
+def _state(state: DeviceState | None) -> Mapping[str, object] | None:
+    return None if state is None else picked(state, _STATE)
 
 
 def _evaluation(each: Evaluation) -> Mapping[str, object]:

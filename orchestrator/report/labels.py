@@ -30,17 +30,9 @@ SHORT_HASH: Final = 8
 MODEL_HASH: Final = 16
 
 _DELEGATE_PLACES: Final = {name: place for place, name in enumerate(DelegateName)}
-STATUS_WORDS: Final[Mapping[CaseStatus, str]] = {
-    CaseStatus.MEASURED: "measured",
+#: ``fell back``, ``timed out``.
+STATUS_WORDS: Final[Mapping[CaseStatus, str]] = {status: status.value.replace("-", " ") for status in CaseStatus} | {
     CaseStatus.UNCONFIRMED: "not confirmed",
-    CaseStatus.FELL_BACK: "fell back",
-    CaseStatus.REJECTED: "rejected",
-    CaseStatus.FAILED: "failed",
-    CaseStatus.TIMED_OUT: "timed out",
-    CaseStatus.ABORTED: "aborted",
-    CaseStatus.UNFIT: "unfit",
-    CaseStatus.SKIPPED: "skipped",
-    CaseStatus.NOT_RUN: "not run",
     CaseStatus.UNTIMED: "no timing pass",
 }
 
@@ -58,6 +50,14 @@ PARITY_CLASSES: Final[Mapping[ParityVerdict, str]] = {
     ParityVerdict.WRONG: "p-wrong",
     ParityVerdict.DEGENERATE: "p-unknown",
     ParityVerdict.UNREADABLE: "p-unknown",
+}
+_TRUTH_WORDS: Final = {
+    DelegateTruth.FULL: "full",
+    DelegateTruth.NONE: "took no operator",
+    DelegateTruth.FELL_BACK: "fell back to CPU",
+    DelegateTruth.FLAG_IGNORED: "flag ignored",
+    DelegateTruth.FAILED: "delegate failed",
+    DelegateTruth.UNKNOWN: "not confirmed",
 }
 #: What shows that two cases differ although delegate, threads, tool and flags are the same.
 _FINE_ASPECTS: Final[tuple[tuple[str, Callable[[Case], object]], ...]] = (
@@ -83,14 +83,7 @@ def truth_words(evidence: DelegateEvidence | None, truth: DelegateTruth | None =
     if truth is DelegateTruth.WRONG_BACKEND:
         actual = place_of(evidence) or evidence.backend if evidence is not None else ""
         return f"ran on {actual}" if actual else "ran elsewhere"
-    return {
-        DelegateTruth.FULL: "full",
-        DelegateTruth.NONE: "took no operator",
-        DelegateTruth.FELL_BACK: "fell back to CPU",
-        DelegateTruth.FLAG_IGNORED: "flag ignored",
-        DelegateTruth.FAILED: "delegate failed",
-        DelegateTruth.UNKNOWN: "not confirmed",
-    }[truth]
+    return _TRUTH_WORDS[truth]
 
 
 def fallback_words(evidence: DelegateEvidence | None, truth: DelegateTruth | None) -> str:

@@ -115,9 +115,7 @@ def next_step(result: CaseResult) -> str:
         return _BY_TRUTH.get(result.truth or DelegateTruth.UNKNOWN, "")
     if result.status is CaseStatus.REJECTED and finding_step(result.reason_code):
         return finding_step(result.reason_code)
-    if step := NEXT_STEPS.get(result.reason_code):
-        return step
-    if step := ERROR_STEPS.get(result.reason_code):
+    if step := NEXT_STEPS.get(result.reason_code) or ERROR_STEPS.get(result.reason_code):
         return step
     if result.truth in (DelegateTruth.FAILED, DelegateTruth.FELL_BACK) and result.summary is None:
         return _BY_TRUTH[result.truth]

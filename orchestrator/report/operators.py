@@ -310,9 +310,7 @@ def _times(before: Profile, after: Profile) -> str:
 
 
 def _named(rows: Sequence[DiffRow]) -> str:
-    types: Counter[str] = Counter()
-    for row in rows:
-        types[row.node_type] += 1
+    types = Counter(row.node_type for row in rows)
     parts = [f"{count} x {name}" if count > 1 else name for name, count in types.most_common(_MOST_NAMED)]
     more = f" and {len(types) - _MOST_NAMED} more types" if len(types) > _MOST_NAMED else ""
     time_us = sum(row.difference_us for row in rows)
