@@ -35,7 +35,6 @@ class PhoneSpec:
     rooted: bool = False
     #: Speaks adb as before Android 7: no shell_v2, exit codes are lost.
     legacy: bool = False
-    #: Runs x86-64 programs that are pushed to it for real, on this computer.
     #: The USB path that it says it is plugged in at, such as ``1-2.3``; empty: none.
     usb: str = ""
     #: TCP port on 127.0.0.1; 0: a free one.

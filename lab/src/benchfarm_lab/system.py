@@ -35,7 +35,6 @@ class PhoneBuild:
     serial: str
     #: ``su`` works, and sysfs can be written through it.
     rooted: bool = False
-    #: x86-64 programs that were pushed are run for real.
     memory_bytes: int = 4 << 30
     #: The GLES line of SurfaceFlinger, without its ``GLES: ``.
     gles: str = ""
