@@ -11,13 +11,14 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.delegates import DELEGATES
 from orchestrator.errors import OutputParseError
 from orchestrator.programs.grammar.failures import system_failure
+from orchestrator.programs.grammar.lines import Buffer, Line
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
 from orchestrator.records.workload import DelegateName
 from orchestrator.units import US_PER_MS, US_PER_S
@@ -39,6 +40,8 @@ _UNITS: Final = {
     "s": US_PER_S, "ms": US_PER_MS, "us": 1.0, "ns": 1e-3, "%": 1.0, "count": 1.0,
     "B": 2.0**-20, "KB": 1e3 / 2**20, "KiB": 2.0**-10, "MB": 1e6 / 2**20, "MiB": 1.0, "GiB": 1024.0,
 }  # fmt: skip
+#: A text of such a program shows one of its marks early.
+_SAMPLE_BYTES: Final = 4 << 20
 #: Characters of one JSON document, results of one process, and values of one field, at most.
 _MOST_JSON: Final = 4 << 20
 _MOST_RESULTS: Final = 100_000
@@ -267,6 +270,26 @@ def _cells(kind: str, text: str) -> list[str]:
     except csv.Error:
         return []
     return rows[0] if rows else []
+
+
+def declared_reports(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]], requested: str) -> list[ToolReport]:
+    """Return the reports of every declared program of which a text has a mark; raises PlanError for a faulty file."""
+    from orchestrator.config.declared_programs import every_declared
+
+    sample = buffer[:_SAMPLE_BYTES].lower()
+    asked = [each for each in every_declared() if any(mark.lower().encode() in sample for mark in each.marks)]
+    readers = [(each, DeclaredReader(each)) for each in asked]
+    if readers:
+        for line in lines(buffer):
+            for _, reader in readers:
+                reader.feed(line.raw, is_cut=line.is_cut)
+    found: list[list[ToolReport]] = []
+    for section, reader in readers:
+        reader.end()
+        found.append(reports_of(reader, section, requested=requested))
+    # A text with results of one program may mention another.
+    telling = [reports for reports in found if any(each.inference is not None for each in reports)]
+    return [each for reports in telling or found[:1] for each in reports]
 
 
 def reports_of(

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.declared_output import declared_reports
 from orchestrator.programs.delegate_performance import parse_delegate_performance
 from orchestrator.programs.firebase import parse_firebase
+from orchestrator.programs.grammar.declared import declared_reports
 from orchestrator.programs.grammar.failures import Crash, SystemLog
 from orchestrator.programs.grammar.figures import parse_ios_view
 from orchestrator.programs.grammar.forms import json_text, unwrapped

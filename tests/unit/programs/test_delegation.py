@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.delegates import place_of
 from orchestrator.delegates.evidence import DelegateClues, DelegateRequest
-from orchestrator.delegates.judging import Judge, RuntimeNodes
+from orchestrator.delegates.judging import Judge, RuntimeNodes, extent_of
 from orchestrator.programs.grammar.output import Started, parse_run, parse_text
 from orchestrator.records.run import DelegateEvidence, DelegateShare, DelegateTruth
 
@@ -198,6 +198,26 @@ def test_operators_left_to_the_cpu_are_listed_with_their_reasons() -> None:
     evidence = judged(middle + GPU_PART, "gpu")
     assert evidence.truth is DelegateTruth.PARTIAL
     assert [name for name, _ in evidence.cpu_operators] == ["TOPK_V2", "CUSTOM TFLite_Detection_PostProcess"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "actual", "own", "every", "truth"),
+    [
+        ("gpu", "", 3, 3, "unknown"),
+        ("gpu", "xnnpack", 3, 3, "fell-back"),
+        ("npu", "gpu", None, None, "wrong-backend"),
+        ("gpu", "gpu", None, None, "unknown"),
+        ("gpu", "gpu", 0, 9, "none"),
+        ("gpu", "gpu", 8, 9, "partial"),
+        ("gpu", "gpu", 9, 9, "full"),
+        ("xnnpack", "xnnpack", None, None, "full"),
+        ("xnnpack", "xnnpack", 8, 9, "partial"),
+    ],
+)
+def test_a_named_backend_took_what_its_nodes_say(
+    wanted: str, actual: str, own: int | None, every: int | None, truth: str
+) -> None:
+    assert extent_of(wanted, actual, own, every).value == truth
 
 
 def test_runtime_info_decides_against_the_log() -> None:
