@@ -49,6 +49,16 @@ def energies(lab: Lab, phone: int, model: Path, *words: object) -> list[Mapping[
     return [run["report"] for run in bench(lab, phone, model, "--pass", "energy", *words)["runs"]]
 
 
+def loads(lab: Lab, folder: Path, model: Path, named: str, rest: str, *, delegate: str = "xnnpack") -> Path:
+    """Return a plan that measures beside loads on the first phone."""
+    plan = folder / "plan.yaml"
+    plan.write_text(
+        f"name: loads\nmodels: [{json.dumps(str(model))}]\nmatrix: {{delegates: [{delegate}], threads: [1]}}\n"
+        f"devices: {{serials: [{lab.serials[RAILS]}]}}\npasses: [contention]\ncontention: [{named}]\n{rest}\n"
+    )
+    return plan
+
+
 def leftovers(lab: Lab, phone: int) -> str:
     return lab.shell(lab.serials[phone], "pidof perfetto; ls /data/misc/perfetto-traces; pidof dd").strip()
 
@@ -165,27 +175,22 @@ def test_a_load_makes_a_case_as_slow_as_the_same_load_from_elsewhere(
     unhurried_lab: Lab, model: Path, tmp_path: Path
 ) -> None:
     lab = unhurried_lab
-    plan = tmp_path / "plan.yaml"
-    plan.write_text(
-        f"name: loads\nmodels: [{json.dumps(str(model))}]\nmatrix: {{delegates: [xnnpack], threads: [1]}}\n"
-        f"devices: {{serials: [{lab.serials[RAILS]}]}}\npasses: [contention]\n"
-        "contention: [cpu=2, memory=1, cpu=1+gpu=1]\ninvocations: 4\n"
-    )
+    plan = loads(lab, tmp_path, model, "cpu=2, memory=1, cpu=1+gpu=1", "invocations: 4")
     made = lab.cli("run", plan, "--json").ok().json
     assert {run["outcome"] for run in made["runs"]} == {"completed"}
     (row,) = lab.cli("report", made["campaign_id"], "--format", "json").ok().json["results"]
-    loads = {item["load"]: item for item in row["contention"]}
-    assert list(loads) == ["none", "cpu=1+gpu=1", "cpu=2", "memory=1"]
+    found = {item["load"]: item for item in row["contention"]}
+    assert list(found) == ["none", "cpu=1+gpu=1", "cpu=2", "memory=1"]
     # Of two busy cores the model has half of one.
-    assert 1.0 < loads["cpu=2"]["cores"] < 2.0
+    assert 1.0 < found["cpu=2"]["cores"] < 2.0
     lab.fault(lab.serials[RAILS], "foreign-load", "cores=2")
     # Suspect, which ends with another exit code.
     timed = lab.cli("bench", model, "-s", lab.serials[RAILS], "-d", "xnnpack", "-t", "1", "-n", "4", "--json").json
     lab.clear()
     latencies = sorted(run["report"]["inference"]["median_us"] for run in timed["runs"] if run["run_pass"] == "timing")
-    truth = latencies[len(latencies) // 2] / loads["none"]["median_us"]
+    truth = latencies[len(latencies) // 2] / found["none"]["median_us"]
     assert truth > 1.5
-    assert loads["cpu=2"]["factor"]["value"] == pytest.approx(truth, rel=0.1)
+    assert found["cpu=2"]["factor"]["value"] == pytest.approx(truth, rel=0.1)
     assert "beside a load" in lab.cli("report", made["campaign_id"], "--format", "text").ok().stdout
 
 
@@ -196,12 +201,9 @@ def test_a_load_makes_a_case_as_slow_as_the_same_load_from_elsewhere(
 def test_memory_and_gpu_that_are_shared_slow_a_case_by_their_share(
     unhurried_lab: Lab, model: Path, tmp_path: Path, delegate: str, load: str, same: str
 ) -> None:
-    lab, plan = unhurried_lab, tmp_path / "plan.yaml"
-    plan.write_text(
-        f"name: loads\nmodels: [{json.dumps(str(model))}]\nmatrix: {{delegates: [{delegate}], threads: [1]}}\n"
-        f"devices: {{serials: [{lab.serials[0]}]}}\npasses: [contention]\ncontention: [{load}]\ninvocations: 5\n"
-        "settings: {min_secs: 0.3, warmup_min_secs: 0.1}\n"
-    )
+    lab = unhurried_lab
+    rest = "invocations: 5\nsettings: {min_secs: 0.3, warmup_min_secs: 0.1}"
+    plan = loads(lab, tmp_path, model, load, rest, delegate=delegate)
     made = lab.cli("run", plan, "--json").ok().json
     (row,) = lab.cli("report", made["campaign_id"], "--format", "json").ok().json["results"]
     alone, beside = (item["median_us"] for item in row["contention"])
@@ -215,12 +217,8 @@ def test_memory_and_gpu_that_are_shared_slow_a_case_by_their_share(
 
 
 def test_a_killed_host_leaves_no_load_and_no_recording(lab: Lab, model: Path, tmp_path: Path) -> None:
-    plan = tmp_path / "plan.yaml"
-    plan.write_text(
-        f"name: loads\nmodels: [{json.dumps(str(model))}]\nmatrix: {{delegates: [xnnpack], threads: [1]}}\n"
-        f"devices: {{serials: [{lab.serials[RAILS]}]}}\npasses: [contention]\ncontention: [cpu=2+memory=1]\n"
-        "invocations: 1\nsettings: {min_secs: 200, max_secs: 400}\n"
-    )
+    rest = "invocations: 1\nsettings: {min_secs: 200, max_secs: 400}"
+    plan = loads(lab, tmp_path, model, "cpu=2+memory=1", rest)
     serial = lab.serials[RAILS]
     process = lab.cli.start("run", plan)
     poll_until(lambda: "cpu" in lab.shell(serial, "cat /data/local/tmp/benchfarm/runs/*/load"), what="a load")
