@@ -141,9 +141,13 @@ def test_a_run_goes_on_when_the_shell_that_waits_for_it_is_killed(phone: PhoneBo
     watcher = phone.observer()
     folder = phone.device.run_folder(run_id)
     sleeper = f"s=; read s <{folder}/waiter && read a b c shell rest </proc/$s/stat"
-    killing = when(lambda: watcher.sh(f"{sleeper} && kill -{signal} $shell").exit_code == 0, lambda: None)
+    killed: list[bool] = []
+    killing = when(
+        lambda: watcher.sh(f"{sleeper} && kill -{signal} $shell").exit_code == 0, lambda: killed.append(True)
+    )
     result = phone.device.run_detached("sleep 3; echo end", run_id=run_id, timeout_s=60)
     killing.join()
+    assert killed
     assert (result.exit_code, result.stdout) == (0, b"end\n")
 
 
