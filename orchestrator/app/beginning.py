@@ -79,7 +79,7 @@ class Beginning:
 
 
 def identify(plan: Plan, farm: Farm | None = None) -> list[Model]:
-    """Look at every model of a plan, into those that ``farm`` never measured; raises ModelError for an unusable one."""
+    """Check every model, and the graph where ``farm`` never measured it; raises ModelError for an unusable one."""
     from orchestrator.errors import ModelError
     from orchestrator.models.inspect import identify_model
 

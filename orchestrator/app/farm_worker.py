@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import tempfile
 import threading
@@ -13,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
-from urllib.parse import quote, unquote
 
 from orchestrator import __version__
 from orchestrator.app import nights
@@ -31,7 +29,7 @@ from orchestrator.config.declared_programs import lent
 from orchestrator.config.farm_documents import read_facts, read_manifest
 from orchestrator.config.profiles import KeptInventory
 from orchestrator.devices.discovery import KnownPhones
-from orchestrator.devices.lease import is_dead, own_boot, own_life
+from orchestrator.devices.lease import own_boot
 from orchestrator.engine.rounds import open_works, slim
 from orchestrator.errors import (
     ArtifactError,
@@ -45,7 +43,6 @@ from orchestrator.errors import (
     StoreError,
     UsageError,
 )
-from orchestrator.files import make_private
 from orchestrator.planning.time_budget import bounded
 from orchestrator.ports import Device, Observer
 from orchestrator.queueing.contents import Contents
@@ -77,8 +74,6 @@ _PASSING: Final = (DeviceError, StoreError, HostStorageError, ArtifactError)
 #: Seconds until a job is tried again that needs a newer benchfarm, or a program that another job declares otherwise.
 _UPDATED_S: Final = 600.0
 _IN_USE_S: Final = 60.0
-#: Where a host's jobs have their inputs, below its state.
-_INPUTS: Final = "farm-inputs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +137,6 @@ def work(settings: Settings, request: WorkerRequest, *, tell: Say, observer: Cal
 
         # One store for all: jobs with connections of their own, on fifty hosts, are more than a database takes.
         opened = stack.enter_context(Farm(settings))
-        forget_inputs(settings)
         store, inventory, asked = opened.store, KeptInventory(opened.inventory_file), KnownPhones()
         if request.metrics_port is not None:
             where = Listening(host=request.metrics_host, port=request.metrics_port, token_file=request.token_file)
@@ -272,7 +266,7 @@ def _run_job(
         manifest = read_manifest(claimed.document)
         facts = read_facts(claimed.facts)
         payload = manifest.payload_for(facts)
-        with open_farm() as farm, _inputs(farm.settings) as folder:
+        with open_farm() as farm, tempfile.TemporaryDirectory(prefix="benchfarm-inputs-") as folder:
             farm.cancelled = cancelled
             # First, for a model's ending may be one that only its program's file tells of.
             with lent([contents.fetch(item.sha256, item.name) for item in payload.programs]):
@@ -290,23 +284,6 @@ def _run_job(
         return Ended(status="failed", note=_noted(error))
     except Exception as error:  # noqa: BLE001 - one job's fault mustn't end the host's others
         return Ended(status="again", note=one_line(f"{type(error).__name__}: {error}"))
-
-
-@contextmanager
-def _inputs(settings: Settings) -> Iterator[str]:
-    """Give a folder for a job's inputs, in one that is named by this process's life."""
-    own = settings.state_folder / _INPUTS / quote(own_life(), safe="")
-    make_private(own)
-    with tempfile.TemporaryDirectory(dir=own) as folder:
-        yield folder
-
-
-def forget_inputs(settings: Settings) -> None:
-    """Delete the inputs of jobs whose processes of this host were killed, or ended with its power."""
-    for folder in (settings.state_folder / _INPUTS).glob("*"):
-        life = unquote(folder.name)
-        if is_dead(life) or not life.startswith(own_boot()):
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _noted(error: BenchfarmError) -> str:

@@ -293,7 +293,7 @@ def again(farm: Farm, campaign: Campaign, opened: OpenedDevices) -> PluggedIn:
     if campaign.terms.joins and campaign.terms.plan_folder:
         try:
             plan = parse_plan(campaign.plan_text, folder=Path(campaign.terms.plan_folder), label=campaign.name)
-            models, named = identify(plan, farm), host_files(plan)
+            models, named = identify(plan), host_files(plan)
             if {model.sha256 for model in models} - campaign.terms.files.keys():
                 plan = None
         except BenchfarmError:

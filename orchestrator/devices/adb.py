@@ -231,10 +231,6 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         """
         self._link.reconnect(Deadline(timeout_s, self._link.clock), fresh=True)
 
-    def move_to(self, transport: str) -> None:
-        """Use the phone by another name of the server's from now on: it has another address."""
-        self.transport = self._link.transport = transport
-
     def reboot(self) -> None:
         """Ask adbd to reboot the phone; raises LinkLostError and others, also when it does so at once."""
         with self._link.open("reboot:", Deadline(_OPEN_TIMEOUT_S, self._link.clock), what="reboot") as connection:

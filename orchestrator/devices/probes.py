@@ -113,9 +113,11 @@ def parse_clocks(text: str) -> dict[str, Any]:
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """Read the kernel's lists of cpus: ``0 1 2 3``, ``0-3``, ``0-3,6``; a number of five digits is no cpu's."""
+    """Read the kernel's lists of cpus: ``0 1 2 3``, ``0-3``, ``0-3,6``; empty for what is no list of small numbers."""
     cpus: set[int] = set()
-    for part in re.findall(r"\b\d{1,4}(?:-\d{1,4})?\b", text):
+    for part in re.split(r"[\s,]+", text.strip()):
+        if not re.fullmatch(r"\d{1,4}(-\d{1,4})?", part, re.ASCII):
+            return ()
         first, _, last = part.partition("-")
         cpus.update(range(int(first), int(last or first) + 1))
     return tuple(sorted(cpus))

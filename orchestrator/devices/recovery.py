@@ -5,16 +5,13 @@ Our own adb server is started again by every attempt to connect when it has died
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.devices.adb import AdbDevice
-from orchestrator.devices.discovery import look_at, parse_devices
 from orchestrator.devices.hub_power import HubPower, port_of, usb_port
-from orchestrator.devices.server import is_tcp
 from orchestrator.errors import DeviceError
 from orchestrator.ports import Device
 
@@ -34,8 +31,6 @@ class LadderRescuer:
         """``answer_s``: how long a phone may take to answer after each rung but a boot."""
         self._answer_s = answer_s
         self._power = power
-        #: Connections of a network on which another phone answered than the one that was looked for.
-        self._others: set[tuple[str, int | None]] = set()
         self._clock = clock or SystemClock()
 
     def rescue(
@@ -53,8 +48,6 @@ class LadderRescuer:
         """
         if not isinstance(device, AdbDevice):
             return False
-        if self._follows(device):
-            return True
         for what, rung, answer_s in self._rungs(device, may_reboot=may_reboot):
             if cancelled.is_set():
                 return False
@@ -87,23 +80,7 @@ class LadderRescuer:
             yield "is rebooted", lambda: _reboots(device), _BOOT_S
 
     def _answers(self, device: AdbDevice, timeout_s: float) -> bool:
-        return _succeeds(lambda: device.wait_until_ready(timeout_s=timeout_s)) or self._follows(device)
-
-    def _follows(self, device: AdbDevice) -> bool:
-        """Whether a phone of a network answers at another address, where it is used from now on."""
-        with contextlib.suppress(DeviceError):
-            for one in parse_devices(device.server.device_list()) if is_tcp(device.transport) else ():
-                connection = (one.address, one.transport_id)
-                if one.address == device.transport or not is_tcp(one.address) or connection in self._others:
-                    continue
-                seen = look_at(device.server, one.address)
-                if seen is not None and seen.serial not in {"", device.serial}:
-                    # It isn't asked again: it may be measured.
-                    self._others.add(connection)
-                elif seen is not None and seen.usable:
-                    device.move_to(one.address)
-                    return True
-        return False
+        return _succeeds(lambda: device.wait_until_ready(timeout_s=timeout_s))
 
 
 def _succeeds(operation: Callable[[], None]) -> bool:

@@ -50,23 +50,6 @@ def test_a_phone_that_was_switched_off_is_got_back_when_it_is_on_again(server: A
     assert device.shell("getprop ro.serialno").text.strip() == "GONE"
 
 
-def test_a_phone_of_a_network_that_has_another_address_is_followed(server: AdbServer, lab: VirtualLab) -> None:
-    other, phone = lab.add("pixel-3", serial="OTHER"), lab.add("pixel-3", serial="MOVED")
-    for one in (other, phone):
-        server.connect_tcp(one.address)
-    device = AdbDevice(server, phone.address)
-    lab.remove("MOVED")
-    told: list[str] = []
-    when(lambda: told, lambda: server.connect_tcp(lab.add("pixel-3", serial="MOVED").address))
-    is_back = LadderRescuer(HubPower(search_path=""), answer_s=1.0).rescue(
-        device, keep_waiting=lambda: True, may_reboot=False, on_note=told.append, cancelled=threading.Event()
-    )
-    assert is_back
-    assert device.transport == lab.phones["MOVED"].address != phone.address
-    assert device.shell("getprop ro.serialno").text.strip() == "MOVED"
-    server.disconnect(phone.address)
-
-
 def test_a_phone_isnt_waited_for_once_the_campaign_is_cancelled(server: AdbServer, lab: VirtualLab) -> None:
     phone = lab.add("pixel-3", serial="GONE")
     server.connect_tcp(phone.address)

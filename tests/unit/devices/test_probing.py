@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.devices.discovery import STATE_NOTES, Seen, explain_state, judge_twins
 from orchestrator.devices.installing import NEXT_STEPS
+from orchestrator.devices.probes import parse_cpu_list
 from orchestrator.devices.probing import STATE_COMMANDS, facts_from, state_from
 from tests.samples.places import REPO
 
@@ -129,3 +130,10 @@ def test_two_phones_of_one_serial_number_can_neither_be_used() -> None:
 def test_phones_without_twins_stay_as_they_are() -> None:
     phones = [seen("A", "A", "b1"), seen("B", "B", "b2")]
     assert judge_twins(phones) == phones
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"), [("0-2,6\n", (0, 1, 2, 6)), ("4 5", (4, 5)), ("0-99999", ()), ("12345-6", ()), ("", ())]
+)
+def test_a_list_of_cpus_is_read_whole_or_not_at_all(text: str, cpus: tuple[int, ...]) -> None:
+    assert parse_cpu_list(text) == cpus
