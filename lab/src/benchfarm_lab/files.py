@@ -132,7 +132,7 @@ class PhoneTree:
         self.root = HeldFolder(0o755, 0, 0)
         self._denied = denied
         self._passing = passing
-        #: Where paths into /sys lead: what there is doesn't change, and everybody may search it.
+        #: Where paths below /sys lead: what there is doesn't change, and everybody may search it.
         self._known: dict[tuple[str, bool], _Place] = {}
         #: Held while names come or go.
         self._changing = threading.RLock()
@@ -153,7 +153,8 @@ class PhoneTree:
         if _longer(path, _MAX_PATH_BYTES):
             raise file_error(errno.ENAMETOOLONG)
         place = self._known.get((path, follow)) or self._walk(path, uid, follow=follow)
-        if place.names[:1] == ("sys",) and place.node is not None and len(self._known) < _MOST_KNOWN:
+        is_lasting = path.startswith("/sys/") and ".." not in path and place.names[:1] == ("sys",)
+        if is_lasting and place.node is not None and len(self._known) < _MOST_KNOWN:
             self._known[path, follow] = place
         if place.node is None and not isinstance(place.above, HeldFolder):
             if operation == "write":

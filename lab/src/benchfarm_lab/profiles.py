@@ -203,7 +203,7 @@ def parse_profile(name: str, text: str) -> VirtualProfile:
     where = f"virtual phone {name}"
     try:
         content = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - a safe one
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeError) as error:
         raise UsageError(f"{where}: no YAML: {error}") from error
     profile: VirtualProfile = _build(VirtualProfile, {"name": name, **_mapping(content, where)}, where)
     cpus = sorted(cpu for cluster in profile.clusters for cpu in cluster.cpus)

@@ -156,6 +156,8 @@ class Expander:
             case "+":
                 return operand if is_set else ""
             case "=" if not is_set:
+                if not part.name.isidentifier():
+                    raise ExpansionFaultError(f"${{{part.name}{part.operator}{operand}}}: bad substitution")
                 self._state.assign(part.name, operand)
                 return operand
             case "-" if not is_set:

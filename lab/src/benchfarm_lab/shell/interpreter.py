@@ -105,6 +105,8 @@ class Shell:
                 "!": str(self.last_background) if self.last_background else "", "-": "hc",
             }[name]  # fmt: skip
         match name:
+            case "IFS":
+                return " \t\n"
             case "PPID":
                 return str(self.process.ppid)
             case "KSH_VERSION":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from functools import lru_cache
+from itertools import islice
 from typing import Final
 
 from benchfarm_lab.shell.spans import ShellSyntaxError, word_end
@@ -56,25 +58,22 @@ def parse_script(script: str) -> Block:
     at = 0
     while at < len(script):
         alone = _ALONE.match(script, at)
-        ends = [alone.end()] if alone else [match.end() for match in _NEXT.finditer(script, at)]
+        # A compound statement may hold such a line: after two of them the rest is read as it is.
+        ends = [alone.end()] if alone else [match.end() for match in islice(_NEXT.finditer(script, at), 2)]
         for end in (*ends, len(script)):
-            part = _read(script[at:end])
-            if part is not None:
+            with contextlib.suppress(ShellSyntaxError):
+                statements += _read(script[at:end]).statements
+                at = end
                 break
         else:
             return _Parser(script).whole()
-        statements += part.statements
-        at = end
     return Block(tuple(statements))
 
 
 @lru_cache(maxsize=512)
-def _read(script: str) -> Block | None:
-    """Return the statements of a script, None when it isn't one."""
-    try:
-        return _Parser(script).whole()
-    except ShellSyntaxError:
-        return None
+def _read(script: str) -> Block:
+    """Return the statements of a script; raise ShellSyntaxError when it isn't one."""
+    return _Parser(script).whole()
 
 
 class _Parser:

@@ -110,10 +110,11 @@ def _braced(inside: str, *, quoted: bool) -> Variable:
     if name and not rest:
         return Variable(name, quoted)
     operator_match = _OPERATOR.match(rest)
-    # What a virtual phone doesn't know: parts of values, and quotes in a word that would be split.
+    # What a virtual phone doesn't know: parts of values, all parameters or quotes in a word that would be split.
     if not name or name in {"@", "*"} or operator_match is None:
         return Variable(inside, quoted, "bad")
-    if operator_match.group().lstrip(":") in {"-", "=", "+"} and not quoted and re.search(r"['\"\\]", rest):
+    unknown = r"\$@" if quoted else r"['\"\\]|\$@"
+    if operator_match.group().lstrip(":") in {"-", "=", "+"} and re.search(unknown, rest):
         return Variable(inside, quoted, "bad")
     operator, operand = operator_match.group(), rest[operator_match.end() :]
     if operator in {"#", "##", "%", "%%"}:

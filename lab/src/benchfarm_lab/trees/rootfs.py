@@ -71,9 +71,9 @@ _LIBRARIES: Final = ("libneuralnetworks.so", "libGLESv2.so", "libvulkan.so", "li
 def computed_trees(system: PhoneSystem) -> Mapping[str, Node]:
     """Return the computed entries of the root folder."""
 
-    def folder(*names: str, mode: int = 0o555) -> Node:
+    def folder(*names: str) -> Node:
         """Return a folder with empty files."""
-        return ComputedFolder(lambda: {name: FileNode(mode=0o644) for name in names}, mode=mode)
+        return ComputedFolder(lambda: {name: FileNode(mode=0o644) for name in names}, mode=0o555)
 
     def system_nodes() -> Mapping[str, Node]:
         hosts = {"hosts": FileNode(lambda: b"127.0.0.1       localhost\n", mode=0o644)}
