@@ -352,7 +352,7 @@ def clocks_low(runs: Sequence[RunRecord]) -> tuple[LowClock, ...]:
         if len(siblings) < SIBLINGS_MIN:
             continue
         _, alike = of_one_kind(siblings)
-        # Of all the same: the clocks at which the cores worked, or means.
+        # All by the same measure: the clocks while the cores worked, or else mean clocks.
         known = [(*pair, _busy_clock(pair[0])) for pair in alike]
         if not all(share > 0 for _, _, share in known):
             known = [(*pair, share) for pair in alike if (share := mean_clock_share(pair[0])) > 0]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import secrets
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from pathlib import Path
@@ -78,18 +77,14 @@ class Beginning:
         return files_of(self.models, [*self.builds, *self.twins])
 
 
-def identify(plan: Plan, farm: Farm | None = None) -> list[Model]:
-    """Check every model, and the graph where ``farm`` never measured it; raises ModelError for an unusable one."""
+def identify(plan: Plan) -> list[Model]:
+    """Check every model of a plan; raises ModelError for one that can't be used."""
     from orchestrator.errors import ModelError
     from orchestrator.models.inspect import identify_model
 
-    @functools.cache
-    def known() -> Collection[str]:
-        return () if farm is None else farm.store.models()
-
     models = []
     for wanted in plan.models:
-        model = identify_model(wanted.path, name=wanted.name, is_known=lambda sha256: sha256 in known())
+        model = identify_model(wanted.path, name=wanted.name)
         if wanted.sha256 is not None and wanted.sha256 != model.sha256:
             raise ModelError(
                 f"{wanted.path}: its sha256 is {model.sha256}, the plan requires {wanted.sha256}",
@@ -183,7 +178,7 @@ def reference_model() -> Model:
     from orchestrator.models.inspect import identify_model
     from orchestrator.models.zoo import sample_models
 
-    return identify_model(sample_models()[0], is_known=lambda _: True)
+    return identify_model(sample_models()[0])
 
 
 def prepare(

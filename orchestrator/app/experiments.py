@@ -49,7 +49,7 @@ def find_quiet(
     device, facts = devices[0]
     if facts.kind is not DeviceKind.ANDROID:
         raise UsageError(f"{serial} is no phone", hint="experiments are for phones")
-    models = identify(plan, farm)
+    models = identify(plan)
     expansion, builds = expansion_of(farm, plan, devices, models, {})
     if not expansion.cases:
         reasons = "; ".join(skip.reason for skip in expansion.skipped)

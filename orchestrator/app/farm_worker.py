@@ -300,7 +300,7 @@ def _measure(farm: Farm, job: Claimed, meant: DeviceFacts, unpacked: Unpacked, h
         if begins_at > now:
             note = f"its window opens at {begins_at:%Y-%m-%d %H:%M} UTC"
             return Ended(status="later", note=note, wait_s=(begins_at - now).total_seconds())
-    models = identify(plan, farm)
+    models = identify(plan)
     devices = farm.open_devices(plan.devices).devices
     _check_same(devices[0][1], meant)
     beginning = prepare(farm, plan, devices, models, unpacked.named, reference=unpacked.reference)

@@ -113,7 +113,7 @@ def run(farm: Farm, plan: Plan) -> MeasuredCampaign:
         StoreError, HostStorageError: a run couldn't be kept.
     """
     # Before any phone is looked for: what is wrong with a plan's files is wrong without phones too.
-    models, named = identify(plan, farm), host_files(plan)
+    models, named = identify(plan), host_files(plan)
     plan = nights.when_open(farm, plan)
     # A campaign that phones may join is for those that are there; named phones must be.
     opened = farm.open_devices(plan.devices, despite_losses=plan.devices.joins)

@@ -127,7 +127,7 @@ def prepare(farm: Farm, request: AbRequest, opened: OpenedDevices | None = None)
     """Return the campaign that a request means, on its devices or on these; raises UsageError kinds."""
     sides = _sides(request)
     plans = [_plan(request, side) for side in sides]
-    identified = [identify(plan, farm) for plan in plans]
+    identified = [identify(plan) for plan in plans]
     models = {model.sha256: model for own in identified for model in own}
     if opened is None:
         opened = farm.open_devices(plans[0].devices)

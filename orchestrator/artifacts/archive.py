@@ -146,7 +146,7 @@ class Archive:
             if there is not None and sha256_of(there) == sha256:
                 return there
             for left in self._folder.glob(f"{_DRAFT}*"):
-                # By a killed process: whoever lives has the lock.
+                # Left by a killed process: this one holds the lock.
                 shutil.rmtree(left, ignore_errors=True)
             with tempfile.TemporaryDirectory(prefix=_DRAFT, dir=self._folder) as draft:
                 entry = Path(draft) / "entry"

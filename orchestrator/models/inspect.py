@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Final
@@ -48,33 +48,26 @@ _OTHER_FORMATS: Final = (
 )
 
 
-def identify_model(
-    path: Path, *, name: str = "", sha256: str | None = None, is_known: Callable[[str], bool] = lambda _: False
-) -> Model:
+def identify_model(path: Path, *, name: str = "", sha256: str | None = None) -> Model:
     """Return what a model file is: its content's hash and its size.
 
-    The whole structure is walked, so that a damaged file is told before it's pushed to a phone. It is walked once:
-    reading it takes numpy, and a copy of a large file.
+    The whole structure is walked, so that a damaged file is told before it's pushed to a phone.
 
     Args:
         path: The file.
         name: What to call it; its file name without the ending when empty.
         sha256: The content that is meant, when that is known.
-        is_known: Whether the model of a sha256 was walked before.
 
     Raises:
         ModelError: missing, empty, a folder, truncated, damaged, neither a TFLite flatbuffer nor a language model's
             bundle, or not what ``sha256`` says.
     """
     head, size_bytes = _head(path)
-    has_graph = not is_foreign(path) and not _is_sound_bundle(path, head)
-    if has_graph:
-        _check_identifier(path, head)
-    elif is_foreign(path):
+    if is_foreign(path):
         _check_foreign(path, head)
+    elif not _is_sound_bundle(path, head):
+        _graph(path, head)
     digest = sha256_of(path)
-    if has_graph and not is_known(digest):
-        read_graph(path)
     if path.stat().st_size != size_bytes:
         raise ModelError(f"{str(path)!r} changed while it was read", hint="wait until it is complete")
     if sha256 is not None and digest != sha256.lower():
@@ -139,18 +132,13 @@ def _is_sound_bundle(path: Path, head: bytes) -> bool:
 
 
 def _graph(path: Path, head: bytes) -> Graph:
-    _check_identifier(path, head)
-    return read_graph(path)
-
-
-def _check_identifier(path: Path, head: bytes) -> None:
-    """Raise ModelError for a file that doesn't begin as a TFLite model."""
     if head[4:8] != _IDENTIFIER:
         what = next((what for start, what in _OTHER_FORMATS if head.lstrip().startswith(start)), "")
         raise ModelError(
             f"{str(path)!r} is no TFLite model: " + (f"it is {what}" if what else "it lacks the mark TFL3 at byte 4"),
             hint="give a .tflite file",
         )
+    return read_graph(path)
 
 
 def _facts(graph: Graph, size_bytes: int) -> ModelFacts:

@@ -24,10 +24,13 @@ from orchestrator.programs.grammar.option_blocks import (
     OPTION_GROUPS,
     OPTION_THREADS,
     PRECISION_FLAG,
+    OptionBlock,
     label_of,
     options_of,
+    split_options,
+    summary_rows_in,
 )
-from orchestrator.programs.grammar.output import parse_options, parse_run
+from orchestrator.programs.grammar.output import parse_run
 from orchestrator.programs.native import command_line
 from orchestrator.programs.running.collected import read_collected, run_and_collect
 from orchestrator.programs.running.environment import in_mode
@@ -67,8 +70,8 @@ class PerformanceOptionsTool:
 
     def found_cases(self, raw: RawOutput, case: Case) -> Sequence[Case]:
         """See SessionTool.found_cases: an option for each NNAPI accelerator that the phone has."""
-        told = parse_options(raw.data("stdout"))
-        labels = [*(report.label for report in told.reports), *(entry["label"] for entry in _index(raw))]
+        blocks = split_options(raw.data("stdout"))
+        labels = [*(block.label for block in blocks), *(entry["label"] for entry in _index(raw))]
         names = [label[len("nnapi(") : -1] for label in labels if label.startswith("nnapi(") and "w/o" not in label]
         plain = tuple(flag for flag in case.flags if flag[0] != ACCELERATOR_FLAG)
         return [
@@ -121,22 +124,34 @@ class PerformanceOptionsTool:
                 ended = {"exit_code": entry["exit_code"], "timed_out": entry["timed_out"]}
                 report = read_collected(raw, case, prefix=f"{_ALONE}-{number}.", **ended)
                 return dataclasses.replace(report, label=label)
-        told = parse_options(
-            raw.data("stdout"), exit_code=raw.exit_code, timed_out=raw.timed_out, requested=case.delegate.value
-        )
-        own = next((report for report in told.reports if report.label == label), None)
+        blocks = split_options(raw.data("stdout"))
+        own = next((block for block in blocks if block.label == label), None)
         if own is None:
-            return _without_run(raw, case, label, has_runs=bool(told.reports))
-        if (row := told.rows.get(label)) is not None and own.inference not in {None, row}:
-            doubt = f"the summary's row '{label}' differs from the option's own run"
-            own = dataclasses.replace(own, disagreements=(*own.disagreements, doubt))
-        return own if len(told.reports) == 1 else _without_memory(own)
+            return _without_run(raw, case, label)
+        report = _parse_block(raw, own, case, is_last=own is blocks[-1])
+        return report if len(blocks) == 1 else _without_memory(report)
 
 
 def _group_arguments(request: InvocationRequest) -> list[str]:
     flags = benchmark_flags(request, folder="")
     kept = [(name, value) for name, value in flags if name not in _NOT_FOR_A_GROUP]
     return [f"--perf_options_list={OPTION_GROUPS[request.case.delegate]}", *format_flags(kept)]
+
+
+def _parse_block(raw: RawOutput, block: OptionBlock, case: Case, *, is_last: bool) -> ToolReport:
+    """Read one option's run. Only the last can have ended with the process; the others ended well before it."""
+    report = parse_run(
+        stdout=block.text,
+        stderr=b"",
+        exit_code=raw.exit_code if is_last else 0,
+        timed_out=raw.timed_out and is_last,
+        requested=case.delegate.value,
+    )
+    told = summary_rows_in(raw.data("stdout")).get(block.label)
+    disagreements = report.disagreements
+    if told is not None and report.inference is not None and told != report.inference:
+        disagreements += (f"the summary's row '{block.label}' differs from the option's own run",)
+    return dataclasses.replace(report, label=block.label, disagreements=disagreements)
 
 
 def _without_memory(report: ToolReport) -> ToolReport:
@@ -148,12 +163,12 @@ def _without_memory(report: ToolReport) -> ToolReport:
     return dataclasses.replace(report, init_memory_mib=None, overall_memory_mib=None, peak_memory_mib=None)
 
 
-def _without_run(raw: RawOutput, case: Case, label: str, *, has_runs: bool) -> ToolReport:
+def _without_run(raw: RawOutput, case: Case, label: str) -> ToolReport:
     """Return the report of an option that the program never came to: why the whole program failed, where it did."""
     whole = parse_run(
         stdout=raw.data("stdout"), stderr=raw.data("stderr"), exit_code=raw.exit_code, timed_out=raw.timed_out
     )
-    has_failed = whole.outcome != "ok" and not has_runs
+    has_failed = whole.outcome != "ok" and not split_options(raw.data("stdout"))
     code = whole.failure_code if has_failed and whole.failure_code != "no-result" else "option-not-run"
     reason = whole.failure_reason if code == whole.failure_code else f"the program printed no run of '{label}'"
     return ToolReport(
@@ -173,10 +188,10 @@ def _index(raw: RawOutput) -> list[dict[str, Any]]:
 
 def _missed(stdout: bytes, case: Case) -> list[Case]:
     """Return the options that a program that stopped didn't come to; none when it went through to its summary."""
-    told = parse_options(stdout)
-    if told.rows or not told.reports:
+    blocks = split_options(stdout)
+    if summary_rows_in(stdout) or not blocks:
         return []
-    begun = {report.label for report in told.reports}
+    begun = {block.label for block in blocks}
     accelerators = accelerators_in(stdout.decode("utf-8", "replace")) or ()
     return [option for option in options_of(case, accelerators=accelerators) if label_of(option) not in begun]
 

@@ -198,9 +198,9 @@ def fleet_choice(groups: Mapping[str, Sequence[ResultRow]]) -> tuple[Sequence[Re
     """
     known: list[dict[str, ResultRow]] = []
     for rows in groups.values():
-        # Of two alike (builds, rules of measuring) the one that is known best counts, of equals the first: it is last.
-        best_known = sorted(rows, key=lambda row: -figure_of(row).count)
-        known.append({_name(row): row for row in reversed(best_known)})
+        # Of two alike (builds, rules of measuring) the one with most invocations counts.
+        named = grouped(rows, _name)
+        known.append({name: max(alike, key=lambda row: figure_of(row).count) for name, alike in named.items()})
     best_us = [_center_us(_fastest(rows)) for rows in groups.values()]
     choices = []
     for name in sorted(set.intersection(*map(set, known)) if known else ()):

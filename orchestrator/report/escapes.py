@@ -98,10 +98,10 @@ def fit(text: str, width: int) -> str:
 def wrap(text: str, width: int = 80) -> list[str]:
     """Return a visible text in lines of so many terminal columns at most, broken between words where possible.
 
-    Each begins with the blanks that the text begins with.
+    Each begins with the blanks that the text begins with, half a line of them at most.
     """
     words = text.lstrip(" ")
-    indent = text[: len(text) - len(words)]
+    indent = text[: min(len(text) - len(words), width // 2)]
     width -= len(indent)
     lines = [""]
     for word in (piece for whole in words.split(" ") for piece in _pieces(whole, width)):

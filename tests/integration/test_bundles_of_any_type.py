@@ -210,4 +210,6 @@ def test_what_would_fill_memory_is_refused(lines, tmp_path):
     changed = copy.deepcopy(lines)
     changed[-1]["left"] = [["stdout", hashlib.sha256(output).hexdigest()]]
     data = b"".join(json.dumps(line).encode() + b"\n" for line in changed)
-    assert "bytes behind" in str(refusal(packed(tmp_path / "bundle.zip", data, output=output), MemoryStore()))
+    store = MemoryStore()
+    assert "bytes behind" in str(refusal(packed(tmp_path / "bundle.zip", data, output=output), store))
+    assert not store.campaigns()

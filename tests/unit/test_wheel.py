@@ -102,7 +102,9 @@ def test_from_the_wheels_alone_quickstart_shows_the_whole_thing_and_leaves_nothi
     assert done.returncode in {0, 1}, done.stdout + done.stderr
     for word in ("Google Pixel 3 (virtual)", "Google Pixel 4 (virtual)", "litert", "no measurements"):
         assert word in " ".join(done.stdout.split()), done.stdout + done.stderr
-    assert f"{tmp_path / 'quickstart' / 'report.html'}" in done.stdout
+    page = tmp_path / "quickstart" / "report.html"
+    assert str(page) in done.stdout
+    assert page.is_file()
     own_store = Cli(home=tmp_path / "quickstart")
     runs = own_store("results", "runs", "--json").ok().json
     assert {run["is_virtual"] for run in runs} == {True, False}

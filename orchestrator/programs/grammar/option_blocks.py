@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.delegates import delegates_of, flags_of
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.programs.grammar.figures import parse_stats
+from orchestrator.programs.grammar.lines import parse_line
+from orchestrator.programs.grammar.transcript import UNCONSUMED
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import LatencySummary
 from orchestrator.records.workload import Case, DelegateName
@@ -77,11 +79,21 @@ ACCELERATOR_FLAG: Final = "nnapi_accelerator_name"
 OPTION_FLAGS: Final = frozenset({PRECISION_FLAG, ACCELERATOR_FLAG})
 
 OPTION_THREADS: Final = (1, 2, 4)
+_FIRST_LINE: Final = "Log parameter values verbosely:"
+_ECHO: Final = re.compile(r"([^:]{1,80}): \[(.*)\]")
 #: Parameters as the program echoes them, by which an option is known.
 _ECHOED_SWITCHES: Final = {
     "Use gpu": DelegateName.GPU, "Use NNAPI": DelegateName.NNAPI, "Use Hexagon": DelegateName.HEXAGON,
     "Use xnnpack": DelegateName.XNNPACK,
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionBlock:
+    """One option's run: its name and its lines, as printed, after what the program said of all runs' flags."""
+
+    label: str
+    text: bytes
 
 
 def label_of(case: Case) -> str:
@@ -110,8 +122,48 @@ def options_of(case: Case, *, accelerators: Sequence[str]) -> list[Case]:
             return [option(DelegateName.HEXAGON)]
 
 
-def label_in(echoed: Mapping[str, str]) -> str:
-    """Return what the program's summary calls a run with these parameters."""
+def split_options(output: bytes) -> list[OptionBlock]:
+    """Return the runs in the program's output (both streams in one), in its order.
+
+    A run begins with the first line of its echoed parameters, which name its option. What the program says once, before
+    the first, of flags that it doesn't know is put in front of each: none of the runs had them.
+    """
+    blocks: list[list[bytes]] = []
+    unconsumed: list[bytes] = []
+    for data in output.splitlines(keepends=True):
+        text = parse_line(data).text
+        if starts_summary(text):
+            break
+        if text.startswith(_FIRST_LINE):
+            blocks.append([*unconsumed])
+        elif not blocks and text.startswith(UNCONSUMED):
+            unconsumed.append(data)
+        if blocks:
+            blocks[-1].append(data)
+    return [OptionBlock(label=_label_in(block), text=b"".join(block)) for block in blocks]
+
+
+def summary_rows_in(output: bytes) -> dict[str, LatencySummary]:
+    """Return the summary's rows by their names; empty when the program didn't come to its end."""
+    rows: dict[str, LatencySummary] = {}
+    is_inside = False
+    for data in output.splitlines():
+        text = parse_line(data).text
+        is_inside = is_inside or starts_summary(text)
+        row = parse_row(text, in_summary=True) if is_inside else None
+        if row is not None and row.stats is not None:
+            rows[row.name] = row.stats
+    return rows
+
+
+def _label_in(block: Sequence[bytes]) -> str:
+    echoed: dict[str, str] = {}
+    for data in block:
+        text = parse_line(data).text
+        if text.startswith("Loaded model "):
+            break
+        if match := _ECHO.fullmatch(text):
+            echoed.setdefault(match[1], match[2])
     used = (delegate for name, delegate in _ECHOED_SWITCHES.items() if echoed.get(name) == "1")
     # Builds for a computer have no choice of precision and don't echo one.
     is_fp16 = echoed.get("Allow lower precision in gpu", "0") == "1"

@@ -31,12 +31,12 @@ from orchestrator.programs.grammar.lines import (
     without_foreign,
 )
 from orchestrator.programs.grammar.litert_lm import MARKS, LitertLmReader, reports_of
-from orchestrator.programs.grammar.option_blocks import SummaryRow, label_in
+from orchestrator.programs.grammar.option_blocks import SummaryRow
 from orchestrator.programs.grammar.public import describe, to_public
 from orchestrator.programs.grammar.run_report import RunFiles, build_report
 from orchestrator.programs.grammar.series import Series
 from orchestrator.programs.grammar.splitting import RunSplitter, parse_adb_session
-from orchestrator.programs.grammar.transcript import FIRST_ECHO, Transcript
+from orchestrator.programs.grammar.transcript import Transcript
 from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolReport
 
 __all__ = ["RunFiles", "describe", "parse_file", "parse_run", "parse_text", "to_public"]
@@ -148,29 +148,6 @@ def parse_run(
         timed_out=timed_out,
         files=files,
         requested=requested,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What performance options printed, both streams in one: each option's run, named, and its row of the summary."""
-
-    reports: tuple[ToolReport, ...]
-    #: Empty where the program didn't come to its end.
-    rows: Mapping[str, LatencySummary]
-
-
-def parse_options(output: bytes, *, exit_code: int | None = 0, timed_out: bool = False, requested: str = "") -> Options:
-    """Read one process; only its last run can have ended with it, the others ended well before."""
-    splitter = RunSplitter()
-    for line in _lines(output):
-        splitter.feed(line)
-    runs = [run for run in splitter.transcripts if FIRST_ECHO in run.echoed]
-    reports = [build_report(run, exit_code=0, requested=requested) for run in runs[:-1]]
-    reports += [build_report(run, exit_code=exit_code, timed_out=timed_out, requested=requested) for run in runs[-1:]]
-    return Options(
-        reports=tuple(dataclasses.replace(report, label=label_in(report.echoed)) for report in reports),
-        rows={row.name: row.stats for row in splitter.rows if row.stats is not None},
     )
 
 

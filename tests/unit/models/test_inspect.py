@@ -1,6 +1,5 @@
 """Model files, sound and hostile."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -154,16 +153,6 @@ def test_every_truncation_is_refused(tmp_path):
         with pytest.raises(ModelError, match=r"truncated or damaged: .* in the file") as refused:
             identify_model(path)
         assert "unpack" not in str(refused.value)
-
-
-def test_a_model_that_was_walked_before_is_known_by_its_content_alone(tmp_path):
-    path = tmp_path / "m.tflite"
-    path.write_bytes(INT8.read_bytes()[:-1])
-    asked: list[str] = []
-    model = identify_model(path, is_known=lambda sha256: asked.append(sha256) is None)
-    assert asked == [model.sha256] == [hashlib.sha256(path.read_bytes()).hexdigest()]
-    with pytest.raises(ModelError, match="damaged"):
-        identify_model(path, is_known=lambda sha256: False)
 
 
 def assert_facts_or_model_error(path: Path) -> None:

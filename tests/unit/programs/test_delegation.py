@@ -212,6 +212,8 @@ def test_operators_left_to_the_cpu_are_listed_with_their_reasons() -> None:
         ("gpu", "gpu", 9, 9, "full"),
         ("xnnpack", "xnnpack", None, None, "full"),
         ("xnnpack", "xnnpack", 8, 9, "partial"),
+        ("xnnpack", "xnnpack", 0, 9, "none"),
+        ("gpu", "gpu", 0, 0, "unknown"),
     ],
 )
 def test_a_named_backend_took_what_its_nodes_say(

@@ -52,9 +52,12 @@ DIFFERENCE = (
 
 
 def test_one_evaluation_is_how_much_it_saw_or_how_far_its_outputs_are_off() -> None:
-    assert [getattr(evaluated_in(text), "count", None) for text in (CLASSIFICATION, WRITTEN, DETECTION)] == [
-        300, 300, 8059,
-    ]  # fmt: skip
+    for text, metric, percent, count in (
+        (CLASSIFICATION, "top-1", 73.3333, 300), (WRITTEN, "top-1", 70.0, 300), (DETECTION, "mAP", 20.6576, 8059),
+    ):  # fmt: skip
+        found = evaluated_in(text)
+        assert isinstance(found, Evaluated)
+        assert (found.metric, found.percent, found.count) == (metric, pytest.approx(percent), count)
     found = evaluated_in(DIFFERENCE)
     assert found == Evaluated(metric="difference", count=50, differences=((1.96277e-05, 6.95767e-06), (0, 0)))
 

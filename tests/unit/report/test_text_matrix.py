@@ -12,6 +12,7 @@ from orchestrator.records.night import THREADS_UNUSED
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import Case, DelegateName
 from orchestrator.report.assembly import build_report_data
+from orchestrator.report.columns import winner_data
 from orchestrator.report.data import ReportData
 from orchestrator.report.escapes import display_width
 from orchestrator.report.tables import render_text_table
@@ -62,6 +63,13 @@ def test_one_winner_is_named_with_its_lead_over_the_next_and_its_interval() -> N
     text = answer_text(winner)
     assert re.search(r": gpu is the fastest with 6\.45 ms ±0\.\d %, 3\.7\d times \(95 %: 3\.\d+ to 3\.\d+\)", text)
     assert text.endswith("as fast as xnnpack, 4 threads")
+    told = winner_data(winner)
+    assert (told["configuration"], told["second"], told["tied"]) == (
+        "gpu, 1 thread, native",
+        "xnnpack, 4 threads, native",
+        [],
+    )
+    assert f"{told['lead']:.2f} times (95 %: {told['lead_low']:.2f} to {told['lead_high']:.2f})" in text
     assert "-d gpu --pass parity" in next_step(winner, "my model.tflite")
     assert "'my model.tflite'" in next_step(winner, "my model.tflite")
 
