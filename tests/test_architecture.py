@@ -16,12 +16,12 @@ LAB = REPO / "lab" / "src" / "benchfarm_lab"
 #: Lines of Python in it, at most; what it needn't do is in docs/reference/virtual-phones.md.
 LAB_LINES = 17_950
 #: Lines of Python in the tests of both, at most: what another test proves from outside needs none inside.
-TEST_LINES = 48_730
+TEST_LINES = 48_710
 #: The only modules of benchfarm that know of the lab.
 LAB_DOORS = {"bootstrap/virtual_lab.py"}
 
 #: Lines of Python in the product and in its command line, at most; they only go down.
-PRODUCT_LINES = 72_120
+PRODUCT_LINES = 72_090
 CLI_LINES = 5_210
 #: What the command line knows types and words of, and never calls a function of.
 BELOW_APP = {
