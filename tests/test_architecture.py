@@ -21,7 +21,7 @@ TEST_LINES = 48_710
 LAB_DOORS = {"bootstrap/virtual_lab.py"}
 
 #: Lines of Python in the product and in its command line, at most; they only go down.
-PRODUCT_LINES = 72_090
+PRODUCT_LINES = 72_080
 CLI_LINES = 5_210
 #: What the command line knows types and words of, and never calls a function of.
 BELOW_APP = {

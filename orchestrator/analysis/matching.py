@@ -23,7 +23,6 @@ from orchestrator.records.identity import CampaignId
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Grade
 from orchestrator.records.workload import Build, Case, Pass, grouped
-from orchestrator.units import counted
 
 
 class Axis(enum.StrEnum):
@@ -253,10 +252,9 @@ def title_of(item: Measured, rule: Rule) -> str:
     device = (
         "" if Fact.DEVICE in free else f"{item.device} {case.serial}" if item.device != case.serial else item.device
     )
-    threads = counted(case.threads, "thread") if case.threads > 0 else "its own threads"
     words = [
         "" if Fact.DELEGATE in free else item.result.named(case.delegate.value),
-        "" if Fact.THREADS in free else threads,
+        "" if Fact.THREADS in free else case.threads_text,
         "" if Fact.TOOL in free else case.tool.value,
         "" if Fact.MODE in free or case.mode is None else case.mode.value,
         "" if Fact.FLAGS in free else ", ".join(f"{name}={value}" for name, value in case.flags),

@@ -42,7 +42,7 @@ from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.workload import Pass
+from orchestrator.records.workload import Pass, grouped
 from orchestrator.units import format_bytes
 
 #: While a file is on its way, a board is written this often.
@@ -298,10 +298,8 @@ def stored_rows(farm: Farm, campaign_id: CampaignId, _progress: tuple[int, int])
     campaign = farm.store.campaign(campaign_id)
     if campaign is None:
         return ()
-    by_serial: dict[Serial, list[RunRecord]] = {}
-    for run in farm.store.runs(campaign_ids=[campaign_id]):
-        by_serial.setdefault(run.case.serial, []).append(slim(run))
-    works = open_works(campaign, [run for runs in by_serial.values() for run in runs], farm.tools)
+    runs = [slim(run) for run in farm.store.runs(campaign_ids=[campaign_id])]
+    by_serial, works = grouped(runs, lambda run: run.case.serial), open_works(campaign, runs, farm.tools)
     return tuple(_stored_row(serial, work, by_serial.get(serial, ())) for serial, work in works.items())
 
 

@@ -45,12 +45,12 @@ def hanging(
     ``elsewhere``, at another host.
     """
     new = {item.seen.serial: item for item in reversed(attached) if item.seen.hangs and item.seen.serial not in in_use}
-    found, listed = {**new, **before}, {item.seen.serial for item in attached}
+    found, listed, usable = {**new, **before}, {item.seen.serial for item in attached}, usable_of(attached)
     away = elsewhere() if found.keys() - listed else ()
     return {
         serial: item
         for serial, item in found.items()
-        if serial and serial not in usable_of(attached)
+        if serial and serial not in usable
         if serial in listed or (is_tcp(item.seen.address) and serial not in away)
     }
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
+
+from orchestrator.config.plan_keys import split
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +27,6 @@ def opt(names: str, about: str, **further: Any) -> Any:  # noqa: ANN401 - the me
 def arg(about: str, **further: Any) -> Any:  # noqa: ANN401 - as above
     """Return an argument: its line of help."""
     return Option((), about, further)
-
-
-def split(values: Collection[str] | None) -> tuple[str, ...]:
-    """Return the parts of options that may be repeated and may hold commas."""
-    return tuple(part.strip() for value in values or () for part in value.split(",") if part.strip())
 
 
 Texts: TypeAlias = tuple[str, ...]

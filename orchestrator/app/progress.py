@@ -26,7 +26,7 @@ from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
 from orchestrator.records.start import stage_of
 from orchestrator.records.workload import Case, Pass
 from orchestrator.report.escapes import one_line
-from orchestrator.units import format_bytes, format_change, format_duration, format_figure, format_latency
+from orchestrator.units import counted, format_bytes, format_change, format_duration, format_figure, format_latency
 
 #: Passes whose latency is shown when a run is stored.
 _FIGURES = frozenset({Pass.TIMING, Pass.SUSTAINED, Pass.REFERENCE})
@@ -60,8 +60,7 @@ def describe(event: object) -> str:
             whose = f" in the place of {other}" if other else ""
             text = f"{serial}: joins the campaign{whose}" + (f", {left} invocations" if left else "")
         case RoundAdded(serial=serial, cases=cases, run_pass=Pass.PARITY):
-            some = "1 case" if cases == 1 else f"{cases} cases"
-            text = f"{serial}: the outputs of {some} are to be compared with the reference"
+            text = f"{serial}: the outputs of {counted(cases, 'case')} are to be compared with the reference"
         case RoundAdded(serial=serial, number=number, last=last, cases=cases):
             some = "1 case isn't" if cases == 1 else f"{cases} cases aren't"
             more = f"invocation {number + 1} is" if number == last else f"invocations {number + 1} to {last + 1} are"
@@ -73,8 +72,7 @@ def describe(event: object) -> str:
             of_side = f"[{side}] " if side else ""
             text = f"{run.case.serial}: {position}/{total} {of_side}{describe_run(run)}"
             if so_far is not None:
-                pairs = "1 pair" if so_far.pairs == 1 else f"{so_far.pairs} pairs"
-                text += f"; {difference_so_far(so_far, run)} against A after {pairs}"
+                text += f"; {difference_so_far(so_far, run)} against A after {counted(so_far.pairs, 'pair')}"
         case DeviceFinished(serial=serial, left=left, reason=reason) if left:
             text = f"{serial}: abandoned with {left} invocations left: {reason or 'stopped'}"
         case CampaignEnded(campaign=campaign, status=status, stored=stored, left=left, savings=savings):

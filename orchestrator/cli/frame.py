@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_
 import typer
 import typer.core
 
-from orchestrator.app.options import Option, Paths, Texts, arg, opt, split
+from orchestrator.app.options import Option, Paths, Texts, arg, opt
 from orchestrator.cli.terminal import OutputLostError, say, say_json
-from orchestrator.config.plan_keys import PlanOptions, plan_keys
+from orchestrator.config.plan_keys import PlanOptions, plan_keys, split
 from orchestrator.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -310,7 +310,7 @@ def _value(hint: Any, value: Any) -> Any:  # noqa: ANN401 - any annotation and v
     """Return a parameter's value as the command takes it."""
     if _of_tuple(hint) is None:
         return value
-    return split(value) if split in hint.__metadata__ else tuple(value or ())
+    return tuple(split(value) if split in hint.__metadata__ else value or ())
 
 
 def refuse(context: typer.Context, names: Collection[str], mode: str) -> None:

@@ -28,7 +28,7 @@ from orchestrator.records.plan import Plan
 from orchestrator.records.workload import Pass
 from orchestrator.report.escapes import one_line
 from orchestrator.report.labels import unique_labels
-from orchestrator.units import format_duration
+from orchestrator.units import counted, format_duration
 
 
 @command("plan show")
@@ -132,7 +132,7 @@ def init(
             # A plan may be written where no phone is, and there is no adb.
             devices = []
     write_file(out, initial_plan(devices, models, out))
-    phones = "1 phone" if len(devices) == 1 else f"{len(devices)} phones"
+    phones = counted(len(devices), "phone")
     text = f"{out}: a plan for {phones}; what it means: benchfarm plan show {shlex.quote(str(out))}"
     return CommandResult(text=text, data={"path": out, "serials": [facts.serial for facts in devices]})
 

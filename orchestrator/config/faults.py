@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 from orchestrator.config.yaml_file import Location, Value, YamlFile, format_location
 from orchestrator.errors import PlanError, nearest
+from orchestrator.units import counted
 
 
 class Section(BaseModel):
@@ -58,8 +59,7 @@ class Faults:
         """Raise PlanError with all that was noted, in the order in which it stands in the file."""
         lines = sorted(set(self._lines), key=_order)
         if lines:
-            count = "1 fault" if len(lines) == 1 else f"{len(lines)} faults"
-            raise PlanError(f"{self._source.label}: {count}:", faults=lines)
+            raise PlanError(f"{self._source.label}: {counted(len(lines), 'fault')}:", faults=lines)
 
 
 def _order(line: str) -> tuple[list[int], str]:

@@ -41,6 +41,7 @@ from orchestrator.records.workload import (
     SkippedCase,
     ToolName,
 )
+from orchestrator.units import counted
 
 
 def shared_case(case: Case) -> CaseKey | None:
@@ -87,7 +88,7 @@ class UnusedThreads:
         measured = self._measured.get(key) if key is not None else None
         if measured is None or measured.threads == case.threads:
             return ""
-        count = "1 thread" if measured.threads == 1 else f"{measured.threads} threads"
+        count = counted(measured.threads, "thread")
         return f"threads unused: all operators ran on the {case.delegate.value}; the figure is that of {count}"
 
 

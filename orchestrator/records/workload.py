@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 from orchestrator.records.identity import BuildSha, CaseKey, ModelSha, Serial, SeriesKey, content_key
 from orchestrator.records.tokens import FIGURE, PHASES, is_language_model, worded
+from orchestrator.units import counted
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -279,18 +280,20 @@ class Case:
             return any((FIGURE, phase) in self.flags for phase in PHASES)
         return self.tool in PER_TOKEN_TOOLS and any(name == FIGURE for name, _ in self.flags)
 
+    @property
+    def threads_text(self) -> str:
+        """``4 threads``, or that the program chooses."""
+        return counted(self.threads, "thread") if self.threads > 0 else "its own threads"
+
     @cached_property
     def configuration(self) -> str:
         """The case without device and model, as people say it: ``xnnpack, 4 threads, native``."""
-        threads = (
-            "1 thread" if self.threads == 1 else f"{self.threads} threads" if self.threads > 0 else "its own threads"
-        )
         flags = "".join(f", {name}={value}" for name, value in self.flags)
         if self.tool in PER_TOKEN_TOOLS and self.is_per_token:
             flags = f", {worded(dict(self.flags))}"
         mode = f", {self.mode.value}" if self.mode is not None else ""
         shared = ", shared by equal phones" if self.shard else ""
-        return f"{self.delegate.value}, {threads}, {self.tool}{mode}{flags}{shared}"
+        return f"{self.delegate.value}, {self.threads_text}, {self.tool}{mode}{flags}{shared}"
 
 
 def all_but(*aspects: str) -> Callable[[Case], tuple[object, ...]]:

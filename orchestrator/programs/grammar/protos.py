@@ -27,6 +27,7 @@ from orchestrator.records.run import (
     ToolReport,
 )
 from orchestrator.records.tokens import PHASES
+from orchestrator.records.workload import grouped
 from orchestrator.units import US_PER_MS
 
 #: A message a line: its fields as ``type name``, numbered from 1 on, or from the number in front; ``*`` repeats one.
@@ -296,9 +297,7 @@ def _operator(row: Any, *, phase: str, block: str) -> OperatorTime:  # noqa: ANN
 
 
 def _types(operators: Iterable[OperatorTime]) -> tuple[OperatorTypeTime, ...]:
-    grouped: dict[tuple[str, str, str], list[OperatorTime]] = {}
-    for row in operators:
-        grouped.setdefault((row.phase, row.block, row.node_type), []).append(row)
+    groups = grouped(operators, lambda row: (row.phase, row.block, row.node_type))
     return tuple(
         OperatorTypeTime(
             node_type=node_type,
@@ -309,7 +308,7 @@ def _types(operators: Iterable[OperatorTime]) -> tuple[OperatorTypeTime, ...]:
             phase=phase,
             block=block,
         )
-        for (phase, block, node_type), rows in grouped.items()
+        for (phase, block, node_type), rows in groups.items()
     )
 
 

@@ -9,8 +9,8 @@ It writes no slice for a copy: only what the app or a delegate calls a copy in a
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -18,6 +18,7 @@ from typing import Final
 
 from orchestrator.delegates.evidence import is_delegate_kernel
 from orchestrator.programs.running.trace_file import Mark, Recording
+from orchestrator.records.workload import grouped
 
 _OPERATOR: Final = re.compile(r"(?P<name>.+)@(?P<node>-?\d{1,18})/(?P<subgraph>-?\d{1,18})", re.DOTALL | re.ASCII)
 _INVOKE: Final = "invoke"
@@ -182,7 +183,7 @@ def summarise(recording: Recording, *, command: str = "") -> TraceSummary:
 def _operators(slices: Sequence[Slice]) -> tuple[OperatorSlices, ...]:
     all_ns = sum(item.self_ns for item in slices)
     found = []
-    for full_name, own in _grouped(slices, lambda item: item.name).items():
+    for full_name, own in grouped(slices, lambda item: item.name).items():
         match = _OPERATOR.fullmatch(full_name)
         assert match is not None, "only operators' slices are summed"
         self_ns = sum(item.self_ns for item in own)
@@ -198,13 +199,6 @@ def _operators(slices: Sequence[Slice]) -> tuple[OperatorSlices, ...]:
             )
         )
     return tuple(sorted(found, key=lambda slices: (-slices.self_us, slices.subgraph, slices.node, slices.name)))
-
-
-def _grouped(slices: Iterable[Slice], key: Callable[[Slice], str]) -> Mapping[str, list[Slice]]:
-    groups: defaultdict[str, list[Slice]] = defaultdict(list)
-    for item in slices:
-        groups[key(item)].append(item)
-    return groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +274,7 @@ def summarise_app(recording: Recording, package: str, pids: Collection[int] = ()
     def parts(found: Sequence[Slice], *, are_copies: bool = False, are_inside: bool = True) -> tuple[Part, ...]:
         """Return the sums by name, longest first."""
         each = []
-        for name, items in _grouped(found, lambda item: item.operator or item.name).items():
+        for name, items in grouped(found, lambda item: item.operator or item.name).items():
             sum_ns = sum(item.duration_ns if are_copies else item.self_ns for item in items)
             each.append(
                 Part(
@@ -328,7 +322,7 @@ def _gaps(inside: Sequence[Slice]) -> DelegateGaps:
     """Return what lies between a delegate's slice and the next one in the same inference and thread."""
     count, total_ns = 0, 0
     times: Counter[str] = Counter()
-    for steps in _grouped(inside, lambda item: f"{id(item.inference)} {item.thread}").values():
+    for steps in grouped(inside, lambda item: f"{id(item.inference)} {item.thread}").values():
         kernels = sorted((it for it in steps if is_delegate_kernel(it.operator)), key=lambda item: item.begun_ns)
         for first, second in pairwise(kernels):
             count += 1
