@@ -13,16 +13,9 @@ REPO = Path(__file__).parent.parent
 PACKAGE = REPO / "orchestrator"
 #: The virtual phones, a distribution of its own that knows nothing of benchfarm.
 LAB = REPO / "lab" / "src" / "benchfarm_lab"
-#: Lines of Python in it, at most; what it needn't do is in docs/reference/virtual-phones.md.
-LAB_LINES = 17_950
-#: Lines of Python in the tests of both, at most: what another test proves from outside needs none inside.
-TEST_LINES = 48_710
 #: The only modules of benchfarm that know of the lab.
 LAB_DOORS = {"bootstrap/virtual_lab.py"}
 
-#: Lines of Python in the product and in its command line, at most; they only go down.
-PRODUCT_LINES = 72_080
-CLI_LINES = 5_210
 #: What the command line knows types and words of, and never calls a function of.
 BELOW_APP = {
     "analysis", "artifacts", "delegates", "devices", "engine", "models", "planning", "programs",
@@ -186,22 +179,6 @@ def test_the_lab_and_benchfarm_know_each_other_by_one_door() -> None:
     assert not of_benchfarm
     doors = {path for path in modules() if any(name.split(".")[0] == "benchfarm_lab" for name, _ in imports_of(path))}
     assert {path.relative_to(PACKAGE).as_posix() for path in doors} == LAB_DOORS
-
-
-def test_the_lab_keeps_to_its_size() -> None:
-    assert sum(len(text_of(path).splitlines()) for path in lab_modules()) <= LAB_LINES
-
-
-def test_the_tests_keep_to_their_size() -> None:
-    found = [path for folder in ("tests", "lab/tests") for path in (REPO / folder).rglob("*.py")]
-    assert sum(len(text_of(path).splitlines()) for path in found) <= TEST_LINES
-
-
-def test_the_product_keeps_to_its_size() -> None:
-    """Before a line is added, another's place is found: what is said twice, or for nobody."""
-    lines = {path: len(text_of(path).splitlines()) for path in modules()}
-    assert sum(lines.values()) <= PRODUCT_LINES
-    assert sum(count for path, count in lines.items() if part_of(path) == "cli") <= CLI_LINES
 
 
 def test_the_command_line_decides_nothing() -> None:
