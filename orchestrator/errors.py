@@ -63,6 +63,10 @@ class OutputParseError(UsageError):
     """The text isn't the output of a benchmark program that benchfarm knows."""
 
 
+class MissingPackageError(UsageError):
+    """A package that this needs isn't installed; an extra of benchfarm brings it."""
+
+
 class StoreMissingError(UsageError):
     """There is no store where one was named; look for a typing mistake, or measure into it first."""
 

@@ -27,7 +27,7 @@ PARAMETERS_MOST = 8
 #: What each part may import of the rest of benchfarm (itself always).
 FOUNDATION = {"errors", "units", "quantities", "clock"}
 RECORDS = FOUNDATION | {"records"}
-PORTS = RECORDS | {"ports", "files", "scripts", "child_environment"}
+PORTS = RECORDS | {"ports", "extras", "files", "scripts", "child_environment"}
 ALLOWED: dict[str, set[str]] = {
     "__init__": {"app", "errors", "records"},
     "errors": set(),
@@ -44,6 +44,7 @@ ALLOWED: dict[str, set[str]] = {
     "predicates": RECORDS,
     "analysis": RECORDS | {"delegates"},
     "resources": {"errors"},
+    "extras": {"errors"},
     "scripts": {"errors"},
     "config": PORTS | {"documents", "resources", "predicates"},
     "devices": PORTS | {"documents"},

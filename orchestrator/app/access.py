@@ -36,17 +36,6 @@ class Listening:
     anyone_reads: Annotated[bool, opt("--anyone-reads", "Require the token for actions only, not for reading.")] = False
 
 
-def require_packages(command: str) -> None:
-    """Raise UsageError when what serving needs isn't installed."""
-    try:
-        from orchestrator.app import gauges  # noqa: F401
-    except ImportError as error:
-        raise UsageError(
-            f"'{command}' needs {error.name}, which isn't installed",
-            hint="install it with: pip install 'benchfarm[serve]'",
-        ) from error
-
-
 def token_of(settings: Settings, listening: Listening) -> str:
     """Return the token of the option, the file or the environment, in this order; empty for none.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator import __version__
 from orchestrator.app import nights
-from orchestrator.app.access import Listening, access_of, address_of, require_packages
+from orchestrator.app.access import Listening, access_of, address_of
 from orchestrator.app.beginning import begin, identify, named_paths, prepare
 from orchestrator.app.farm_host import HostPhones
 from orchestrator.app.farm_payload import Unpacked, contents_of, unpack
@@ -43,6 +43,7 @@ from orchestrator.errors import (
     StoreError,
     UsageError,
 )
+from orchestrator.extras import require_packages
 from orchestrator.planning.time_budget import bounded
 from orchestrator.ports import Device, Observer
 from orchestrator.queueing.contents import Contents
@@ -193,7 +194,7 @@ def work(settings: Settings, request: WorkerRequest, *, tell: Say, observer: Cal
 @contextmanager
 def _numbers_served(settings: Settings, store: Store, listening: Listening, say: Say) -> Iterator[None]:
     """Serve ``/metrics`` of this host while the context lasts."""
-    require_packages("benchfarm farm worker --metrics-port")
+    require_packages("--metrics-port", "prometheus_client")
     from orchestrator.app.gauges import Numbers
     from orchestrator.serve import app as web
 

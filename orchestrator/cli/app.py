@@ -15,6 +15,7 @@ from typing import NoReturn, Protocol, runtime_checkable
 from orchestrator.cli.frame import ROOT, options
 from orchestrator.cli.terminal import OutputLostError, open_standard_streams, say, say_json
 from orchestrator.errors import BenchfarmError, InterruptedByUserError, UsageError
+from orchestrator.extras import missing_package
 
 
 def run() -> None:
@@ -43,6 +44,9 @@ def run() -> None:
     except KeyboardInterrupt:
         stop = _interrupted()
         _fail(str(stop), "", stop.code, stop.exit_code)
+    except ModuleNotFoundError as error:
+        missing = missing_package(error.name or str(error))
+        _fail(str(missing), missing.hint, missing.code, missing.exit_code)
     except OutputLostError:
         # That is no fault of the command.
         raise SystemExit(141) from None

@@ -6,7 +6,6 @@ import importlib
 import inspect
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
@@ -17,7 +16,8 @@ import typer.core
 from orchestrator.app.options import Option, Paths, Texts, arg, opt
 from orchestrator.cli.terminal import OutputLostError, say, say_json
 from orchestrator.config.plan_keys import PlanOptions, plan_keys, split
-from orchestrator.errors import StoreError, UsageError
+from orchestrator.errors import UsageError
+from orchestrator.extras import require_packages
 
 if TYPE_CHECKING:
     from orchestrator.cli.result import CommandResult
@@ -398,8 +398,8 @@ def _show(
     """Do a command, print its result as text or JSON, and exit with its code."""
     from orchestrator.bootstrap.settings import Settings
 
-    if is_farm and (missing := [name for name in _FARM_PACKAGES if find_spec(name) is None]):
-        raise StoreError(f"a farm needs {', '.join(missing)}", hint="pip install 'benchfarm[farm]'")
+    if is_farm:
+        require_packages("a farm", *_FARM_PACKAGES)
     if options.log_format not in {None, "text", "json"}:
         raise UsageError(f"--log-format is {options.log_format!r}, neither text nor json")
     settings = Settings.from_environment(home=options.home, store=options.store)

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 from orchestrator.analysis.changepoint import LEAST_CHANGE
 from orchestrator.app import history
-from orchestrator.app.access import Listening, access_of, address_of, require_packages
+from orchestrator.app.access import Listening, access_of, address_of
 from orchestrator.app.farm_beside import queue_beside
 from orchestrator.app.notifying import FORMS, Message, receiver_of, send
 from orchestrator.app.options import Out, Texts, arg, opt
@@ -21,6 +21,7 @@ from orchestrator.cli.progress import farm_telling, tell
 from orchestrator.cli.result import CommandResult, format_of, share_of, table, to_json
 from orchestrator.engine.history import FoundChange, OutputsChange, Question, Regressions
 from orchestrator.errors import UsageError
+from orchestrator.extras import require_packages
 from orchestrator.files import write_file
 from orchestrator.report.escapes import markdown_text, one_line
 from orchestrator.units import format_change
@@ -161,7 +162,7 @@ def serve(settings: Settings, listening: Listening, since: Since = "", title: Ti
     /farm shows phones, queue and tonight's progress; with a token it also pauses, resumes, cancels, releases and
     submits. /api/v1 answers with the same as JSON, /metrics with numbers for Prometheus.
     """
-    require_packages("benchfarm serve")
+    require_packages("benchfarm serve", "fastapi", "uvicorn", "prometheus_client")
     from orchestrator.app.gauges import Numbers
     from orchestrator.app.serving import LiveAnswers, LivePages
     from orchestrator.serve import app as web

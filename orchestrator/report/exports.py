@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from orchestrator import __version__
 from orchestrator.analysis.summary import LEVEL
-from orchestrator.errors import UsageError
+from orchestrator.extras import require_packages
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceState
 from orchestrator.records.evaluation import Evaluation
@@ -73,20 +73,16 @@ def to_parquet(
 
     ``text`` makes of each text as it is stored what is written.
 
-    Raises UsageError when pyarrow, the extra ``analytics``, isn't installed.
+    Raises MissingPackageError when pyarrow, the extra ``analytics``, isn't installed.
     """
     from orchestrator.report.frames import frame_of, utf8
 
-    try:
-        frame = frame_of(parts, rows)
-        attributes = dict(frame.attrs)
-        frame = frame.map(lambda value: text(utf8(value)) if isinstance(value, str) else value)
-        frame.attrs = attributes
-        content: bytes = frame.to_parquet(index=False, engine="pyarrow", compression="zstd")
-    except ImportError as error:
-        raise UsageError(
-            "Parquet needs pyarrow, which isn't installed", hint="pip install 'benchfarm[analytics]'"
-        ) from error
+    require_packages("Parquet", "pyarrow")
+    frame = frame_of(parts, rows)
+    attributes = dict(frame.attrs)
+    frame = frame.map(lambda value: text(utf8(value)) if isinstance(value, str) else value)
+    frame.attrs = attributes
+    content: bytes = frame.to_parquet(index=False, engine="pyarrow", compression="zstd")
     return content
 
 

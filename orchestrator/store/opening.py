@@ -15,7 +15,8 @@ from typing import Final
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from orchestrator.errors import HostStorageError, StoreError, StoreMissingError, UsageError
+from orchestrator.errors import HostStorageError, StoreMissingError, UsageError
+from orchestrator.extras import require_packages
 from orchestrator.store import sqlite_file
 from orchestrator.store.campaigns import Campaigns
 from orchestrator.store.database import Database, postgresql_engine, sqlite_engine
@@ -132,12 +133,8 @@ def _open_file(path: Path, makes_new: bool, busy_timeout_s: float, revisions: Re
 
 
 def _open_server(url: URL, makes_new: bool, busy_timeout_s: float, revisions: Revisions) -> Store:
-    try:
-        engine = postgresql_engine(url, busy_timeout_s=busy_timeout_s)
-    except ModuleNotFoundError as error:
-        raise StoreError(
-            "a store on PostgreSQL needs the package psycopg", hint="pip install 'benchfarm[postgresql]'"
-        ) from error
+    require_packages("a store on PostgreSQL", "psycopg")
+    engine = postgresql_engine(url, busy_timeout_s=busy_timeout_s)
     # Parameters may hold a password too.
     name = url.set(query={}).render_as_string(hide_password=True)
     store = Store(engine, name=name, path=None, busy_timeout_s=busy_timeout_s)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.errors import OutputParseError, UsageError
+from orchestrator.errors import OutputParseError
+from orchestrator.extras import require_packages
 from orchestrator.records.run import ATRACE_FILE, PERFETTO_FILE
 
 if TYPE_CHECKING:
@@ -58,17 +58,13 @@ def trace_names(names: Iterable[str]) -> list[str]:
 
 
 def read_recording(name: str, data: bytes) -> Recording:
-    """Read a traced run's attachment; raises OutputParseError, and UsageError when what reads it isn't installed."""
+    """Read a traced run's attachment; raises OutputParseError, and MissingPackageError."""
     return _read_perfetto(data) if name == PERFETTO_FILE else _read_atrace(data)
 
 
 def require_perfetto() -> None:
-    """Raise UsageError when the package that reads perfetto's files isn't installed."""
-    if find_spec("perfetto") is None:
-        raise UsageError(
-            "the package 'perfetto', which reads trace files, isn't installed",
-            hint="pip install 'benchfarm[trace]'; --no-summary records without it",
-        )
+    """Raise MissingPackageError when the package that reads perfetto's files isn't there."""
+    require_packages("reading a trace file (--no-summary records without it)", "perfetto")
 
 
 def mark_of(text: str, *, at_ns: int, thread: int) -> Mark | None:

@@ -1,0 +1,70 @@
+"""What benchfarm says where no extra is installed: all help is there, each command names what to install."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.samples.places import REPO
+
+PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]
+#: Packages that only extras bring, as they are imported.
+OF_EXTRAS = (
+    "benchfarm_lab", "fastapi", "perfetto", "procrastinate", "prometheus_client", "psycopg",
+    "psycopg_pool", "pyarrow", "pymobiledevice3", "uvicorn",
+)  # fmt: skip
+WITHOUT = f"import sys; sys.modules.update(dict.fromkeys({OF_EXTRAS!r}))\n"
+#: Asks the help of each command and group; prints the words of one that has none.
+ALL_HELP = """
+import contextlib, io
+from orchestrator.cli.frame import ROOT
+
+def walk(command, words):
+    yield words
+    names = command.list_commands(None) if hasattr(command, "list_commands") else ()
+    for name in set(names) - {"farm"}:
+        yield from walk(command.get_command(None, name), [*words, name])
+
+asked = 0
+for words in walk(ROOT, []):
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        ROOT.main([*words, "--help"], prog_name="benchfarm", standalone_mode=False)
+    assert text.getvalue().startswith("Usage: benchfarm"), words
+    asked += 1
+print(asked)
+"""
+
+
+def run(code: str, *words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT + code, *map(str, words)],
+        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def test_every_help_is_there_without_any_extra() -> None:
+    done = run(ALL_HELP)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 60
+
+
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        (("serve",), "serve"),
+        (("--store", "postgresql://nobody@127.0.0.1:1/x", "results", "list"), "postgresql"),
+        (("lab", "list"), "lab"),
+        (("quickstart",), "lab"),
+    ],
+)
+def test_a_command_without_its_extra_says_which_to_install(words: tuple[str, ...], extra: str, tmp_path: Path) -> None:
+    done = run("from orchestrator.cli import main; main()", "--home", tmp_path, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    brings = {name for name in PROJECT["optional-dependencies"] if f"'benchfarm[{name}]'" in done.stderr}
+    assert brings == {extra}, done.stderr
+    assert "Traceback" not in done.stderr
