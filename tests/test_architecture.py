@@ -80,7 +80,6 @@ OWNERS = {
     "pydantic": {"config", "documents.py"},
     "regex": {"config/patterns.py"},
     "yaml": {"config"},
-    "cryptography": {"store/signatures.py"},
     "requests": {"artifacts", "app/notifying.py"},
     "urllib3": {"artifacts"},
     "elftools": {"artifacts"},

@@ -22,7 +22,6 @@ from orchestrator.records.run import RunRecord
 
 if TYPE_CHECKING:
     from orchestrator.store.bundle import BundleContents
-    from orchestrator.store.signatures import SigningKey
     from orchestrator.store.taking_in import TakenIn
 
 #: Form -> the file or, without a suffix, the folder that it is written to by default.
@@ -57,8 +56,6 @@ class ExportRequest:
     runs: Annotated[Texts, opt("--run", "Export only this run, by id or its beginning. Repeat for several.")] = ()
     rows: Annotated[str, opt("--rows", "Rows of csv and parquet: cases or invocations.")] = "cases"
     force: Annotated[bool, opt("--force", "Replace an existing file.")] = False
-    sign: Annotated[bool, opt("--sign", "Sign a bundle with the key of this computer.")] = False
-    key: Annotated[Path | None, opt("--key", "With --sign: use this Ed25519 key, as ssh-keygen writes it.")] = None
 
     @property
     def target(self) -> Path:
@@ -73,8 +70,6 @@ class Exported:
     files: Sequence[Path]
     #: Of a bundle.
     contents: BundleContents | None = None
-    #: Fingerprint of the key that signed it; empty for an unsigned one.
-    signer: str = ""
 
 
 def export(settings: Settings, request: ExportRequest) -> Exported:
@@ -87,10 +82,6 @@ def export(settings: Settings, request: ExportRequest) -> Exported:
         raise UsageError(f"there are no rows of {request.rows!r}", hint=f"choose one of {', '.join(ROWS)}")
     if request.runs and request.form not in {"bundle", "proto"}:
         raise UsageError(f"--run chooses runs for bundles and protos; {request.form} is about whole campaigns")
-    if request.sign and request.form != "bundle":
-        raise UsageError(f"--sign signs bundles; {request.form} has no place for a signature")
-    if request.key is not None and not request.sign:
-        raise UsageError("--key means nothing without --sign", hint="add --sign")
     is_folder = not FORMATS[request.form].suffix
     if is_folder and request.target.is_file():
         raise UsageError(f"{request.target}: is a file; {request.form} is written to a folder")
@@ -108,31 +99,19 @@ def is_bundle(path: Path) -> bool:
     return zipfile.is_zipfile(path)
 
 
-def signing_key(settings: Settings, path: Path | None) -> SigningKey:
-    """Return the key that bundles are signed with, this computer's own where no other is named."""
-    from orchestrator.store.signatures import own_key, read_key
-
-    return own_key(settings.data_folder / "signing-key") if path is None else read_key(path)
-
-
-def take_in(settings: Settings, path: Path, trust: Sequence[str] = ()) -> TakenIn:
-    """Store what a bundle holds; nothing that is stored already is changed.
-
-    ``trust``: public keys, or their files, one of which must have signed it.
-    """
+def take_in(settings: Settings, path: Path) -> TakenIn:
+    """Store what a bundle holds; nothing that is stored already is changed."""
     from orchestrator.engine.review import read_imported
     from orchestrator.store.bundle import Bundle
-    from orchestrator.store.signatures import trusted_key
     from orchestrator.store.taking_in import take_in as take_in_bundle
 
-    trusted = [trusted_key(given) for given in trust]
     with Farm(settings) as farm, Bundle(path) as bundle:
         tools = farm.tools
 
         def read(run: RunRecord, facts: DeviceFacts, campaign: Campaign) -> RunRecord:
             return read_imported(run, facts, tools, campaign.terms.quiet.screen)
 
-        return take_in_bundle(bundle, farm.store, read=read, trusted=trusted)
+        return take_in_bundle(bundle, farm.store, read=read)
 
 
 def _bundle(farm: Farm, chosen: Sequence[Campaign], request: ExportRequest) -> Exported:
@@ -145,12 +124,9 @@ def _bundle(farm: Farm, chosen: Sequence[Campaign], request: ExportRequest) -> E
         raise UsageError(f"{out}: is a folder")
     # With --force the file that exists stays until the new one is whole.
     made = out.with_name(f".{out.name}.{os.getpid()}.new") if request.force else out
-    key = signing_key(farm.settings, request.key) if request.sign else None
-    contents = write_bundle(
-        made, farm.store, ids, run_ids=run_ids, folders=_folders(farm), at=farm.clock.now(), key=key
-    )
+    contents = write_bundle(made, farm.store, ids, run_ids=run_ids, folders=_folders(farm), at=farm.clock.now())
     made.replace(out)
-    return Exported(files=[out], contents=contents, signer=key.public.fingerprint if key is not None else "")
+    return Exported(files=[out], contents=contents)
 
 
 def _folders(farm: Farm) -> Sequence[Path]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 from orchestrator.app import bundling, importing, sessions
 from orchestrator.app.bundling import FORMATS, ExportRequest
 from orchestrator.app.importing import Imported, ImportRequest
-from orchestrator.app.options import Texts, opt
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.frame import HtmlOut, command
 from orchestrator.cli.result import CommandResult, format_of
@@ -30,8 +28,7 @@ def export(settings: Settings, request: ExportRequest) -> CommandResult:
     data: dict[str, object] = {"format": request.form, "files": names}
     if (contents := done.contents) is not None:
         virtual = f", {contents.virtual_runs} of them virtual" if contents.virtual_runs else ""
-        signed = f", signed by {done.signer}" if done.signer else ""
-        text = f"{text}: {counted(contents.runs, 'run')} of {counted(contents.campaigns, 'campaign')}{virtual}{signed}"
+        text = f"{text}: {counted(contents.runs, 'run')} of {counted(contents.campaigns, 'campaign')}{virtual}"
         data["contents"] = contents
     return CommandResult(text=text, data=data)
 
@@ -41,10 +38,6 @@ def import_results(
     settings: Settings,
     request: ImportRequest,
     out: HtmlOut = None,
-    trust: Annotated[
-        Texts,
-        opt("--trust", "Accept only a bundle signed with this public key (or its file). Repeat for several."),
-    ] = (),
 ) -> CommandResult:
     """Import a bundle, or results of other labs and apps.
 
@@ -54,7 +47,7 @@ def import_results(
     if missing := next((path for path in files if not path.exists()), None):
         raise UsageError(f"{missing}: there is no such file")
     if all(map(sessions.is_session, files)):
-        if device or request.profile or request.app or trust:
+        if device or request.profile or request.app:
             raise UsageError("a session says itself what it ran on and with", hint="give --model and --name only")
         return import_sessions(settings, request, out)
     if folder := next((path for path in files if not path.is_file()), None):
@@ -62,20 +55,18 @@ def import_results(
     if any(map(bundling.is_bundle, files)):
         if len(files) > 1 or device or models:
             raise UsageError("a bundle is imported alone and says itself what is in it")
-        return take_in(settings, files[0], trust)
-    if trust:
-        raise UsageError("--trust is about bundles; these results hold no signature")
+        return take_in(settings, files[0])
     if not device or not models:
         raise UsageError("these results don't say what they are of", hint="give --device and --model")
     return import_files(settings, request, out)
 
 
-def take_in(settings: Settings, path: Path, trust: Texts = ()) -> CommandResult:
+def take_in(settings: Settings, path: Path) -> CommandResult:
     """Store what a bundle holds; the exit code is 1 when runs had to be left out."""
-    done = bundling.take_in(settings, path, trust)
+    done = bundling.take_in(settings, path)
     new = f"new: {len(done.new_campaigns)} of {counted(len(done.campaigns), 'campaign')}, {', '.join(done.campaigns)}"
     lines = [f"{counted(done.new_runs, 'run')} taken in, {done.known_runs} stored before; {new}"]
-    told = f"imported from {path.name}, sha256 {done.origin.sha256}, {done.origin.signature}"
+    told = f"imported from {path.name}, sha256 {done.origin.sha256}"
     lines.append(f"read again from their raw output; {told}")
     if done.other_runs:
         why = "the store holds others in their place, or they are of a campaign of its own"

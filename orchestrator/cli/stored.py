@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from orchestrator.app import bundling, resuming, retention
+from orchestrator.app import resuming, retention
 from orchestrator.app.options import Campaigns, Out, Texts, arg, opt
 from orchestrator.app.progress import describe_run
 from orchestrator.app.run_logs import log_text
@@ -250,18 +250,6 @@ def backup(settings: Settings, out: Annotated[Path, arg("File of the copy. It mu
         text=f"{out}: {held}; restore it by putting it at {store}",
         data={"path": out, "size_bytes": size, "store": store},
     )
-
-
-@command("store key")
-def show_key(
-    settings: Settings, key: Annotated[Path | None, opt("--key", "File of another key than this computer's.")] = None
-) -> CommandResult:
-    """Print the public key that signs bundles. Makes the key at first use.
-
-    Example: benchfarm store key
-    """
-    public = bundling.signing_key(settings, key).public
-    return CommandResult(text=public.text, data={"public_key": public.text, "fingerprint": public.fingerprint})
 
 
 @command("results close")

@@ -39,22 +39,11 @@ class Origin:
     file: str
     #: Of the whole file: which bytes were imported; says nothing of their author.
     sha256: str
-    #: Fingerprint of the key that it was signed with; empty for none.
-    signer: str = ""
-    #: Whether that key was named as trusted at import.
-    is_trusted: bool = False
-
-    @property
-    def signature(self) -> str:
-        """What is known of its author: ``unsigned``, ``signed by SHA256:..., not trusted``."""
-        if not self.signer:
-            return "unsigned"
-        return f"signed by {self.signer}{'' if self.is_trusted else ', not trusted'}"
 
     @property
     def text(self) -> str:
-        """For messages: ``imported from night.zip (sha256 0123456789ab), unsigned``."""
-        return f"imported from {self.file} (sha256 {self.sha256[:12]}), {self.signature}"
+        """For messages: ``imported from night.zip (sha256 0123456789ab)``."""
+        return f"imported from {self.file} (sha256 {self.sha256[:12]})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,7 @@
 It is a ZIP archive of ``manifest.json``, ``records.jsonl`` (campaigns, devices, models, builds and runs as the store's
 documents, one in a line, each with its kind) and ``blobs/<sha256>`` (what runs left behind, each content once). The
 manifest holds the sha256 of the records; a blob's name is its own. Another store takes the bundle in without changing
-anything that it holds, and reads the raw output again with its own version. ``signature.json`` is there where the
-manifest was signed.
+anything that it holds, and reads the raw output again with its own version.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ from orchestrator.records.run import Attachment, RunRecord
 from orchestrator.records.workload import Build, Case, Model
 from orchestrator.store.own_folders import OwnFolders, own_folders
 from orchestrator.store.rows import without_paths
-from orchestrator.store.signatures import PublicKey, SigningKey, signer_of
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
@@ -43,8 +41,7 @@ SCHEMA: Final = "benchfarm-bundle"
 SCHEMA_VERSION: Final = 1
 _MANIFEST: Final = "manifest.json"
 _RECORDS: Final = "records.jsonl"
-_SIGNATURE: Final = "signature.json"
-#: More than the manifest and its signature are.
+#: More than the manifest is.
 _LARGEST_HEAD_BYTES: Final = 1 << 20
 #: More than any one program prints, and than a year of a lab's records; a larger member was made to fill memory.
 _LARGEST_BLOB_BYTES: Final = 1 << 30
@@ -89,9 +86,8 @@ def write_bundle(
     run_ids: Collection[RunId] = (),
     folders: Collection[Path] = (),
     at: datetime,
-    key: SigningKey | None = None,
 ) -> BundleContents:
-    """Write campaigns, or only some of their runs, to a file that isn't there yet; signed, where a key is given.
+    """Write campaigns, or only some of their runs, to a file that isn't there yet.
 
     Folders of this computer are left out: those that the store knows, and ``folders``. Raises UsageError when the file
     is there or can't be written, HostStorageError where there is no space, StoreError for a campaign or run that the
@@ -118,8 +114,6 @@ def write_bundle(
             }
             text = f"{json.dumps(manifest, indent=2)}\n".encode("ascii")
             archive.writestr(_MANIFEST, text)
-            if key is not None:
-                archive.writestr(_SIGNATURE, key.sign(text))
     except FileExistsError:
         raise UsageError(f"{path}: is there already", hint="name a new file; bundles are never overwritten") from None
     except BaseException as error:
@@ -229,8 +223,8 @@ class Bundle:
     def __init__(self, path: Path) -> None:
         """Open a bundle and check that it is whole.
 
-        Raises UsageError when there is no such file or it is no bundle, StoreCorruptError when it is damaged or its
-        signature isn't its own, StoreError when a newer benchfarm wrote it.
+        Raises UsageError when there is no such file or it is no bundle, StoreCorruptError when it is damaged,
+        StoreError when a newer benchfarm wrote it.
         """
         self.path = path
         try:
@@ -240,12 +234,7 @@ class Bundle:
         except zipfile.BadZipFile:
             raise UsageError(f"{path}: is no bundle", hint="'benchfarm export' writes bundles") from None
         try:
-            head = self._content(_MANIFEST, _LARGEST_HEAD_BYTES)
-            manifest = self._read_manifest(head)
-            #: With which key it was signed; None for none.
-            self.signer: PublicKey | None = None
-            if _SIGNATURE in self._archive.NameToInfo:
-                self.signer = signer_of(self._content(_SIGNATURE, _LARGEST_HEAD_BYTES), head, where=str(path))
+            manifest = self._read_manifest(self._content(_MANIFEST, _LARGEST_HEAD_BYTES))
             digest = hashlib.sha256()
             with self._opened(_RECORDS, _LARGEST_RECORDS_BYTES) as stream:
                 for part in iter(lambda: stream.read(1 << 20), b""):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from orchestrator.errors import StoreCorruptError, StoreError, UsageError
+from orchestrator.errors import StoreCorruptError, StoreError
 from orchestrator.files import sha256_of
 from orchestrator.records.campaign import Campaign, CampaignStatus, Origin
 from orchestrator.records.device import DeviceFacts
@@ -16,7 +16,6 @@ from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import Case, SkippedCase
 from orchestrator.store.bundle import Bundle
 from orchestrator.store.own_folders import own_folders
-from orchestrator.store.signatures import PublicKey
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
@@ -43,7 +42,7 @@ class TakenIn:
     origin: Origin
 
 
-def take_in(bundle: Bundle, store: Store, *, read: Reading, trusted: Collection[PublicKey] = ()) -> TakenIn:
+def take_in(bundle: Bundle, store: Store, *, read: Reading) -> TakenIn:
     """Store what a bundle holds and the store doesn't; what the store holds already is never changed.
 
     Figures and verdicts are what ``read`` makes of the raw output, never what the bundle says. A file
@@ -54,14 +53,12 @@ def take_in(bundle: Bundle, store: Store, *, read: Reading, trusted: Collection[
         bundle: What is taken in.
         store: Into which.
         read: Reads a run again.
-        trusted: With one of these keys it must be signed; without any, a signature is noted and not trusted.
 
     Raises:
-        UsageError: it isn't signed with a trusted key.
         StoreCorruptError: the bundle is damaged; nothing was stored, or, where raw output is, nothing from there on.
         StoreError: a campaign of this id is stored and is another one, or a record can't be stored as it is.
     """
-    origin = _origin(bundle, trusted)
+    origin = Origin(file=bundle.path.name, sha256=sha256_of(bundle.path))
     records = bundle.checked()
     campaigns: dict[CampaignId, Campaign] = {_plain(bundle, item.campaign_id): item for item in records["campaign"]}
     stored_ids = {run.run_id for run in store.runs(campaign_ids=list(campaigns))} if campaigns else set()
@@ -96,20 +93,6 @@ def take_in(bundle: Bundle, store: Store, *, read: Reading, trusted: Collection[
         other_runs=tuple(others),
         origin=origin,
     )
-
-
-def _origin(bundle: Bundle, trusted: Collection[PublicKey]) -> Origin:
-    """Return the origin of the file; raises UsageError when trusted keys are named and none of them signed it."""
-    signer = bundle.signer.fingerprint if bundle.signer is not None else ""
-    is_trusted = signer in {key.fingerprint for key in trusted}
-    origin = Origin(file=bundle.path.name, sha256=sha256_of(bundle.path), signer=signer, is_trusted=is_trusted)
-    if trusted and not is_trusted:
-        keys = ", ".join(key.fingerprint for key in trusted)
-        raise UsageError(
-            f"{bundle.path}: is {origin.signature.removesuffix(', not trusted')}, not signed by {keys}",
-            hint="ask its author for the key; without --trust it is imported and marked as not trusted",
-        )
-    return origin
 
 
 def _plain(bundle: Bundle, name: Id) -> Id:

@@ -188,7 +188,6 @@ def reader(lab_of: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory)
     (folder / "inputs" / "model.0.bin").write_bytes(np.zeros(256 * 256 * 3, np.float32).tobytes())
     with pytest.MonkeyPatch.context() as patch, private_database() as database:
         patch.chdir(folder)
-        (folder / "lab-b.pub").write_text(lab.cli("store", "key").ok().stdout)
         for number, more in enumerate([(), ("--time", "+3")], 1):
             lab.cli("lab", "program", f"{['old', 'new'][number - 1]}-program", "--version", number, *more).ok()
         for _ in range(2):

@@ -3,8 +3,6 @@
 import hashlib
 import json
 import shutil
-import stat
-import subprocess
 import zipfile
 from dataclasses import replace
 from datetime import timedelta
@@ -92,13 +90,13 @@ def test_another_lab_gets_every_run_byte_for_byte_and_can_read_and_compare_it(la
     assert {run.case.serial for run in theirs} == {f"{run.case.serial}@lab-01" for run in ours}
     assert "Pixel 3 (imported) (virtual)" in benchfarm(other, "report", "--format", "text")
     sum_of_file = hashlib.sha256(bundle.read_bytes()).hexdigest()
-    assert f"imported from evidence.zip, sha256 {sum_of_file}, unsigned" in told
-    origin = f"imported from evidence.zip (sha256 {sum_of_file[:12]}), unsigned"
+    assert f"imported from evidence.zip, sha256 {sum_of_file}" in told
+    origin = f"imported from evidence.zip (sha256 {sum_of_file[:12]})"
     assert origin in " ".join(benchfarm(other, "report", "--format", "text").split())
     assert "(imported)" in benchfarm(other, "results", "list")
     assert "(imported)" in benchfarm(other, "report", "--format", "csv")
     (listed,) = json.loads(benchfarm(other, "results", "list", "--json"))
-    assert listed["origin"] == {"file": "evidence.zip", "sha256": sum_of_file, "signer": "", "is_trusted": False}
+    assert listed["origin"] == {"file": "evidence.zip", "sha256": sum_of_file}
     assert "(imported)" not in benchfarm(lab, "report", "--format", "text")
 
 
@@ -114,7 +112,7 @@ def test_the_mark_of_an_import_stands_wherever_its_figures_stand(tmp_path):
     bundle, other = tmp_path / "evidence.zip", tmp_path / "other"
     benchfarm(stored(tmp_path / "lab", lab_of(runs, REAL_PIXEL)), "export", "--out", bundle)
     benchfarm(other, "import", bundle)
-    mark = f"imported from evidence.zip (sha256 {hashlib.sha256(bundle.read_bytes()).hexdigest()[:12]}), unsigned"
+    mark = f"imported from evidence.zip (sha256 {hashlib.sha256(bundle.read_bytes()).hexdigest()[:12]})"
     compared = ("compare", "--by", "delegate", "gpu", "xnnpack", "--fail-on", "never", "--format")
     for words in (
         ("report", "--format", "text"),
@@ -147,92 +145,6 @@ def test_the_mark_of_an_import_stands_wherever_its_figures_stand(tmp_path):
         files = [path] if path.is_file() else list(path.rglob("*.pb"))
         assert files
         assert all(mark.encode() in item.read_bytes() for item in files)
-
-
-def test_a_signed_bundle_says_who_wrote_it_and_whether_that_is_trusted(lab, tmp_path):
-    path, public = tmp_path / "signed.zip", tmp_path / "lab.pub"
-    told = benchfarm(lab, "export", "--sign", "--out", path)
-    key = Cli(home=lab)("store", "key", "--json").ok().json
-    public.write_text(benchfarm(lab, "store", "key"))
-    assert public.read_text().strip() == key["public_key"]
-    assert key["public_key"].startswith("ssh-ed25519 ")
-    assert f"signed by {key['fingerprint']}" in told
-    assert stat.S_IMODE((lab / "signing-key").stat().st_mode) == 0o600
-    unknown = tmp_path / "unknown"
-    assert f"signed by {key['fingerprint']}, not trusted" in benchfarm(unknown, "import", path)
-    for number, trust in enumerate((public, key["public_key"])):
-        home = tmp_path / f"trusting-{number}"
-        benchfarm(home, "import", path, "--trust", trust)
-        (listed,) = json.loads(benchfarm(home, "results", "list", "--json"))
-        assert (listed["origin"]["signer"], listed["origin"]["is_trusted"]) == (key["fingerprint"], True)
-        text = " ".join(benchfarm(home, "report", "--format", "text").split())
-        assert f"signed by {key['fingerprint']}" in text
-        assert "not trusted" not in text
-
-
-def test_a_key_of_ssh_keygen_signs_too(lab, tmp_path):
-    key = tmp_path / "id"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-    listed = subprocess.run(["ssh-keygen", "-l", "-f", key], capture_output=True, text=True, check=True).stdout
-    told = benchfarm(lab, "export", "--sign", "--key", key, "--out", tmp_path / "signed.zip")
-    assert f"signed by {listed.split()[1]}" in told
-    assert not (lab / "signing-key").exists()
-    benchfarm(tmp_path / "other", "import", tmp_path / "signed.zip", "--trust", key.with_suffix(".pub"))
-
-
-def test_a_trusted_key_lets_nothing_else_in(lab, bundle, tmp_path):
-    signed, other = tmp_path / "signed.zip", tmp_path / "other"
-    benchfarm(lab, "export", "--sign", "--out", signed)
-    stranger = benchfarm(other, "store", "key").strip()
-    assert "is unsigned" in benchfarm(other, "import", bundle, "--trust", stranger, code=2)
-    refused = benchfarm(other, "import", signed, "--trust", stranger, code=2)
-    assert "is signed by SHA256:" in refused
-    assert not Cli(home=other)("results", "list", "--json").stdout.count("campaign_id")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda members: members | {"manifest.json": members["manifest.json"].replace(b"written_at", b"written_AT")},
-        lambda members: (
-            members | {"signature.json": members["signature.json"].replace(b'"signature": "', b'"signature": "AA')}
-        ),
-        lambda members: members | {"signature.json": b"[" * 100_000},
-        lambda members: members | {"signature.json": b'{"key": 7, "signature": null}'},
-    ],
-    ids=["manifest", "signature", "deep", "types"],
-)
-def test_a_bundle_with_a_broken_signature_is_refused(lab, tmp_path, change):
-    signed = tmp_path / "signed.zip"
-    benchfarm(lab, "export", "--sign", "--out", signed)
-    with zipfile.ZipFile(signed) as old:
-        members = change({name: old.read(name) for name in old.namelist()})
-    broken = tmp_path / "broken.zip"
-    with zipfile.ZipFile(broken, "w") as new:
-        for name, data in members.items():
-            new.writestr(name, data)
-    assert "signature" in benchfarm(tmp_path / "other", "import", broken, code=5)
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("export", "--sign", "--format", "csv"), "--sign"),
-        (("export", "--key", "x"), "--sign"),
-        (("export", "--sign", "--key", "missing"), "missing"),
-        (("export", "--sign", "--key", "text"), "no OpenSSH private key"),
-        (("import", "evidence.zip", "--trust", "missing"), "missing"),
-        (("import", "evidence.zip", "--trust", "text"), "no Ed25519 public key"),
-        (("import", "evidence.zip", "--trust", "ssh-ed25519 AAAA"), "no Ed25519 public key"),
-        (("import", "text", "--trust", "x"), "--trust is about bundles"),
-    ],
-    ids=str,
-)
-def test_a_key_that_is_none_is_refused_by_name(lab, bundle, tmp_path, monkeypatch, words, told):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "text").write_text("no key\n")
-    assert told in benchfarm(lab, *words, code=2)
-    assert not (tmp_path / "benchfarm-bundle.zip").exists()
 
 
 def test_figures_and_verdicts_of_a_bundle_are_read_from_its_raw_output(lab, bundle, tmp_path):
