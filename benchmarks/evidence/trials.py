@@ -15,8 +15,8 @@ from orchestrator.analysis.middle import t_cdf, t_quantile
 from orchestrator.analysis.pairing import planned_pairs
 from orchestrator.analysis.rounds import decide
 from orchestrator.analysis.summary import summarize
+from orchestrator.records.pairing import Pairing
 from orchestrator.records.plan import StoppingRule
-from orchestrator.records.search import Pairing
 from orchestrator.records.verdict import ComparisonOutcome
 
 RUNS = 50

@@ -21,8 +21,8 @@ from orchestrator.analysis.middle import degrees_of, middle, t_quantile
 from orchestrator.analysis.outcome import figure_us, of_one_kind
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.identity import CaseKey, Serial
+from orchestrator.records.pairing import Pairing
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.search import Pairing
 from orchestrator.records.tokens import FIGURE
 from orchestrator.records.verdict import ComparisonVerdict
 from orchestrator.records.workload import Case, Pass

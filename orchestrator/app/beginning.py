@@ -47,7 +47,7 @@ def terms_of(plan: Plan, devices: Iterable[DeviceFacts], files: Mapping[str, str
         **{item.name: getattr(plan, item.name) for item in fields(PlanTerms)},
         every_thread_count=plan.matrix.every_thread_count,
         parity_inputs=str(plan.parity_inputs) if plan.parity_inputs is not None else "",
-        joins=plan.devices.joins and plan.search is None,
+        joins=plan.devices.joins,
         replaces_lost=plan.devices.replaces_lost,
         plan_folder=str(plan.folder) if plan.folder is not None else "",
         files=files,

@@ -24,8 +24,8 @@ from orchestrator.planning.skips import tools_for
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import content_key
+from orchestrator.records.pairing import Pairing
 from orchestrator.records.plan import Plan
-from orchestrator.records.search import Pairing
 from orchestrator.records.tokens import FIGURE, is_foreign, is_language_model
 from orchestrator.records.verdict import ComparisonOutcome
 from orchestrator.records.workload import PER_TOKEN_TOOLS, Build, Case, Model

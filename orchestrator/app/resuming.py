@@ -64,8 +64,8 @@ def restore_left(farm: Farm, serials: Collection[Serial]) -> None:
 def _newest_open(farm: Farm, boards: Mapping[str, Shown]) -> Campaign | None:
     """Return the newest open campaign that measures what a plan asks for, and say which; None when nothing is open.
 
-    Those that are run now are left to whoever does, and the farm's jobs to its workers. A search and a trace are left
-    to whoever names them: they answered somebody who was waiting. Raises UsageError when nothing else is open.
+    Those that are run now are left to whoever does, and the farm's jobs to its workers. A trace is left to whoever
+    names it: it answered somebody who was waiting. Raises UsageError when nothing else is open.
     """
     others, running, queued = [], [], []
     known_open = farm.store.campaigns(only_open=True)
@@ -101,8 +101,6 @@ def _newest_open(farm: Farm, boards: Mapping[str, Shown]) -> Campaign | None:
 
 def _kind_of(campaign: Campaign) -> str:
     """Return what a campaign is that isn't a plan's measurement, empty for one that is."""
-    if campaign.terms.search is not None:
-        return "a search"
     passes = {item.run_pass for item in campaign.invocations}
     return "a trace" if passes == {Pass.TRACE} else ""
 

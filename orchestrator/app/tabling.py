@@ -87,7 +87,7 @@ def _measured(farm: Farm, request: TableRequest) -> list[MeasuredCase]:
     """Return the wanted cases of the campaigns that are named, else of the newest down to one that is known well.
 
     That is of a series and a model's content. A comparison side by side (A/B) replays old builds: only who names it
-    sees it. A search doesn't end the looking for a figure that more invocations are behind.
+    sees it.
     """
     from orchestrator.analysis.case_result import judge_case, remembered
     from orchestrator.report.guide_table import BEST_WORTH, MeasuredCase, device_matches
@@ -134,7 +134,7 @@ def _measured(farm: Farm, request: TableRequest) -> list[MeasuredCase]:
             )
             # Nothing that is older can be known better.
             is_best = found[-1].latency_us is not None and found[-1].worth == BEST_WORTH
-            if is_best and not found[-1].is_search and not request.campaigns:
+            if is_best and not request.campaigns:
                 done.add((group[0].case.series_key, group[0].case.model_sha256))
         left -= done
     return found

@@ -30,7 +30,6 @@ WORDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "Measure": {
         "bench": ("measuring", "Measure models on phones; name the fastest delegate."),
         "run": ("measuring", "Run a plan, or resume an interrupted campaign."),
-        "tune": ("searching", "Find a model's fastest configuration on each phone."),
         "trace": ("tracing", "Record a trace of one run, or of your own app."),
     },
     "Look": {

@@ -103,7 +103,7 @@ class CaseRunner:
         #: What is left of the campaign's time.
         self.time = TimeLeft(workload.campaign, runs, services.clock, services.store, facts.serial)
         # A comparison or search of thread counts needs each of them.
-        is_each = terms.every_thread_count or terms.pairing is not None or terms.search is not None
+        is_each = terms.every_thread_count or terms.pairing is not None
         self._unused = None if is_each else UnusedThreads(runs)
         self._was_told_of_time = False
         self._told_unused: set[CaseKey] = set()

@@ -313,11 +313,11 @@ class RunRecords:
 def close_campaign(campaign: Campaign, store: Store, tools: Mapping[ToolName, Tool], clock: Clock) -> int:
     """Abandon what is left of a campaign that nobody runs: it is stored as left out, and the campaign is finished.
 
-    Returns how many invocations that were. What was measured stays. Of a search and of pairs nothing is stored as left
+    Returns how many invocations that were. What was measured stays. Of pairs nothing is stored as left
     out: what they would have run follows from figures that they don't have. Raises StoreError.
     """
     count = 0
-    if campaign.terms.search is None and campaign.terms.pairing is None:
+    if campaign.terms.pairing is None:
         makers = {serial: RunRecords(facts, campaign, tools, clock) for serial, facts in store.devices().items()}
         reason = "what was left of its campaign was abandoned"
         runs = [slim(run) for run in store.runs(campaign_ids=[campaign.campaign_id])]

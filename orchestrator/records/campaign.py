@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from orchestrator.records.identity import CampaignId
+from orchestrator.records.pairing import Pairing
 from orchestrator.records.plan import PlanTerms, Shard
-from orchestrator.records.search import Pairing
 from orchestrator.records.workload import Case, Pass, SkippedCase
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from orchestrator.records.contention import USUAL_LOADS
 from orchestrator.records.identity import Serial
 from orchestrator.records.night import ImportanceRule, Window
-from orchestrator.records.search import SearchRule
 from orchestrator.records.workload import USUAL_DELEGATE, DelegateName, Pass, ProcessMode, ToolName
 
 
@@ -198,9 +197,6 @@ class PlanTerms:
     sustained_s: float = 1800.0
     #: The loads of the pass ``contention`` (records/contention.py).
     contention: tuple[str, ...] = USUAL_LOADS
-    #: A search for the fastest configuration of each model, beginning with the planned invocations; only ``tune``
-    #: makes one.
-    search: SearchRule | None = None
     #: For one invocation, beyond what max_secs allows for warm-up and measurement.
     timeout_s: float = 120.0
     pushes: PushLimits = field(default_factory=PushLimits)

@@ -82,11 +82,6 @@ class MeasuredCase:
     campaign: Campaign
 
     @property
-    def is_search(self) -> bool:
-        """Whether it is an arm of a search, which gets as few invocations as show that it isn't the fastest."""
-        return self.campaign.terms.search is not None
-
-    @property
     def latency_us(self) -> float | None:
         """Its figure if it is its own; a figure of something else than was asked for is none."""
         return None if self.result.own_summary is None else self.result.own_summary.median_us
@@ -280,8 +275,8 @@ def _measured_cell(items: Sequence[MeasuredCase], column: Column) -> Cell:
     Of several in one campaign it is the fastest.
 
     A column names delegate and threads. A case with flags, of another program or on other cores is another
-    configuration: it stands in only where there is no plain one, and its notes say what it is; so does an arm of a
-    search. Where later runs gave no figure, a note says why; what is known to compute wrong outputs has none.
+    configuration: it stands in only where there is no plain one, and its notes say what it is. Where later
+    runs gave no figure, a note says why; what is known to compute wrong outputs has none.
     """
     fitting = [item for item in items if column.fits(item.case.delegate, item.case.threads)]
     if not fitting and (other := DELEGATES[column.delegate].stands_for) is not None:
@@ -298,7 +293,6 @@ def _measured_cell(items: Sequence[MeasuredCase], column: Column) -> Cell:
         return Cell(notes=(f"no figure: {fitting[0].why_none}",) if fitting else ())
     plainest = min(item.departure for item, _ in known)
     alike = [pair for pair in known if pair[0].departure == plainest]
-    alike = [pair for pair in alike if not pair[0].is_search] or alike
     # Of equal worth the newest, which comes first.
     chosen = max((item for item, _ in alike), key=lambda item: item.worth)
     beside = [pair for pair in alike if pair[0].campaign is chosen.campaign and pair[0].worth == chosen.worth]
@@ -365,8 +359,8 @@ def _notes(item: MeasuredCase, column: Column) -> Iterator[str]:
         (result.is_on_opengl, f"gpu ({OPENGL})"),
         (result.truth is DelegateTruth.PARTIAL, "a part of the operators ran on the CPU"),
         (result.status is CaseStatus.UNCONFIRMED, "nothing shows where the operators ran"),
-        (True, f"from a search, {_of_processes(count)}" if item.is_search else processes),
-        (not item.is_search, imprecision),
+        (True, processes),
+        (True, imprecision),
         (result.quality is Quality.SUSPECT, "suspect: see the findings in its report"),
     )
     yield from (note for is_told, note in told if is_told and note)

@@ -250,7 +250,7 @@ def next_step(contest: Contest, path: str) -> str:
     if not is_usual(row.case.tool):
         where += f" --tool {row.case.tool}"
     if row.case.is_per_token:
-        # A process gives two figures of a language model: neither pairs nor a search nor outputs are compared.
+        # A process gives two figures of a language model: neither pairs nor outputs are compared.
         return f"to know them more closely: benchfarm bench {model} {where} --precision 1%"
     if rival is not None and rival.case.tool is row.case.tool:
         ours, theirs = row.case, rival.case
@@ -265,7 +265,7 @@ def next_step(contest: Contest, path: str) -> str:
     failed = next((item for item in contest.rows if item.compared is None and not item.case.delegate.is_cpu), None)
     if failed is not None:
         return f"what {failed.case.delegate} may take of it: benchfarm model inspect {model}"
-    return f"to search threads and flags for a faster one: benchfarm tune {model} {where}"
+    return f"to try every delegate with other thread counts: benchfarm bench {model} {where} -d all -t 1,2,4"
 
 
 def next_steps(found: Sequence[Contest], paths: Mapping[str, str]) -> list[str]:

@@ -90,7 +90,6 @@ READERS = (
     ("history", "site", "--out", "{folder}/site"),
     ("results", "sustained"),
     ("advise",),
-    ("tune", "--campaign", "newest"),
     ("results", "reparse"),
     ("status",),
     ("run", "--resume"),

@@ -78,10 +78,20 @@ def test_without_a_delegate_what_is_there_is_tried_and_the_winner_named(lab: Lab
     }
     text = lab.cli("bench", model, *quick).ok().stdout
     assert re.search(r"(fastest with|are tied)", text)
-    assert re.search(r"benchfarm (ab|tune|bench|model inspect) ", text)
+    assert re.search(r"benchfarm (ab|bench) ", text)
+
+
+def test_of_all_delegates_and_several_thread_counts_the_fastest_is_named(lab: Lab, model: Path) -> None:
+    words = ("-s", lab.serials[0], "--min-secs", "0.2", "-n", "2", "-d", "ALL", "-t", "1,2,4")
     # Hexagon takes nothing of a float model, which auto doesn't ask it for.
-    every = lab.cli("bench", model, *quick, "-d", "ALL", "-t", "4").ended_with(1).stdout
-    assert "hexagon, 4 threads, native" in every
+    done = lab.cli("bench", model, *words, "--json").ended_with(1).json
+    cases = {(run["case"]["delegate"], run["case"]["threads"]) for run in done["runs"]}
+    assert cases >= {("hexagon", 4), *((delegate, threads) for delegate in ("cpu", "xnnpack") for threads in (1, 2, 4))}
+    (winner,) = done["winners"]
+    completed = [run for run in done["runs"] if run["outcome"] == "completed"]
+    fastest = min(completed, key=lambda run: run["report"]["inference"]["median_us"])["case"]
+    named = (winner["configuration"], *winner["tied"])
+    assert any(name.startswith(f"{fastest['delegate']}, ") for name in named)
 
 
 def test_lists_have_limits_and_filters(lab: Lab, model: Path) -> None:

@@ -184,7 +184,6 @@ def test_stand_ins_are_listed_and_missed_as_what_only_virtual_phones_run(cli: Cl
     [
         ("bench", MODEL, "-d", "xnnpack"),
         ("trace", MODEL),
-        ("tune", MODEL),
         ("ab", "delegate:cpu", "delegate:xnnpack", "-m", MODEL),
     ],
 )

@@ -93,7 +93,6 @@ SHORTER = {
     ("bench",): {"-n": "2", "--min-secs": "0.1"},
     ("ab",): {"--most-pairs": "3", "--min-secs": "0.1"},
     ("bisect",): {"--most-pairs": "3", "--min-secs": "0.1"},
-    ("tune",): {"--most": "2", "--min-secs": "0.1"},
     ("device", "quiet"): {"-n": "4", "--option": "fixed_performance"},
     ("device", "bias"): {"--most-pairs": "3"},
 }

@@ -13,7 +13,7 @@ import pytest
 from orchestrator.analysis.compare import compare_pairs
 from orchestrator.analysis.pairing import count_pairs, pair_round, pair_seconds, planned_pairs, usable_pairs
 from orchestrator.records.identity import BuildSha, content_key
-from orchestrator.records.search import Pairing
+from orchestrator.records.pairing import Pairing
 from orchestrator.records.verdict import ComparisonOutcome, Quality
 from orchestrator.records.workload import ToolName
 from tests.samples.sample_lab import START, case, run, series

@@ -25,7 +25,6 @@ def cli(tmp_path: Path) -> Cli:
     ("words", "told"),
     [
         (("compare", "a", "b", "--campaign", "c"), "--campaign is for --by"),
-        (("tune", "--campaign", "a", "--alike", "5%"), "--alike means nothing with --campaign"),
         (("run", str(REPO / "examples" / "plan.yaml"), "--campaign", "a"), "--campaign goes with --resume"),
         # A file's name says its format.
         ((*TABLE, "--format", "csv", "--out", "t.html"), "t.html: the file's name ends as html does, and --format is"),
@@ -43,8 +42,6 @@ def cli(tmp_path: Path) -> Cli:
         (("ab", "build:a", "build:b", "-m", "m.tflite", "--detect", "0.03"), f"--detect: {EITHER_WAY}"),
         (("bisect", "--good", "a@1a2b3c", "--bad", "a@4d5e6f", "-m", "m", "--detect", "0.03"), EITHER_WAY),
         (("history", "changes", "--threshold", "0.03"), f"--threshold: {EITHER_WAY}"),
-        (("tune", MODEL, "--alike", "0.03"), f"--alike: {EITHER_WAY}"),
-        (("tune", MODEL, "--budget", "0.03"), f"--budget: {EITHER_WAY}"),
         (("bench", MODEL, "--precision", "0.03"), f"--precision: {EITHER_WAY}"),
     ],
     ids=lambda item: " ".join(item) if isinstance(item, tuple) else "",

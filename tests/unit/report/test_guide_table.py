@@ -13,9 +13,9 @@ import pytest
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Terms
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId
+from orchestrator.records.pairing import Pairing
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateTruth, Outcome
-from orchestrator.records.search import Pairing, SearchRule
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import DelegateName, ToolName
 from orchestrator.report.guide_table import Column, parse_column
@@ -265,16 +265,14 @@ REBUILT = replace(NATIVE, name="rebuilt", sha256=BuildSha("e" * 64))
 EARLIER, NIGHT = CampaignId("earlier"), CampaignId("night")
 
 
-def nights_of(tmp_path, earlier, night, *, models=(MOBILENET,), terms=None):
-    """Return the rows of a store with two nights, the later of which may be a search."""
+def nights_of(tmp_path, earlier, night, *, models=(MOBILENET,)):
+    """Return the rows of a store with two nights."""
     older, newer = (
         [replace(run, campaign_id=name) for run in runs] for name, runs in ((EARLIER, earlier), (NIGHT, night))
     )
     older = [replace(run, run_id=RunId(f"earlier-{run.run_id}")) for run in older]
     begun = campaign_of(older, campaign_id=EARLIER)
-    later = campaign_of(
-        newer, campaign_id=NIGHT, created_at=begun.created_at + timedelta(days=1), terms=terms or Terms()
-    )
+    later = campaign_of(newer, campaign_id=NIGHT, created_at=begun.created_at + timedelta(days=1))
     builds = {build.sha256: build for build in (NATIVE, REBUILT)}
     whole = lab_of([*older, *newer], REAL_PIXEL, models=models)
     lab = replace(whole, campaigns=[begun, later], builds=builds)
@@ -345,14 +343,3 @@ def test_wrong_outputs_of_a_new_build_are_a_note_at_the_figure_of_the_old_one(tm
     night = [*series(rebuilt, 5_000), parity(rebuilt, ParityVerdict.WRONG, 0.8)]
     (row,) = nights_of(tmp_path, series(GPU, 9_000), night)
     assert [(cell["text"], cell["notes"]) for cell in row["cells"]] == [("9.00 ms", ["newer runs: wrong-outputs"])]
-
-
-def test_an_arm_of_a_search_stands_in_only_where_nothing_else_was_measured(tmp_path):
-    search = Terms(search=SearchRule())
-    arm = series(replace(GPU, num_runs=10), 5_000, count=1)
-    alone = series(replace(case(REAL_PIXEL, MOBILENET), num_runs=10), 30_000, count=2)
-    (row,) = nights_of(tmp_path, series(GPU, 9_000), [*arm, *alone], terms=search)
-    assert [(cell["text"], cell["notes"]) for cell in row["cells"]] == [
-        ("30.1 ms", ["from a search, 2 invocations"]),
-        ("9.00 ms", []),
-    ]

@@ -6,10 +6,10 @@ import pytest
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.records.campaign import Terms
 from orchestrator.records.identity import BuildSha, CampaignId, Serial
+from orchestrator.records.pairing import Pairing
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import DelegateTruth, Outcome
-from orchestrator.records.search import Pairing
 from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.records.workload import DelegateName, Pass, ToolName
 from orchestrator.report.assembly import build_report_data

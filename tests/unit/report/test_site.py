@@ -12,8 +12,8 @@ import pytest
 from orchestrator.app import site_pages
 from orchestrator.app.site import gather
 from orchestrator.errors import UsageError
+from orchestrator.records.pairing import Pairing
 from orchestrator.records.run import Outcome
-from orchestrator.records.search import Pairing
 from orchestrator.records.verdict import Finding, Grade, Quality, QualityVerdict, Severity
 from orchestrator.records.workload import Pass
 from orchestrator.report.labels import page_name
