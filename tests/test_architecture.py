@@ -91,7 +91,6 @@ OWNERS = {
     "starlette": {"serve"},
     "uvicorn": {"serve"},
     "prometheus_client": {"app/gauges.py"},
-    "croniter": {"queueing"},
 }
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "misc", "manager", "core"}
 HEAVY = (
@@ -356,7 +355,7 @@ def test_what_only_asks_the_store_loads_no_numbers_library(tmp_path: Path) -> No
 def test_only_the_farm_needs_the_packages_of_its_extra() -> None:
     code = (
         "import importlib, pkgutil, sys\n"
-        "sys.modules |= dict.fromkeys(('procrastinate', 'psycopg', 'psycopg_pool', 'croniter'))\n"
+        "sys.modules |= dict.fromkeys(('procrastinate', 'psycopg', 'psycopg_pool'))\n"
         "from orchestrator import app, cli\n"
         "for part in (app, cli):\n"
         "    for module in pkgutil.iter_modules(part.__path__, f'{part.__name__}.'):\n"

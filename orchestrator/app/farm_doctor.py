@@ -14,7 +14,6 @@ from orchestrator.app.farm_phones import away_text, of_several
 from orchestrator.bootstrap import Farm
 from orchestrator.queueing.newcomers import HOST_SILENT_S
 from orchestrator.queueing.queue import FarmQueue
-from orchestrator.queueing.schedule import Schedules
 from orchestrator.units import format_duration
 
 if TYPE_CHECKING:
@@ -40,7 +39,6 @@ def of_farm(farm: Farm) -> list[Finding]:
             ("phones", lambda: _phones(phones, of_several(phones))),
             ("away", lambda: _away(queue.away())),
             ("holds", lambda: _holds(queue.holds())),
-            ("schedules", lambda: _schedules(Schedules(queue).listed())),
         )
         return run_checks(checks)
 
@@ -80,7 +78,7 @@ def _clock(queue: FarmQueue) -> list[Finding]:
     # While the answer was on its way both clocks went on.
     off_s = max(0.0, (asked - told).total_seconds(), (told - answered).total_seconds())
     text = f"this host's clock and the database's are {off_s:.1f} s apart"
-    step = "let both follow NTP; schedules go by the database's clock, runs are stamped by their host's"
+    step = "let both follow NTP; runs are stamped by their host's"
     if off_s > _CLOCK_MOST_S:
         return [problem("clock", text, step)]
     return [warning("clock", text, step)] if off_s > _CLOCK_WARN_S else [ok("clock", text)]
@@ -149,16 +147,3 @@ def _holds(holds: dict[str, str]) -> list[Finding]:
         for scope, kind in sorted(holds.items())
     ]
     return found or [ok("holds", "nothing is paused or drained")]
-
-
-def _schedules(schedules: Sequence[dict[str, Any]]) -> list[Finding]:
-    found = []
-    for row in schedules:
-        if row["paused"]:
-            found.append(
-                warning("schedules", f"{row['name']} is paused", f"benchfarm farm schedule resume {row['name']}")
-            )
-        elif row["missed"]:
-            text = f"{row['name']}: {row['missed']} times since the last good one or pause were missed or failed"
-            found.append(problem("schedules", text, "benchfarm farm schedule list"))
-    return found or [ok("schedules", f"{len(schedules)}, all in time" if schedules else "none")]

@@ -1,4 +1,4 @@
-"""What a farm does now: its phones, hosts, jobs and schedules, and how far tonight is."""
+"""What a farm does now: its phones, hosts and jobs, and how far tonight is."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from orchestrator.serve.answers import (
     HostAnswer,
     JobAnswer,
     NightAnswer,
-    ScheduleAnswer,
     answer_of,
 )
 
@@ -116,8 +115,6 @@ class FarmNow:
         night = tonight(store, now, progress, [item["done_at"] for item in working.values()])
         if queue is None:
             return replace(empty, night=night, devices=self._devices([], [], working, newest, running))
-        from orchestrator.queueing.schedule import Schedules
-
         failed = {
             row["submission"]
             for row in queue.failures(within_s=(now - first_moment(night_of(now))) / timedelta(seconds=1))
@@ -137,7 +134,6 @@ class FarmNow:
             jobs=tuple(map(job_answer, listed[:_MOST_JOBS])),
             more_jobs=max(0, len(listed) - _MOST_JOBS),
             holds=holds,
-            schedules=tuple(map(_schedule, Schedules(queue).listed())),
         )
 
     def _on_boards(self, now: datetime) -> dict[str, dict[str, Any]]:
@@ -281,15 +277,3 @@ def _of_run(run: RunRecord) -> dict[str, Any]:
 def job_answer(row: Mapping[str, Any]) -> JobAnswer:
     """Return a job as the queue has it."""
     return answer_of(JobAnswer, row, plan=row["plan_name"])
-
-
-def _schedule(row: Mapping[str, Any]) -> ScheduleAnswer:
-    last = row["ticks"][0] if row["ticks"] else {"tick_at": None, "outcome": "", "note": ""}
-    return answer_of(
-        ScheduleAnswer,
-        row,
-        plan=row["plan_name"],
-        last_at=last["tick_at"],
-        last_outcome=last["outcome"],
-        last_note=last["note"],
-    )

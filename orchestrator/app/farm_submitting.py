@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -50,12 +50,18 @@ class Submitted:
     left_out: Mapping[str, str]
     away: Mapping[str, str]
     without_program: Mapping[Serial, Sequence[str]]
+    #: Open submissions with jobs on the same phones -> those phones.
+    overlaps: Mapping[str, Sequence[str]]
     #: Whether every phone that the plan names has a job, and none that it means is away.
     is_whole: bool
+    #: Whether it was there already, and nothing was queued now.
+    is_known: bool = False
 
 
-def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Submitted:
+def submit(settings: Settings, path: Path, *, priority: int, name: str, once: bool = False) -> Submitted:
     """Queue a plan for every announced phone that fits it, all that it names by content; all of it or nothing.
+
+    ``{date}`` in the name is today's date (UTC). ``once``: a submission of the name that is there already is returned.
 
     Raises:
         PlanError: the plan is wrong, or asks for what only one host can do.
@@ -68,6 +74,9 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Submi
     models = identify(plan)
     submission = name or f"{re.sub('[^A-Za-z0-9._-]', '_', plan.name)[:40] or 'plan'}-{secrets.token_hex(4)}"
     with FarmQueue(settings.store) as queue, Farm(settings) as farm:
+        submission = submission.replace("{date}", f"{queue.now():%Y%m%d}")
+        if once and (known := _known(queue, submission)) is not None:
+            return known
         check_names(farm, queue, plan.devices)
         chosen, left_out = choose_phones(farm, queue, plan.devices)
         away = away_meant(queue, plan.devices, farm.inventory)
@@ -81,7 +90,13 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Submi
         # Of one night for all its phones, whenever each of them can be had.
         now = queue.now()
         made = submission_of(submission, packed.manifest, farm.inventory, priority=priority, now=now)
-        jobs = queue_jobs(queue, made, chosen)
+        overlaps = _overlaps(queue, {facts.serial for facts in chosen})
+        try:
+            jobs = queue_jobs(queue, made, chosen)
+        except UsageError:
+            if once and (known := _known(queue, submission)) is not None:
+                return known
+            raise
     return Submitted(
         submission=submission,
         jobs=jobs,
@@ -92,8 +107,42 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str) -> Submi
         left_out=left_out,
         away=away,
         without_program=packed.missing,
+        overlaps=overlaps,
         is_whole=not away and (plan.devices.most is not None or not left_out.keys() & set(plan.devices.serials)),
     )
+
+
+def _known(queue: FarmQueue, submission: str) -> Submitted | None:
+    """Return a submission that is there already, None for one that isn't."""
+    jobs = [
+        QueuedJob(job_id=row["job_id"], serial=Serial(row["serial"]), campaign_id=CampaignId(row["campaign_id"]))
+        for row in queue.jobs(submission)
+    ]
+    if not jobs:
+        return None
+    return Submitted(
+        submission=submission,
+        jobs=jobs,
+        files=0,
+        uploaded=0,
+        opens_at=queue.now(),
+        waits=False,
+        left_out={},
+        away={},
+        without_program={},
+        overlaps={},
+        is_whole=True,
+        is_known=True,
+    )
+
+
+def _overlaps(queue: FarmQueue, serials: Collection[str]) -> dict[str, list[str]]:
+    """Return the open submissions that have jobs on some phones, with those phones."""
+    found: dict[str, list[str]] = {}
+    for job in queue.jobs():
+        if job["status"] in {"waits", "runs"} and job["serial"] in serials:
+            found.setdefault(job["submission"], []).append(job["serial"])
+    return found
 
 
 def check_travels(plan: Plan) -> None:

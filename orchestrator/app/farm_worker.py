@@ -20,7 +20,6 @@ from orchestrator.app.beginning import begin, identify, named_paths, prepare
 from orchestrator.app.farm_host import HostPhones
 from orchestrator.app.farm_payload import Unpacked, contents_of, unpack
 from orchestrator.app.farm_phones import meant
-from orchestrator.app.farm_schedules import make_due
 from orchestrator.app.measuring import reopen, run_campaign
 from orchestrator.app.options import opt
 from orchestrator.app.resuming import close_cancelled
@@ -49,7 +48,6 @@ from orchestrator.ports import Device, Observer
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.newcomers import Newcomers
 from orchestrator.queueing.queue import Claimed, FarmQueue
-from orchestrator.queueing.schedule import Line
 from orchestrator.queueing.worker import Callbacks, Ended, Say, Worker
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
@@ -114,7 +112,7 @@ class Worked:
 
 
 def work(settings: Settings, request: WorkerRequest, *, tell: Say, observer: Callable[[], Observer]) -> Worked:
-    """Do the queue's jobs on this host's phones, and submit what schedules want.
+    """Do the queue's jobs on this host's phones.
 
     ``tell`` hears what the worker does, ``observer`` makes one that hears of a job's runs.
 
@@ -183,9 +181,7 @@ def work(settings: Settings, request: WorkerRequest, *, tell: Say, observer: Cal
             contents.clean_copies()
             return ()
 
-        due = partial(make_due, settings, queue, store, host=host, inventory=inventory)
         stack.enter_context(repeated("phones that come", newcomers.look, say))
-        stack.enter_context(repeated("schedules", due, say))
         stack.enter_context(repeated("old copies of files stay", clean_copies, say, every_s=_CLEANED_S))
         done = worker.run(until_empty=request.until_empty)
     return Worked(host=host, jobs=done, drained=worker.drained)
@@ -208,9 +204,7 @@ def _numbers_served(settings: Settings, store: Store, listening: Listening, say:
 
 
 @contextmanager
-def repeated(
-    what: str, check: Callable[[], Sequence[str | Line]], say: Say, *, every_s: float = _BESIDE_S
-) -> Iterator[None]:
+def repeated(what: str, check: Callable[[], Sequence[str]], say: Say, *, every_s: float = _BESIDE_S) -> Iterator[None]:
     """Check something again and again while the context lasts, in a thread: a slow database holds up no heartbeat.
 
     ``check`` returns lines for people; what it raises is a line too, after ``what``. What the check before returned
@@ -219,17 +213,17 @@ def repeated(
     stopped = threading.Event()
 
     def checks() -> None:
-        said: Sequence[Line] = ()
+        said: Sequence[tuple[str, str]] = ()
         while not stopped.is_set():
             try:
-                lines = [item if isinstance(item, Line) else Line(item) for item in check()]
+                lines = [(line, "info") for line in check()]
             except BenchfarmError as error:
-                lines = [Line(f"{what}: {error}", level="error")]
+                lines = [(f"{what}: {error}", "error")]
             except Exception as error:  # noqa: BLE001 - the next check may go better
-                lines = [Line(f"{what}: {type(error).__name__}: {error}", level="error")]
+                lines = [(f"{what}: {type(error).__name__}: {error}", "error")]
             for line in lines:
                 if line not in said:
-                    say(one_line(line.text), level=line.level, schedule=line.schedule)
+                    say(one_line(line[0]), level=line[1])
             said = lines
             stopped.wait(every_s)
 

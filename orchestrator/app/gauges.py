@@ -63,12 +63,6 @@ _FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         ("serial",),
     ),
     "benchfarm_host_silent_seconds": ("Since a host was last heard.", ("host",)),
-    "benchfarm_schedule_next_timestamp_seconds": ("When a schedule is due next; none while paused.", ("schedule",)),
-    "benchfarm_schedule_submitted_timestamp_seconds": (
-        "The last time of a schedule that was submitted.",
-        ("schedule",),
-    ),
-    "benchfarm_schedule_missed": ("Times since then that were missed or failed.", ("schedule",)),
 }
 #: A family's name, and by its labels' values (one of one label by itself) its numbers.
 _Known = tuple[str, Mapping[Any, float | None]]
@@ -186,8 +180,6 @@ class Numbers(Collector):
 
 
 def _of_queue(queue: FarmQueue) -> Iterator[_Known]:
-    from orchestrator.queueing.schedule import Schedules
-
     states: dict[str, str] = {}
     for phone in queue.phones():
         states[phone["serial"]] = min(phone["state"], states.get(phone["serial"], "unusable"), key=_ORDER.index)
@@ -197,12 +189,6 @@ def _of_queue(queue: FarmQueue) -> Iterator[_Known]:
     yield "benchfarm_phones", {state: counted[state] for state in _ORDER}
     yield "benchfarm_phone_seen_timestamp_seconds", {row["serial"]: row["seen_at"].timestamp() for row in queue.seen()}
     yield "benchfarm_host_silent_seconds", {row["name"]: row["silent_s"] for row in queue.hosts()}
-    schedules = Schedules(queue).listed()
-    times = {row["name"]: row["next_at"].timestamp() for row in schedules if not row["paused"]}
-    yield "benchfarm_schedule_next_timestamp_seconds", times
-    times = {row["name"]: row["submitted_at"].timestamp() for row in schedules if row["submitted_at"]}
-    yield "benchfarm_schedule_submitted_timestamp_seconds", times
-    yield "benchfarm_schedule_missed", {row["name"]: row["missed"] for row in schedules}
 
 
 def _fulfil(read: Callable[[], Iterator[_Known]], reading: Future[list[_Known]]) -> None:

@@ -35,7 +35,6 @@ from orchestrator.serve.answers import (
     OneSeriesAnswer,
     RunAnswer,
     SeriesAnswer,
-    SubmissionRequest,
     answer_of,
 )
 from orchestrator.serve.api import Limit, MissingError, Offset, Phones, Route
@@ -161,7 +160,6 @@ class LiveAnswers:
             Route("GET", "/access", "Whether the token that was sent may steer the farm", self.access),
             Route("POST", "/holds", "Pause or drain the farm, a host or a phone", self.hold),
             Route("DELETE", "/holds", "End a pause or drain", self.resume),
-            Route("POST", "/submissions", "Submit a stored plan: a schedule's", self.submit),
             Route("DELETE", "/submissions/{submission}", "Cancel a submission", self.cancel),
             Route("DELETE", "/quarantine/{serial}", "Release a phone from quarantine", self.release),
         ]
@@ -256,12 +254,6 @@ class LiveAnswers:
         from orchestrator.app import farm_control
 
         return self._done(lambda: farm_control.release(self._settings, [scope]))
-
-    def submit(self, wanted: SubmissionRequest) -> DoneAnswer:
-        """Queue a schedule's plan now."""
-        from orchestrator.app import farm_schedules
-
-        return self._done(lambda: farm_schedules.submit_now(self._settings, wanted.schedule))
 
     def cancel(self, submission: str, phone: Phones = None) -> DoneAnswer:
         """Cancel a submission, or some phones' part of it."""

@@ -1,4 +1,4 @@
-"""``benchfarm farm``: plans for the phones of many hosts, schedules, steering it, and a host's worker."""
+"""``benchfarm farm``: plans for the phones of many hosts, steering it, and a host's worker."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from orchestrator.app import farm_control, farm_schedules, farm_submitting, farm_worker, nights
+from orchestrator.app import farm_control, farm_submitting, farm_worker, nights
 from orchestrator.app.farm_control import WATCH_S, held_text, is_open, read_state, wait_for
 from orchestrator.app.farm_phones import away_text
-from orchestrator.app.farm_schedules import Priority, ScheduleRequest
 from orchestrator.app.farm_submitting import Submitted
 from orchestrator.app.farm_worker import WorkerRequest
 from orchestrator.app.options import Texts, arg, opt
@@ -33,6 +31,8 @@ _RECENT: Final = 20
 #: Cases without time that are listed of a phone.
 _CUT_LISTED: Final = 20
 
+#: As far as the database's integers go.
+Priority = Annotated[int, opt("--priority", "Larger numbers run first.", min=-(2**31), max=2**31 - 1)]
 _Scopes = Annotated[Texts, arg("farm, host:NAME or phone:SERIAL (default: the whole farm).")]
 
 
@@ -60,6 +60,10 @@ def submit(
     plan: Annotated[Path, arg("Plan file (YAML).")],
     priority: Priority = 0,
     name: Annotated[str, opt("--name", "Name of the submission. It must be new.")] = "",
+    once: Annotated[
+        str,
+        opt("--once", "Name of a submission that is made once; {date} in it is today's. Run again, it does nothing."),
+    ] = "",
     wait: Annotated[
         bool, opt("--wait", "Wait until all its jobs have ended. The exit code is that of 'farm status'.")
     ] = False,
@@ -72,11 +76,17 @@ def submit(
     if out is not None and not wait:
         raise UsageError("--out is for a report of what was measured", hint="add --wait")
     format_of("", out, ("html", "text", "markdown", "csv", "json"), default="html")
-    done = farm_submitting.submit(settings, plan, priority=priority, name=name)
+    if name and once:
+        raise UsageError("--name and --once both name the submission", hint="give one of them")
+    done = farm_submitting.submit(settings, plan, priority=priority, name=name or once, once=bool(once))
+    if done.is_known:
+        sent = CommandResult(text=f"{done.submission}: submitted before, {len(done.jobs)} jobs", data=vars(done))
+        return _ended(settings, sent, done, out) if wait else sent
     lines = [f"{done.submission}: {len(done.jobs)} jobs queued, for {', '.join(job.serial for job in done.jobs)}"]
     lines[0] += f"; {done.files} files, {done.uploaded} of them new to the farm"
     if done.waits:
         lines[0] += f"; their window opens at {done.opens_at:%Y-%m-%d %H:%M} UTC"
+    lines += [f"after the jobs of {other} on {', '.join(phones)}" for other, phones in done.overlaps.items()]
     lines += [f"{serial}: not meant: {reason}" for serial, reason in done.left_out.items()]
     lines += [f"{serial}: its host's own program is used: {why[0]}" for serial, why in done.without_program.items()]
     # 1 also where it names a phone that has no job, or means one that is away.
@@ -263,7 +273,7 @@ def clean(
 def doctor(
     settings: Settings, host: Annotated[bool, opt("--host/--no-host", "Include this host.")] = True
 ) -> CommandResult:
-    """Check queue, clocks, hosts, phones and schedules.
+    """Check queue, clocks, hosts and phones.
 
     Example: benchfarm farm doctor
     """
@@ -271,95 +281,3 @@ def doctor(
     from orchestrator.cli.devices import findings
 
     return findings(settings, of_farm, host=host)
-
-
-@command("farm schedule add")
-def add(settings: Settings, request: ScheduleRequest) -> CommandResult:
-    """Submit a plan at set times.
-
-    Example: benchfarm farm schedule add nightly nightly.yaml --cron "0 1 * * *"
-    """
-    done = farm_schedules.add(settings, request)
-    when = f"{done.name}: {done.cron} {done.timezone}, first {_moment(done.next_at)}"
-    lines = [f"{when}; {done.files} files, {done.uploaded} new"]
-    lines += [f"phones now: {', '.join(done.phones)}"] if done.phones else []
-    return CommandResult(text="\n".join(map(one_line, [*lines, *done.notes])), data=done)
-
-
-@command("farm schedule list")
-def list_schedules(settings: Settings) -> CommandResult:
-    """List schedules, with their next and missed times.
-
-    Example: benchfarm farm schedule list
-    """
-    # Exit code 1: an active schedule's last time wasn't submitted, a job failed, or a phone measured for nothing.
-    schedules = farm_schedules.listed(settings)
-    rows, lines = [], []
-    for item in schedules:
-        last = item["ticks"][0] if item["ticks"] else None
-        rows.append(
-            (
-                item["name"],
-                f"{item['cron']} {item['timezone']}",
-                "paused" if item["paused"] else _moment(item["next_at"]),
-                f"{_moment(last['tick_at'])} {last['outcome']}" if last else "",
-                _limits_text(item),
-                item["plan_name"],
-                str(item["priority"]),
-            )
-        )
-        lines += [f"{last['submission']}: {item['lacking']}"] if last and item["lacking"] else []
-        lines += [
-            f"{item['name']}, {_moment(tick['tick_at'])}: {tick['outcome']}: {tick['note']}"
-            for tick in item["ticks"]
-            if tick["outcome"] != "submitted"
-        ]
-    text = (
-        table(("schedule", "when", "next", "last", "limits", "plan", "priority"), rows)
-        if rows
-        else "there are no schedules"
-    )
-    return CommandResult(
-        text="\n".join([text, *map(one_line, lines)]),
-        data={"schedules": schedules},
-        exit_code=int(any(item["went_wrong"] for item in schedules)),
-    )
-
-
-def _limits_text(item: Mapping[str, Any]) -> str:
-    time = format_duration(item["phone_time_s"]) if item["phone_time_s"] else ""
-    return ", ".join(text for text in (item["window"], time) if text)
-
-
-def _moment(moment: datetime) -> str:
-    return f"{moment.astimezone():%Y-%m-%d %H:%M %Z}"
-
-
-_Schedule = Annotated[str, arg("Name of a schedule.")]
-
-
-@command("farm schedule remove")
-def remove_schedule(settings: Settings, name: _Schedule) -> DoneAnswer:
-    """Remove a schedule. Its submissions stay.
-
-    Example: benchfarm farm schedule remove nightly
-    """
-    return farm_schedules.remove(settings, name)
-
-
-@command("farm schedule pause")
-def pause_schedule(settings: Settings, name: _Schedule) -> DoneAnswer:
-    """Pause a schedule. Missed times are not run later.
-
-    Example: benchfarm farm schedule pause nightly
-    """
-    return farm_schedules.pause(settings, name, paused=True)
-
-
-@command("farm schedule resume")
-def resume_schedule(settings: Settings, name: _Schedule) -> DoneAnswer:
-    """Resume a paused schedule.
-
-    Example: benchfarm farm schedule resume nightly
-    """
-    return farm_schedules.pause(settings, name, paused=False)

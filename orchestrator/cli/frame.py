@@ -73,8 +73,6 @@ WORDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
 }
 _WORDS: Final = {word: about for section in WORDS.values() for word, about in section.items()}
-#: Groups below a group, and their help.
-_INNER_GROUPS: Final = {("farm", "schedule"): "Run plans at set times."}
 #: The groups of options in the help of a command with many; what isn't named here is common.
 PANELS: Final[dict[str, frozenset[str]]] = {
     "Devices": frozenset({"--device", "--profile", "--where", "--one-of-each", "--any", "--host"}),
@@ -165,7 +163,7 @@ def _group(root: Root, words: list[str]) -> typer.core.TyperGroup:
     group: typer.core.TyperGroup = root
     for number, word in enumerate(words, 1):
         if word not in group.commands:
-            about = _INNER_GROUPS.get((words[0], word), "") if number > 1 else _WORDS.get(word, ("", ""))[1]
+            about = "" if number > 1 else _WORDS.get(word, ("", ""))[1]
             group.add_command(typer.core.TyperGroup(name=word, help=about, **_LOOK))
         inner = group.commands[word]
         assert isinstance(inner, typer.core.TyperGroup)

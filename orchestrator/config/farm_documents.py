@@ -83,7 +83,7 @@ class PhoneLabels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """A plan with all that it names: one for a submission's phones, those too that come later, or for a schedule."""
+    """A plan with all that it names: one for a submission's phones, those too that come later."""
 
     #: With the devices that it means; its models by their contents.
     plan: Plan

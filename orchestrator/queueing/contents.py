@@ -127,8 +127,7 @@ class Contents:
             files = connection.execute(
                 "WITH spare AS MATERIALIZED (SELECT f.sha256 FROM farm_files f"
                 " WHERE used_at < now() - make_interval(secs => %s)"
-                " AND f.sha256 NOT IN (SELECT unnest(files) FROM farm_schedules"
-                " UNION ALL SELECT unnest(files) FROM farm_submissions)"
+                " AND f.sha256 NOT IN (SELECT unnest(files) FROM farm_submissions)"
                 " ORDER BY f.sha256 FOR UPDATE OF f)"
                 " DELETE FROM farm_files f USING spare WHERE f.sha256 = spare.sha256 RETURNING f.size_bytes",
                 (GRACE_S,),

@@ -11,7 +11,7 @@ from orchestrator.errors import StoreError
 
 SCHEMA: Final = "benchfarm_queue"
 #: The version of the tables.
-VERSION: Final = 2
+VERSION: Final = 3
 #: Any number that no other program of this database locks.
 _MIGRATING: Final = 7_220_311
 _TABLES: Final = """
@@ -88,33 +88,6 @@ CREATE TABLE farm_submissions (
     opens_at timestamptz NOT NULL,
     until timestamptz,
     cancelled boolean NOT NULL DEFAULT false
-);
-
--- What is submitted when, and what became of each time that it was due.
-CREATE TABLE farm_schedules (
-    name text PRIMARY KEY,
-    cron text NOT NULL,
-    timezone text NOT NULL,
-    document text NOT NULL,
-    plan_name text NOT NULL,
-    files text[] NOT NULL,
-    priority integer NOT NULL,
-    grace_s double precision NOT NULL,
-    paused boolean NOT NULL DEFAULT false,
-    went_on_at timestamptz, -- when it was resumed: what went wrong before is nobody's concern any more
-    created_by text NOT NULL,
-    created_at timestamptz NOT NULL DEFAULT now(),
-    next_at timestamptz NOT NULL
-);
-CREATE TABLE farm_ticks (
-    schedule text NOT NULL,
-    tick_at timestamptz NOT NULL,
-    outcome text NOT NULL CHECK (outcome IN ('submitted', 'missed', 'failed')),
-    submission text NOT NULL DEFAULT '',
-    host text NOT NULL DEFAULT '',
-    note text NOT NULL DEFAULT '',
-    told_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (schedule, tick_at)
 );
 
 -- Phones that were taken out of the list, as they were last: unplugged, or their host's worker has ended. Noted by the

@@ -66,22 +66,6 @@ class JobAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleAnswer:
-    """A stored plan that is submitted by the clock, or when somebody asks for it."""
-
-    name: str
-    plan: str
-    cron: str
-    timezone: str
-    paused: bool
-    next_at: datetime
-    last_at: datetime | None
-    #: submitted, missed or failed; empty before the first time.
-    last_outcome: str
-    last_note: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NightAnswer:
     """The night that goes on now, from noon to noon: all campaigns begun in it."""
 
@@ -115,7 +99,6 @@ class FarmAnswer:
     more_jobs: int = 0
     #: farm, host:NAME or phone:SERIAL, with pause or drain.
     holds: dict[str, str] = field(default_factory=dict)
-    schedules: tuple[ScheduleAnswer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,14 +211,6 @@ class HoldRequest:
     scope: str
     #: pause, or drain: the worker ends after its jobs.
     kind: str = "pause"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmissionRequest:
-    """Which stored plan is to be submitted now."""
-
-    #: The name of a schedule; it may be paused.
-    schedule: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -131,16 +131,6 @@
     var parts = others.length || !calm.length ? [table(heads, others.map(deviceRow), "No phone was seen in the last 24 hours.")] : [];
     return calm.length ? parts.concat(fold("calm", [counted(calm, "state")], [table(heads, calm.map(deviceRow), "")], false)) : parts;
   }
-  function scheduleRow(item) {
-    return { cells: [
-      [name(item.name)],
-      [name(item.plan)],
-      [name(item.cron + " " + item.timezone)],
-      [item.paused ? badge("paused", "v-warning") : clock(item.next_at)],
-      item.last_outcome ? [badge(item.last_outcome, kind(item.last_outcome)), " " + clock(item.last_at), item.last_outcome === "submitted" ? null : small(item.last_note)] : [null],
-      [act("Submit now", "POST", "/submissions", { schedule: item.name }, "Submit " + item.name + " now?")]
-    ] };
-  }
   function hostRow(item) {
     return { cells: [[name(item.name)], [badge(item.state, kind(item.state))], [name(item.note)], [holdButton("host:" + item.name, "host")]] };
   }
@@ -160,7 +150,6 @@
     byId("devices").replaceChildren.apply(byId("devices"), phones());
     byId("jobs").replaceChildren.apply(byId("jobs"), submissions());
     if (farm.more_jobs) { byId("jobs").append(make("p", {}, ["and " + farm.more_jobs + " more"])); }
-    byId("schedules").replaceChildren(table(["schedule", "plan", "when", "next", "last", ""], farm.schedules.map(scheduleRow), "No plan is stored: 'benchfarm farm schedule add' stores one."));
     byId("hosts").replaceChildren(table(["host", "state", "note", ""], farm.hosts.map(hostRow), "No host is known: 'benchfarm farm worker' adds one."));
     document.querySelectorAll("[data-needs=queue]").forEach(function (section) { section.hidden = !farm.has_queue; });
     byId("fault").hidden = !farm.fault;

@@ -202,9 +202,8 @@ def test_a_damaged_store_is_not_copied_as_if_it_were_whole(tmp_path: Path, sampl
     assert sorted(item.name for item in tmp_path.iterdir() if "copy" in item.name) == []
 
 
-def test_a_dump_of_postgresql_brings_store_queue_and_schedules_back(postgresql: Cluster, samples) -> None:
+def test_a_dump_of_postgresql_brings_store_and_queue_back(postgresql: Cluster, samples) -> None:
     from orchestrator.queueing.queue import FarmQueue
-    from orchestrator.queueing.schedule import Cron, Schedule, Schedules
     from tests.samples.submissions import submit
 
     name = postgresql.create()
@@ -215,13 +214,6 @@ def test_a_dump_of_postgresql_brings_store_queue_and_schedules_back(postgresql: 
         submit(queue, "A", "B", priority=3)
         worker_id = queue.register("one", benchfarm_version="1")
         assert queue.claim("one", worker_id, ["A"]) is not None
-        Schedules(queue).put(
-            Schedule(
-                name="nightly", cron=Cron(text="0 1 * * *", timezone="UTC"), document="{}", plan_name="p", files=[],
-                priority=0, grace_s=60,
-            ),
-            replace=False,
-        )  # fmt: skip
         dump = postgresql.folder / f"{name}.dump"
         postgresql.run("pg_dump", "--format=custom", f"--file={dump}", name)
     store.close()
@@ -239,4 +231,3 @@ def test_a_dump_of_postgresql_brings_store_queue_and_schedules_back(postgresql: 
         queue.beat("one", worker_id)
         claimed = queue.claim("one", worker_id, ["A"])
         assert claimed is not None
-        assert [item["name"] for item in Schedules(queue).listed()] == ["nightly"]

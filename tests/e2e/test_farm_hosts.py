@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import secrets
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +13,7 @@ import psycopg
 import pytest
 
 from benchfarm_lab.samples import benchmark_elf
-from orchestrator.queueing.schedule import Schedules
 from orchestrator.resources import data_folder
-from orchestrator.store.opening import open_store
 from tests.samples.farm_hosts import Database, FarmOfHosts, changes, private_database, running_farm, stored
 
 if TYPE_CHECKING:
@@ -51,7 +47,7 @@ def farm(both: FarmOfHosts) -> Iterator[FarmOfHosts]:
 
 @pytest.fixture
 def name() -> str:
-    """A submission's name, and a schedule's: a test that is tried once more is another one."""
+    """A submission's name: a test that is tried once more is another one."""
     return f"night-{secrets.token_hex(3)}"
 
 
@@ -190,60 +186,46 @@ def test_a_database_that_is_started_again_costs_no_result(
     assert "in the queue already" in twice.stderr
 
 
-def test_a_schedule_is_submitted_once_by_two_hosts_and_its_jobs_end_with_its_window(
-    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
+def test_what_a_timer_submits_is_submitted_once_and_says_what_it_overlaps_with(
+    farm: FarmOfHosts, plan_file: PlanFile, name: str
 ) -> None:
-    farm.until_announced(*farm.hosts)
-    plan = plan_file(tuple(host.serial for host in farm.hosts), invocations=1)
-    # Whatever the time is now: the window is open, and the schedule isn't due by itself.
-    now = datetime.now(UTC)
-    opens, later = now - timedelta(hours=1), now + timedelta(hours=12)
-    words = ("--cron", f"{later:%M %H} * * *", "--window", f"{opens:%H:%M}-{later:%H:%M}", "--budget", "5h")
-    added = farm.one("farm", "schedule", "add", name, plan, *words, "--priority", "2")
-    assert added["phones"] == sorted(before)
-    plan.unlink()
-    farm.queue.rows("UPDATE farm_schedules SET next_at = date_trunc('minute', now())")
-    schedules = Schedules(farm.queue)
-    farm.until(lambda: bool(schedules.listed()[0]["ticks"]))
-    (tick,) = schedules.listed()[0]["ticks"]
-    assert (tick["outcome"], tick["submission"].startswith(f"{name}-")) == ("submitted", True)
-    jobs = farm.until_ended(tick["submission"])
-    assert [(job["serial"], job["priority"]) for job in jobs] == [(serial, 2) for serial in sorted(before)]
-    farm.expect_no_loss(tick["submission"], 4, before)
-    with contextlib.closing(open_store(farm.database.url)) as store:
-        terms = [store.campaign(job["campaign_id"]).terms for job in jobs]
-    assert {(f"{item.until:%H:%M}", item.phone_time_s) for item in terms} == {(f"{later:%H:%M}", 5 * 3600.0)}
-    farm.one("farm", "schedule", "remove", name)
+    host = farm.one
+    farm.until_announced(host)
+    host("farm", "pause", f"phone:{host.serial}")
+    plan = plan_file((host.serial,), invocations=1)
+    first = host("farm", "submit", plan, "--once", f"{name}-{{date}}")
+    assert re.fullmatch(rf"{name}-\d{{8}}", first["submission"])
+    # Run again, by another computer too.
+    again = farm.two("farm", "submit", plan, "--once", f"{name}-{{date}}")
+    assert (again["is_known"], again["jobs"]) == (True, first["jobs"])
+    said = host.cli("farm", "submit", plan, "--once", f"{name}-later", **host.environ()).ok()
+    assert f"after the jobs of {first['submission']} on {host.serial}" in said.stdout
+    for submission in (first["submission"], f"{name}-later"):
+        assert len(farm.jobs(submission)) == 1
+        host("farm", "cancel", submission)
 
 
 def test_a_night_in_which_a_phone_gave_nothing_does_not_look_as_if_all_were_well(
     farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
 ) -> None:
     farm.until_announced(*farm.hosts)
-    later = datetime.now(UTC) + timedelta(hours=12)
     plan = plan_file(tuple(host.serial for host in farm.hosts), invocations=1)
-    farm.one("farm", "schedule", "add", name, plan, "--cron", f"{later:%M %H} * * *")
     farm.two("lab", "fault", farm.two.serial, "segv", "times=0")
     try:
-        farm.queue.rows("UPDATE farm_schedules SET next_at = date_trunc('minute', now())")
-        farm.until(lambda: bool(Schedules(farm.queue).listed()[0]["ticks"]))
-        submission = Schedules(farm.queue).listed()[0]["ticks"][0]["submission"]
-        farm.until_ended(submission)
+        farm.one("farm", "submit", plan, "--name", name)
+        farm.until_ended(name)
     finally:
         farm.two("lab", "fault", farm.two.serial, "clear")
     # Each failure is stored as one.
-    farm.expect_no_loss(submission, 4, before)
+    farm.expect_no_loss(name, 4, before)
     cli, environ = farm.one.cli, farm.one.environ()
-    status = cli("farm", "status", submission, "--json", **environ)
+    status = cli("farm", "status", name, "--json", **environ)
     assert (status.exit_code, status.json["without_result"]) == (1, {farm.two.serial: 4})
     notes = {job["serial"]: job["note"] for job in status.json["jobs"]}
     assert (notes[farm.one.serial], notes[farm.two.serial]) == ("4 stored", "4 stored; 4 of 4 without a result")
-    listed = cli("farm", "schedule", "list", **environ)
-    assert (listed.exit_code, f"{submission}: no run of {farm.two.serial} gave a result" in listed.stdout) == (1, True)
     doctor = cli("farm", "doctor", "--json", **environ).json
     (problem,) = (item for item in doctor["findings"] if item["check"] == "results" and item["level"] == "problem")
-    assert problem["text"] == f"{submission}: no run of {farm.two.serial} gave a result"
-    farm.one("farm", "schedule", "remove", name)
+    assert problem["text"] == f"{name}: no run of {farm.two.serial} gave a result"
 
 
 def test_a_phone_that_was_away_all_night_measures_nothing_under_its_name_the_next_day(

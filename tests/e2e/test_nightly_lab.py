@@ -114,11 +114,9 @@ def test_from_nothing_to_an_alarm(host: Host, tmp_path: Path, hook: tuple[str, l
     assert [job["status"] for job in done["outcome"]["jobs"]] == ["done"]
     assert "first: 1 done" in asked.stderr
     assert host.serial in report.read_text()
-    # The plan is stored, and submitted by the API of the pages.
-    host("farm", "schedule", "add", "nightly", plan, "--cron", "0 1 * * *")
     with served(host) as url:
-        second = str(asked_of(url, "POST", "/submissions", {"schedule": "nightly"})["data"]["submission"])
-        watched = host.cli("farm", "status", second, "--watch", **host.environ()).ok()
+        host("farm", "submit", plan, "--name", "second")
+        watched = host.cli("farm", "status", "second", "--watch", **host.environ()).ok()
         assert "done" in watched.stdout.splitlines()[-1]
         farm = asked_of(url, "GET", "/farm")
         assert (farm["night"]["campaigns"], farm["night"]["left"]) == (2, 0)

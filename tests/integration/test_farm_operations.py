@@ -24,14 +24,12 @@ from orchestrator.config.farm_documents import dump
 from orchestrator.devices.journal import Change
 from orchestrator.errors import NoDeviceError, PlanError, UsageError
 from orchestrator.queueing.queue import Announced, FarmQueue
-from orchestrator.queueing.schedule import Cron, Schedule, Schedules
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import CampaignId, RunId, Serial
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.records.run import Outcome
 from tests.conftest import poll_until
-from tests.samples.distant_times import half_a_day_away
 from tests.samples.places import REPO
 from tests.samples.submissions import submit
 
@@ -273,28 +271,6 @@ def test_a_failed_job_is_a_problem_until_its_plan_is_submitted_again_or_a_week_i
     assert problems() == []
 
 
-def test_a_schedule_that_rests_or_was_removed_is_no_problem(queue: FarmQueue, settings: Settings) -> None:
-    schedules = Schedules(queue)
-    nightly = Schedule(
-        name="n", cron=Cron(text=half_a_day_away(), timezone="UTC"), document="{}", plan_name="p", files=[],
-        priority=0, grace_s=1,
-    )  # fmt: skip
-
-    def told(level: str) -> list[str]:
-        return found(farm.doctor(settings, host=False), level).get("schedules", [])
-
-    schedules.put(nightly, replace=False)
-    queue.rows("UPDATE farm_schedules SET next_at = now() - interval '1 hour'")
-    schedules.make_due(lambda *_: "", host="one")
-    assert "1 times since" in told("problem")[0]
-    schedules.pause("n", paused=True)
-    assert (told("problem"), told("warning")) == ([], ["n is paused"])
-    assert [row["missed"] for row in schedules.listed()] == [0]
-    schedules.remove("n")
-    schedules.put(nightly, replace=False)
-    assert (told("problem"), told("ok")) == ([], ["1, all in time"])
-
-
 @pytest.fixture
 def reader(settings: Settings) -> Iterator[Settings]:
     """The same farm as a role of the database sees it that may read the store's tables and nothing else."""
@@ -418,21 +394,13 @@ def test_a_database_that_answers_late_has_no_other_time_for_that(
 
 def test_what_is_wrong_with_a_farm_is_told_with_a_next_step(queue: FarmQueue, settings: Settings) -> None:
     busy_farm(queue)
-    schedules = Schedules(queue)
-    cron = Cron(text=half_a_day_away(), timezone="UTC")
-    schedules.put(
-        Schedule(name="n", cron=cron, document="{}", plan_name="p", files=[], priority=0, grace_s=1), replace=False
-    )
     queue.rows("UPDATE procrastinate_events SET at = now() - interval '10 minutes'")
-    queue.rows("UPDATE farm_schedules SET next_at = now() - interval '1 hour'")
-    schedules.make_due(lambda *_: "", host="one")
     result = farm.doctor(settings, host=False)
     problems, warnings = found(result, "problem"), found(result, "warning")
     assert result.exit_code == 1
     assert "though its phone is free" in problems["queue"][0]
     assert "phones that no host has: GONE" in problems["queue"][1]
     assert problems["phones"] == ["D at one: unauthorized"]
-    assert "missed or failed" in problems["schedules"][0]
     assert "has benchfarm 0.0.1" in warnings["hosts"][0]
     assert warnings["holds"] == ["phone:C is held (pause)"]
     assert all(item.next_step for item in result.data["findings"] if item.level != "ok")  # type: ignore[index]

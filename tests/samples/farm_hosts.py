@@ -20,7 +20,6 @@ import psycopg
 from orchestrator.devices.address import parse_address
 from orchestrator.errors import StoreError
 from orchestrator.queueing.queue import FarmQueue
-from orchestrator.queueing.schedule import Schedules
 from orchestrator.store.opening import open_store
 from tests.samples.postgresql import Cluster, private_cluster
 
@@ -198,7 +197,7 @@ class FarmOfHosts:
             time.sleep(max(every_s, min(0.5, waited_s / 20)))
 
     def tidy(self) -> None:
-        """Leave no job, schedule or hold, and every host with its own phones."""
+        """Leave no job or hold, and every host with its own phones."""
         if any(job["status"] not in OVER for job in self.jobs("")):
             for host in self.hosts:
                 host.rest()
@@ -207,9 +206,6 @@ class FarmOfHosts:
                 self.queue.cancel(job["submission"])
         for scope in self.queue.holds():
             self.queue.release(scope)
-        schedules = Schedules(self.queue)
-        for schedule in schedules.listed():
-            schedules.remove(schedule["name"])
         for host in self.hosts:
             if host.adb_server:
                 host.rest()

@@ -1,4 +1,4 @@
-"""A farm in the middle of its night: phones in every state, jobs, schedules, and weeks of history behind it."""
+"""A farm in the middle of its night: phones in every state, jobs, and weeks of history behind it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from orchestrator.analysis.series import night_of
 from orchestrator.config.farm_documents import dump
 from orchestrator.queueing.queue import Announced, FarmQueue
-from orchestrator.queueing.schedule import Cron, Schedule, Schedules
 from orchestrator.queueing.submissions import IN_QUARANTINE
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
@@ -89,7 +88,7 @@ def begin_tonight(store: Store, serial: str = WORKING) -> list[RunRecord]:
 
 
 def fill_queue(queue: FarmQueue) -> None:
-    """Two hosts, five phones announced and one that was, a submission of which one job runs, a schedule."""
+    """Two hosts, five phones announced and one that was, a submission of which one job runs."""
     first = queue.register("lab-1", benchfarm_version="0.1.0")
     queue.register("lab-2", benchfarm_version="0.1.0")
     known = {serial: Announced(facts=dump(facts_of(serial))) for serial in TITLES}
@@ -98,18 +97,6 @@ def fill_queue(queue: FarmQueue) -> None:
     queue.announce("lab-2", {VIRTUAL: known[VIRTUAL]})
     submit(queue, WORKING, KEPT_OUT, name=SUBMISSION, plan_name="nightly", priority=5)
     assert queue.claim("lab-1", first, [WORKING]) is not None
-    Schedules(queue).put(
-        Schedule(
-            name="nightly",
-            cron=Cron(text="0 1 * * *", timezone="UTC"),
-            document="{}",
-            plan_name="nightly",
-            files=[],
-            priority=0,
-            grace_s=3600,
-        ),
-        replace=False,
-    )
     # No worker runs here that would be heard.
     queue.rows("UPDATE farm_hosts SET seen_at = now() + interval '1 hour'")
 

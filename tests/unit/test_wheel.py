@@ -17,7 +17,6 @@ from tests.samples.places import REPO
 LAB = REPO / "lab" / "src"
 #: Packages that only extras other than the lab bring.
 EXTRAS = (
-    "croniter",
     "fastapi",
     "perfetto",
     "procrastinate",
