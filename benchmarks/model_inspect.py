@@ -2,7 +2,7 @@
 
 Both look at the same file, in turns, each in a process of its own. Importing is timed apart from looking: the Analyzer
 needs all of TensorFlow for its look. What they tell differs: the Analyzer prints every tensor and operator and a GPU
-check, benchfarm counts, walks the quantisation, and predicts four delegates.
+check, benchfarm counts and walks the quantisation.
 
     python benchmarks/model_inspect.py [MEGABYTES [ROUNDS]]
 """
@@ -20,14 +20,12 @@ OURS = """
 import json, sys, time
 begun = time.perf_counter()
 from pathlib import Path
-from orchestrator.models.inspect import inspect_model, open_graph
+from orchestrator.models.inspect import inspect_model
 from orchestrator.models.graph import schema_names
-from orchestrator.models.prediction import PREDICTED, predict
 schema_names()
 imported = time.perf_counter()
 path = Path(sys.argv[1])
 facts = inspect_model(path)
-predictions = [predict(open_graph(path), delegate) for delegate in PREDICTED]
 ended = time.perf_counter()
 assert facts.operators == {"FULLY_CONNECTED": 25}
 """

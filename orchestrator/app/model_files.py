@@ -254,16 +254,13 @@ def known_models(settings: Settings, folder: Path | None) -> KnownModels:
     return KnownModels(manifest=manifest, models=entries, buildable=list(NAMES), fetchable=list(published_models()))
 
 
-def inspect(path: Path, *, is_predicted: bool) -> ModelFacts | LanguageModelFacts:
-    """Look inside a model; of a language model only what its bundle holds is known, unless delegates are predicted.
-
-    Raises ModelError.
-    """
+def inspect(path: Path) -> ModelFacts | LanguageModelFacts:
+    """Look inside a model; of a language model only what its bundle holds is known; raises ModelError."""
     from orchestrator.models.inspect import inspect_model
     from orchestrator.models.language_model import inspect_bundle
     from orchestrator.records.tokens import is_language_model
 
-    return inspect_bundle(path) if is_language_model(path) and not is_predicted else inspect_model(path)
+    return inspect_bundle(path) if is_language_model(path) else inspect_model(path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

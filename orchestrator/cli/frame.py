@@ -57,7 +57,7 @@ WORDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "Farm": {"farm": ("farm", "Run plans on the phones of many hosts.")},
     "Things": {
         "build": ("builds", "List, download and choose the benchmark programs."),
-        "model": ("models predicting", "Inspect, compare, build and download models."),
+        "model": ("models", "Inspect, compare, build and download models."),
         "plan": ("plans", "Check a plan, and show what it would measure."),
         "flags": ("builds", "Explain the flags of a benchmark program."),
     },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +15,6 @@ from orchestrator.bootstrap import Settings
 from orchestrator.cli.frame import command
 from orchestrator.cli.progress import farm_telling, tell
 from orchestrator.cli.result import CommandResult, table
-from orchestrator.errors import UsageError
 from orchestrator.records.model import ModelFacts, TensorFacts
 from orchestrator.report.escapes import one_line
 from orchestrator.units import format_bytes
@@ -89,30 +88,14 @@ def _tensor(tensor: TensorFacts) -> str:
 
 
 @command("model inspect")
-def inspect(
-    settings: Settings,
-    model: _ModelFile,
-    delegate: Annotated[
-        str,
-        opt("--delegate", "Show for each operator what this delegate takes: gpu, nnapi, hexagon or xnnpack."),
-    ] = "",
-    device: Annotated[str, opt("--device -s", "Use only this device's stored runs.")] = "",
-) -> CommandResult:
-    """Show a model's operators and what delegates may take.
+def inspect(model: _ModelFile) -> CommandResult:
+    """Show a model's facts and operators.
 
-    Example: benchfarm model inspect model.tflite --delegate gpu
+    Example: benchfarm model inspect model.tflite
     """
-    from orchestrator.cli.predicting import by_documents, with_devices
-
-    facts = model_files.inspect(model, is_predicted=bool(delegate))
-    if not isinstance(facts, ModelFacts):
-        return CommandResult(text="\n".join(_bundle_lines(facts)), data=facts)
-    if device and not delegate:
-        raise UsageError("--device is for --delegate, whose prediction it is about", hint="give --delegate gpu, too")
-    told = with_devices(settings, model, delegate=delegate, serial=device) if delegate else by_documents(model)
-    shown = {field.name: getattr(facts, field.name) for field in fields(facts)}
-    shown["delegate" if delegate else "delegates"] = told.data
-    return CommandResult(text="\n".join([*_lines(facts), "", told.text]), data=shown)
+    facts = model_files.inspect(model)
+    lines = _lines(facts) if isinstance(facts, ModelFacts) else _bundle_lines(facts)
+    return CommandResult(text="\n".join(lines), data=facts)
 
 
 @command("model diff")

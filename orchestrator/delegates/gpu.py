@@ -32,8 +32,6 @@ DELEGATE = Delegate(
     is_half=lambda flags: flags.get("gpu_precision_loss_allowed", "true") in {"true", "1"},
     cache_flags=serialized,
     reports_cache=True,
-    has_operator_table=True,
-    takes_largest_only=True,
     called={
         "gpu": "gpu",
         "tflitegpudelegatev2": "gpu",

@@ -50,7 +50,6 @@ DELEGATE = Delegate(
     skip=_skip,
     library=re.compile(r"libhexagon_(?:interface|nn_skel(?:_v\d+)?)\.so$"),
     library_skip=_library_skip,
-    has_operator_table=True,
     called={"hexagon": "hexagon", "tflitehexagondelegate": "hexagon"},
     echoes={"use hexagon": "use_hexagon"},
     unavailable=("Could not create Hexagon delegate", "Hexagon Delegate is not supported"),

@@ -29,7 +29,6 @@ DELEGATE = Delegate(
     is_half=lambda flags: True,
     cache_flags=serialized,
     skip=_skip,
-    has_operator_table=True,
     called={"nnapi": "nnapi", "tflitennapidelegate": "nnapi"},
     echoes={"use nnapi": "use_nnapi", "use legacy nnapi": "use_legacy_nnapi"},
     unavailable=("Couldn't load NNAPI support library",),

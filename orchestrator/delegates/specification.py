@@ -76,11 +76,6 @@ class Delegate:
     #: Why a build without its libraries makes a run on a phone pointless.
     library_skip: Callable[[Build, DeviceFacts], Skip | None] = lambda build, facts: None
 
-    #: Whether there is a table of the operators that it takes (models/delegate_tables).
-    has_operator_table: bool = False
-    #: Whether it takes only its largest partition unless it is told otherwise (max_delegated_partitions).
-    takes_largest_only: bool = False
-
     #: Names in outputs, lower case, of it and its relatives -> benchfarm's word.
     called: Mapping[str, str] = field(default_factory=dict)
     #: Parameters that name it as programs echo them, lower case -> the flag each stands for.

@@ -19,7 +19,6 @@ DELEGATE = Delegate(
     switches={"use_xnnpack": "xnnpack", "use_ynnpack": "ynnpack"},
     uses_threads=True,
     cache_flags=lambda folder, token: {"xnnpack_weight_cache_file_path": f"{folder}/weights.bin"},
-    has_operator_table=True,
     called={"xnnpack": "xnnpack", "tflitexnnpackdelegate": "xnnpack", "ynnpack": "ynnpack"},
     echoes={"use xnnpack": "use_xnnpack", "use ynnpack": "use_ynnpack"},
 )

@@ -10,7 +10,7 @@ import shutil
 import struct
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -21,16 +21,6 @@ from orchestrator.records.model import SignatureFacts
 if TYPE_CHECKING:
     from ai_edge_litert import schema_py_generated as schema
 
-#: Our names of operators' options -> the schema's.
-OPTIONS: Final[Mapping[str, str]] = {
-    "activation": "fusedActivationFunction", "adj_x": "adjX", "adj_y": "adjY", "align_corners": "alignCorners",
-    "axis": "axis", "beta": "beta", "block_size": "blockSize", "depth_multiplier": "depthMultiplier",
-    "dilation_h": "dilationHFactor", "dilation_w": "dilationWFactor", "ellipsis_mask": "ellipsisMask",
-    "filter_height": "filterHeight", "filter_width": "filterWidth", "half_pixel_centers": "halfPixelCenters",
-    "keep_dims": "keepDims", "keep_num_dims": "keepNumDims", "kernel_type": "kernelType", "lsh_type": "type",
-    "mode": "mode", "new_axis_mask": "newAxisMask", "num_splits": "numSplits", "shrink_axis_mask": "shrinkAxisMask",
-    "stride_h": "strideH", "stride_w": "strideW", "weights_format": "weightsFormat",
-}  # fmt: skip
 #: Metadata that says the oldest runtime version that has all operators of a model.
 _MIN_RUNTIME: Final = "min_runtime_version"
 _READ_BYTES_MAX: Final = 64 << 20
@@ -64,8 +54,8 @@ class Operator:
     outputs: tuple[int, ...]
     #: Version of its kernel that the model needs at least.
     version: int = 1
-    #: Those of its options that predictions ask for, by our names (``OPTIONS``).
-    options: Mapping[str, int | float] = field(default_factory=dict)
+    #: Whether a matrix product takes its first input transposed.
+    is_first_transposed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,8 +179,6 @@ def _tensor(tensor: schema.TensorT, sizes: Sequence[int]) -> Tensor:
 
 def _operator(operator: schema.OperatorT, codes: Sequence[schema.OperatorCodeT]) -> Operator:
     code = _at(codes, operator.opcodeIndex)
-    options = operator.builtinOptions
-    is_lsh = type(options).__name__.startswith("LSHProjection")
     return Operator(
         # Codes from 127 on are only in the wider field, older files have only the narrow one: the larger counts.
         code=max(code.deprecatedBuiltinCode, code.builtinCode),
@@ -198,11 +186,7 @@ def _operator(operator: schema.OperatorT, codes: Sequence[schema.OperatorCodeT])
         inputs=_integers(operator.inputs),
         outputs=_integers(operator.outputs),
         version=code.version,
-        options={
-            name: float(getattr(options, own)) if name == "beta" else int(getattr(options, own))
-            for name, own in OPTIONS.items()
-            if hasattr(options, own) and (name != "lsh_type" or is_lsh)
-        },
+        is_first_transposed=bool(getattr(operator.builtinOptions, "adjX", False)),
     )
 
 

@@ -269,7 +269,7 @@ def _operator_work(name: str, operator: Operator, subgraph: Subgraph) -> int | N
         case "FULLY_CONNECTED", 2:  # [out, in]
             return math.prod(result) * weights[1]
         case "BATCH_MATMUL", _ if len(first) >= 2:
-            return math.prod(result) * (first[-2] if operator.options.get("adj_x") else first[-1])
+            return math.prod(result) * (first[-2] if operator.is_first_transposed else first[-1])
         case _:
             return None
 

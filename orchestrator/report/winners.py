@@ -262,9 +262,6 @@ def next_step(contest: Contest, path: str) -> str:
     if not row.case.delegate.is_cpu:
         delegate = row.case.delegate
         return f"check the outputs of {delegate}: benchfarm bench {model} {where} -d {delegate} --pass parity"
-    failed = next((item for item in contest.rows if item.compared is None and not item.case.delegate.is_cpu), None)
-    if failed is not None:
-        return f"what {failed.case.delegate} may take of it: benchfarm model inspect {model}"
     return f"to try every delegate with other thread counts: benchfarm bench {model} {where} -d all -t 1,2,4"
 
 

@@ -94,7 +94,6 @@ READERS = (
     ("status",),
     ("run", "--resume"),
     ("export", "--out", "{folder}/bundle.zip"),
-    ("model", "predictions"),
     ("store", "backup", "{folder}/copy.sqlite"),
     ("store", "prune", "--keep-raw", "9d", "--compact"),
 )

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -20,7 +21,6 @@ from orchestrator.cli import models as models_command
 from orchestrator.cli.result import to_json
 from orchestrator.errors import ModelError
 from orchestrator.models.inspect import differences, identify_model, inspect_model, open_graph, operator_changes
-from orchestrator.models.prediction import PREDICTED, predict
 from orchestrator.models.zoo import sample_models
 from orchestrator.records.model import ModelFacts
 from tests.samples.command import Cli
@@ -160,9 +160,6 @@ def assert_facts_or_model_error(path: Path) -> None:
     try:
         told: object = inspect_model(path)
         graph = open_graph(path)
-        for delegate in PREDICTED:
-            prediction = predict(graph, delegate)
-            assert 0 <= prediction.taken <= prediction.operator_count == len(graph.subgraphs[0].operators)
         json.loads(to_json([told, differences(told, inspect_model(INT8)), operator_changes(graph, graph)]))
         assert models_command._lines(told)
     except ModelError as error:
@@ -268,13 +265,12 @@ def test_diff_tells_sizes_types_and_operators_and_ends_with_1(models, tmp_path):
     assert (same.exit_code, same.stdout) == (0, "the same file\n")
 
 
-def test_inspect_command_shows_a_prediction_and_refuses_what_cannot_be(models, tmp_path):
+def test_inspect_command_shows_operators_and_refuses_what_cannot_be(models, tmp_path):
     done = models("inspect", INT8)
-    assert "xnnpack   29 of 30      1           SOFTMAX (1)" in done.stdout
-    assert len(models("inspect", INT8, "--json").json["delegates"]) == 4
-    assert models("inspect", INT8, "--device", "X").exit_code == 2
+    assert re.search(r"operators +30 in 1 subgraphs", done.stdout)
+    assert models("inspect", INT8, "--json").json["precision"] == "int8"
     (tmp_path / "m.tflite").write_bytes(INT8.read_bytes()[:5000])
-    for words in (("inspect",), ("inspect", "--delegate", "gpu"), ("diff", INT8)):
+    for words in (("inspect",), ("diff", INT8)):
         refused = models(*words, tmp_path / "m.tflite")
         assert (refused.exit_code, refused.stdout) == (2, "")
         assert "truncated or damaged" in refused.stderr
