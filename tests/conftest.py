@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -46,6 +47,11 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Which night a run belongs to is told by the local date: that is the same one for everybody's tests.
 os.environ["TZ"] = "UTC"
 time.tzset()
+# A background shell ignores SIGINT for its jobs, nohup SIGHUP: processes that tests start would inherit that.
+for ignored in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
+    if signal.getsignal(ignored) is signal.SIG_IGN:
+        signal.signal(ignored, signal.default_int_handler if ignored is signal.SIGINT else signal.SIG_DFL)
+signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -54,6 +60,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--phone", choices=("virtual", "real", "cable"), default="virtual")
     group.addoption("--serial", default="", help="of the phone on a cable")
     group.addoption("--destructive", action="store_true", help="reboot the phone on a cable, too")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_standard_input() -> Iterator[None]:
+    """Give tests a standard input that has ended: the terminal or pipe of whoever started them isn't theirs."""
+    with Path(os.devnull).open() as nothing:
+        kept = os.dup(0)
+        os.dup2(nothing.fileno(), 0)
+        yield
+        os.dup2(kept, 0)
+        os.close(kept)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -30,6 +30,8 @@ STEPS = 6
 SHARE = float(os.environ.get("SOAK_SHARE", "0.05"))
 #: A night that takes longer hangs.
 HANGS_S = 600.0 + 2.0 * CASES
+# The plan runs twice: with faults and without.
+pytestmark = pytest.mark.timeout(3 * HANGS_S)
 #: What happens on the way to a phone or to the phone itself; none of it is the fault of what is measured.
 FAULTS = (
     ("cut",),
