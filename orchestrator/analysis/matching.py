@@ -74,7 +74,7 @@ _FREE: Final[Mapping[Axis, frozenset[Fact]]] = {
     Axis.DELEGATE: frozenset({Fact.DELEGATE, Fact.TRUTH}),
     Axis.CONFIG: frozenset(),
 }
-SETTINGS: Final = ("num_runs", "min_secs", "max_secs", "warmup_runs", "warmup_min_secs", "affinity", "shard")
+SETTINGS: Final = ("num_runs", "min_secs", "max_secs", "warmup_runs", "warmup_min_secs", "affinity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -47,8 +47,6 @@ def terms_of(plan: Plan, devices: Iterable[DeviceFacts], files: Mapping[str, str
         **{item.name: getattr(plan, item.name) for item in fields(PlanTerms)},
         every_thread_count=plan.matrix.every_thread_count,
         parity_inputs=str(plan.parity_inputs) if plan.parity_inputs is not None else "",
-        joins=plan.devices.joins,
-        replaces_lost=plan.devices.replaces_lost,
         plan_folder=str(plan.folder) if plan.folder is not None else "",
         files=files,
         fingerprints={facts.serial: facts.fingerprint for facts in devices if facts.fingerprint},
@@ -268,7 +266,7 @@ def begin(
         plan_text=plan.text,
         seed=plan.seed,
         benchfarm_version=__version__,
-        terms=replace(terms_of(plan, facts, beginning.files | named_paths(named)), shards=beginning.expansion.shards),
+        terms=terms_of(plan, facts, beginning.files | named_paths(named)),
         host=host,
         invocations=beginning.invocations,
         skipped=beginning.expansion.skipped,

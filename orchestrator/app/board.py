@@ -25,7 +25,6 @@ from orchestrator.engine.events import (
     CampaignEnded,
     CampaignStarted,
     DeviceFinished,
-    DeviceJoined,
     DeviceNote,
     FileMoving,
     InvocationStarted,
@@ -130,8 +129,6 @@ class Board:
                     row.standing = Standing.AWAY if is_away else Standing.WORKING
                 if is_away is not None or not is_problem:
                     row.doing = text.removeprefix("lost: ")
-            case DeviceJoined(serial=serial, left=left):
-                self._row(serial).left = left
             case RoundAdded(serial=serial, cases=cases):
                 self._row(serial).left += cases
             case RunStored():

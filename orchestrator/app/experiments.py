@@ -63,7 +63,10 @@ def find_quiet(
     services = Services(
         store=farm.store,
         tools=farm.tools,
+        lease=farm.lease,
         conditioner=farm.conditioner,
+        rescuer=farm.rescuer,
+        quarantine=farm.quarantine,
         observer=farm.observer,
         clock=farm.clock,
         cancelled=farm.cancelled,

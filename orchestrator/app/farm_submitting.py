@@ -22,7 +22,7 @@ from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.submissions import Submission
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId, Serial, campaign_id_of
-from orchestrator.records.plan import Plan, Sharding
+from orchestrator.records.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +148,6 @@ def _overlaps(queue: FarmQueue, serials: Collection[str]) -> dict[str, list[str]
 def check_travels(plan: Plan) -> None:
     """Raise PlanError for a plan that asks for what only one host can do."""
     reasons = ["it measures on this computer too"] if plan.devices.host else []
-    if plan.sharding is not Sharding.NONE:
-        reasons.append("equal phones are to share a case, and a farm's phones may be at different hosts")
     if reasons:
         raise PlanError(
             f"each of the farm's jobs is one phone's: {'; '.join(reasons)}",
@@ -177,8 +175,8 @@ def submission_of(
         plan_name=plan.name,
         files=manifest.files,
         priority=priority,
-        joins=plan.devices.joins,
-        replaces_lost=plan.devices.replaces_lost,
+        joins=True,
+        replaces_lost=False,
         opens_at=opens_at,
         until=plan.until,
     )

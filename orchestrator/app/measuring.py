@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -13,7 +12,6 @@ from orchestrator.analysis.rounds import standings
 from orchestrator.app import nights
 from orchestrator.app.beginning import begin, host_files, identify, new_campaign_id, prepare
 from orchestrator.app.board import PublishedBoard, resumable
-from orchestrator.app.joining import PluggedIn
 from orchestrator.app.phones import unchecked_hint
 from orchestrator.app.reporting import load_ahead, report_data
 from orchestrator.bootstrap import Farm, OpenedDevices, this_computer
@@ -21,7 +19,6 @@ from orchestrator.config.plan_keys import PlanOptions
 from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.events import CampaignEnded, DeviceNote, FileMoving, Notice
 from orchestrator.engine.rounds import slim
-from orchestrator.engine.turns import Turns
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import NoDeviceError, UsageError
 from orchestrator.files import sha256_of
@@ -67,10 +64,7 @@ class MeasuredCampaign:
     @property
     def missing(self) -> Mapping[str, str]:
         """Phones that were meant and never measured on -> why."""
-        campaign = self.campaign
-        came = {item.case.serial for item in campaign.invocations}
-        if not campaign.terms.joins:
-            return {}
+        came = {item.case.serial for item in self.campaign.invocations}
         return {serial: why for serial, why in self.opened.missing.items() if serial not in came}
 
     @property
@@ -100,12 +94,14 @@ def with_question(options: PlanOptions) -> PlanOptions:
 
 
 def bench(farm: Farm, plan: Plan) -> MeasuredCampaign:
-    """Measure a plan on the phones that are there; none joins later. Raises as :func:`run`."""
-    return run(farm, replace(plan, devices=replace(plan.devices, joins=False)))
+    """Measure a plan for somebody who waits: the phones that it names must be there. Raises as :func:`run`."""
+    return run(farm, plan, despite_losses=False)
 
 
-def run(farm: Farm, plan: Plan) -> MeasuredCampaign:
-    """Run a plan, however it came to be.
+def run(farm: Farm, plan: Plan, *, despite_losses: bool = True) -> MeasuredCampaign:
+    """Run a plan, however it came to be, on the phones that are there when it begins.
+
+    With ``despite_losses`` phones that it names may be missing, as long as one is there.
 
     Raises:
         UsageError kinds, NoDeviceError, ArtifactError: before anything runs.
@@ -115,8 +111,10 @@ def run(farm: Farm, plan: Plan) -> MeasuredCampaign:
     # Before any phone is looked for: what is wrong with a plan's files is wrong without phones too.
     models, named = identify(plan), host_files(plan)
     plan = nights.when_open(farm, plan)
-    # A campaign that phones may join is for those that are there; named phones must be.
-    opened = farm.open_devices(plan.devices, despite_losses=plan.devices.joins)
+    opened = farm.open_devices(plan.devices, despite_losses=despite_losses)
+    if not despite_losses:
+        # Those that it names are there.
+        opened = replace(opened, missing={})
     for hint in filter(None, (unchecked_hint(farm.settings, facts) for facts in opened.facts)):
         farm.observer.on_event(Notice(event="hint", text=hint))
     beginning = prepare(farm, plan, opened.devices, models, named)
@@ -131,8 +129,7 @@ def run(farm: Farm, plan: Plan) -> MeasuredCampaign:
         campaign_id=new_campaign_id(farm.clock.now()),
         host=this_computer(),
     )
-    arrivals = PluggedIn(farm, campaign, opened, plan=plan, models=models, named=named)
-    return measure(farm, campaign, beginning.models, beginning.builds, opened, arrivals)
+    return measure(farm, campaign, beginning.models, beginning.builds, opened)
 
 
 def measure(
@@ -141,13 +138,12 @@ def measure(
     models: Sequence[Model],
     builds: Sequence[Build],
     opened: OpenedDevices,
-    arrivals: PluggedIn,
 ) -> MeasuredCampaign:
     """Run what is open of a campaign on opened devices, and return what came of it."""
     if not any(device.kind is DeviceKind.HOST for device, _ in opened.devices):
         # This computer has time for it while phones measure; when it is measured itself, it hasn't.
         load_ahead(len(campaign.invocations), farm.settings.cache_folder)
-    result = run_campaign(farm, campaign, models, builds, opened, arrivals)
+    result = run_campaign(farm, campaign, models, builds, opened)
     counted = _CountedRuns()
     runs = counted.of(farm.store.runs(campaign_ids=[campaign.campaign_id]))
     return MeasuredCampaign(
@@ -183,7 +179,6 @@ def run_campaign(
     models: Sequence[Model],
     builds: Sequence[Build],
     opened: OpenedDevices,
-    arrivals: PluggedIn | None = None,
 ) -> CampaignEnded:
     """Run what is open of a campaign; the farm's observer hears of it, and other processes see how it stands."""
     observer = PublishedBoard(farm.observer, farm.board_folder)
@@ -196,7 +191,10 @@ def run_campaign(
     services = Services(
         store=farm.store,
         tools=farm.tools,
+        lease=farm.lease,
         conditioner=farm.conditioner,
+        rescuer=farm.rescuer,
+        quarantine=farm.quarantine,
         observer=observer,
         clock=farm.clock,
         cancelled=farm.cancelled,
@@ -213,20 +211,15 @@ def run_campaign(
     )
     for serial, reason in opened.left_out.items():
         observer.on_event(DeviceNote(serial=Serial(serial), text=f"not used: {reason}", is_problem=True))
-    turns = Turns(services, farm.lease, rescuer=farm.rescuer, quarantine=farm.quarantine)
-    with arrivals.listening(observer) if arrivals is not None else nullcontext(), resumable(campaign):
-        return run_on_devices(workload, opened.devices, services, turns, arrivals)
+    with resumable(campaign):
+        return run_on_devices(workload, opened.devices, services)
 
 
 _Known = TypeVar("_Known", Model, Build)
 
 
-def reopen(
-    farm: Farm, campaign: Campaign, cases: Sequence[Case], *, beside: Collection[Serial] = ()
-) -> tuple[list[Model], list[Build], OpenedDevices]:
+def reopen(farm: Farm, campaign: Campaign, cases: Sequence[Case]) -> tuple[list[Model], list[Build], OpenedDevices]:
     """Return what is needed to resume some cases of a campaign, whose status is RUNNING again.
-
-    ``beside`` are devices that are opened too, where they are there: they may take over from the cases' own.
 
     Raises:
         UsageError: a file has gone or changed.
@@ -241,7 +234,7 @@ def reopen(
     ]
     for name, sha256 in {file for case in cases for file in case.files}:
         _unchanged_file(name, sha256, campaign)
-    serials = {case.serial for case in cases} | set(beside)
+    serials = {case.serial for case in cases}
     opened = _reachable(farm, serials) if serials else OpenedDevices()
     farm.store.set_status(campaign.campaign_id, CampaignStatus.RUNNING, None)
     return models, builds, opened

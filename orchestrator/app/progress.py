@@ -12,7 +12,6 @@ from orchestrator.engine.events import (
     CampaignEnded,
     CampaignStarted,
     DeviceFinished,
-    DeviceJoined,
     DeviceNote,
     FilePlaced,
     InvocationStarted,
@@ -34,7 +33,7 @@ _FIGURES = frozenset({Pass.TIMING, Pass.SUSTAINED, Pass.REFERENCE})
 
 #: Events that are written for programs.
 _EVENTS: Final = (
-    CampaignStarted, CampaignEnded, DeviceFinished, DeviceJoined, DeviceNote, FilePlaced, InvocationStarted, RoundAdded,
+    CampaignStarted, CampaignEnded, DeviceFinished, DeviceNote, FilePlaced, InvocationStarted, RoundAdded,
     RunStored,
 )  # fmt: skip
 
@@ -56,9 +55,6 @@ def describe(event: object) -> str:
             text = f"{serial}: sent {name}, {format_bytes(pushed_bytes)} in {format_duration(duration_s)}"
         case DeviceNote(serial=serial, text=note, is_problem=is_problem):
             text = f"{serial}: {'problem: ' if is_problem else ''}{note}"
-        case DeviceJoined(serial=serial, left=left, instead_of=other):
-            whose = f" in the place of {other}" if other else ""
-            text = f"{serial}: joins the campaign{whose}" + (f", {left} invocations" if left else "")
         case RoundAdded(serial=serial, cases=cases, run_pass=Pass.PARITY):
             text = f"{serial}: the outputs of {counted(cases, 'case')} are to be compared with the reference"
         case RoundAdded(serial=serial, number=number, last=last, cases=cases):
@@ -186,8 +182,6 @@ def _keys_of(event: object) -> dict[str, object]:
             return {"serial": serial, "left": left}
         case FilePlaced(serial=serial, name=name, pushed_bytes=pushed_bytes, duration_s=duration_s):
             return {"serial": serial, "file": name, "pushed_bytes": pushed_bytes, "duration_s": round(duration_s, 3)}
-        case DeviceJoined(serial=serial, left=left, instead_of=other):
-            return {"serial": serial, "left": left, "instead_of": other}
         case DeviceNote(serial=serial) | RoundAdded(serial=serial):
             return {"serial": serial}
         case _:

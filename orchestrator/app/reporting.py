@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _LOADED_AHEAD = (
     "orchestrator.report.assembly",
     "orchestrator.report.render",
-    "orchestrator.report.shared",
     "orchestrator.report.tables",
 )
 

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from orchestrator.app.board import Shown, read_boards, runner_elsewhere, runner_here
 from orchestrator.app.farm_beside import owners_of
-from orchestrator.app.joining import again
 from orchestrator.app.measuring import MeasuredCampaign, measure, reopen
 from orchestrator.app.pairing import go_on
 from orchestrator.app.phones import restore_phones
@@ -46,9 +45,7 @@ def resume(farm: Farm, prefix: str = "") -> MeasuredCampaign | CampaignEnded | N
     cases = [item.case for work in works.values() for item in work.invocations] + [
         item.case for item in campaign.invocations if item.run_pass is Pass.REFERENCE and item.case.serial in busy
     ]
-    sharing = {serial for shard in campaign.terms.shards if busy & set(shard.serials) for serial in shard.serials}
-    models, builds, opened = reopen(farm, campaign, cases, beside=sharing)
-    return measure(farm, campaign, models, builds, opened, again(farm, campaign, opened))
+    return measure(farm, campaign, *reopen(farm, campaign, cases))
 
 
 def restore_left(farm: Farm, serials: Collection[Serial]) -> None:

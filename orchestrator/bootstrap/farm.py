@@ -335,8 +335,6 @@ class Farm(Adapters):
             left_out=left_out,
             missing=missing,
             choice=choice,
-            spares=tuple((device, facts) for device, facts in opened if facts.serial in choice.spare),
-            listed=tuple(attached),
         )
 
     def _open_each(
@@ -472,10 +470,6 @@ class OpenedDevices:
     missing: Mapping[str, str] = field(default_factory=dict)
     #: Which of the usable phones were taken, and why not the others.
     choice: Choice = field(default_factory=lambda: Choice(chosen=()))
-    #: Phones that fit and weren't needed.
-    spares: tuple[tuple[Device, DeviceFacts], ...] = ()
-    #: All phones that were attached.
-    listed: tuple[Attached, ...] = ()
 
     @property
     def facts(self) -> list[DeviceFacts]:

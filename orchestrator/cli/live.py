@@ -14,7 +14,6 @@ from orchestrator.engine.events import (
     CampaignEnded,
     CampaignStarted,
     DeviceFinished,
-    DeviceJoined,
     DeviceNote,
     Notice,
     RunStored,
@@ -197,4 +196,4 @@ def _is_remembered(event: object) -> bool:
         return event.run.outcome is not Outcome.COMPLETED
     if isinstance(event, DeviceNote):
         return event.is_problem or event.is_away is not None
-    return isinstance(event, CampaignStarted | CampaignEnded | DeviceFinished | DeviceJoined | Notice)
+    return isinstance(event, CampaignStarted | CampaignEnded | DeviceFinished | Notice)

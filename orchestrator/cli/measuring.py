@@ -123,7 +123,6 @@ def _skip_lines(skipped: Iterable[SkippedCase]) -> list[str]:
 
 def _summary(farm: Farm, measured: MeasuredCampaign, out: Path | None) -> CommandResult:
     from orchestrator.report.columns import winner_data
-    from orchestrator.report.shared import shared_cases, shared_text
     from orchestrator.report.tables import render_text_table
     from orchestrator.report.winners import next_steps, winners
 
@@ -136,12 +135,10 @@ def _summary(farm: Farm, measured: MeasuredCampaign, out: Path | None) -> Comman
         # What was measured is stored; a report can be rendered again.
         unwritten = str(error)
     cut, missing = measured.cut, measured.missing
-    shared = [f"{item.rows[0].model.label}, {item.rows[0].configuration}: {shared_text(item)}"
-              for item in shared_cases(data.results)]  # fmt: skip
     again = read_again(farm, campaign)
     found = winners(data.contests)
     advice = next_steps(found, campaign.terms.files)
-    lines = [render_text_table(data, columns()).rstrip("\n"), "", *map(one_line, shared)]
+    lines = [render_text_table(data, columns()).rstrip("\n"), ""]
     lines += [nights.told(cut)] if cut else []
     lines += _skip_lines(campaign.skipped)
     lines += [f"{serial}: {one_line(reason)}" for serial, reason in result.lost.items()]
@@ -181,7 +178,6 @@ def _summary(farm: Farm, measured: MeasuredCampaign, out: Path | None) -> Comman
             "lost": result.lost,
             "lacking": lacking,
             "missing": missing,
-            "shared": shared,
             "left_out": measured.opened.left_out,
             "report": None if unwritten else path,
             "runs": Streamed(again),

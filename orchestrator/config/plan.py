@@ -23,7 +23,6 @@ from orchestrator.records.plan import (
     PushLimits,
     Quiet,
     RunSettings,
-    Sharding,
     StoppingRule,
 )
 from orchestrator.records.workload import DelegateName, ToolName
@@ -87,8 +86,6 @@ def to_plan(source: Source, *, text: str, folder: Path, default_name: str, home:
             section.devices,
             one_of_each=section.devices.one_of_each or "",
             most=section.devices.any,
-            replaces_lost=section.devices.replace_lost,
-            joins=section.devices.join,
         ),
         settings=_filled(RunSettings, section.settings),
         limits=_filled(
@@ -105,7 +102,6 @@ def to_plan(source: Source, *, text: str, folder: Path, default_name: str, home:
         may_reboot=section.reboot,
         parity_inputs=parity_inputs,
         builds=builds,
-        sharding=section.shard,
         pushes=_filled(PushLimits, section.pushes),
         text=text,
         folder=folder.absolute(),
@@ -133,8 +129,7 @@ def _input_folder(value: str | None, folder: Path, faults: Faults) -> Path | Non
 
 def _stopping(section: PlanSection) -> StoppingRule | None:
     count = section.invocations
-    # What decides when a case has enough knows one phone's figures only.
-    if count.first == count.most or section.shard is not Sharding.NONE:
+    if count.first == count.most:
         return None
     return StoppingRule(first=count.first, half_width=section.precision / 100, most=count.most)
 

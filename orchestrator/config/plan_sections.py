@@ -45,7 +45,6 @@ from orchestrator.records.plan import (
     Quiet,
     RunSettings,
     Screen,
-    Sharding,
     StoppingRule,
 )
 from orchestrator.records.workload import USUAL_DELEGATE, DelegateName, Pass, ProcessMode
@@ -172,8 +171,6 @@ class DevicesSection(Section):
     host: bool = False
     one_of_each: Annotated[Text, AfterValidator(fact_name)] | None = None
     any: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    replace_lost: bool = False
-    join: bool = True
 
 
 class PushesSection(Section):
@@ -282,8 +279,6 @@ class QuietSection(Section):
 #: A model may be written as its path alone, a fixed number of invocations as that number.
 _PATH_ALONE = Short(lambda value: {"path": value} if isinstance(value, str) else value, lambda _: {"type": "string"})
 _COUNT_ALONE = Short(_count, lambda _: {"type": "integer", "minimum": 1, "maximum": 10_000})
-#: Passes whose invocations make one figure on one phone.
-_WHOLE = (Pass.COLD, Pass.SUSTAINED, Pass.TRACE, Pass.ENERGY, Pass.CONTENTION)
 
 
 class PlanSection(Section):
@@ -317,7 +312,6 @@ class PlanSection(Section):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     timeout: Annotated[Seconds, Field(gt=0, le=86_400)] = 120.0
     builds: dict[ToolWord, Text] = Field(default_factory=dict)
-    shard: Sharding = Sharding.NONE
     pushes: PushesSection = PushesSection()
 
     @model_validator(mode="after")
@@ -336,20 +330,6 @@ class PlanSection(Section):
             raise ValueError("sustained is how long the pass 'sustained' goes on; add it to passes")
         if "contention" in given and Pass.CONTENTION not in self.passes:
             raise ValueError("contention names the loads of the pass 'contention'; add it to passes")
-        self._shards_fit(given)
         if self.parity_inputs is not None and Pass.PARITY not in self.passes:
             raise ValueError("parity_inputs are the inputs of the pass 'parity'; add it to passes")
         return self
-
-    def _shards_fit(self, given: set[str]) -> None:
-        if self.shard is Sharding.NONE:
-            return
-        whole = [name for name in self.passes if name in _WHOLE]
-        if whole:
-            raise ValueError(f"shard: the pass '{whole[0]}' is a sequence on one phone; leave one of the two out")
-        if any(tool.is_session for tool in self.matrix.tools):
-            raise ValueError("shard: a process of 'perf-options' measures many cases at once; leave one of the two out")
-        if "invocations" in given and self.invocations.first != self.invocations.most:
-            raise ValueError(
-                "shard: equal phones share out a fixed number of invocations; give 'invocations' as one number"
-            )

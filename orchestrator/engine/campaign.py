@@ -1,143 +1,41 @@
-"""A campaign: every device through its queue, each under its lease, all of it stored, all phones restored."""
+"""A campaign: a thread for each device, what is shared between them, and how the campaign ends."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Final
 
 from orchestrator.analysis.rounds import savings
-from orchestrator.engine.case_runner import CaseFailures
-from orchestrator.engine.device_queue import Assigner, DeviceQueue, runs_of
-from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceJoined
+from orchestrator.engine.device_campaign import DeviceCampaign, DeviceResult, WorkingDevices, runs_of
+from orchestrator.engine.events import CampaignEnded, CampaignStarted
 from orchestrator.engine.reference_check import keep_doubts
 from orchestrator.engine.rounds import OpenWork, open_works
-from orchestrator.engine.turns import Turns
-from orchestrator.engine.workload import Arrival, Arrivals, Services, Workload
+from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import InterruptedByUserError
 from orchestrator.ports import Device
-from orchestrator.records.campaign import Campaign, CampaignStatus
-from orchestrator.records.device import DeviceFacts
+from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.workload import Pass
 
+#: How often the calling thread wakes: it lets the interpreter handle signals.
+_POLL_S: Final = 0.5
+
 _Stored = tuple[Sequence[RunRecord], Mapping[Serial, OpenWork]]
 
 
-class DevicePool:
-    """Gives each device of a campaign its work, also to those that come while it runs."""
-
-    def __init__(
-        self,
-        workload: Workload,
-        devices: Sequence[DeviceFacts],
-        services: Services,
-        arrivals: Arrivals | None,
-        runs: Sequence[RunRecord],
-        lost: MutableMapping[Serial, str],
-    ) -> None:
-        """``runs`` are the campaign's stored ones."""
-        #: Devices that aren't there or were abandoned, with the reason; one that comes is none of them any more.
-        self.lost = lost
-        self._workload = workload
-        self._services = services
-        self._arrivals = arrivals
-        self._assigner = Assigner(workload.campaign, services.store, runs, cancelled=services.cancelled)
-        self._lock = threading.Lock()
-        #: What each device that works, or has worked, is.
-        self._facts = {facts.serial: facts for facts in devices}
-        #: Spare devices that are to begin, with the lost one whose place each takes.
-        self._waiting: list[tuple[Arrival, Serial | None]] = []
-        #: Devices that have come and haven't begun: with the campaign's others then, and the lost one that it replaces.
-        self._joining: dict[Serial, tuple[Arrival, Sequence[DeviceFacts], Serial | None]] = {}
-        #: What devices that have joined work with.
-        self._workloads: dict[Serial, Workload] = {}
-        #: What was abandoned on each, also after it was away.
-        self._failures: dict[Serial, CaseFailures] = {}
-        #: Lost devices, with the spare ones that were last chosen for them.
-        self._chosen: dict[Serial, Serial] = {}
-
-    @property
-    def campaign(self) -> Campaign:
-        """The campaign as it is now."""
-        return self._assigner.campaign
-
-    @property
-    def has_spares(self) -> bool:
-        """Whether a spare device may take the place of one that is lost."""
-        return self._arrivals is not None and self.campaign.terms.replaces_lost
-
-    def has_work_for(self, serial: Serial, works: Mapping[Serial, OpenWork]) -> bool:
-        """Whether a device has open work of its own, or of what it shares."""
-        own = works.get(serial)
-        return bool(own and own.invocations) or self._assigner.has_shared(serial)
-
-    def begin(self, device: Device) -> DeviceQueue:
-        """Return the work of a device; what one that has come is to measure is stored first. Called under its lease."""
-        serial = device.serial
-        workload = self._workloads.get(serial, self._workload)
-        joins = self._joining.pop(serial, None)
-        if joins is not None:
-            arrival, known, replaced = joins
-            runs = () if replaced is None else runs_of(self._services, self._workload, serials=[replaced])
-            self._assigner.join(arrival, known, replaced, runs)
-            workload = self._workloads[serial] = self._workload.with_arrival(self.campaign, arrival)
-            self.lost.pop(serial, None)
-        queue = DeviceQueue(
-            device,
-            self._facts[serial],
-            workload,
-            self._services,
-            self._assigner,
-            failures=self._failures.setdefault(serial, CaseFailures()),
-        )
-        if joins is not None:
-            joined = DeviceJoined(serial=serial, left=queue.left(), instead_of=joins[2] or "")
-            self._services.observer.on_event(joined)
-        return queue
-
-    def newcomers(self) -> list[Device]:
-        """Return the devices that have come since."""
-        with self._lock:
-            waiting, self._waiting = self._waiting, []
-            if self._arrivals is not None:
-                waiting += [(arrival, None) for arrival in self._arrivals.take()]
-            new = [item for item in waiting if item[0].facts.serial not in self._facts]
-            known = tuple(self._facts.values())
-            for arrival, replaced in new:
-                self._facts[arrival.facts.serial] = arrival.facts
-                self._joining[arrival.facts.serial] = (arrival, known, replaced)
-        return [arrival.device for arrival, _ in new]
-
-    def replace_lost(self, serial: Serial, is_free: Callable[[Serial], bool]) -> Serial | None:
-        """Have a spare device that is free measure what a lost one was to, and return it; None for none now.
-
-        Asked again for the same one: the device that was returned is lost too, before it began.
-        """
-        gone = self._chosen.get(serial, serial)
-        spare = self._arrivals.spare_for(gone, is_free) if self._arrivals is not None and self.has_spares else None
-        if spare is None:
-            return None
-        with self._lock:
-            self._chosen[serial] = spare.facts.serial
-            self._waiting.append((spare, serial))
-        return spare.facts.serial
-
-
 def run_on_devices(
-    workload: Workload,
-    devices: Sequence[tuple[Device, DeviceFacts]],
-    services: Services,
-    turns: Turns,
-    arrivals: Arrivals | None = None,
+    workload: Workload, devices: Sequence[tuple[Device, DeviceFacts]], services: Services
 ) -> CampaignEnded:
     """Run every invocation that isn't stored yet, on the devices that are there.
 
-    A device that is lost is waited for while others work, and ends its own queue only. Whatever happens, each
-    device is restored as it was before its lease is released, and the campaign's status says how far it came.
-    ``arrivals`` tells of devices that come meanwhile, and of those that may stand in for lost ones.
+    A device that is lost is waited for while others work, and ends its own part only. Whatever happens, each device is
+    restored as it was before its lease is released, and the campaign's status says how far it came.
 
     Raises:
         InterruptedByUserError: Ctrl-C; the status is INTERRUPTED.
@@ -160,13 +58,15 @@ def run_on_devices(
             left={serial: len(work.invocations) for serial, work in works.items()},
         )
     )
-    pool = DevicePool(workload, [facts for _, facts in devices], services, arrivals, runs, lost)
-    status = CampaignStatus.INTERRUPTED
-    at_end = None
+    with_work = [item for item in devices if (work := works.get(item[1].serial)) and work.invocations]
+    status, at_end, faults = CampaignStatus.INTERRUPTED, None, list[Exception]()
     try:
-        with_work = [device for device, facts in devices if pool.has_work_for(facts.serial, works)]
-        faults = turns.run(with_work, pool)
-        workload = replace(workload, campaign=pool.campaign)
+        # This computer drives the phones: measured at the same time, its figures would be adb's.
+        for is_host in (False, True):
+            now = [item for item in with_work if (item[0].kind is DeviceKind.HOST) is is_host]
+            for serial, part in _all_at_once(workload, now, services).items():
+                lost |= {serial: part.lost} if part.lost else {}
+                faults += [part.fault] if part.fault is not None else []
         if services.cancelled.is_set():
             raise InterruptedByUserError
         at_end = _stored(services, workload)
@@ -175,11 +75,63 @@ def run_on_devices(
     except KeyboardInterrupt:
         raise InterruptedByUserError from None
     finally:
-        for serial, other in pool.campaign.terms.replaced.items():
-            if serial in lost:
-                lost[Serial(serial)] += f"; {other} takes its place"
-        result = _end(services, replace(workload, campaign=pool.campaign), status, lost, at_end)
+        result = _end(services, workload, status, lost, at_end)
     return replace(result, fault=faults[0] if faults else None)
+
+
+def _all_at_once(
+    workload: Workload, devices: Sequence[tuple[Device, DeviceFacts]], services: Services
+) -> dict[Serial, DeviceResult]:
+    """Measure each device in a thread of its own, and return how each ended."""
+    working = WorkingDevices([facts.serial for _, facts in devices])
+    results: dict[Serial, DeviceResult] = {}
+
+    def part(device: Device, facts: DeviceFacts) -> None:
+        results[facts.serial] = DeviceCampaign(device, facts, workload, services, working).run()
+
+    _in_threads({facts.serial: partial(part, device, facts) for device, facts in devices}, services.cancelled)
+    return results
+
+
+def _in_threads(parts: Mapping[Serial, Callable[[], None]], cancelled: threading.Event) -> None:
+    """Run each part in a thread, and wait for all.
+
+    A part that raises cancels the others, which end at their next step; the first error is raised when all have ended.
+    So is Ctrl-C: however often it is pressed, the devices are restored first.
+    """
+    errors: list[BaseException] = []
+    interrupt: KeyboardInterrupt | None = None
+
+    def guarded(run: Callable[[], None], ended: threading.Event) -> None:
+        try:
+            run()
+        except BaseException as error:  # noqa: BLE001 - carried to the calling thread
+            errors.append(error)
+            cancelled.set()
+        finally:
+            ended.set()
+
+    running: list[threading.Event] = []
+    waiting = list(parts.items())
+    # Not by Thread.join: interrupted by a signal, Python 3.11's join takes a thread that still runs for ended.
+    while True:
+        try:
+            while waiting and interrupt is None:
+                serial, run = waiting.pop(0)
+                ended = threading.Event()
+                running.append(ended)
+                threading.Thread(target=guarded, args=(run, ended), name=str(serial), daemon=True).start()
+            still = next((ended for ended in running if not ended.is_set()), None)
+            if still is None:
+                break
+            still.wait(_POLL_S)
+        except KeyboardInterrupt as error:
+            interrupt = error
+            cancelled.set()
+    if interrupt is not None:
+        raise interrupt
+    if errors:
+        raise errors[0]
 
 
 def _stored(services: Services, workload: Workload) -> _Stored:

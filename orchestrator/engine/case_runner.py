@@ -27,7 +27,6 @@ from orchestrator.errors import (
     NoDeviceError,
     StoreError,
 )
-from orchestrator.planning.assignment import RunKey, key_of
 from orchestrator.planning.expansion import UnusedThreads
 from orchestrator.ports import Device, Fitness
 from orchestrator.records.campaign import Invocation
@@ -36,7 +35,7 @@ from orchestrator.records.identity import CaseKey
 from orchestrator.records.night import OUT_OF_TIME, THREADS_UNUSED
 from orchestrator.records.plan import FitLimits
 from orchestrator.records.run import Outcome, RawOutput, RunRecord
-from orchestrator.records.workload import Case, Pass
+from orchestrator.records.workload import Case, Pass, RunKey
 from orchestrator.units import format_duration
 
 _Key = tuple[CaseKey, Pass]
@@ -123,7 +122,7 @@ class CaseRunner:
 
     def has_stored(self, item: Invocation) -> bool:
         """Whether an invocation needn't be run again."""
-        return any(key_of(run) == key_of(item) and run.outcome is not Outcome.UNFIT for run in self._runs)
+        return any(run.key == item.key and run.outcome is not Outcome.UNFIT for run in self._runs)
 
     def run_all(self, invocations: Sequence[Invocation], *, between: Callable[[], None] = lambda: None) -> None:
         """Run and store every invocation in this order; ``between`` is called before each.
@@ -141,7 +140,7 @@ class CaseRunner:
         for invocation in invocations:
             self._check_cancelled()
             self._position += 1
-            if key_of(invocation) in self._covered:
+            if invocation.key in self._covered:
                 continue
             if self.is_needless(invocation):
                 continue
@@ -254,7 +253,7 @@ class CaseRunner:
             self._failures.learn(run)
         for other in self._others_covered(run, invocation, queue):
             self._failures.learn(other)
-            self._covered.add(key_of(other))
+            self._covered.add(other.key)
             # A process that was killed may have kept a part of what an earlier one measured.
             if not self.has_stored(Invocation(case=other.case, run_pass=other.run_pass, number=other.invocation)):
                 yield other

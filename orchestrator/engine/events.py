@@ -41,17 +41,6 @@ class CampaignStarted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceJoined:
-    """A device has come and is measured, too; what it is to measure is stored."""
-
-    serial: Serial
-    #: At least this many invocations aren't stored yet; of what it shares with others none are counted.
-    left: int
-    #: The lost device that it stands in for, empty for none.
-    instead_of: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FilePlaced:
     """A model, program or app is on the device, verified."""
 

@@ -10,7 +10,6 @@ from orchestrator.analysis.pairing import PairProgress
 from orchestrator.analysis.rounds import next_round
 from orchestrator.analysis.samples import MEAN_CLOCK, mean_clock_share
 from orchestrator.analysis.sustained import is_over
-from orchestrator.planning.assignment import key_of
 from orchestrator.ports import Tool, session_of
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.device import DeviceState
@@ -49,11 +48,8 @@ def open_work(
     mine = tuple(item for item in campaign.invocations if item.case.serial == serial)
     # What other devices have to do changes nothing here, and would be thought over for each of them again.
     campaign = replace(campaign, invocations=mine)
-    done = {key_of(run) for run in runs if run.outcome is not Outcome.UNFIT}
-    planned = tuple(item for item in mine if item.run_pass not in _OPEN_ENDED and key_of(item) not in done)
-    if serial in campaign.terms.replaced:
-        # What it shared is its equals' to take over.
-        return OpenWork(planned=planned, added=(), sustained=(), reference_check=())
+    done = {run.key for run in runs if run.outcome is not Outcome.UNFIT}
+    planned = tuple(item for item in mine if item.run_pass not in _OPEN_ENDED and item.key not in done)
     terms = campaign.terms
     added: tuple[Invocation, ...] = ()
     if terms.pairing is not None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.delegates import DELEGATES, needed_companions
-from orchestrator.planning.assignment import Assignment, Present, assign, equal_phones
 from orchestrator.planning.skips import (
     delegates_for,
     flags_skip,
@@ -26,7 +25,7 @@ from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.energy import LEAST_REST_S, LEAST_WORK_S, PowerSource
 from orchestrator.records.identity import CaseKey, Serial
-from orchestrator.records.plan import Order, Plan, Shard, Sharding
+from orchestrator.records.plan import Order, Plan
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
 from orchestrator.records.start import START_STAGES, StartStage
 from orchestrator.records.workload import (
@@ -45,11 +44,8 @@ from orchestrator.units import counted
 
 
 def shared_case(case: Case) -> CaseKey | None:
-    """Return what a case has in common with its other thread counts; None where threads always count.
-
-    Phones that share a case measure what they are given of it.
-    """
-    if DELEGATES[case.delegate].uses_threads or case.shard:
+    """Return what a case has in common with its other thread counts; None where threads always count."""
+    if DELEGATES[case.delegate].uses_threads:
         return None
     return replace(case, threads=0).case_key
 
@@ -220,8 +216,6 @@ class Expansion:
     #: For every device in the order in which it is to run them.
     invocations: Mapping[Serial, tuple[Invocation, ...]]
     skipped: tuple[SkippedCase, ...]
-    #: Phones that share invocations.
-    shards: tuple[Shard, ...] = ()
 
     @property
     def cases(self) -> tuple[Case, ...]:
@@ -330,11 +324,7 @@ def expand(
         unique = {case.case_key: case for case in cases}
         queues[facts.serial] = order_invocations(plan, facts.serial, list(unique.values()))
         skipped += _without_pass(plan, unique, queues[facts.serial])
-    shards = equal_phones(devices) if plan.sharding is Sharding.EQUAL_PHONES else ()
-    present = [Present(facts=facts, invocations=queues[facts.serial]) for facts in devices]
-    work = assign(Assignment(shards=shards), present).work
-    invocations = {facts.serial: work.get(facts.serial, ()) for facts in devices}
-    return Expansion(invocations=invocations, skipped=tuple(dict.fromkeys(skipped)), shards=shards)
+    return Expansion(invocations=queues, skipped=tuple(dict.fromkeys(skipped)))
 
 
 def _without_pass(plan: Plan, cases: Mapping[CaseKey, Case], queue: Sequence[Invocation]) -> list[SkippedCase]:

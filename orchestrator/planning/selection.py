@@ -18,7 +18,7 @@ class Choice:
 
     #: In the order of their serial numbers.
     chosen: tuple[Serial, ...]
-    #: Devices that fit and weren't needed, with the reason: they may stand in for one that is lost.
+    #: Devices that fit and weren't needed, with the reason.
     spare: Mapping[Serial, str] = field(default_factory=dict)
     #: Devices that don't fit, with the reason.
     unfit: Mapping[Serial, str] = field(default_factory=dict)

@@ -9,8 +9,8 @@ from datetime import datetime
 
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.pairing import Pairing
-from orchestrator.records.plan import PlanTerms, Shard
-from orchestrator.records.workload import Case, Pass, SkippedCase
+from orchestrator.records.plan import PlanTerms
+from orchestrator.records.workload import Case, Pass, RunKey, SkippedCase
 
 
 class CampaignStatus(enum.StrEnum):
@@ -29,6 +29,11 @@ class Invocation:
     run_pass: Pass
     #: Counts from 0 within (case, pass).
     number: int
+
+    @property
+    def key(self) -> RunKey:
+        """What it, and its run, is known by in a campaign."""
+        return self.case.case_key, self.run_pass, self.number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +63,6 @@ class Terms(PlanTerms):
     parity_inputs: str = ""
     #: Whether also a delegate that takes all operators is measured with each number of threads.
     every_thread_count: bool = False
-    #: Phones that share their cases' invocations.
-    shards: tuple[Shard, ...] = ()
-    #: Whether phones that come while the campaign runs are measured too, when its plan means them.
-    joins: bool = False
-    #: Whether a phone that fits and wasn't needed takes the place of one that is lost.
-    replaces_lost: bool = False
-    #: Phones that were lost -> those that stand in for them: nothing more is wanted of the lost ones.
-    replaced: Mapping[str, str] = field(default_factory=dict)
     #: Where relative paths of the plan start, on the computer that began the campaign; empty when that isn't known.
     plan_folder: str = ""
     #: Serial number -> fingerprint of the device's system when the campaign began.

@@ -9,7 +9,6 @@ from datetime import datetime
 from pathlib import Path
 
 from orchestrator.records.contention import USUAL_LOADS
-from orchestrator.records.identity import Serial
 from orchestrator.records.night import ImportanceRule, Window
 from orchestrator.records.workload import USUAL_DELEGATE, DelegateName, Pass, ProcessMode, ToolName
 
@@ -21,24 +20,6 @@ class Order(enum.StrEnum):
     INTERLEAVED = "interleaved"
     #: All invocations of a case, then the next case.
     SEQUENTIAL = "sequential"
-
-
-class Sharding(enum.StrEnum):
-    """Whether several devices may measure one case together."""
-
-    #: Every device measures every case.
-    NONE = "none"
-    #: Phones of one model, SoC and system build share out the invocations of each case.
-    EQUAL_PHONES = "equal-phones"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shard:
-    """Phones of one model, chip and system build that share the invocations of their cases."""
-
-    #: By model and chip.
-    title: str
-    serials: tuple[Serial, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +59,6 @@ class DeviceSelection:
     one_of_each: str = ""
     #: At most N phones of those that fit; None: all.
     most: int | None = None
-    #: Whether a phone that fits and wasn't needed takes the place of one that is lost.
-    replaces_lost: bool = False
-    #: Whether phones that come while the campaign runs are measured too, when they are meant.
-    joins: bool = True
 
 
 class DelegateChoice(enum.StrEnum):
@@ -224,7 +201,6 @@ class Plan(PlanTerms):
     seed: int = 0
     #: Tool -> name of a build in apk_builds/ or path of a file; empty means the default.
     builds: Mapping[ToolName, str] = field(default_factory=dict)
-    sharding: Sharding = Sharding.NONE
     #: The text that it was read from, byte for byte.
     text: str = ""
     #: Where relative paths in it start; not part of what it means.

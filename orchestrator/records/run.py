@@ -13,7 +13,7 @@ from typing import Final
 from orchestrator.records.device import DeviceState
 from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.verdict import Quality, QualityVerdict
-from orchestrator.records.workload import Case, Pass
+from orchestrator.records.workload import Case, Pass, RunKey
 
 #: What an iPhone's app writes when a run has ended, with its exit code.
 DONE_FILE: Final = "benchmark.done"
@@ -270,6 +270,11 @@ class RunRecord:
     verdict: QualityVerdict
     state_before: DeviceState | None = None
     state_after: DeviceState | None = None
+
+    @property
+    def key(self) -> RunKey:
+        """What it is known by in its campaign."""
+        return self.case.case_key, self.run_pass, self.invocation
 
     @property
     def is_without_result(self) -> bool:

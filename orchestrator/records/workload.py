@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from orchestrator.records.identity import BuildSha, CaseKey, ModelSha, Serial, SeriesKey, content_key
 from orchestrator.records.tokens import FIGURE, PHASES, is_language_model, worded
@@ -191,8 +191,11 @@ class Build:
     companions: tuple[Companion, ...] = ()
 
 
+#: What an invocation, or its run, is known by in a campaign: case, pass, number.
+RunKey: TypeAlias = tuple[CaseKey, Pass, int]
+
 #: Fields that a case's row has only where they say something: else a case has the key that it had before them.
-_LATER: Final = frozenset({"files", "mode", "shard"})
+_LATER: Final = frozenset({"files", "mode"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,8 +223,6 @@ class Case:
     files: tuple[tuple[str, str], ...] = ()
     #: None: as the program usually runs, see ``process_mode``.
     mode: ProcessMode | None = None
-    #: What the equal phones are called that share the case; empty: this device measures all of it.
-    shard: str = ""
 
     @property
     def process_mode(self) -> ProcessMode:
@@ -292,8 +293,7 @@ class Case:
         if self.tool in PER_TOKEN_TOOLS and self.is_per_token:
             flags = f", {worded(dict(self.flags))}"
         mode = f", {self.mode.value}" if self.mode is not None else ""
-        shared = ", shared by equal phones" if self.shard else ""
-        return f"{self.delegate.value}, {self.threads_text}, {self.tool}{mode}{flags}{shared}"
+        return f"{self.delegate.value}, {self.threads_text}, {self.tool}{mode}{flags}"
 
 
 def all_but(*aspects: str) -> Callable[[Case], tuple[object, ...]]:

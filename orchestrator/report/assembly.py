@@ -44,7 +44,6 @@ from orchestrator.report.rows import (
     origin_of,
     title_of,
 )
-from orchestrator.report.shared import with_shared
 from orchestrator.report.winners import contests_of, with_comparisons
 
 _VIRTUAL_SUFFIX = " (virtual)"
@@ -99,7 +98,7 @@ def build_report_data(
             configuration_order(row.case, row.configuration),
         )
     )
-    results = with_shared(tuple(with_comparisons(rows)))
+    results = tuple(with_comparisons(rows))
     used_builds = {case.build_sha256 for case in cases.values()}
     shown_devices = tuple(sorted(device_rows.values(), key=lambda row: (row.is_virtual, row.label)))
     contests = contests_of(results)

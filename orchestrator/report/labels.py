@@ -68,7 +68,6 @@ _FINE_ASPECTS: Final[tuple[tuple[str, Callable[[Case], object]], ...]] = (
     ("warm-up runs", lambda case: case.warmup_runs),
     ("warm-up min s", lambda case: case.warmup_min_secs),
     ("files", lambda case: content_key(case.files)[:SHORT_HASH] if case.files else "none"),
-    ("shared as", lambda case: case.shard or "none"),
     ("file name", lambda case: case.model_name),
 )
 

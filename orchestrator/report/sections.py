@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final, TypeVar
 
 from orchestrator.analysis.energy import Mean
@@ -16,8 +15,6 @@ from orchestrator.report.operators import DiffPair, OperatorRow, Place, TypeRow
 from orchestrator.report.passes import EnergyRow, LoadRow
 from orchestrator.report.rows import BestMark, ResultRow
 from orchestrator.report.scaling import ThreadStep, thread_steps
-from orchestrator.report.shared import SharedCase, shared_cases
-from orchestrator.units import US_PER_MS
 
 Item = TypeVar("Item")
 Node = TypeVar("Node", OperatorRow, TypeRow)
@@ -41,7 +38,6 @@ def grids_of(data: ReportData) -> Mapping[str, Grid]:
         _energy([row for row in rows if row.energy is not None]),
         _accuracy(rows),
         _loads(rows),
-        _shared(shared_cases(rows)),
         _threads(list(thread_steps(rows))),
         _delegates([row for row in rows if not row.case.delegate.is_cpu]),
         _operators(profiled),
@@ -228,28 +224,6 @@ def _loads(rows: Sequence[ResultRow]) -> Grid:
         count_of(loads, "runs", lambda load: load.count),
         number_of(loads, "load kept busy", "cores", lambda load: load.cores, 1),
         count_of(loads, "load died", lambda load: load.died or None),
-    )
-
-
-def _shared(cases: Sequence[SharedCase]) -> Grid:
-    known = [shared for shared in cases if shared.phones]
-    # Of the group, not of the phone whose part comes first.
-    rows = [
-        replace(first, device=replace(first.device, label=first.case.shard))
-        for first in (shared.rows[0] for shared in known)
-    ]
-    each = [", ".join(f"{serial} {us / US_PER_MS:.4g} ms" for serial, (us, _) in one.phones.items()) for one in known]
-    return _grid(
-        "shared",
-        "Cases that equal phones share, and how much the phones differ",
-        rows,
-        count_of(known, "phones", lambda shared: len(shared.phones)),
-        count_of(known, "invocations", lambda shared: shared.invocations),
-        ms_of(known, "middle of the phones", lambda shared: shared.middle_us),
-        ms_of(known, "95 % from", lambda shared: shared.ends_us[0] if shared.ends_us else None),
-        ms_of(known, "to", lambda shared: shared.ends_us[1] if shared.ends_us else None),
-        number_of(known, "phones differ by", "%", lambda shared: 100 * shared.difference),
-        Column(label="each phone", values=each),
     )
 
 

@@ -56,19 +56,6 @@ class Campaigns(Database):
             _insert_plan(connection, number, campaign)
             keep_sheets(connection, without_sheet(connection, MADE_UP))
 
-    def amend_campaign(
-        self, campaign: Campaign, *, devices: Iterable[DeviceFacts], models: Iterable[Model], builds: Iterable[Build]
-    ) -> None:
-        """Replace the terms, the invocations and the skips of a stored campaign."""
-        with self.writing() as connection:
-            number = campaign_no(connection, campaign.campaign_id)
-            _keep_referred(connection, campaign, devices, models, builds)
-            terms = rows.campaign_to_row(campaign)["terms"]
-            connection.execute(update(CAMPAIGNS).where(CAMPAIGNS.c.campaign_no == number).values(terms=terms))
-            for table in (PLANS, SKIPS):
-                connection.execute(delete(table).where(table.c.campaign_no == number))
-            _insert_plan(connection, number, campaign)
-
     def set_status(self, campaign_id: CampaignId, status: CampaignStatus, finished_at: datetime | None) -> None:
         """Record how far a campaign is."""
         check_moment(finished_at, f"campaign {campaign_id}: finished_at")

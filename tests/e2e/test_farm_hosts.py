@@ -308,48 +308,6 @@ def test_a_phone_whose_host_comes_after_the_submission_is_measured_too(
     assert re.search(rf"{farm.two.serial}\s+done\s.*came later; ", farm.one.text("farm", "status", name))
 
 
-def test_a_phone_that_was_not_needed_stands_in_for_one_whose_host_is_gone(
-    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
-) -> None:
-    farm.until_announced(*farm.hosts)
-    # The first by its serial number is taken.
-    lost, other = sorted(farm.hosts, key=lambda host: host.serial)
-    plan = meaning(plan_file((), invocations=3, min_secs=10), "where: virtual, any: 1, replace_lost: true")
-    lost("farm", "submit", plan, "--name", name)
-    (job,) = farm.jobs(name)
-    assert job["serial"] == lost.serial
-    farm.until_stored(job["campaign_id"], 1)
-    lost.kill()
-    farm.until(lambda: [row["status"] for row in farm.jobs(name)] == ["waits"])
-    measured = stored(farm.one.url, job["campaign_id"])
-    with psycopg.connect(farm.database.url) as connection:
-        # As a long silence leaves it, in which somebody looked on.
-        for change in (
-            "farm_protocol SET watched_since = now() - interval '1 hour'",
-            f"farm_submissions SET opens_at = now() - interval '1 hour' WHERE submission = '{name}'",
-            f"farm_hosts SET seen_at = now() - interval '1 hour' WHERE name = '{lost.name}'",
-            f"farm_sightings SET seen_at = now() - interval '1 hour' WHERE serial = '{lost.serial}'",
-        ):
-            connection.execute(f"UPDATE benchfarm_queue.{change}".encode())
-    jobs = farm.until_ended(name)
-    assert [(row["serial"], row["status"], row["replaces"], row["replaced_by"]) for row in jobs] == [
-        (lost.serial, "replaced", "", other.serial),
-        (other.serial, "done", lost.serial, ""),
-    ], farm.one.log() + farm.two.log()
-    # What was measured stays, and all of it is measured again on the other one.
-    assert stored(farm.one.url, job["campaign_id"]) == measured
-    assert len(stored(farm.one.url, jobs[1]["campaign_id"])) == 12
-    told = other.text("farm", "status", name)
-    assert f"in the place of {lost.serial}" in told
-    assert f"{other.serial} takes its place" in told
-    # The phone is restored by whoever uses it next.
-    farm.until_announced(lost)
-    afterwards = f"{name}-afterwards"
-    lost("farm", "submit", plan_file((lost.serial,), invocations=1), "--name", afterwards)
-    farm.until_ended(afterwards)
-    farm.expect_no_loss(afterwards, 4, before)
-
-
 def test_pause_keeps_jobs_waiting_the_urgent_one_goes_first_cancel_stops_it_and_drain_ends_the_worker(
     farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
 ) -> None:

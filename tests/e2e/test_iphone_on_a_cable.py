@@ -156,29 +156,6 @@ def test_an_app_that_is_replaced_meanwhile_gives_no_figure_under_the_firsts_name
     assert sum("launch" in call for call in calls(cabled.phone)) == 1
 
 
-def test_an_iphone_that_is_plugged_in_while_others_measure_joins(cli: Cli, model: Path, tmp_path: Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    cabled_iphone.install(tmp_path / "bin", first, second)
-    give(first, hangs=1)
-    give(second, unplugged=-1)
-    plan = tmp_path / "plan.yaml"
-    plan.write_text(
-        f"models: [{json.dumps(str(model))}]\nmatrix: {{delegates: [gpu], threads: 1}}\ninvocations: 1\n"
-        "settings: {min_secs: 0.1, max_secs: 0.5}\ntimeout: 40 s\nreference_check: false\n"
-    )
-    process = cli.start("run", plan, "--json", **environ(tmp_path / "bin"))
-    poll_until((first / "running").exists, "the first app runs", 60.0)
-    give(second)
-    poll_until(lambda: any("launch" in call for call in calls(second)), "the second app runs", 60.0)
-    (first / "running").unlink(missing_ok=True)
-    stdout, stderr = process.communicate(timeout=120)
-    campaign = json.loads(stdout)["campaign_id"]
-    stored = cli("results", "runs", campaign, "--json").ok().json
-    outcomes = {run["case"]["serial"]: run["outcome"] for run in stored}
-    assert outcomes["00008150-000A1"] == "completed", stderr
-    assert set(outcomes) == {"00008150-000A0", "00008150-000A1"}
-
-
 @pytest.mark.parametrize(
     ("fault", "says", "step", "exits_with"),
     [

@@ -12,17 +12,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
-
 from orchestrator.clock import SystemClock
-from orchestrator.engine.campaign import DevicePool
-from orchestrator.engine.events import RunStored
+from orchestrator.engine.campaign import run_on_devices
+from orchestrator.engine.device_campaign import DeviceCampaign, DeviceResult
+from orchestrator.engine.events import CampaignEnded, RunStored
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import LinkLostError
 from orchestrator.ports import Fitness, InvocationRequest
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.identity import BuildSha
+from orchestrator.records.identity import BuildSha, Serial
 from orchestrator.records.run import DelegateTruth, Outcome, RawOutput, RunRecord, ToolReport
 from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
 from orchestrator.store.opening import MemoryStore
@@ -40,10 +39,17 @@ class Rig:
     """A phone whose program ends as ``end`` says, in a campaign over a store in memory."""
 
     end: Callable[[InvocationRequest], str] = lambda request: "ok"
-    #: For each time that the phone is asked: whether it is fit; afterwards it is.
+    #: For each time that the first phone is asked: whether it is unfit; afterwards it is fit.
     unfit: list[bool] = field(default_factory=list)
+    #: Whether a phone that is lost is got back.
+    comes_back: bool = False
+    lease: Any = None
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    restored: list[Serial] = field(default_factory=list)
+    #: Phones in quarantine, with the reason.
+    kept_out: dict[Serial, str] = field(default_factory=dict)
     asked: list[InvocationRequest] = field(default_factory=list)
-    told: list[object] = field(default_factory=list)
+    told: list[Any] = field(default_factory=list)
     #: What is shown of where the operators ran.
     truth: DelegateTruth = DelegateTruth.FULL
     store: MemoryStore = field(default_factory=MemoryStore)
@@ -58,35 +64,54 @@ class Rig:
         )
     )
 
-    def pool(self, *, flex: bool = False) -> DevicePool:
-        """Begin the campaign, or resume it in another process."""
+    def measure(self, *, flex: bool = False) -> DeviceResult:
+        """Measure what is open on the one phone; as whoever begins the campaign, or resumes it in another process."""
+        workload = self._begun(flex=flex)
+        return DeviceCampaign(self.phone(SERIAL), FACTS, workload, self.services()).run()
+
+    def measure_all(self, *serials: Serial) -> CampaignEnded:
+        """Measure what is open on several phones at once."""
+        phones = [(self.phone(serial), replace(FACTS, serial=serial)) for serial in serials]
+        return run_on_devices(self._begun(), phones, self.services())
+
+    def _begun(self, *, flex: bool = False) -> Workload:
         if self.store.campaign(self.campaign.campaign_id) is None:
-            self.store.begin_campaign(self.campaign, devices=[FACTS], models=[MODEL], builds=[BUILD, TWIN])
-        services = Services(
-            store=self.store,
-            tools={ToolName.NATIVE: cast(Any, SimpleNamespace(run=self._run, parse=self._parse))},
-            conditioner=cast(Any, SimpleNamespace(prepare=self._prepare)),
-            observer=cast(Any, SimpleNamespace(on_event=self.told.append)),
-            clock=SystemClock(),
-            cancelled=threading.Event(),
-        )
-        workload = Workload(
+            serials = {item.case.serial for item in self.campaign.invocations}
+            devices = [replace(FACTS, serial=serial) for serial in serials]
+            self.store.begin_campaign(self.campaign, devices=devices, models=[MODEL], builds=[BUILD, TWIN])
+        return Workload(
             campaign=self.campaign,
             models={MODEL.sha256: MODEL},
             builds={BUILD.sha256: BUILD},
             flex_builds={BUILD.sha256: TWIN} if flex else {},
         )
-        return DevicePool(workload, [FACTS], services, None, [], {})
 
-    @property
-    def device(self) -> Any:
-        """The phone, which stays away once it was lost."""
+    def services(self) -> Services:
+        """What the phones use together."""
+        conditioner = SimpleNamespace(
+            prepare=self._prepare, restore=lambda device, on_note: self.restored.append(device.serial)
+        )
+        return Services(
+            store=self.store,
+            tools={ToolName.NATIVE: cast(Any, SimpleNamespace(run=self._run, parse=self._parse))},
+            lease=self.lease or cast(Any, SimpleNamespace(acquire=lambda serial, wait_s: contextlib.nullcontext())),
+            conditioner=cast(Any, conditioner),
+            rescuer=cast(Any, SimpleNamespace(rescue=lambda device, **others: self.comes_back)),
+            quarantine=cast(Any, SimpleNamespace(put=self.kept_out.__setitem__)),
+            observer=cast(Any, SimpleNamespace(on_event=self.told.append)),
+            clock=SystemClock(),
+            cancelled=self.cancelled,
+            unfit_pause_s=0.01,
+        )
+
+    def phone(self, serial: Serial) -> Any:
+        """A phone that stays away once it was lost, unless it is got back."""
 
         def stay_away(*, timeout_s: float) -> None:
-            raise LinkLostError("gone", serial=SERIAL)
+            raise LinkLostError("gone", serial=serial)
 
         return SimpleNamespace(
-            serial=SERIAL,
+            serial=serial,
             kind=DeviceKind.ANDROID,
             hub="",
             work_folder="/data/local/tmp/ours",
@@ -101,15 +126,15 @@ class Rig:
         runs = [item for item in self.store.runs() if item.case == one]
         return sorted((item.invocation, item.outcome) for item in runs)
 
-    def _prepare(self, *arguments: object, **others: object) -> Fitness:
-        is_unfit = bool(self.unfit) and self.unfit.pop(0)
+    def _prepare(self, device: Any, *arguments: object, **others: object) -> Fitness:
+        is_unfit = device.serial == SERIAL and bool(self.unfit) and self.unfit.pop(0)
         return Fitness(reason="too hot" if is_unfit else "", state=DeviceState(at=NOW))
 
     def _run(self, device: object, request: InvocationRequest, *, cancelled: threading.Event) -> RawOutput:
         self.asked.append(request)
         ended = self.end(request)
         if ended == "lost":
-            raise LinkLostError("gone", serial=SERIAL)
+            raise LinkLostError("gone", serial=request.case.serial)
         return RawOutput(
             command=ended, exit_code=0, timed_out=ended == "late", started_at=NOW, duration_s=1.0, attachments=()
         )
@@ -131,11 +156,8 @@ def with_twin(one: Case) -> Case:
 
 def test_a_case_that_took_all_its_time_is_not_tried_again_when_its_phone_has_come_back() -> None:
     ends = iter(["late", "ok", "lost"])
-    rig = Rig(end=lambda request: next(ends, "ok"))
-    pool = rig.pool()
-    with pytest.raises(LinkLostError):
-        pool.begin(rig.device).run()
-    pool.begin(rig.device).run()
+    rig = Rig(end=lambda request: next(ends, "ok"), comes_back=True)
+    assert rig.measure() == DeviceResult()
     assert rig.stored(case(1)) == [(0, Outcome.TIMED_OUT), (1, Outcome.SKIPPED), (2, Outcome.SKIPPED)]
     assert rig.stored(case(2)) == [(number, Outcome.COMPLETED) for number in range(3)]
     assert Counter(request.case.threads for request in rig.asked)[1] == 1
@@ -144,26 +166,25 @@ def test_a_case_that_took_all_its_time_is_not_tried_again_when_its_phone_has_com
 def test_whoever_resumes_has_a_case_tried_again_that_was_abandoned() -> None:
     ends = iter(["late", "ok", "lost"])
     rig = Rig(end=lambda request: next(ends, "ok"))
-    with pytest.raises(LinkLostError):
-        rig.pool().begin(rig.device).run()
-    rig.pool().begin(rig.device).run()
+    assert rig.measure() == DeviceResult(lost="gone")
+    assert rig.measure() == DeviceResult()
     assert rig.stored(case(1)) == [(0, Outcome.TIMED_OUT), (1, Outcome.SKIPPED), (2, Outcome.COMPLETED)]
 
 
 def test_a_case_that_fails_the_same_way_twice_is_abandoned_and_another_failure_counts_again() -> None:
     ends = {1: iter(["a", "b", "a"]), 2: iter(["a", "a", "ok"])}
     rig = Rig(end=lambda request: next(ends[request.case.threads]))
-    rig.pool().begin(rig.device).run()
+    rig.measure()
     assert [outcome for _, outcome in rig.stored(case(1))] == [Outcome.FAILED] * 3
     assert [outcome for _, outcome in rig.stored(case(2))] == [Outcome.FAILED] * 2 + [Outcome.SKIPPED]
 
 
 def test_a_twin_with_tensorflows_operators_that_is_stored_is_not_run_again() -> None:
     rig = Rig(end=flex_needed)
-    pool = rig.pool(flex=True)
+    rig.store.begin_campaign(rig.campaign, devices=[FACTS], models=[MODEL], builds=[BUILD, TWIN])
     kept: RunRecord = run(Invocation(case=with_twin(case(1)), run_pass=Pass.TIMING, number=0))
     rig.store.append_run(kept)
-    pool.begin(rig.device).run()
+    rig.measure(flex=True)
     for one in (case(1), case(2)):
         assert [number for number, outcome in rig.stored(with_twin(one)) if outcome is Outcome.COMPLETED] == [0, 1, 2]
     assert Counter((request.case.threads, request.number) for request in rig.asked if request.build == TWIN) == {
@@ -175,13 +196,13 @@ def test_a_twin_with_tensorflows_operators_that_is_stored_is_not_run_again() -> 
 
 def test_a_twin_that_the_phone_was_not_fit_for_is_run_later() -> None:
     rig = Rig(end=flex_needed, unfit=[False, True])
-    rig.pool(flex=True).begin(rig.device).run()
+    rig.measure(flex=True)
     for one in (case(1), case(2)):
         assert rig.stored(with_twin(one)) == [(number, Outcome.COMPLETED) for number in range(3)]
 
 
 def test_each_case_keeps_its_caches_apart() -> None:
     rig = Rig()
-    rig.pool().begin(rig.device).run()
+    rig.measure()
     folders = {request.case.case_key: {request.cache_folder} for request in rig.asked}
     assert len(set.union(*folders.values())) == len(folders) == 2

@@ -35,7 +35,7 @@ def counted(rig: Rig) -> dict[tuple[int, Outcome], int]:
 @pytest.mark.parametrize("delegate", [DelegateName.GPU, DelegateName.NNAPI, DelegateName.NPU, DelegateName.HEXAGON])
 def test_the_other_thread_counts_are_skipped_with_the_reason(delegate: DelegateName) -> None:
     rig = rig_of(delegate)
-    rig.pool().begin(rig.device).run()
+    rig.measure()
     assert counted(rig) == {
         (1, Outcome.COMPLETED): 3,
         (2, Outcome.SKIPPED): 3,
@@ -61,20 +61,20 @@ def test_the_other_thread_counts_are_skipped_with_the_reason(delegate: DelegateN
 )
 def test_where_the_cpu_has_a_part_every_thread_count_is_measured(delegate: DelegateName, truth: DelegateTruth) -> None:
     rig = rig_of(delegate, truth)
-    rig.pool().begin(rig.device).run()
+    rig.measure()
     assert counted(rig) == {(threads, Outcome.COMPLETED): 3 for threads in THREADS}
 
 
 def test_who_asks_for_every_thread_count_gets_it() -> None:
     rig = rig_of(DelegateName.GPU, every_thread_count=True)
-    rig.pool().begin(rig.device).run()
+    rig.measure()
     assert counted(rig) == {(threads, Outcome.COMPLETED): 3 for threads in THREADS}
 
 
 def test_a_failure_of_the_first_lets_the_next_one_show_the_figure() -> None:
     rig = rig_of(DelegateName.GPU)
     rig.end = lambda request: "gpu-init-failed" if request.case.threads == 1 else "ok"
-    rig.pool().begin(rig.device).run()
+    rig.measure()
     assert counted(rig)[2, Outcome.COMPLETED] == 3
     assert counted(rig)[3, Outcome.SKIPPED] == 3
     assert not any(outcome is Outcome.COMPLETED for threads, outcome in counted(rig) if threads == 1)
@@ -82,9 +82,9 @@ def test_a_failure_of_the_first_lets_the_next_one_show_the_figure() -> None:
 
 def test_a_resume_keeps_to_the_thread_count_that_was_measured_and_no_round_is_added_to_the_others() -> None:
     rig = rig_of(DelegateName.GPU, stopping=replace(RULE, first=3, half_width=0.0001, most=5))
-    rig.pool().begin(rig.device).run()
+    rig.measure()
     before = counted(rig)
-    rig.pool().begin(rig.device).run()
+    rig.measure()
     assert counted(rig) == before == {(1, Outcome.COMPLETED): 3, (2, Outcome.SKIPPED): 3, (3, Outcome.SKIPPED): 3}
     texts = {item.case.threads: item.text for item in standings(rig.campaign, rig.store.runs()).values()}
     assert texts[2] == "threads unused: measured with another number of them"

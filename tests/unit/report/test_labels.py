@@ -52,8 +52,6 @@ def test_identity_that_tells_phones_apart_at_its_end_is_shown_whole():
 FINE = [
     {"files": (("lib.so", "a" * 64),)},
     {"files": (("lib.so", "b" * 64),)},
-    {"shard": "pixels"},
-    {"shard": "old pixels"},
     {"affinity": "all"},
     {"num_runs": 51},
     {"min_secs": 2.0},

@@ -50,7 +50,6 @@ def printed(owner: Case, latency_us: float, **kinds: bool) -> list[RunRecord]:
         {"affinity": "f0"},
         {"num_runs": 500},
         {"warmup_runs": 9},
-        {"shard": "pixels"},
     ],
 )
 def test_speed_up_is_over_the_cpu_as_it_was_measured_alike(unlike: dict[str, object]) -> None:

@@ -1,0 +1,404 @@
+"""One device's campaign: lease, prepare, run, read, judge, store, and restore; the one way to measure a device."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from orchestrator.analysis.pairing import PairProgress
+from orchestrator.analysis.sustained import ATTEMPT_NUMBERS, Attempt, attempts
+from orchestrator.clock import Deadline
+from orchestrator.engine.case_runner import CaseFailures, CaseRunner
+from orchestrator.engine.events import (
+    DeviceFinished,
+    DeviceNote,
+    InvocationStarted,
+    Measuring,
+    PairsSoFar,
+    RoundAdded,
+    RunStored,
+)
+from orchestrator.engine.reference_check import ReferenceCheck
+from orchestrator.engine.rounds import OpenWork, done_count, following, open_work, slim
+from orchestrator.engine.workload import Services, Workload
+from orchestrator.errors import (
+    AdbUnavailableError,
+    BenchfarmError,
+    DeviceBusyError,
+    DeviceChangedError,
+    DeviceError,
+    DeviceSetAsideError,
+    DeviceUnauthorizedError,
+    DeviceUnfitError,
+    HostStorageError,
+    InterruptedByUserError,
+    NoDeviceError,
+    StoreError,
+)
+from orchestrator.ports import Device, Observer
+from orchestrator.records.campaign import Invocation
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.identity import Serial
+from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.workload import Pass
+
+#: After this many returns with nothing measured in between, a device is kept out.
+RETURNS_MAX: Final = 3
+#: How often restoring a device is tried when its connection fails, each time after this long to answer again: a phone
+#: that is gone must not hold the others' end.
+_RESTORES_MAX: Final = 3
+_RESTORE_READY_S: Final = 20.0
+#: How long a device that somebody else uses is waited for: a check of it takes a moment.
+_LEASE_WAIT_S: Final = 5.0
+#: How often a waiting thread checks whether all was cancelled.
+_POLL_S: Final = 0.5
+
+#: Nothing could be kept of any device, or nobody wants it any more.
+ENDS_ALL: Final = (StoreError, HostStorageError, InterruptedByUserError)
+
+
+class WorkingDevices:
+    """The devices of one process that work now: as long as there are any, a lost or unfit one is waited for."""
+
+    def __init__(self, serials: Sequence[Serial] = ()) -> None:
+        self._serials = set(serials)
+        self._changed = threading.Condition()
+
+    def __bool__(self) -> bool:
+        """Whether any device works."""
+        return bool(self._serials)
+
+    def add(self, serial: Serial) -> None:
+        """Note that a device works."""
+        with self._changed:
+            self._serials.add(serial)
+
+    def remove(self, serial: Serial) -> None:
+        """Note that a device doesn't work any more: it is lost, unfit or done."""
+        with self._changed:
+            self._serials.discard(serial)
+            self._changed.notify_all()
+
+    def work_for(self, seconds: float, cancelled: threading.Event) -> bool:
+        """Wait this long; False as soon as no device works any more or all is cancelled."""
+        deadline = Deadline(seconds)
+        with self._changed:
+            while self._serials and not cancelled.is_set():
+                if deadline.expired:
+                    return True
+                self._changed.wait(min(_POLL_S, deadline.remaining_s))
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceResult:
+    """How a device's campaign ended."""
+
+    #: Why the device was abandoned; empty when it wasn't.
+    lost: str = ""
+    #: What ended it and isn't the device's fault.
+    fault: Exception | None = None
+
+
+class DeviceCampaign:
+    """All that is open of a campaign on one device, from the lease to the restored device.
+
+    What is open follows from the stored runs alone, so a resume needs no further state.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        facts: DeviceFacts,
+        workload: Workload,
+        services: Services,
+        others: WorkingDevices | None = None,
+    ) -> None:
+        """``others`` are the process's devices; a device that is measured alone isn't waited for when it is lost."""
+        self._device = device
+        self._facts = facts
+        self._serial = facts.serial
+        self._workload = workload
+        self._campaign = workload.campaign
+        self._all_services = self._services = services
+        self._others = others or WorkingDevices()
+        #: What was abandoned on the device, also after it was away.
+        self._failures = CaseFailures()
+        self._marks = [
+            item
+            for item in self._campaign.invocations
+            if item.run_pass is Pass.REFERENCE and item.case.serial == self._serial
+        ]
+        #: The device's runs of this campaign, as they are stored: all decisions are made from them.
+        self._runs: list[RunRecord] = []
+        self._is_read = False
+
+    def run(self) -> DeviceResult:
+        """Measure what is open under the device's lease; whatever happens, the device is restored before it is freed.
+
+        A device that is lost is waited for while others work, and resumes. Raises InterruptedByUserError, StoreError
+        and HostStorageError; all else ends this device's part and is returned.
+        """
+        result = DeviceResult()
+        try:
+            result = self._guarded(self._under_lease)
+        finally:
+            self._others.remove(self._serial)
+            told = self._guarded(lambda: self._tell_finished(result.lost))
+        return result if result.lost else told
+
+    def _guarded(self, step: Callable[[], None]) -> DeviceResult:
+        """Do a step; what it raises ends this device's part only, unless nothing could be kept of any device."""
+        try:
+            step()
+        except ENDS_ALL:
+            raise
+        except Exception as error:  # noqa: BLE001 - the others go on; a fault of ours is returned
+            return self._result_of(error)
+        return DeviceResult()
+
+    def _under_lease(self) -> None:
+        with self._all_services.lease.acquire(self._serial, wait_s=_LEASE_WAIT_S):
+            try:
+                self._until_done()
+            finally:
+                self._restore()
+
+    def _until_done(self) -> None:
+        """Measure until nothing is open; a device that was lost and comes back resumes where it was."""
+        fruitless, done_before = 0, -1
+        while True:
+            # Read under the lease: nobody else adds to it now.
+            self._begin()
+            try:
+                self._measure()
+            except DeviceUnfitError as error:
+                if not self._is_asked_again(error):
+                    raise
+            except DeviceError as error:
+                done = done_count(self._campaign, self._runs, self._serial)
+                fruitless = fruitless + 1 if done == done_before else 0
+                done_before = done
+                if fruitless >= RETURNS_MAX:
+                    self._keep_out(f"it was lost {fruitless + 1} times with nothing measured in between: {error}")
+                    raise
+                if not _may_return(error) or not self._is_back(error):
+                    raise
+            else:
+                return
+
+    def _begin(self) -> None:
+        """Read what is stored of the device."""
+        services, campaign = self._all_services, self._campaign
+        self._runs = runs_of(services, self._workload, serials=[self._serial])
+        self._is_read = True
+        #: Of an A/B comparison, and the plan that was last reported.
+        self._pairs, self._told = None, ""
+        if campaign.terms.pairing is not None:
+            self._pairs = PairProgress(campaign, self._serial, self._runs)
+            services = replace(services, observer=_Sides(services.observer, self._pairs))
+        self._services = services
+
+    def _measure(self) -> None:
+        """Run what is open: the plan's invocations, what the stopping rule adds, sustained curves.
+
+        Raises what CaseRunner.run_all raises, and DeviceUnusableError for a device that was set aside.
+        """
+        work = self._open_work()
+        if not work.invocations:
+            return
+        runner = CaseRunner(self._device, self._facts, self._workload, self._services, self._runs, self._failures)
+        check = (
+            ReferenceCheck(self._device, self._workload, self._services, runner, self._runs, self._marks[0])
+            if self._marks
+            else None
+        )
+
+        def between() -> None:
+            if check is not None and not runner.time.is_over:
+                check.between()
+
+        runner.place_ahead((*work.reference_check, *work.planned))
+        if check is not None and not runner.time.is_over:
+            check.begin()
+        # Until nothing is open: an invocation that was unfit is tried again.
+        while (work := self._open_work()).planned or work.added:
+            if not work.planned:
+                self._tell_added(work.added)
+            runner.run_all(work.planned or work.added, between=between)
+        for marker in work.sustained:
+            if lacking := runner.time.lacks(marker):
+                runner.leave_out(following(marker, self._runs), lacking)
+            elif not runner.is_needless(following(marker, self._runs)):
+                between()
+                run_sustained(runner, marker, self._runs, sustained_s=self._campaign.terms.sustained_s)
+        if check is not None and (not runner.time.is_over or self._open_work().reference_check):
+            check.end()
+
+    def _open_work(self) -> OpenWork:
+        return open_work(self._campaign, self._runs, self._serial, self._services.tools)
+
+    def _tell_added(self, added: Sequence[Invocation]) -> None:
+        if self._pairs is None:
+            self._services.observer.on_event(_round_of(self._serial, added))
+            return
+        counts = repr(self._pairs.counts())
+        if counts != self._told:
+            self._told = counts
+            self._note(self._pairs.plan_text())
+
+    def _is_back(self, error: DeviceError) -> bool:
+        """Wait for the device, which was lost, as long as others work: it costs nothing then."""
+        services = self._services
+        if services.cancelled.is_set():
+            return False
+        text = f"lost: {_text(self._device, error)}; its remaining runs resume when it reconnects"
+        self._note(text, is_problem=True, is_away=True)
+        self._others.remove(self._serial)
+        is_back = services.rescuer.rescue(
+            self._device,
+            keep_waiting=lambda: bool(self._others),
+            may_reboot=self._campaign.terms.may_reboot,
+            on_note=self._note,
+            cancelled=services.cancelled,
+        )
+        if is_back:
+            self._others.add(self._serial)
+            self._note("is back", is_away=False)
+        return is_back
+
+    def _is_asked_again(self, error: DeviceUnfitError) -> bool:
+        """Leave the device, which isn't fit, alone for a while, restored; False when no other works any more."""
+        self._others.remove(self._serial)
+        if not self._others.work_for(0.0, self._services.cancelled):
+            return False
+        text = f"{_text(self._device, error)}; it is asked again while others work"
+        self._note(text, is_problem=True, is_away=True)
+        self._restore()
+        if not self._others.work_for(self._services.unfit_pause_s, self._services.cancelled):
+            return False
+        self._others.add(self._serial)
+        self._note("is asked again", is_away=False)
+        return True
+
+    def _result_of(self, error: Exception) -> DeviceResult:
+        """Return why the device's part has ended; an error that isn't the device's is reported."""
+        # One that is busy, unfit or away may do tomorrow. One whose reference workload moved measures something else
+        # than before.
+        if isinstance(error, DeviceSetAsideError):
+            self._keep_out(_text(self._device, error))
+        if isinstance(error, DeviceError):
+            return DeviceResult(lost=_text(self._device, error))
+        is_ours = not isinstance(error, BenchfarmError)
+        reason = f"a fault in benchfarm itself: {type(error).__name__}: {error}" if is_ours else str(error)
+        self._note(f"is abandoned: {reason}", is_problem=True)
+        return DeviceResult(lost=reason, fault=error)
+
+    def _tell_finished(self, reason: str) -> None:
+        if not self._is_read:
+            self._begin()
+        left = len(self._open_work().invocations)
+        self._services.observer.on_event(DeviceFinished(serial=self._serial, left=left, reason=reason))
+
+    def _keep_out(self, reason: str) -> None:
+        self._services.quarantine.put(self._serial, reason)
+        self._note(f"is in quarantine; 'benchfarm device release {self._serial}' ends it", is_problem=True)
+
+    def _restore(self) -> None:
+        """Undo what was changed; what can't be undone now stays in the journal and is named."""
+        for attempt in range(1, _RESTORES_MAX + 1):
+            try:
+                if attempt > 1:
+                    self._device.wait_until_ready(timeout_s=_RESTORE_READY_S)
+                self._services.conditioner.restore(self._device, on_note=lambda text: self._note(text, is_problem=True))
+            except BenchfarmError as error:
+                if attempt < _RESTORES_MAX and isinstance(error, DeviceError) and _may_return(error):
+                    continue
+                if self._serial in self._services.conditioner.unrestored():
+                    text = f"could not be restored ({error}); 'benchfarm device restore {self._serial}' tries again"
+                    self._note(text, is_problem=True)
+                elif not isinstance(error, DeviceBusyError):
+                    # Nothing of ours is changed there; the next command that uses the phone ends what still runs.
+                    text = f"could not be released ({error}); its note there expires by itself"
+                    self._note(text, is_problem=True)
+            return
+
+    def _note(self, text: str, *, is_problem: bool = False, is_away: bool | None = None) -> None:
+        self._services.observer.on_event(
+            DeviceNote(serial=self._serial, text=text, is_problem=is_problem, is_away=is_away)
+        )
+
+
+class _Sides:
+    """Passes events on with the side that they are of, and with how the sides compare so far."""
+
+    def __init__(self, observer: Observer, pairs: PairProgress) -> None:
+        self._observer = observer
+        self._pairs = pairs
+
+    def on_event(self, event: object) -> None:
+        """See Observer.on_event."""
+        match event:
+            case InvocationStarted(invocation=invocation) | Measuring(invocation=invocation):
+                event = replace(event, side=self._pairs.side_of(invocation.case.case_key))
+            case RunStored(run=run):
+                self._pairs.learn(run)
+                found = self._pairs.so_far(run)
+                so_far = None
+                if found is not None and found.ratio is not None:
+                    so_far = PairsSoFar(pairs=found.counts[0], ratio=found.ratio, low=found.low, high=found.high)
+                event = replace(event, side=self._pairs.side_of(run.case.case_key), so_far=so_far)
+        self._observer.on_event(event)
+
+
+def _round_of(serial: Serial, added: Sequence[Invocation]) -> RoundAdded:
+    numbers = [item.number for item in added]
+    return RoundAdded(
+        serial=serial,
+        number=min(numbers),
+        last=max(numbers),
+        cases=len({item.case.case_key for item in added}),
+        run_pass=added[0].run_pass,
+    )
+
+
+def runs_of(services: Services, workload: Workload, *, serials: Sequence[Serial] = ()) -> list[RunRecord]:
+    """Return the campaign's runs, of some devices or of all, as decisions need them."""
+    return [slim(run) for run in services.store.runs(campaign_ids=[workload.campaign.campaign_id], serials=serials)]
+
+
+def run_sustained(runner: CaseRunner, marker: Invocation, runs: Sequence[RunRecord], *, sustained_s: float) -> None:
+    """Measure a case's curve; what an earlier attempt left is cut, and the curve restarted.
+
+    ``runs`` are the device's of this campaign and grow as they are stored. Raises what CaseRunner.run_all raises.
+    """
+
+    def last() -> Attempt | None:
+        found = attempts([run for run in runs if run.case.case_key == marker.case.case_key])
+        return found[-1] if found else None
+
+    before = last()
+    if before is not None and before.is_over(sustained_s):
+        return
+    invocation = replace(marker, number=0 if before is None else (before.number + 1) * ATTEMPT_NUMBERS)
+    # The first begins at rest; a wait in vain leaves it open, and too many of them abandon the device.
+    while runner.run_one(invocation).outcome is Outcome.UNFIT:
+        pass
+    while (now := last()) is None or not now.is_over(sustained_s):
+        invocation = replace(invocation, number=invocation.number + 1)
+        runner.run_one(invocation, at_rest=False)
+
+
+def _text(device: Device, error: DeviceError) -> str:
+    return str(error).removeprefix(f"{device.serial}: ")
+
+
+def _may_return(error: DeviceError) -> bool:
+    """Whether waiting may help: the connection to the device is lost, or another one is in its place."""
+    if isinstance(error, DeviceBusyError):
+        return False
+    return error.transient or isinstance(
+        error, DeviceChangedError | DeviceUnauthorizedError | AdbUnavailableError | NoDeviceError
+    )

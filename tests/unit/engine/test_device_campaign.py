@@ -1,0 +1,184 @@
+"""A device's part of a campaign: who is waited for, who is abandoned, and whom a fault of ours stops."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.devices.lease import FileLease
+from orchestrator.engine.device_campaign import RETURNS_MAX, DeviceResult
+from orchestrator.engine.events import DeviceFinished
+from orchestrator.engine.rounds import done_count
+from orchestrator.errors import StoreError
+from orchestrator.ports import InvocationRequest
+from orchestrator.records.campaign import Campaign, Invocation
+from orchestrator.records.identity import Serial
+from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.workload import Pass
+from orchestrator.store.opening import MemoryStore
+from tests.unit.analysis.test_rounds import SERIAL, campaign, case, run
+from tests.unit.engine.test_case_runner import Rig
+
+OTHER = Serial("OTHER")
+DEADLINE_S = 60.0
+
+
+def of(*serials: Serial, count: int = 1) -> Campaign:
+    """A campaign of so many invocations on each phone."""
+    planned = (
+        Invocation(case=replace(case(1), serial=serial), run_pass=Pass.TIMING, number=number)
+        for serial in serials
+        for number in range(count)
+    )
+    return replace(campaign(rule=None), invocations=tuple(planned))
+
+
+def by_phone(**ends: Callable[[], str]) -> Callable[[InvocationRequest], str]:
+    return lambda request: ends.get(request.case.serial, lambda: "ok")()
+
+
+def waits_for(event: threading.Event) -> Callable[[], str]:
+    def end() -> str:
+        assert event.wait(DEADLINE_S)
+        return "ok"
+
+    return end
+
+
+def test_a_phone_that_measures_between_its_losses_is_not_kept_out_however_often_it_is_lost() -> None:
+    count = 3 * RETURNS_MAX
+    ends = iter(["ok", "lost"] * count)
+    rig = Rig(campaign=of(SERIAL, count=count), end=lambda request: next(ends), comes_back=True)
+    assert rig.measure() == DeviceResult()
+    assert (rig.kept_out, len(rig.stored(case(1)))) == ({}, count)
+
+
+class CountingStore(MemoryStore):
+    """A store that says how often the runs of each phone were read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: Counter[Serial] = Counter()
+
+    def runs(self, *, serials: Sequence[Serial] = (), **others: Any) -> Any:
+        self.reads.update(serials)
+        return super().runs(serials=serials, **others)
+
+
+def test_what_is_stored_is_read_once_for_each_time_that_a_phone_comes() -> None:
+    store, ends = CountingStore(), iter(["lost"])
+    rig = Rig(store=store, campaign=of(SERIAL, OTHER), end=by_phone(P=lambda: next(ends, "ok")), comes_back=True)
+    assert rig.measure_all(SERIAL, OTHER).left == 0
+    assert store.reads == {SERIAL: 2, OTHER: 1}
+
+
+def test_a_phone_that_is_lost_again_and_again_with_nothing_measured_is_kept_out() -> None:
+    rig = Rig(end=lambda request: "lost", comes_back=True)
+    assert rig.measure() == DeviceResult(lost="gone")
+    assert f"lost {RETURNS_MAX + 1} times" in rig.kept_out[SERIAL]
+
+
+def test_what_is_measured_is_counted_without_checks_and_curves_that_were_cut() -> None:
+    curve, check = (Invocation(case=case(1), run_pass=kind, number=0) for kind in (Pass.SUSTAINED, Pass.REFERENCE))
+    planned = campaign(rule=None)
+    planned = replace(
+        planned,
+        invocations=(*planned.invocations, curve, check),
+        terms=replace(planned.terms, sustained_s=20.0),
+    )
+    timing = planned.invocations[0]
+    measured = [run(timing), run(timing, outcome=Outcome.UNFIT), run(check, 1)]
+    cut = [run(replace(curve, number=number), number) for number in range(3)]
+    whole = [*cut, *(run(replace(curve, number=number), number) for number in range(3, 6))]
+    assert [done_count(planned, [*measured, *more], SERIAL) for more in ([], cut, whole)] == [1, 1, 2]
+
+
+def test_a_phone_that_is_not_fit_is_restored_and_asked_again_while_others_work() -> None:
+    is_measured, times = threading.Event(), 3 * RETURNS_MAX
+
+    def measured() -> str:
+        is_measured.set()
+        return "ok"
+
+    # Two waits in vain leave a phone alone for a while.
+    rig = Rig(
+        campaign=of(SERIAL, OTHER), unfit=[True] * 2 * times, end=by_phone(P=measured, OTHER=waits_for(is_measured))
+    )
+    ended = rig.measure_all(SERIAL, OTHER)
+    assert (ended.left, ended.lost, rig.kept_out) == (0, {}, {})
+    assert rig.restored.count(SERIAL) == times + 1
+    away = [event.is_away for event in rig.told if getattr(event, "is_away", None) is not None]
+    assert away == [True, False] * times
+
+
+def test_a_phone_that_is_not_fit_is_abandoned_once_nobody_else_works() -> None:
+    rig = Rig(unfit=[True] * 100)
+    assert rig.measure().lost.endswith("too hot")
+    assert (rig.kept_out, rig.restored) == ({}, [SERIAL])
+
+
+def test_a_fault_on_one_phone_ends_its_part_only_and_is_known_when_the_others_are_done() -> None:
+    fault = ValueError("too few values")
+    reason = "a fault in benchfarm itself: ValueError: too few values"
+
+    class Listening(list[Any]):
+        def append(self, event: Any) -> None:
+            super().append(event)
+            if getattr(event, "reason", ""):
+                is_gone.set()
+
+    def fail() -> str:
+        raise fault
+
+    is_gone = threading.Event()
+    rig = Rig(campaign=of(SERIAL, OTHER), end=by_phone(P=fail, OTHER=waits_for(is_gone)), told=Listening())
+    ended = rig.measure_all(SERIAL, OTHER)
+    assert (ended.fault, ended.lost, ended.stored) == (fault, {SERIAL: reason}, 1)
+    assert set(rig.restored) == {SERIAL, OTHER}
+    assert any(event.is_problem and reason in event.text for event in rig.told if hasattr(event, "is_problem"))
+
+
+def test_a_store_that_keeps_nothing_stops_all_phones_and_they_are_restored() -> None:
+    class ReadOnly(MemoryStore):
+        def append_run(self, run: RunRecord) -> None:
+            if run.case.serial == SERIAL:
+                raise StoreError("read-only")
+            super().append_run(run)
+
+    rig = Rig(store=ReadOnly(), campaign=of(SERIAL, OTHER))
+    rig.end = by_phone(OTHER=waits_for(rig.cancelled))
+    with pytest.raises(StoreError):
+        rig.measure_all(SERIAL, OTHER)
+    assert set(rig.restored) == {SERIAL, OTHER}
+
+
+def test_a_phone_that_somebody_holds_for_a_moment_is_waited_for(tmp_path: Path) -> None:
+    lease = FileLease(tmp_path)
+    held = lease.acquire(SERIAL)
+    held.__enter__()
+
+    def let_go() -> str:
+        held.__exit__(None, None, None)
+        return "ok"
+
+    rig = Rig(campaign=of(SERIAL, OTHER), lease=lease, end=by_phone(OTHER=let_go))
+    ended = rig.measure_all(SERIAL, OTHER)
+    assert (ended.left, ended.lost) == (0, {})
+
+
+def test_a_phone_that_somebody_uses_is_told_with_what_is_left_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.engine.device_campaign._LEASE_WAIT_S", 0.0)
+    ends = iter(["ok", "lost"])
+    rig = Rig(campaign=of(SERIAL, count=3), lease=FileLease(tmp_path), end=lambda request: next(ends))
+    rig.measure()
+    with rig.lease.acquire(SERIAL):
+        assert "in use" in rig.measure().lost
+    assert [event.left for event in rig.told if isinstance(event, DeviceFinished)] == [2, 2]
