@@ -42,7 +42,6 @@ def report_data(
 
     None of them is held as it was read: tens of thousands would take a gigabyte.
     """
-    from orchestrator.app.evaluating import kept_evaluations
     from orchestrator.report.assembly import build_report_data
     from orchestrator.report.lean import lean_runs, newest_runs
 
@@ -51,16 +50,14 @@ def report_data(
     note = ""
     if len(set(named)) > 1:
         campaigns, shown, note = newest_runs(campaigns, list(shown))
-    models = farm.store.models()
     data = build_report_data(
         campaigns=campaigns,
         runs=shown,
         outputs=farm.store.attachments_of,
         devices=farm.store.devices(),
-        models=models,
+        models=farm.store.models(),
         builds=farm.store.builds(),
         accuracy={**_manifest_accuracies(farm.settings), **(accuracy or {})},
-        evaluations=kept_evaluations(farm.settings, models),
     )
     if note:
         return replace(data, headline=replace(data.headline, scope=f"{data.headline.scope} {note}"))
@@ -123,33 +120,17 @@ def sustained_campaign(farm: Farm, prefix: str) -> Campaign:
     raise UsageError(f"{what} sustained measurement", hint="benchfarm bench MODEL --sustained 30m")
 
 
-def evaluated(path: Path) -> float | None:
-    """Return the accuracy in percent that an evaluation program printed into a file; None where it is another file."""
-    from orchestrator.programs.grammar.evaluation import accuracy_in
-
-    printed = accuracy_in(path.read_text("utf-8", "replace"))
-    return None if printed is None else printed[0]
-
-
 def load_accuracy(path: Path) -> Mapping[str, float]:
     """Return accuracies in percent by model, from a CSV file with the columns model and accuracy.
 
-    Or from what LiteRT's evaluation programs printed, in a file that is called as its model, or a folder of such.
     Raises UsageError naming file and line when it can't be read.
     """
     found: dict[str, float] = {}
     try:
-        if path.is_dir():
-            return {name: share for file in sorted(path.iterdir()) for name, share in load_accuracy(file).items()}
-        if (printed := evaluated(path)) is not None:
-            return {path.stem: printed}
         with path.open(encoding="utf-8-sig", newline="") as stream:
             rows = csv.reader(stream)
             if [name.strip() for name in next(rows, [])][:2] != ["model", "accuracy"]:
-                raise UsageError(
-                    f"{path}:1: the columns must be model,accuracy",
-                    hint="accuracy is in percent; or give what run_eval printed, in a file called as its model",
-                )
+                raise UsageError(f"{path}:1: the columns must be model,accuracy", hint="accuracy is in percent")
             for row in filter(None, rows):
                 found[row[0].strip()] = _percent(row, f"{path}:{rows.line_num}")
     except (OSError, UnicodeDecodeError, csv.Error) as error:

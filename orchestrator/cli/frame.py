@@ -48,7 +48,7 @@ WORDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "compare": ("comparing", "Compare stored results, case by case."),
         "ab": ("comparing", "Measure two sides in turns on the same phone."),
         "bisect": ("comparing", "Find the first build that is slower than a good one."),
-        "advise": ("reports", "Recommend configurations from stored results."),
+        "advise": ("reports", "Apply six rules of good practice to stored results."),
     },
     "History": {
         "history": ("history", "Find changes over nightly runs, and write history pages."),
@@ -328,9 +328,7 @@ def _html(out: Path | None) -> Path | None:
 
 Json = Annotated[bool, opt("--json", "Print the result as JSON.")]
 HtmlOut = Annotated[Path | None, opt("--out -o", "File for the HTML report.", callback=_html)]
-Accuracy = Annotated[
-    Path | None, opt("--accuracy", "CSV of model,accuracy in percent, or what run_eval printed in MODEL.txt.")
-]
+Accuracy = Annotated[Path | None, opt("--accuracy", "CSV of model,accuracy in percent.")]
 
 
 @dataclass(slots=True)

@@ -1,19 +1,18 @@
-"""``benchfarm model``: facts, differences, accuracy, and models to measure with the manifest that lists them."""
+"""``benchfarm model``: facts, differences, and models to measure with the manifest that lists them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from orchestrator.app import model_files
 from orchestrator.app.model_files import BuildRequest, Folder
-from orchestrator.app.options import Device, Listed, Texts, arg, opt
+from orchestrator.app.options import Texts, arg, opt
 from orchestrator.bootstrap import Settings
 from orchestrator.cli.frame import command
-from orchestrator.cli.progress import farm_telling, tell
+from orchestrator.cli.progress import tell
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.records.model import ModelFacts, TensorFacts
 from orchestrator.report.escapes import one_line
@@ -131,53 +130,6 @@ def samples(
     models = model_files.samples(out)
     rows = [(str(model.path), format_bytes(model.size_bytes), model.sha256[:12]) for model in models]
     return CommandResult(text=table(("model", "size", "sha256"), rows, right=(1,)), data=models)
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvaluateOptions:
-    """What 'model evaluate' reads."""
-
-    model: _ModelFile
-    program: Annotated[
-        Path, opt("--program", "LiteRT's run_eval: of image classification, object detection or inference_diff.")
-    ]
-    delegates: Annotated[Listed, opt("--delegate -d", "cpu, gpu ... (a,b).")] = ()
-    device: Device = ()
-    threads: Annotated[int, opt("--threads -t", "Threads of the interpreter.", min=1, max=64)] = 1
-    flag: Annotated[
-        Texts, opt("--flag", "Flag of the program, name=value; @PATH places a file or folder. Repeat.")
-    ] = ()
-    timeout: Annotated[float, opt("--timeout", "Seconds for each evaluation.", min=1)] = 3600.0
-
-
-@command("model evaluate")
-def evaluate(settings: Settings, options: EvaluateOptions) -> CommandResult:
-    """Measure accuracy by delegate with LiteRT's run_eval.
-
-    Example: benchfarm model evaluate model.tflite --program run_eval -d cpu,gpu
-
-    Reports and 'advise' show the newest result of each delegate beside its latency.
-    """
-    from orchestrator.app import evaluating
-    from orchestrator.config.plan_keys import flags_of
-
-    request = evaluating.EvaluateRequest(
-        model=options.model,
-        program=options.program,
-        serials=options.device,
-        delegates=options.delegates or ("cpu",),
-        threads=options.threads,
-        flags=flags_of(options.flag),
-        timeout_s=options.timeout,
-    )
-    with farm_telling(settings) as farm:
-        found = evaluating.evaluate(farm, request)
-    rows = [
-        (f"{each.serial}{' (virtual)' if each.is_virtual else ''}", each.delegate, each.text or "-") for each in found
-    ]
-    lines = [table(("device", "delegate", "found"), rows)]
-    lines += [one_line(f"{each.serial}, {each.delegate}: {each.reason}") for each in found if each.reason]
-    return CommandResult(text="\n".join(lines), data=found, exit_code=1 if any(each.reason for each in found) else 0)
 
 
 @command("model build")

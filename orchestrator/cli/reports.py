@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +19,7 @@ from orchestrator.files import write_file
 from orchestrator.report.data import ReportData
 from orchestrator.report.passes import SustainedRow
 from orchestrator.report.rows import ResultRow
-from orchestrator.units import counted, format_change, format_duration, format_latency
+from orchestrator.units import format_change, format_duration, format_latency
 
 #: A case with one of its attempts.
 _Curve = tuple[ResultRow, SustainedRow]
@@ -114,72 +114,19 @@ def guide_table(settings: Settings, request: tabling.TableRequest, output: Table
     return CommandResult(text=text.rstrip("\n"), data=document)
 
 
-@dataclass(frozen=True, kw_only=True)
-class AdviseOptions:
-    """What 'advise' reads."""
-
-    campaigns: Campaigns = ()
-    fleet: Annotated[bool, opt("--fleet", "Show only the one choice for all phones.")] = False
-    inferences: Annotated[int | None, opt("--inferences", "Inferences that an app runs per start.", min=1)] = None
-    need_parity: Annotated[
-        bool, opt("--need-parity", "Allow only configurations that agreed with the reference (parity).")
-    ] = False
-    accuracy: Accuracy = None
-    form: Annotated[str, opt("--format -f", "text or json (default: by --out, else text).")] = ""
-    allow_list: Annotated[
-        Path | None, opt("--allow-list", "Write the configurations that an app may use to this JSON file.")
-    ] = None
-    out: Out = None
-
-
 @command("advise")
-def advise(settings: Settings, options: AdviseOptions) -> CommandResult:
-    """Recommend configurations from stored results.
+def advise(settings: Settings, campaigns: Campaigns = ()) -> CommandResult:
+    """Apply six rules of good practice to stored results.
 
-    Example: benchfarm advise --inferences 100
+    Example: benchfarm advise newest
     """
-    form = format_of(options.form, options.out, ("text", "json"), default="text")
     from orchestrator.report.advice import advice_of, format_text
-    from orchestrator.report.allow_list import allow_list
 
-    chosen, data = _data(settings, options.campaigns, options.accuracy)
-    advice = advice_of(data, inferences=options.inferences)
-    if options.fleet:
-        advice = replace(advice, lines=tuple(item for item in advice.lines if item.rule == "fleet"))
-    notes = []
-    if options.allow_list is not None:
-        listed = allow_list(data, need_parity=options.need_parity)
-        write_file(options.allow_list, to_json(listed) + "\n")
-        notes.append(_about_list(options.allow_list, listed))
-    text = to_json(advice) if form == "json" else format_text(advice)
-    if options.out is not None:
-        write_file(options.out, text + "\n")
-        text = str(options.out)
+    chosen, data = _data(settings, campaigns, None)
+    advice = advice_of(data)
     return CommandResult(
-        text="\n".join([text, *notes]),
-        data={
-            "campaigns": [item.campaign_id for item in chosen],
-            "advice": advice,
-            "allow_list": options.allow_list,
-        },
+        text=format_text(advice), data={"campaigns": [item.campaign_id for item in chosen], "advice": advice}
     )
-
-
-def _about_list(path: Path, listed: Mapping[str, Any]) -> str:
-    """Return what a written list holds, and what it lacks."""
-    entries = [entry for model in listed["models"].values() for entry in model["devices"]]
-    count = len(listed["models"])
-    text = f"allow-list: {path}, {counted(count, 'model')}"
-    if not count:
-        text += ": no configuration may be used yet"
-    unseen = sum(entry["parity"] is None for entry in entries)
-    if unseen:
-        text += f"; the outputs of {unseen} of its configurations were not compared (--need-parity leaves them out)"
-    virtual = sum(entry["is_virtual"] for entry in entries)
-    if virtual == len(entries) > 0:
-        return f"{text}; made from virtual phones, no app should use it"
-    of_virtual = f"{virtual} of its entries are of virtual phones (is_virtual), no app should use those"
-    return f"{text}; {of_virtual}" if virtual else text
 
 
 @command("results sustained")

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus, judge_case, remembered
 from orchestrator.analysis.outcome import figure_us, of_one_kind, truth_of
 from orchestrator.analysis.rounds import standings
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.evaluation import Evaluation
 from orchestrator.records.identity import CaseKey, RunId, Serial
 from orchestrator.records.run import DelegateEvidence, RunRecord
 from orchestrator.records.verdict import Severity
@@ -48,8 +46,6 @@ from orchestrator.report.winners import contests_of, with_comparisons
 
 _VIRTUAL_SUFFIX = " (virtual)"
 _MODEL_SUFFIX = ".tflite"
-#: What an evaluation and a case share: threads don't change answers.
-_EVALUATED = attrgetter("model_sha256", "serial", "delegate", "flags")
 
 
 @without_collector
@@ -62,7 +58,6 @@ def build_report_data(
     builds: Mapping[str, Build],
     accuracy: Mapping[str, float] | None = None,
     outputs: Outputs | None = None,
-    evaluations: Iterable[Evaluation] = (),
 ) -> ReportData:
     """Derive the figures of a report over some campaigns.
 
@@ -74,7 +69,6 @@ def build_report_data(
         builds: by sha256; builds that no case names are left out.
         accuracy: in percent by model name (with or without ``.tflite``) or sha256, where somebody measured it.
         outputs: what the runs left behind, asked for those runs whose logs are shown; none are without it.
-        evaluations: of the accuracy by delegate, oldest first.
     """
     gathered = _gather(campaigns, runs)
     cases = gathered.cases
@@ -86,9 +80,6 @@ def build_report_data(
     gathered.fake_builds = frozenset(sha256 for sha256, build in builds.items() if build.is_virtual)
     if outputs is not None:
         gathered.logs = shown_logs(gathered.runs.values(), outputs)
-    for each in evaluations:
-        if each.found is not None:
-            gathered.evaluations[_EVALUATED(each)][each.found.metric] = each
     rows = [_result_row(case, gathered) for case in cases.values()]
     rows.sort(
         key=lambda row: (
@@ -135,8 +126,6 @@ class _Gathered:
     labels: Mapping[CaseKey, str] = field(default_factory=dict)
     fake_builds: frozenset[str] = frozenset()
     logs: Mapping[RunId, tuple[LogExcerpt, tuple[Trace, ...]]] = field(default_factory=dict)
-    #: The newest by what was evaluated and metric.
-    evaluations: dict[object, dict[str, Evaluation]] = field(default_factory=lambda: defaultdict(dict))
 
 
 def _gather(campaigns: Sequence[Campaign], runs: Iterable[RunRecord]) -> _Gathered:
@@ -219,7 +208,6 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
         findings=_findings(runs, result),
         stopped=tuple(gathered.stopped[key]),
         origin="; ".join(dict.fromkeys(filter(None, origins.values()))),
-        evaluations=tuple(gathered.evaluations.get(_EVALUATED(case), {}).values()),
     )
 
 

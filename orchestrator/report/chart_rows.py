@@ -108,7 +108,7 @@ def _case(row: ResultRow, order: int) -> ChartRow:
 
 def _pareto(rows: Sequence[ResultRow]) -> Iterator[tuple[ResultRow, ChartRow]]:
     """Yield judged cases of devices with several models; one model has no trade-off to show."""
-    known = (row for row in rows if row.model.size_bytes is not None or row.accuracy is not None)
+    known = (row for row in rows if row.model.size_bytes is not None or row.model.accuracy is not None)
     judged = (row for row in known if row.result.is_judged)
     for members in grouped(judged, lambda row: row.device.serial).values():
         if len({row.model.subject for row in members}) > 1:
@@ -118,7 +118,7 @@ def _pareto(rows: Sequence[ResultRow]) -> Iterator[tuple[ResultRow, ChartRow]]:
 def _fronts(members: Sequence[ResultRow]) -> Iterator[tuple[ResultRow, ChartRow]]:
     latency, size, accuracy = (
         {row.key: value for row in members if (value := of(row)) is not None}
-        for of in (lambda row: _ms(row.median_us), _size_mb, lambda row: row.accuracy)
+        for of in (lambda row: _ms(row.median_us), _size_mb, lambda row: row.model.accuracy)
     )
     fronts = {
         "front_size_latency": on_front({key: (size[key], latency[key]) for key in size}),

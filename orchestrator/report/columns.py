@@ -31,7 +31,7 @@ _CASE: Final = """
     speed_up_high=speed_up.interval.high:4 baseline init_us:3 first_inference_us=first_us:3 warmup_us:3
     init_memory_mib:3 overall_memory_mib:3 peak_memory_mib:3 energy_net_uj=energy.net_uj.value:3
     energy_net_half_uj=energy.net_uj.half_width:3 energy_gross_uj=energy.gross_uj.value:3 energy_grade=energy.grade
-    accuracy_percent=accuracy:3 not_a_result_us=result.summary.median_us:3 reason_code=result.reason_code
+    accuracy_percent=model.accuracy:3 not_a_result_us=result.summary.median_us:3 reason_code=result.reason_code
     reason=result.reason findings case_key=key
 """
 #: An invocation. Some are set by :func:`invocation_record`.

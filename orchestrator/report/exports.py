@@ -12,7 +12,6 @@ from orchestrator.analysis.summary import LEVEL
 from orchestrator.extras import require_packages
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceState
-from orchestrator.records.evaluation import Evaluation
 from orchestrator.report.columns import campaign_of, flat_record, invocation_record, picked
 from orchestrator.report.data import ReportData
 from orchestrator.report.escapes import csv_text, markdown_table, markdown_text, visible
@@ -41,10 +40,6 @@ _SKIPPED: Final = (
     "serial=device.serial device=device.title is_virtual=device.is_virtual model=skipped.model_name "
     "delegate=skipped.delegate threads=skipped.threads tool=skipped.tool reason_code=skipped.reason_code "
     "reason=skipped.reason"
-)
-_EVALUATION: Final = (
-    "metric=found.metric percent count=found.count differences=found.differences is_shown reason evaluated_at "
-    "program_sha256 command"
 )
 _STATE: Final = (
     "at heat_c thermal_status battery_percent battery_heat_c plugged clock_khz clock_limit_khz load_1min "
@@ -148,7 +143,6 @@ def _result(row: ResultRow, campaign: Campaign | None) -> Mapping[str, object]:
             picked(start, "stage invocations=count init_us first_inference_us=first_us quality") for start in row.starts
         ],
         "energy": _energy(row.energy, per="token" if row.case.is_per_token else "inference"),
-        "evaluations": [_evaluation(each) for each in row.evaluations],
         "contention": [
             picked(load, "load median_us factor runs=count cores died")
             | {"factor": picked(load.factor, _MEAN) if load.factor is not None else None}
@@ -164,11 +158,6 @@ def _result(row: ResultRow, campaign: Campaign | None) -> Mapping[str, object]:
 
 def _state(state: DeviceState | None) -> Mapping[str, object] | None:
     return None if state is None else picked(state, _STATE)
-
-
-def _evaluation(each: Evaluation) -> Mapping[str, object]:
-    record = picked(each, _EVALUATION)
-    return record | {"differences": [list(pair) for pair in record["differences"] or ()]}
 
 
 def _energy(energy: EnergyRow | None, *, per: str) -> Mapping[str, object] | None:

@@ -15,7 +15,6 @@ from orchestrator.analysis.summary import Summary
 from orchestrator.delegates import place_of
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.evaluation import Evaluation
 from orchestrator.records.night import THREADS_UNUSED
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, FigureKind, RunRecord
@@ -191,8 +190,6 @@ class ResultRow:
     stopped: tuple[tuple[str, str], ...]
     #: Where its invocations were imported from, as their campaigns say it; empty for this lab's own.
     origin: str
-    #: What LiteRT's evaluation programs found with this delegate on this device, the newest of each metric.
-    evaluations: tuple[Evaluation, ...]
 
     @property
     def key(self) -> str:
@@ -226,16 +223,6 @@ class ResultRow:
         own = self.own if self.case.is_per_token else None
         low, high = (own.interval.high, own.interval.low) if own is not None and own.interval else (None, None)
         return tokens_per_s(own.median_us if own is not None else None), tokens_per_s(low), tokens_per_s(high)
-
-    @property
-    def evaluation(self) -> Evaluation | None:
-        """The evaluation that says how right the answers are."""
-        return next((each for each in self.evaluations if each.percent is not None), None)
-
-    @property
-    def accuracy(self) -> float | None:
-        """In percent: as found with this delegate, else what is known of the model."""
-        return self.model.accuracy if self.evaluation is None else self.evaluation.percent
 
     @property
     def has_memory(self) -> bool:

@@ -36,7 +36,6 @@ def grids_of(data: ReportData) -> Mapping[str, Grid]:
         _starts([row for row in rows if row.own is not None or row.has_memory]),
         _stages(rows),
         _energy([row for row in rows if row.energy is not None]),
-        _accuracy(rows),
         _loads(rows),
         _threads(list(thread_steps(rows))),
         _delegates([row for row in rows if not row.case.delegate.is_cpu]),
@@ -192,19 +191,6 @@ def _mj(mean: Mean | None) -> float | None:
 
 def _half_percent(mean: Mean | None) -> float | None:
     return None if mean is None or mean.half_width is None else 100 * mean.half_width / mean.value
-
-
-def _accuracy(rows: Sequence[ResultRow]) -> Grid:
-    owners, found = _parts(rows, lambda row: row.evaluations)
-    return _grid(
-        "accuracy",
-        "Accuracy as LiteRT's evaluation programs found it",
-        owners,
-        ms_of(owners, "median", lambda row: row.median_us),
-        number_of(found, "accuracy", "%", lambda each: each.percent, 2),
-        column_of(found, "found", lambda each: each.text),
-        column_of(found, "doubt", lambda each: each.reason),
-    )
 
 
 def _loads(rows: Sequence[ResultRow]) -> Grid:

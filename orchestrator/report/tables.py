@@ -56,7 +56,7 @@ def render_text_table(data: ReportData, width: int = WIDTH) -> str:
     lines = matrix_lines(data, width) if is_matrix else _list_lines(data)
     table = "\n".join(lines)
     rows = data.results
-    for title, section in (*_starts(rows), *_energy(rows), *_loads(rows), *_accuracy(rows)):
+    for title, section in (*_starts(rows), *_energy(rows), *_loads(rows)):
         lines += ["", *wrap(visible(title)), *section]
     for text in (*_memory(rows), *_passes(rows)):
         lines += ["", *wrap(visible(text))]
@@ -227,17 +227,6 @@ def _times(ratio: Mean | None) -> str:
     if ratio.half_width is None or ratio.half_width > _MOST_TOLD:
         return f"{ratio.value:.3f}x too few runs"
     return f"{ratio.value:.3f}x ±{format_percent(ratio.half_width)}"
-
-
-def _accuracy(rows: Sequence[ResultRow]) -> Iterator[_Section]:
-    """Yield what evaluation programs found, nothing where none was run."""
-    found = ((row, each) for row in rows for each in row.evaluations)
-    for place, group in _by_place(found, lambda pair: pair[0]):
-        lines = []
-        for row, each in group:
-            text = f"{row.configuration}: {each.text}" + (f"; {each.reason}" if each.reason else "")
-            lines += wrap(visible(f" {'v' if row.is_virtual else ' '} {text}"))
-        yield f"accuracy as evaluated, {place}", lines
 
 
 def _loads(rows: Sequence[ResultRow]) -> Iterator[_Section]:

@@ -16,7 +16,7 @@ from benchfarm_lab.errors import UsageError
 PROGRAMS: Final = (
     "benchmark_model", "benchmark_model_cpu_only", "benchmark_model_plus_flex", "benchmark_model_performance_options",
     "benchmark_litert_model", "litert_lm_advanced_main", "dummy_external_delegate", "sample_stable_delegate",
-    "llama-bench", "executor_runner", "benchncnn", "benchmark.out", "onnxruntime_perf_test", "run_eval",
+    "llama-bench", "executor_runner", "benchncnn", "benchmark.out", "onnxruntime_perf_test",
 )  # fmt: skip
 #: Vendors whose NPU a virtual phone can stand in for, as LiteRT's libraries spell them.
 NPU_VENDORS: Final = ("Qualcomm", "MediaTek", "GoogleTensor", "Samsung")

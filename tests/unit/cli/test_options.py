@@ -33,7 +33,6 @@ def cli(tmp_path: Path) -> Cli:
         (("export", "--format", "bundle", "--out", "e.csv"), "e.csv: the file's name ends as csv does"),
         (("compare", "--format", "junit", "--out", "c.md"), "c.md: the file's name ends as markdown does"),
         (("history", "changes", "--out", "c.html"), "c.html: this command writes text, markdown, json, not html"),
-        (("advise", "--out", "c.csv"), "c.csv: this command writes text, json, not csv"),
         (("bench", "model.tflite", "--out", "b.csv"), "b.csv: this command writes html, not csv"),
         ((*TABLE, "--format", "pdf"), "there is no format 'pdf'"),
         # A percentage says that it is one.

@@ -223,56 +223,11 @@ def _onnxruntime(runtime: _Runtime, words: list[str]) -> int:
     return 0
 
 
-def _run_eval(runtime: _Runtime, words: list[str]) -> int:
-    """LiteRT's evaluation programs: which of them it is follows from the data that it is given."""
-    given = _options(words)
-    model, delegate = runtime.model(given["--model_file"]), given.get("--delegate", "")
-    if not model:
-        runtime.err("ERROR: Model file not found")
-        runtime.err("ERROR: Could not run the task evaluation!")
-        return 1
-    on_gpu = delegate == "gpu" and runtime.has_gpu
-    if delegate == "gpu" and not on_gpu:
-        runtime.out("WARN: GPU delegate not supported.")
-    elif delegate:
-        runtime.out(f"INFO: {delegate.upper()} delegate is created.")
-    folder = given.get("--ground_truth_images_path", "")
-    is_task = "--model_output_labels" in given
-    images = runtime.process.files.list(folder) if folder else []
-    labels = runtime.model(given.get("--ground_truth_labels", ""))
-    if is_task and "--ground_truth_labels" in given and len(labels.split()) != len(images):
-        runtime.err("ERROR: Number of images and ground truth labels is not same")
-        runtime.err("ERROR: Could not run the task evaluation!")
-        return 1
-    count = min(len(images), int(given.get("--num_images", "0")) or len(images)) if is_task else 50
-    threads = int(given.get("--num_interpreter_threads", "1"))
-    times = runtime.times_us(len(model), count=max(1, count), work=1.0, threads=threads, on_gpu=on_gpu)
-    runtime.out(f"INFO: Num evaluation runs: {count}")
-    if not is_task:
-        runtime.out(f"INFO: Reference run latency: avg={_mean(times) * 2:.6g}(us), std_dev=0(us)")
-        runtime.out(f"INFO: Test run latency: avg={_mean(times):.6g}(us), std_dev=0(us)")
-        runtime.out(
-            f"INFO: OutputDiff[0]: avg_error={1.96277e-05 if on_gpu else 0}, std_dev={6.9e-06 if on_gpu else 0}"
-        )
-        return 0
-    runtime.out("INFO: Preprocessing latency: avg=13772.5(us), std_dev=0(us)")
-    runtime.out(f"INFO: Inference latency: avg={_mean(times):.6g}(us), std_dev=0(us)")
-    if "--ground_truth_proto" in given:
-        runtime.out("INFO: Average Precision [IOU Threshold=0.5]: 0.349581")
-        runtime.out(f"INFO: Overall mAP: {0.201 if on_gpu else 0.206576}")
-        return 0
-    right = 0.75 if on_gpu else 1.0
-    for k in range(1, 11):
-        runtime.out(f"INFO: Top-{k} Accuracy: {right:.6g}")
-    return 0
-
-
 _PROGRAMS: Final[Mapping[str, Callable[[_Runtime, list[str]], int]]] = {
     "llama-bench": _llama_bench,
     "executor_runner": _executor_runner,
     "benchncnn": _benchncnn,
     "benchmark.out": _mnn,
     "onnxruntime_perf_test": _onnxruntime,
-    "run_eval": _run_eval,
 }
 NAMES: Final = frozenset(_PROGRAMS)
