@@ -144,22 +144,23 @@ def compare_sides(
 
 
 def compare_measured(before: Measured, after: Measured, rule: Rule) -> ComparedCase:
-    """Return the verdict on two measured cases: INCOMPARABLE with what differs, or the figures' own."""
+    """Return the verdict on two measured cases: the figures' own, or INCOMPARABLE with what differs.
+
+    INCOMPARABLE has the ratio and its interval too, where both sides have figures of real runs.
+    """
     before, after, means = _of_one_kind(before, after)
     found = differences_of(before, after, rule.free)
     apart = tuple(item for item in found if item.fact in ABSOLUTE or item.fact not in rule.allowed)
     notes = [f"Let pass: {item.text}" for item in found if item not in apart] + means + _notes(before, after, rule)
     title = title_of(before, rule)
+    verdict, how = _no_verdict(before, after, rule), list[str]()
+    if not any(item.fact in ABSOLUTE for item in apart):
+        verdict, how = _verdict(before, after, rule)
     if apart:
-        verdict = ComparisonVerdict(
-            outcome=ComparisonOutcome.INCOMPARABLE,
-            level=rule.level,
-            threshold=rule.threshold,
-            counts=(len(before.result.used), len(after.result.used)),
-            reasons=(*(item.text for item in apart), *notes),
-        )
+        # The figures stand beside what keeps them apart: a ratio that nobody claims is still an answer.
+        reasons = (*(item.text for item in apart), *verdict.reasons, *how, *notes)
+        verdict = replace(verdict, outcome=ComparisonOutcome.INCOMPARABLE, reasons=reasons)
         return ComparedCase(title=title, baseline=before, candidate=after, verdict=verdict, differences=apart)
-    verdict, how = _verdict(before, after, rule)
     verdict = replace(verdict, reasons=(*verdict.reasons, *how, *notes))
     return ComparedCase(title=title, baseline=before, candidate=after, verdict=verdict)
 
@@ -274,6 +275,8 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
             notes.append(f"Nothing shows where the {name}'s operators ran.")
     if Fact.BUILD in rule.free and rule.axis is not Axis.BUILD and before.build != after.build:
         notes.append(f"The programs differ: {before.build} and {after.build}.")
+    if Fact.MODEL in rule.free and before.actual and after.actual and before.actual != after.actual:
+        notes.append(f"The operators ran in different places: {before.actual} and {after.actual}.")
     if before.case.files != after.case.files:
         notes.append("The libraries beside the programs differ.")
     if before.grade is not after.grade and not are_grades_apart(before, after):
@@ -286,6 +289,13 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
     if rule.axis is Axis.DEVICE and before.system != after.system:
         notes.append(f"The systems differ: {before.system or 'unknown'} and {after.system or 'unknown'}.")
     return notes
+
+
+def _no_verdict(before: Measured, after: Measured, rule: Rule) -> ComparisonVerdict:
+    counts = (len(before.result.used), len(after.result.used))
+    return ComparisonVerdict(
+        outcome=ComparisonOutcome.INCOMPARABLE, level=rule.level, threshold=rule.threshold, counts=counts
+    )
 
 
 def _verdict(before: Measured, after: Measured, rule: Rule) -> tuple[ComparisonVerdict, list[str]]:

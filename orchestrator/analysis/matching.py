@@ -129,7 +129,8 @@ class Rule:
     def free(self) -> frozenset[Fact]:
         """Facts that may differ because they are what is compared."""
         free = _FREE[self.axis] | self.varied
-        if Fact.DELEGATE in free:
+        if Fact.DELEGATE in free or Fact.MODEL in free:
+            # How much of it a delegate takes is a property of a model.
             free |= {Fact.TRUTH}
         return free | {Fact.BUILD, Fact.MODE} if Fact.TOOL in free else free
 

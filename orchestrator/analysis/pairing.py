@@ -17,6 +17,7 @@ from typing import Final
 
 from orchestrator.analysis.case_result import judge_case
 from orchestrator.analysis.compare import compare_pairs, fewest, pairs_for
+from orchestrator.analysis.matching import measured_cases
 from orchestrator.analysis.middle import degrees_of, middle, t_quantile
 from orchestrator.analysis.outcome import figure_us, of_one_kind
 from orchestrator.records.campaign import Campaign, Invocation
@@ -28,6 +29,8 @@ from orchestrator.records.verdict import ComparisonVerdict
 from orchestrator.records.workload import Case, Pass
 from orchestrator.units import format_duration, format_percent
 
+#: Kinds of sides whose operators may run in different places: that belongs to what is compared.
+PLACE_FREE: Final = frozenset({"delegate", "model"})
 #: Which side of a pair goes first (0: baseline), pair by pair: A B | B A | B A | A B.
 _LEADERS: Final = (0, 1, 1, 0)
 #: With which probability two equal sides are to be called the same.
@@ -227,7 +230,7 @@ class PairProgress:
         wanted: dict[int, list[int]] = {}
         for side, count in self.counts().items():
             missing = count.pairs - len(self._usable(side))
-            if count.limit == "pilot" or missing <= 0:
+            if count.limit == "pilot" or missing <= 0 or self.places(side):
                 continue
             tried = set.intersection(*(self._numbers(key) for key in self._pairing.sides[side]))
             for pair in range(min(len(tried) + missing, count.most_tried)):
@@ -257,11 +260,28 @@ class PairProgress:
         noise = f", as pairs differ by {format_percent(max(noises))}" if noises else ""
         lasts = f", about {format_duration(len(left) / 2 * pair_s)} more" if pair_s else ""
         text = f"{sum(processes.values())} pairs are planned{noise}{lasts}"
+        if apart := next(filter(None, map(self.places, counts)), ()):
+            return (
+                f"the operators of the two sides ran in different places ({apart[0]}; {apart[1]}): the ratio of "
+                "these pairs is shown, no change is claimed, and no further pairs are measured"
+            )
         for limit, needed in {count.limit: count.needed for count in counts.values()}.items():
             if limit in {"most", "budget"}:
                 word = "the maximum allowed" if limit == "most" else "what the budget allows"
                 text += f"; that is {word}, {needed} would be needed"
         return text
+
+    def places(self, side: int) -> tuple[str, ...]:
+        """Return where the operators of a comparison's sides ran if that keeps them apart, as a first pair shows it.
+
+        Empty where they ran in one place, where nothing shows it, and where the place is what is compared.
+        """
+        pairs = self._usable(side)
+        if not pairs or self._pairing.kind in PLACE_FREE:
+            return ()
+        first = pairs[min(pairs)]
+        before, after = (measured_cases([run], devices={}, builds={})[0].actual for run in first)
+        return (before, after) if before and after and before != after else ()
 
     def side_of(self, key: CaseKey) -> str:
         """Return the name of the side that a case belongs to: ``A, build old``; empty for another case."""

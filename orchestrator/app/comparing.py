@@ -71,7 +71,9 @@ def compare(farm: Farm, sides: Sequence[str], rule: Rule, *, campaigns: Sequence
     if rule.axis is not Axis.CAMPAIGN:
         return _within_campaigns(farm, sides, rule, campaigns)
     pair = _paired_campaign(farm.store, sides)
-    return pair_comparison(farm, pair) if pair is not None else _between_campaigns(farm, sides, rule)
+    if pair is not None:
+        return pair_comparison(farm, pair, allowed=rule.allowed)
+    return _between_campaigns(farm, sides, rule)
 
 
 def fails(comparison: Comparison, fail_on: FailOn, *, is_incomplete: bool = False) -> bool:

@@ -213,8 +213,8 @@ def _run(
     return result
 
 
-def pair_comparison(farm: Farm, campaign: Campaign) -> Comparison:
-    """Return what an A/B campaign's pairs come to."""
+def pair_comparison(farm: Farm, campaign: Campaign, *, allowed: frozenset[Fact] = frozenset()) -> Comparison:
+    """Return the comparison of an A/B campaign's pairs; ``allowed`` facts may differ and are noted."""
     pairing = campaign.terms.pairing
     assert pairing is not None, "an A/B campaign has its pairing"
     rule = Rule(
@@ -222,6 +222,7 @@ def pair_comparison(farm: Farm, campaign: Campaign) -> Comparison:
         threshold=pairing.threshold,
         level=pairing.level,
         varied=frozenset({KINDS[pairing.kind][0]}),
+        allowed=allowed,
     )
     known = {item.case.case_key: item for item in load_measured(farm, [campaign])}
     counts = pair_counts(campaign, [slim(run) for run in farm.store.runs(campaign_ids=[campaign.campaign_id])])
@@ -249,6 +250,8 @@ def pair_comparison(farm: Farm, campaign: Campaign) -> Comparison:
 
 def _plan_reasons(row: ComparedCase, pairing: Pairing, count: PairCount | None) -> list[str]:
     """Return what the plan of a pair says about its verdict."""
+    if row.differences:
+        return ["No pairs were added to the pilot's: more of them would not make the sides comparable."]
     if count is None:
         return ["Its pilot isn't whole."]
     reasons = []

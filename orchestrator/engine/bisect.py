@@ -134,12 +134,14 @@ def judgement_of(verdict: ComparisonVerdict | None, whole: float | None) -> Judg
 
 
 def _log_ratio(verdict: ComparisonVerdict | None) -> float:
-    return math.log(verdict.ratio) if verdict is not None and verdict.ratio is not None else 0.0
+    if verdict is None or verdict.ratio is None or verdict.outcome is ComparisonOutcome.INCOMPARABLE:
+        return 0.0
+    return math.log(verdict.ratio)
 
 
 def _ends_alike(probe: Probe) -> str:
     verdict = probe.compared.verdict
-    if verdict is None or verdict.ratio is None:
+    if verdict is None or verdict.ratio is None or verdict.outcome is ComparisonOutcome.INCOMPARABLE:
         why = probe.compared.reason or " ".join(verdict.reasons if verdict is not None else ())
         return f"The bad build could not be compared with the good one: {why}"
     seen = f"; {format_percent(verdict.detectable)} would have been seen" if verdict.detectable is not None else ""

@@ -85,7 +85,7 @@ class ComparisonVerdict:
     """A candidate against its baseline. Ratios are candidate time / baseline time: 1.03 takes 3 % longer."""
 
     outcome: ComparisonOutcome
-    #: None when INCOMPARABLE, or when one side has no figure.
+    #: None when one side has no figure, or only one is a real phone's.
     ratio: float | None = None
     #: Ends of the confidence interval of ``ratio``; None where there are too few invocations for one.
     low: float | None = None

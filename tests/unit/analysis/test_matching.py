@@ -21,6 +21,7 @@ from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
 from orchestrator.records.verdict import ComparisonOutcome, Grade, Quality, QualityVerdict
 from orchestrator.records.workload import Case, DelegateName, ProcessMode
+from orchestrator.report.comparisons import to_text
 from tests.samples.sample_lab import BUILDS, PIXEL_3, PIXEL_4, REAL_PIXEL, case, run, series
 
 OLD, NEW = CampaignId("20260313-220500-aaaaaa"), CampaignId("20260314-220500-bbbbbb")
@@ -80,7 +81,6 @@ def test_a_case_that_changed_is_still_found_and_told_as_incomparable_with_what_d
     comparison = compared(night(case()), night(replace(case(), **change), campaign=NEW))  # type: ignore[arg-type]
     (row,) = comparison.rows
     assert row.verdict.outcome is ComparisonOutcome.INCOMPARABLE
-    assert row.verdict.ratio is None
     assert {item.fact for item in row.differences} == {fact}
     assert row.differences[0].text in row.verdict.reasons
     assert comparison.overall is None
@@ -125,6 +125,25 @@ def test_operators_that_ran_elsewhere_make_figures_incomparable() -> None:
     partial = night(gpu, campaign=NEW, truth=DelegateTruth.PARTIAL, nodes=(20, 31))
     (row,) = compared(night(gpu), partial).rows
     assert [item.fact for item in row.differences] == [Fact.TRUTH]
+    assert row.verdict.outcome is ComparisonOutcome.INCOMPARABLE
+
+
+def test_what_is_kept_apart_still_has_both_figures_their_ratio_and_its_interval() -> None:
+    changed = night(replace(case(), num_runs=10), 22_000, NEW)
+    (row,) = compared(night(case()), changed).rows
+    assert row.verdict.outcome is ComparisonOutcome.INCOMPARABLE
+    assert row.verdict.ratio == pytest.approx(1.1, abs=0.001)
+    assert (row.verdict.low or 2) < 1.1 < (row.verdict.high or 0)
+    assert "20.0 ms -> 22.0 ms" in to_text(Comparison(axis="campaign", baseline="a", candidate="b", rows=(row,)))
+
+
+def test_how_much_of_each_model_a_delegate_takes_is_told_and_keeps_no_two_models_apart() -> None:
+    gpu = case(delegate=DelegateName.GPU, threads=1)
+    other = replace(gpu, model_sha256=ModelSha(content_key("pruned")), model_name="pruned")
+    partial = night(other, 22_000, truth=DelegateTruth.PARTIAL, nodes=(20, 31))
+    (row,) = compared(night(gpu), partial, Rule(axis=Axis.MODEL)).rows
+    assert row.verdict.outcome is ComparisonOutcome.SLOWER
+    assert "The operators ran in different places: gpu, full and gpu, partial." in row.verdict.reasons
 
 
 def test_a_system_update_between_nights_is_told_and_an_unknown_system_is_not_held_against_a_night() -> None:

@@ -11,12 +11,21 @@ from datetime import timedelta
 import pytest
 
 from orchestrator.analysis.compare import compare_pairs
-from orchestrator.analysis.pairing import count_pairs, pair_round, pair_seconds, planned_pairs, usable_pairs
+from orchestrator.analysis.pairing import (
+    PairProgress,
+    count_pairs,
+    pair_round,
+    pair_seconds,
+    planned_pairs,
+    usable_pairs,
+)
+from orchestrator.records.campaign import Terms
 from orchestrator.records.identity import BuildSha, content_key
 from orchestrator.records.pairing import Pairing
+from orchestrator.records.run import DelegateTruth
 from orchestrator.records.verdict import ComparisonOutcome, Quality
 from orchestrator.records.workload import ToolName
-from tests.samples.sample_lab import START, case, run, series
+from tests.samples.sample_lab import START, campaign_of, case, run, series
 
 A = case()
 B = replace(A, build_sha256=BuildSha(content_key("other")))
@@ -155,3 +164,19 @@ def test_a_pause_between_a_crash_and_the_resume_is_no_part_of_what_a_pair_takes(
     assert pair_seconds(at(0)) is None  # type: ignore[arg-type]
     # Two figures of each process.
     assert pair_seconds(at(0, 0, 5, 5, 10, 10, 15, 15)) == 10.0  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("kind", "is_ended"), [("build", True), ("model", False)])
+def test_no_pairs_follow_a_pilot_whose_sides_ran_in_different_places(kind: str, is_ended: bool) -> None:
+    """A build that gives the delegate less is no slower build; a model that does so is another model."""
+    pairing = replace(PAIRING, kind=kind)
+    noise = [1.0 + 0.03 * (number % 3) for number in range(len(pairing.first_numbers))]
+    runs = [run(A, number, 20_000 * noise[number]) for number in pairing.first_numbers]
+    runs += [
+        run(B, number, 21_000 * noise[-number], truth=DelegateTruth.PARTIAL, nodes=(20, 31))
+        for number in pairing.first_numbers
+    ]
+    campaign = replace(campaign_of(runs), terms=Terms(pairing=pairing))
+    progress = PairProgress(campaign, A.serial, runs)
+    assert (progress.added() == []) is is_ended
+    assert ("ran in different places (xnnpack, full; xnnpack, partial)" in progress.plan_text()) is is_ended

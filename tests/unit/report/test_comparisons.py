@@ -122,7 +122,7 @@ def test_figure_of_another_delegate_is_none_of_the_case() -> None:
 def test_page_has_every_verdict_worst_first_with_a_bar_or_what_differs() -> None:
     html = render_comparison(comparison(), lambda item: None)
     assert re.findall(r'class="badge c-[a-z]+">([A-Z]+)<', html) == ["SLOWER", "FASTER", "INCONCLUSIVE", "INCOMPARABLE"]
-    assert len(re.findall(r'<svg class="forest"', html)) == 3
+    assert len(re.findall(r'<svg class="forest"', html)) == 4
     assert re.search(r'class="differs"[^>]*>.*The setting num_runs differs: 50 and 9\.', html)
     assert "Only in the baseline: 1" in html
     assert html.count('<span class="badge virtual">virtual</span>') >= 4
