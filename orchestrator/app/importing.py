@@ -40,7 +40,7 @@ class ImportRequest:
 
     files: Annotated[
         Paths,
-        arg("A bundle, a session's folder, leaderboard JSONL, or Firebase JSON or CSV, or report.json."),
+        arg("A bundle, a session's folder, leaderboard JSONL, or the iOS app's console text."),
     ]
     device: Annotated[str, opt("--device -s", "Serial number or name of the measured phone.")] = ""
     models: Annotated[Paths, opt("--model -m", "Measured model. Repeat for several.")] = ()
@@ -69,7 +69,7 @@ class Imported:
 
 
 def import_files(farm: Farm, request: ImportRequest, out: Path | None) -> Imported:
-    """Import results of the TensorFlow apps that are read here; raises UsageError kinds.
+    """Import results of TensorFlow's iOS app; raises UsageError kinds.
 
     Every file is read and checked before anything is stored.
     """
@@ -83,6 +83,11 @@ def import_files(farm: Farm, request: ImportRequest, out: Path | None) -> Import
     readers = [
         (each.name, each.results) for each in programs() if each.results is not None and each.results.kind is facts.kind
     ]
+    if not readers:
+        raise UsageError(
+            f"no app's results are read for {facts.serial}, an {facts.kind.value} device",
+            hint="those of TensorFlow's iOS app are: name an iPhone, --profile iphone-xs",
+        )
     for path, data in sources:
         text = data.decode("utf-8", "replace")
         found = next(((tool, results, reports) for tool, results in readers if (reports := results.read(text))), None)
@@ -180,7 +185,7 @@ def _facts(farm: Farm, serial: str, profile_name: str) -> DeviceFacts:
             raise UsageError(f"{serial} is {what}; results of a real phone need a name of their own")
         return known
     if not profile_name:
-        return DeviceFacts(serial=Serial(serial), kind=DeviceKind.ANDROID, is_virtual=False)
+        return DeviceFacts(serial=Serial(serial), kind=DeviceKind.IOS, is_virtual=False)
     profile = farm.profiles.get(profile_name)
     if profile is None or profile.kind is DeviceKind.HOST:
         names = ", ".join(name for name, item in farm.profiles.items() if item.kind is not DeviceKind.HOST)
@@ -211,18 +216,16 @@ def _case(
 ) -> Case:
     """Return the case of one report, with its model and build in the batch; raises OutputParseError."""
     scenario = results.scenario(report)
-    name, size_mb = report.extra.get("graph", ""), report.model_size_mb
-    named = [model for model in models if not name or model.name == name]
+    size_mb = report.model_size_mb
     fitting = [
         model
-        for model in named
+        for model in models
         if size_mb is None or math.isclose(size_mb, model.size_bytes / 1e6, rel_tol=_SIZE_TOLERANCE)
     ]
     if len(fitting) != 1:
-        meant = f"the model {name!r}" if name else "the one model that was measured"
         size = f", of {size_mb:g} MB" if size_mb is not None else ""
-        given = "".join(f"; {model.path} has {model.size_bytes / 1e6:g} MB" for model in named if size)
-        raise OutputParseError(f"name the file of {meant}{size} with --model{given}")
+        given = "".join(f"; {model.path} has {model.size_bytes / 1e6:g} MB" for model in models if size)
+        raise OutputParseError(f"name the file of the one model that was measured{size} with --model{given}")
     build = foreign_build(program(tool), app)
     batch.models[fitting[0].sha256] = fitting[0]
     batch.builds[build.sha256] = build

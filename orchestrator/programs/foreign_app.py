@@ -17,8 +17,8 @@ from orchestrator.files import sha256_of
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.specification import Program
 from orchestrator.records.identity import BuildSha, content_key
-from orchestrator.records.run import Attachment, DelegateEvidence, DelegateTruth, RawOutput, ToolReport
-from orchestrator.records.workload import Build, Case, DelegateName, ToolName
+from orchestrator.records.run import Attachment, RawOutput, ToolReport
+from orchestrator.records.workload import Build, Case, ToolName
 
 #: The attachment that holds the text or file as it was imported.
 SOURCE: Final = "imported"
@@ -73,18 +73,3 @@ def foreign_build(program: Program, named: str) -> Build:
         return Build(name=path.name, tool=program.name, sha256=BuildSha(sha256), abi="", version="")
     described = {"program": program.title, "described as": named}
     return Build(name=program.title, tool=program.name, sha256=BuildSha(content_key(described)), abi="", version=named)
-
-
-def plain_text(value: object) -> str:
-    """Return a value that a file's JSON holds as text that any store and terminal takes."""
-    return str(value).encode("utf-8", "replace").decode().replace("\0", "")
-
-
-def implicit_xnnpack() -> DelegateEvidence:
-    """Return the evidence for a program that is called without a delegate flag: the runtime applies XNNPACK itself."""
-    return DelegateEvidence(
-        requested=DelegateName.CPU.value,
-        actual=DelegateName.XNNPACK.value,
-        truth=DelegateTruth.WRONG_BACKEND,
-        lines=("no use_xnnpack is passed, so that the runtime applies XNNPACK by itself",),
-    )

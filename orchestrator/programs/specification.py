@@ -38,7 +38,7 @@ class Results:
     #: What a report says was passed to the benchmark. Raises OutputParseError for what can't be a result.
     scenario: Callable[[ToolReport], Scenario]
     #: What the app runs on.
-    kind: DeviceKind = DeviceKind.ANDROID
+    kind: DeviceKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

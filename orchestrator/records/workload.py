@@ -59,10 +59,6 @@ class ToolName(enum.StrEnum):
     LITERT_IOS = "litert-ios"
     #: TensorFlow's iOS app, which a person starts: its cases are exported and its results imported.
     IOS_APP = "ios-app"
-    #: The Firebase game-loop app; its results are imported.
-    FIREBASE = "firebase"
-    #: The Delegate Performance Benchmark app; its reports are imported.
-    DELEGATE_PERFORMANCE = "delegate-performance"
     #: Sessions of LiteRT's device lab and lines of its leaderboard; both are imported.
     DEVICE_LAB = "device-lab"
 
@@ -106,9 +102,7 @@ USUAL_TOOL: Final = ToolName.NATIVE
 #: Programs that measure language models: their figures are of one token.
 PER_TOKEN_TOOLS: Final = frozenset({ToolName.LITERT_LM, ToolName.DEVICE_LAB})
 #: Programs that benchfarm reads the results of and never starts.
-IMPORTED_TOOLS: Final = frozenset(
-    {ToolName.IOS_APP, ToolName.FIREBASE, ToolName.DELEGATE_PERFORMANCE, ToolName.DEVICE_LAB}
-)
+IMPORTED_TOOLS: Final = frozenset({ToolName.IOS_APP, ToolName.DEVICE_LAB})
 #: Of them, those whose summaries are all that is known: they are looked through for signs of heat.
 SUMMARY_TOOLS: Final = frozenset({ToolName.DEVICE_LAB})
 

@@ -41,7 +41,7 @@ def fill(store: Store, samples) -> None:
             changes: dict[str, object] = {"campaign_id": CampaignId(name), "run_id": RunId(f"{name}-{number}")}
             attachments = (*samples.run(number).attachments[:3], SHARED, *((OWN,) if name == "old" else ()))
             if name == "import":
-                changes["case"] = samples.case(tool=ToolName.FIREBASE)
+                changes["case"] = samples.case(tool=ToolName.IOS_APP)
             store.append_run(samples.run(number, attachments=attachments, **changes))
         store.set_status(CampaignId(name), CampaignStatus.FINISHED, start + timedelta(days=days, hours=1))
 

@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.delegate_performance import parse_delegate_performance
-from orchestrator.programs.firebase import parse_firebase
 from orchestrator.programs.grammar.declared import declared_reports
 from orchestrator.programs.grammar.failures import Crash, SystemLog
 from orchestrator.programs.grammar.figures import parse_ios_view
@@ -254,11 +252,11 @@ def _released(splitter: RunSplitter, held: int, requested: str) -> list[ToolRepo
 
 
 def _other_formats(buffer: Buffer) -> list[ToolReport]:
-    """Read what has no line of the tool itself: an app's view, a Firebase record, an adb session."""
+    """Read what has no line of the tool itself: an app's view, an adb session."""
     if len(buffer) > _SMALL_BYTES:
         return []
     text = buffer[0 : len(buffer)].decode("utf-8", "replace")
-    return parse_ios_view(text) or parse_firebase(text) or parse_delegate_performance(text) or parse_adb_session(text)
+    return parse_ios_view(text) or parse_adb_session(text)
 
 
 def _crash_report(crash: Crash) -> ToolReport:

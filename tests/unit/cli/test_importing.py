@@ -13,12 +13,7 @@ from orchestrator.cli.result import CommandResult
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Quality
-from tests.samples.imported_reports import (
-    delegate_report_json,
-    firebase_json,
-)
 from tests.samples.iphone_output import FULL, PARTIAL, console, view
 from tests.samples.places import MODELS
 
@@ -51,52 +46,10 @@ def take(settings: Settings, tmp_path: Path) -> Callable[..., CommandResult]:
     return run
 
 
-def test_firebase_records_become_runs_of_the_named_phone(
-    settings: Settings, take: Callable[..., CommandResult]
-) -> None:
-    result = take(
-        firebase_json("cpu_4threads", 5000),
-        firebase_json("xnnpack_4threads", 4900) + firebase_json("nnapi", 0, "TFLite delegate error"),
-        profile="pixel-4",
-    )
-    assert result.exit_code == 1
-    with Farm(settings) as farm:
-        cpu, xnnpack, nnapi = farm.store.runs()
-        facts = farm.store.devices()[cpu.case.serial]
-        (build,) = farm.store.builds().values()
-    assert (facts.serial, facts.kind, facts.is_virtual, facts.profile) == (
-        "LAB-7",
-        DeviceKind.ANDROID,
-        False,
-        "pixel-4",
-    )
-    assert (build.version, build.tool.value) == ("TensorFlow 2.17", "firebase")
-    assert (cpu.outcome, cpu.reason_code) == (Outcome.FAILED, "delegate-wrong-backend")
-    assert (xnnpack.outcome, xnnpack.latency_us, xnnpack.case.threads) == (Outcome.COMPLETED, 4900.0, 4)
-    assert xnnpack.verdict.quality is Quality.SUSPECT
-    assert xnnpack.verdict.has("imported")
-    assert xnnpack.verdict.has("delegate-unknown")
-    assert (nnapi.outcome, nnapi.reason_code) == (Outcome.FAILED, "delegate-failed")
-    assert "its own threads" in nnapi.case.configuration
-
-
-def test_a_delegate_report_becomes_runs_of_each_model(settings: Settings, take: Callable[..., CommandResult]) -> None:
-    text = delegate_report_json(MODEL.stem, OTHER.stem)
-    take(text, models=(OTHER, MODEL))
-    with Farm(settings) as farm:
-        runs = list(farm.store.runs())
-        kept = farm.store.attachments(runs[0].run_id)
-    assert [run.case.model_name for run in runs] == [MODEL.stem] * 3 + [OTHER.stem] * 3
-    assert [run.case.delegate.value for run in runs[:3]] == ["external", "cpu", "gpu"]
-    assert [run.outcome for run in runs[:3]] == [Outcome.COMPLETED, Outcome.FAILED, Outcome.COMPLETED]
-    assert kept[0].data.decode() == text
-    assert stored.reparse(settings, ()).data == {"reviewed": 6, "pruned": 0, "changed": []}
-
-
 def test_an_import_that_was_cut_off_leaves_nothing_to_resume_and_is_gone_on_with(
     settings: Settings, take: Callable[..., CommandResult]
 ) -> None:
-    texts = [firebase_json("cpu_4threads", mean_us) for mean_us in (5000, 5100, 5200)]
+    texts = [iphone_console(use_xnnpack="false", mean_us=mean_us) for mean_us in (5000.0, 5100.0, 5200.0)]
     with Farm(settings) as farm:
         assert list(farm.store.runs()) == []
     with sqlite3.connect(settings.store) as connection:
@@ -114,31 +67,10 @@ def test_an_import_that_was_cut_off_leaves_nothing_to_resume_and_is_gone_on_with
     assert (rest.data["imported"], rest.data["known"]) == (2, 1)
 
 
-@pytest.mark.parametrize(
-    ("text", "models", "word"),
-    [
-        ("hello", (MODEL,), "no result of"),
-        (firebase_json("made_up", 5000), (MODEL,), "scenario"),
-        (firebase_json("nnapi", 5000), (MODEL, OTHER), "--model"),
-        (delegate_report_json("mobilenet"), (MODEL,), "mobilenet"),
-    ],
-)
-def test_what_does_not_fit_is_refused_and_nothing_is_stored(
-    settings: Settings, take: Callable[..., CommandResult], text: str, models: tuple[Path, ...], word: str
-) -> None:
-    with pytest.raises(UsageError) as caught:
-        take(firebase_json("gpu_fp16", 5000) if len(models) == 1 else text, text, models=models)
-    assert word in str(caught.value)
-    with Farm(settings) as farm:
-        assert list(farm.store.campaigns()) == []
-
-
 def test_a_profile_that_does_not_fit_is_refused(take: Callable[..., CommandResult]) -> None:
     with pytest.raises(UsageError, match="nosuch"):
-        take(firebase_json("nnapi", 5000), profile="nosuch")
-    with pytest.raises(UsageError, match="no result of TFLite iOS"):
-        take(firebase_json("nnapi", 5000), profile="iphone-xs")
-    with pytest.raises(UsageError, match="no result of"):
+        take(iphone_console(use_gpu="true"), profile="nosuch")
+    with pytest.raises(UsageError, match="no app's results are read for LAB-7, an android device"):
         take(iphone_console(use_gpu="true"), profile="pixel-4")
 
 
@@ -188,6 +120,7 @@ def test_console_texts_of_the_ios_app_are_judged_runs_of_the_iphone(
 @pytest.mark.parametrize(
     ("text", "word"),
     [
+        ("hello", "no result of"),
         (view(), "no result of"),
         (iphone_console(size_bytes=315_688), "0.315688 MB"),
         (iphone_console(report_peak_memory_footprint="true"), "peak memory"),
@@ -198,7 +131,7 @@ def test_a_text_of_the_ios_app_that_shows_no_case_is_refused(
     settings: Settings, take: Callable[..., CommandResult], text: str, word: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        take(text, profile="iphone-xs")
+        take(iphone_console(use_gpu="true"), text, profile="iphone-xs")
     assert word in str(caught.value)
     with Farm(settings) as farm:
         assert list(farm.store.campaigns()) == []
@@ -207,12 +140,12 @@ def test_a_text_of_the_ios_app_that_shows_no_case_is_refused(
 @pytest.mark.parametrize("device", ["", " ", "two\nlines", "half \udc80"])
 def test_a_name_that_can_not_be_shown_is_refused(take: Callable[..., CommandResult], device: str) -> None:
     with pytest.raises(UsageError, match="--device"):
-        take(firebase_json("nnapi", 5000), device=device)
+        take(iphone_console(use_gpu="true"), device=device)
 
 
 def test_a_phone_that_is_known_keeps_its_facts(settings: Settings, take: Callable[..., CommandResult]) -> None:
-    take(firebase_json("nnapi", 5000), profile="pixel-4")
-    take(firebase_json("nnapi", 5001))
+    take(iphone_console(use_gpu="true"), profile="iphone-xs")
+    take(iphone_console(use_gpu="true", mean_us=4001.0))
     with Farm(settings) as farm:
         (facts,) = farm.store.devices().values()
-    assert facts.profile == "pixel-4"
+    assert facts.profile == "iphone-xs"

@@ -8,7 +8,6 @@ import pytest
 from orchestrator.errors import OutputParseError
 from orchestrator.programs.grammar.output import describe, parse_file, parse_run, parse_text, to_public
 from orchestrator.records.run import DelegateTruth, ToolReport
-from tests.samples.imported_reports import firebase_json
 from tests.samples.outputs import RUN
 from tests.samples.places import NATIVE
 
@@ -137,13 +136,6 @@ def test_view_of_the_ios_app_is_read() -> None:
     assert report.inference is not None
     assert (report.inference.count, report.inference.max_us) == (50, 4000.0)
     assert report.warmup_mean_us == 9500.0
-
-
-def test_records_of_the_game_loop_app_are_read() -> None:
-    text = firebase_json("gpu_fp16", 801.25) + firebase_json("dsp_hexagon", 0, "TFLite delegate error")
-    first, second = parse_text(text)
-    assert (first.label, first.inference_mean_us, first.init_us) == ("gpu_fp16", 801.25, 3452.0)
-    assert (second.label, second.failure_code) == ("dsp_hexagon", "delegate-failed")
 
 
 def test_app_run_is_found_beside_the_answer_of_the_activity_manager() -> None:
