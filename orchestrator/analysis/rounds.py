@@ -10,8 +10,7 @@ import math
 import random
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.analysis.case_result import OWN_FIGURE, judge_case, remembered
@@ -220,7 +219,7 @@ def standings(campaign: Campaign, runs: Iterable[RunRecord]) -> dict[CaseKey, Ca
     others: dict[CaseKey, tuple[float, ...]] = {}
     for serial in by_serial:
         others |= remembered({key: own for key, own in by_case.items() if cases[key].serial == serial})
-    found = {
+    return {
         key: _standing(
             cases[key],
             sorted(own, key=lambda run: run.invocation),
@@ -230,18 +229,6 @@ def standings(campaign: Campaign, runs: Iterable[RunRecord]) -> dict[CaseKey, Ca
         )
         for key, own in by_case.items()
     }
-    if campaign.terms.budget_s is None:
-        return found
-    left_s = {
-        serial: campaign.terms.budget_s - spent_s(campaign, by_serial.get(serial, ()))
-        for serial in {case.serial for case in cases.values()}
-    }
-    return {
-        key: replace(item, reason=StopReason.BUDGET)
-        if item.reason is StopReason.OPEN and item.cost_s > left_s[item.case.serial]
-        else item
-        for key, item in found.items()
-    }
 
 
 def next_round(
@@ -249,8 +236,7 @@ def next_round(
 ) -> list[Invocation]:
     """Return what to run next on a device beyond the planned invocations; empty when no case wants more.
 
-    Each open case once, in an order by the campaign's seed; when the budget doesn't reach for all that is wanted, the
-    one invocation that narrows an interval most for its time. ``runs`` are the device's, of this campaign.
+    Each open case once, in an order by the campaign's seed. ``runs`` are the device's, of this campaign.
     """
     known = {key: item for key, item in standings(campaign, runs).items() if item.case.serial == serial}
     units: dict[str, list[CaseStanding]] = {}
@@ -261,11 +247,6 @@ def next_round(
     if not wanting or any(item.reason is StopReason.PLANNED for unit in wanting.values() for item in unit):
         return []
     numbers = {name: max(item.next_number for item in unit) for name, unit in wanting.items()}
-    if campaign.terms.budget_s is not None:
-        left_s = campaign.terms.budget_s - spent_s(campaign, runs)
-        if sum(_need_s(unit) for unit in wanting.values()) > left_s:
-            best = max(sorted(wanting), key=lambda name: _gain_per_s(wanting[name]))
-            return _of_unit(wanting[best], numbers[best])
     number = min(numbers.values())
     # Every unit is shuffled, also those that want no more: what is left of a round keeps its order after a kill.
     order = sorted(units)
@@ -276,25 +257,6 @@ def next_round(
         if name in wanting and numbers[name] == number
         for item in _of_unit(wanting[name], number)
     ]
-
-
-def spent_s(campaign: Campaign, runs: Iterable[RunRecord]) -> float:
-    """Return the seconds that the added invocations of one device took, with the waits before them.
-
-    A pause longer than the campaign waits for a phone is time in which nobody ran it, and counts as nothing.
-    """
-    planned = {(item.case.case_key, item.number) for item in campaign.invocations if item.run_pass is Pass.TIMING}
-    total_s, ended_at = 0.0, None
-    for run in sorted(runs, key=lambda run: run.started_at):
-        if run.run_pass is not Pass.TIMING or run.outcome is Outcome.UNFIT:
-            continue
-        end = run.started_at + timedelta(seconds=run.duration_s)
-        if (run.case.case_key, run.invocation) not in planned and (ended_at is None or end > ended_at):
-            pause_s = 0.0 if ended_at is None else (run.started_at - ended_at).total_seconds()
-            waited = pause_s <= campaign.terms.limits.wait_s + 60.0
-            total_s += run.duration_s + (pause_s if waited else 0.0)
-        ended_at = end if ended_at is None else max(ended_at, end)
-    return total_s
 
 
 def savings(campaign: Campaign, runs: Iterable[RunRecord]) -> Savings | None:
@@ -379,17 +341,3 @@ def _of_unit(unit: Sequence[CaseStanding], number: int) -> list[Invocation]:
     members = [item for item in unit if item.reason is not StopReason.FAILED]
     members.sort(key=lambda item: (item.reason is not StopReason.OPEN, item.case.case_key))
     return [Invocation(case=item.case, run_pass=Pass.TIMING, number=number) for item in members]
-
-
-def _need_s(unit: Sequence[CaseStanding]) -> float:
-    return max(max(1, item.wanted - item.used) * item.cost_s for item in unit if item.reason is StopReason.OPEN)
-
-
-def _gain_per_s(unit: Sequence[CaseStanding]) -> float:
-    """Return by how much one more narrows the unit's intervals, for a second of the device's time.
-
-    An interval shrinks as 1 / sqrt(n): one more takes about 1 / 2n of it.
-    """
-    wanting = [item for item in unit if item.reason is StopReason.OPEN]
-    gain = sum((item.half_width if item.half_width is not None else 1.0) / (2 * max(1, item.used)) for item in wanting)
-    return gain / max(item.cost_s for item in wanting)

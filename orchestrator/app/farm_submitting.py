@@ -16,7 +16,6 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.farm_documents import Manifest, dump, labels_of
 from orchestrator.config.plan import load_plan
 from orchestrator.errors import PlanError, UsageError
-from orchestrator.planning.time_budget import bounded
 from orchestrator.predicates import Labels
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.queueing.submissions import Submission
@@ -158,7 +157,7 @@ def check_travels(plan: Plan) -> None:
 def submission_of(
     name: str, manifest: Manifest, inventory: Mapping[Serial, Labels], *, priority: int, now: datetime
 ) -> Submission:
-    """Return a plan's submission, its window turned into a begin and an end.
+    """Return a plan's submission.
 
     Args:
         name: Of the submission.
@@ -167,17 +166,17 @@ def submission_of(
         priority: Of all its jobs.
         now: When it is submitted, by the database's clock.
     """
-    plan, opens_at = bounded(manifest.plan, now)
+    plan = manifest.plan
     labels = {str(serial): labels_of(item) for serial, item in inventory.items()}
     return Submission(
         submission=name,
-        document=dump(replace(manifest, plan=plan, labels=labels)),
+        document=dump(replace(manifest, labels=labels)),
         plan_name=plan.name,
         files=manifest.files,
         priority=priority,
         joins=True,
         replaces_lost=False,
-        opens_at=opens_at,
+        opens_at=now,
         until=plan.until,
     )
 

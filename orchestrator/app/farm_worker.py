@@ -43,7 +43,6 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.extras import require_packages
-from orchestrator.planning.time_budget import bounded
 from orchestrator.ports import Device, Observer
 from orchestrator.queueing.contents import Contents
 from orchestrator.queueing.newcomers import Newcomers
@@ -289,12 +288,6 @@ def _measure(farm: Farm, job: Claimed, meant: DeviceFacts, unpacked: Unpacked, h
     """Begin or resume a job's campaign; ``meant`` are the facts of the phone that it is for."""
     stored = farm.store.campaign(job.campaign_id)
     plan = replace(unpacked.plan, devices=DeviceSelection(serials=(job.serial,)))
-    if stored is None:
-        now = farm.clock.now()
-        plan, begins_at = bounded(plan, now)
-        if begins_at > now:
-            note = f"its window opens at {begins_at:%Y-%m-%d %H:%M} UTC"
-            return Ended(status="later", note=note, wait_s=(begins_at - now).total_seconds())
     models = identify(plan)
     devices = farm.open_devices(plan.devices).devices
     _check_same(devices[0][1], meant)

@@ -110,7 +110,6 @@ def run(farm: Farm, plan: Plan, *, despite_losses: bool = True) -> MeasuredCampa
     """
     # Before any phone is looked for: what is wrong with a plan's files is wrong without phones too.
     models, named = identify(plan), host_files(plan)
-    plan = nights.when_open(farm, plan)
     opened = farm.open_devices(plan.devices, despite_losses=despite_losses)
     if not despite_losses:
         # Those that it names are there.

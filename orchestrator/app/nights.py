@@ -1,4 +1,4 @@
-"""The time that a campaign may take: what options and plan say of it, the wait for its window, what was left out."""
+"""The time that a campaign may take: what options and plan say of it, and what was left out."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from orchestrator.bootstrap import Farm
-from orchestrator.engine.events import Notice
 from orchestrator.errors import UsageError
 from orchestrator.planning.expansion import Expansion
-from orchestrator.planning.time_budget import bounded, cut_to_time, left_s
+from orchestrator.planning.time_budget import cut_to_time
 from orchestrator.ports import session_of
 from orchestrator.quantities import parse_seconds
 from orchestrator.records.identity import CampaignId
@@ -29,7 +28,7 @@ def limited(plan: Plan, *, budget: str, until: str, now: datetime) -> Plan:
     """Return the plan with the limits of ``--budget`` and ``--until``; raises UsageError."""
     seconds = budget_of(budget)
     if seconds is not None:
-        plan = replace(plan, phone_time_s=min(seconds, plan.phone_time_s or seconds))
+        plan = replace(plan, budget_s=min(seconds, plan.budget_s or seconds))
     if until:
         plan = replace(plan, until=moment_of(until, now))
     return plan
@@ -64,30 +63,12 @@ def moment_of(text: str, now: datetime) -> datetime:
     return moment
 
 
-def when_open(farm: Farm, plan: Plan) -> Plan:
-    """Wait until the plan's window opens, and return the plan with the window's end as its own."""
-    now = farm.clock.now()
-    bound, begins = bounded(plan, now)
-    if begins > now:
-        wait_s = (begins - now).total_seconds()
-        text = f"the plan's window {plan.window} opens in {format_duration(wait_s)}; waiting (--until ends that)"
-        farm.observer.on_event(Notice(event="window-awaited", text=text, keys={"opens_at": begins.isoformat()}))
-        # In steps, by the clock that people set: a night begins when it is night.
-        while (left_s := (begins - farm.clock.now()).total_seconds()) > 0 and not farm.cancelled.is_set():
-            farm.clock.wait(min(left_s, 30.0), farm.cancelled)
-    return bound
-
-
 def in_time(farm: Farm, plan: Plan, expansion: Expansion, *, reference_check: bool) -> Expansion:
     """Return what there is time for; the rest is among the skips."""
-    return _cut(farm, plan, expansion, farm.clock.now(), reference_check)
-
-
-def _cut(farm: Farm, plan: Plan, expansion: Expansion, now: datetime, reference_check: bool) -> Expansion:
     return cut_to_time(
         plan,
         expansion,
-        now,
+        farm.clock.now(),
         recent_of=farm.store.recent_runs,
         unit_of=lambda case: session_of(farm.tools, case),
         reference_check=reference_check,
@@ -95,17 +76,13 @@ def _cut(farm: Farm, plan: Plan, expansion: Expansion, now: datetime, reference_
 
 
 def as_it_would_be(farm: Farm, plan: Plan, expansion: Expansion, *, reference_check: bool) -> tuple[Expansion, str]:
-    """Return what there would be time for if the plan were run now, or when its window opens; and that in words."""
-    now = farm.clock.now()
-    bound, begins = bounded(plan, now)
-    total_s = left_s(bound.until, bound.phone_time_s, begins)
-    if total_s is None:
+    """Return what there would be time for if the plan were run now, and that in words."""
+    if plan.budget_s is None:
         return expansion, ""
-    kept = _cut(farm, bound, expansion, begins, reference_check)
-    opens = f", from {begins:%Y-%m-%d %H:%M} UTC on" if begins > now else ""
+    kept = in_time(farm, plan, expansion, reference_check=reference_check)
     left_out = len(expansion.cases) - len(kept.cases)
     cut = f"; {left_out} of {len(expansion.cases)} cases are left out" if left_out else ""
-    return kept, f"each device has {format_duration(total_s)}{opens}{cut}"
+    return kept, f"each device has {format_duration(plan.budget_s)}{cut}"
 
 
 def left_out_of(skipped: Iterable[SkippedCase], runs: Iterable[RunRecord]) -> list[dict[str, object]]:

@@ -33,9 +33,7 @@ passes: [timing] # also memory, parity (are the outputs right?), profile (time o
 # As many processes of each case as its 95 % interval needs: at least 8, until it is within 2 %, at most 40.
 invocations: {{ first: 8, most: 40 }}
 precision: 2 %
-# budget: 30 min # for all beyond the first processes, on each phone
-# phone_time: 2 h # of each phone for the whole campaign; the least important cases are left out
-# window: 01:00-06:00 # when it may measure
+# budget: 2 h # of each phone for the whole campaign; the last cases of the plan are left out
 
 # limits: # what a phone must be like before a process starts; these are the defaults
 #   battery_min: 20 %

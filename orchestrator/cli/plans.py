@@ -104,9 +104,8 @@ def _times(plan: Plan) -> str:
     rule = plan.stopping
     if rule is None or Pass.TIMING not in plan.passes:
         return ""
-    budget = "" if plan.budget_s is None else f" within {format_duration(plan.budget_s)}"
     return (
-        f"{rule.first} invocations of each case, and up to {rule.most}{budget} where the interval is wider than "
+        f"{rule.first} invocations of each case, and up to {rule.most} where the interval is wider than "
         f"{100 * rule.half_width:g} %: "
     )
 

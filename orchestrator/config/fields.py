@@ -16,7 +16,6 @@ from orchestrator.errors import UsageError
 from orchestrator.predicates import FIELDS, parse_predicate
 from orchestrator.quantities import parse_celsius, parse_percent, parse_seconds
 from orchestrator.records.build_spec import OWNED_FLAGS
-from orchestrator.records.night import parse_window
 from orchestrator.records.plan import DelegateChoice
 from orchestrator.records.workload import DelegateName
 
@@ -177,9 +176,3 @@ def screen_word(value: object) -> object:
     """Return what the screen is to be, as it is called."""
     # YAML's own words for true and false are read as they are written; people mean these.
     return {"true": "on", "false": "off"}.get(value, value) if isinstance(value, str) else value
-
-
-def window_text(text: str) -> str:
-    """Return a window's text when it means one; raises ValueError."""
-    parse_window(text)
-    return text

@@ -12,7 +12,6 @@ from orchestrator.config.model_manifest import named_models
 from orchestrator.config.plan_sections import FOLDER, NAMED, ModelSection, PlanSection
 from orchestrator.config.yaml_file import parse_yaml, read_yaml
 from orchestrator.records.model import ManifestEntry
-from orchestrator.records.night import parse_window
 from orchestrator.records.plan import (
     DelegateChoice,
     DeviceSelection,
@@ -96,8 +95,6 @@ def to_plan(source: Source, *, text: str, folder: Path, default_name: str, home:
         ),
         invocations=section.invocations.first,
         stopping=_stopping(section),
-        window=None if section.window is None else parse_window(section.window, section.timezone or ""),
-        importance=tuple(rule.to_rule() for rule in section.importance),
         quiet=_filled(Quiet, section.quiet),
         may_reboot=section.reboot,
         parity_inputs=parity_inputs,

@@ -140,7 +140,10 @@ class PlanOptions(TypedDict, total=False):
         Key("invocations", "Processes per case: N, or FIRST-MOST (default: 8-40).", _bounds, short="-n"),
     ]
     precision: Annotated[str | None, Key("precision", "Stop a case at this half width of its 95 % interval (2%).")]
-    budget: Annotated[str | float | None, Key("budget", "Time per phone for more processes than the first (30m).")]
+    budget: Annotated[
+        str | float | None,
+        Key("budget", "Time of the whole campaign on each device (2h). Cases that don't fit are left out."),
+    ]
     sustained: Annotated[str | float | None, Key("sustained", "Run processes without a pause for this time (30m).")]
     tools: Annotated[
         OneOrMore[str],

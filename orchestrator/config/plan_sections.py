@@ -30,13 +30,11 @@ from orchestrator.config.fields import (
     screen_word,
     thermal_status_number,
     unique,
-    window_text,
 )
 from orchestrator.config.model_manifest import MANIFEST_NAME
 from orchestrator.config.tool_words import ToolWord
 from orchestrator.records.contention import USUAL_LOADS, load_of
 from orchestrator.records.model import ManifestEntry
-from orchestrator.records.night import ImportanceRule, parse_timezone
 from orchestrator.records.plan import (
     DelegateChoice,
     FitLimits,
@@ -199,22 +197,6 @@ class SettingsSection(Section):
         return self
 
 
-class ImportanceSection(Section):
-    """How much some cases matter when the time doesn't reach for all."""
-
-    value: Annotated[float, Field(ge=0, le=1_000_000)]
-    models: OneOrMany[tuple[Text, ...]] = ()
-    delegates: OneOrMany[tuple[DelegateName, ...]] = ()
-    tools: OneOrMany[tuple[ToolWord, ...]] = ()
-    threads: OneOrMany[tuple[Annotated[int, Field(ge=1, le=128)], ...]] = ()
-    serials: OneOrMany[tuple[Text, ...]] = ()
-
-    def to_rule(self) -> ImportanceRule:
-        """Return the rule that is meant."""
-        named = {name: tuple(map(str, getattr(self, name))) for name in ("models", "delegates", "tools", "serials")}
-        return ImportanceRule(value=self.value, threads=self.threads, **named)
-
-
 class LimitsSection(Section):
     """What a device must be like before an invocation starts."""
 
@@ -293,11 +275,7 @@ class PlanSection(Section):
     passes: Annotated[OneOrMany[tuple[PlanPass, ...]], Field(min_length=1), AfterValidator(unique)] = (Pass.TIMING,)
     invocations: Annotated[InvocationsSection, _COUNT_ALONE] = InvocationsSection()
     precision: Annotated[Percent, Field(ge=0.1, lt=100)] = 100 * StoppingRule().half_width
-    budget: Annotated[Seconds, Field(ge=0, le=604_800)] | None = None
-    phone_time: Annotated[Seconds, Field(gt=0, le=604_800)] | None = None
-    window: Annotated[Text, AfterValidator(window_text)] | None = None
-    timezone: Annotated[Text, AfterValidator(parse_timezone)] | None = None
-    importance: OneOrMany[tuple[ImportanceSection, ...]] = ()
+    budget: Annotated[Seconds, Field(gt=0, le=604_800)] | None = None
     sustained: Annotated[Seconds, Field(ge=10, le=86_400)] = 1800.0
     contention: Annotated[
         OneOrMany[tuple[Annotated[Text, AfterValidator(_load_word)], ...]],
@@ -317,15 +295,11 @@ class PlanSection(Section):
     @model_validator(mode="after")
     def _keys_fit(self) -> PlanSection:
         given, count = self.model_fields_set, self.invocations
-        if count.first == count.most:
-            for key in ("precision", "budget"):
-                if key in given and getattr(self, key) is not None:
-                    raise ValueError(
-                        f"{key} says when a case has enough invocations, but their number is fixed "
-                        f"({count.first}); leave one of the two out"
-                    )
-        if self.timezone is not None and self.window is None:
-            raise ValueError("timezone is that of the window; give a window too")
+        if count.first == count.most and "precision" in given:
+            raise ValueError(
+                "precision says when a case has enough invocations, but their number is fixed "
+                f"({count.first}); leave one of the two out"
+            )
         if "sustained" in given and Pass.SUSTAINED not in self.passes:
             raise ValueError("sustained is how long the pass 'sustained' goes on; add it to passes")
         if "contention" in given and Pass.CONTENTION not in self.passes:

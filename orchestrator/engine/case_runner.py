@@ -90,6 +90,7 @@ class CaseRunner:
         services: Services,
         runs: list[RunRecord],
         failures: CaseFailures,
+        time: TimeLeft,
     ) -> None:
         """``runs`` are the device's of this campaign, and get what is stored; ``failures`` are its cases' so far."""
         self._device = device
@@ -100,7 +101,7 @@ class CaseRunner:
         self._failures = failures
         terms = workload.campaign.terms
         #: What is left of the campaign's time.
-        self.time = TimeLeft(workload.campaign, runs, services.clock, services.store, facts.serial)
+        self.time = time
         # A comparison or search of thread counts needs each of them.
         is_each = terms.every_thread_count or terms.pairing is not None
         self._unused = None if is_each else UnusedThreads(runs)

@@ -22,6 +22,7 @@ from orchestrator.engine.events import (
 )
 from orchestrator.engine.reference_check import ReferenceCheck
 from orchestrator.engine.rounds import OpenWork, done_count, following, open_work, slim
+from orchestrator.engine.time_left import TimeLeft
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import (
     AdbUnavailableError,
@@ -134,6 +135,8 @@ class DeviceCampaign:
         #: The device's runs of this campaign, as they are stored: all decisions are made from them.
         self._runs: list[RunRecord] = []
         self._is_read = False
+        #: Goes on while the device is away.
+        self._time: TimeLeft | None = None
 
     def run(self) -> DeviceResult:
         """Measure what is open under the device's lease; whatever happens, the device is restored before it is freed.
@@ -209,7 +212,10 @@ class DeviceCampaign:
         work = self._open_work()
         if not work.invocations:
             return
-        runner = CaseRunner(self._device, self._facts, self._workload, self._services, self._runs, self._failures)
+        services = self._services
+        if self._time is None:
+            self._time = TimeLeft(self._campaign, self._runs, services.clock, services.store, self._serial)
+        runner = CaseRunner(self._device, self._facts, self._workload, services, self._runs, self._failures, self._time)
         check = (
             ReferenceCheck(self._device, self._workload, self._services, runner, self._runs, self._marks[0])
             if self._marks

@@ -32,13 +32,13 @@ class TimeLeft:
         #: What the last run of a series took, in one pass.
         self._taken_s: dict[tuple[SeriesKey, Pass], float] = {}
         self._reserve_s = CHECK_S if any(item.run_pass is Pass.REFERENCE for item in campaign.invocations) else 0.0
-        phone_time_s = None if terms.phone_time_s is None else max(0.0, terms.phone_time_s - busy_s(terms, runs))
-        seconds = left_s(terms.until, phone_time_s, clock.now())
+        budget_s = None if terms.budget_s is None else max(0.0, terms.budget_s - busy_s(terms, runs))
+        seconds = left_s(terms.until, budget_s, clock.now())
         if seconds is None:
             return
         self._deadline = Deadline(seconds, clock)
-        #: The end of the campaign, where that is nearer than the end of the phone's own time.
-        self._end = terms.until if phone_time_s is None or seconds < phone_time_s else None
+        #: The end of the campaign, where that is nearer than the end of the device's own time.
+        self._end = terms.until if budget_s is None or seconds < budget_s else None
         series = dict.fromkeys(item.case.series_key for item in campaign.invocations if item.case.serial == serial)
         self._taken_s = usual_s(store.recent_runs(list(series)))
         for run in runs:

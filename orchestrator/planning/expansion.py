@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -115,7 +116,7 @@ def bounds_s(plan: Plan, queue: Sequence[Invocation]) -> tuple[float, float]:
         return least, most
     beyond = plan.stopping.most - plan.invocations
     added = sum(beyond * least_duration_s(item) for item in queue if item.run_pass is Pass.TIMING and item.number == 0)
-    return least, most + (added if plan.budget_s is None else min(added, plan.budget_s))
+    return least, max(least, min(most + added, plan.budget_s or math.inf))
 
 
 def least_duration_s(invocation: Invocation, *, sustained_s: float = 0.0) -> float:
@@ -213,27 +214,11 @@ class HostFiles:
 class Expansion:
     """What a plan means on the devices that are there."""
 
+    #: Each case once, device by device, in the plan's order: the queues' order is shuffled.
+    cases: tuple[Case, ...]
     #: For every device in the order in which it is to run them.
     invocations: Mapping[Serial, tuple[Invocation, ...]]
     skipped: tuple[SkippedCase, ...]
-
-    @property
-    def cases(self) -> tuple[Case, ...]:
-        """Each case once, device by device, sorted as people look for them: the queues' order is shuffled."""
-        seen = {item.case.case_key: item.case for queue in self.invocations.values() for item in queue}
-        delegates = list(DelegateName)
-        return tuple(
-            sorted(
-                seen.values(),
-                key=lambda case: (
-                    case.serial,
-                    case.model_name,
-                    case.tool,
-                    delegates.index(case.delegate),
-                    case.threads,
-                ),
-            )
-        )
 
     def estimate_s(self, plan: Plan) -> tuple[float, float]:
         """Seconds that the busiest device needs by the plan's minimum times: when nothing is added, and when all is."""
@@ -284,6 +269,7 @@ def expand(
     ``host_files``: for each flag value that names a file of this computer (``@path``), what is to be placed for it.
     """
     queues: dict[Serial, tuple[Invocation, ...]] = {}
+    planned: list[Case] = []
     skipped: list[SkippedCase] = []
     for facts in devices:
         profile = (profiles or {}).get(facts.profile)
@@ -323,8 +309,10 @@ def expand(
                             )
         unique = {case.case_key: case for case in cases}
         queues[facts.serial] = order_invocations(plan, facts.serial, list(unique.values()))
+        keys = {item.case.case_key for item in queues[facts.serial]}
+        planned += [case for key, case in unique.items() if key in keys]
         skipped += _without_pass(plan, unique, queues[facts.serial])
-    return Expansion(invocations=queues, skipped=tuple(dict.fromkeys(skipped)))
+    return Expansion(cases=tuple(planned), invocations=queues, skipped=tuple(dict.fromkeys(skipped)))
 
 
 def _without_pass(plan: Plan, cases: Mapping[CaseKey, Case], queue: Sequence[Invocation]) -> list[SkippedCase]:
@@ -355,7 +343,12 @@ def without(expansion: Expansion, skips: Mapping[CaseKey, Skip]) -> Expansion:
         for serial, queue in expansion.invocations.items()
     }
     further = (SkippedCase.of(case, skip.reason_code, skip.reason) for case, skip in dropped)
-    return replace(expansion, invocations=queues, skipped=tuple(dict.fromkeys((*expansion.skipped, *further))))
+    return replace(
+        expansion,
+        cases=tuple(case for case in expansion.cases if case.case_key not in skips),
+        invocations=queues,
+        skipped=tuple(dict.fromkeys((*expansion.skipped, *further))),
+    )
 
 
 def _case(

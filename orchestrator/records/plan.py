@@ -9,7 +9,6 @@ from datetime import datetime
 from pathlib import Path
 
 from orchestrator.records.contention import USUAL_LOADS
-from orchestrator.records.night import ImportanceRule, Window
 from orchestrator.records.workload import USUAL_DELEGATE, DelegateName, Pass, ProcessMode, ToolName
 
 
@@ -159,14 +158,10 @@ class PlanTerms:
     limits: FitLimits = field(default_factory=FitLimits)
     #: None: the planned invocations, no more and no less.
     stopping: StoppingRule | None = None
-    #: For all that the stopping rule adds on one device, in the device's own time; None is no limit.
+    #: The time of the whole campaign on each device; None is no limit.
     budget_s: float | None = None
-    #: Of each device, for the whole campaign; None is no limit.
-    phone_time_s: float | None = None
-    #: Nothing begins that would end later; a plan's window ends then, once that is known.
+    #: Nothing begins that would end later.
     until: datetime | None = None
-    #: What goes first when the time doesn't reach for all; the first rule that fits a case counts.
-    importance: tuple[ImportanceRule, ...] = ()
     quiet: Quiet = field(default_factory=Quiet)
     #: Whether a phone whose reference workload moved may be rebooted.
     may_reboot: bool = False
@@ -191,8 +186,6 @@ class Plan(PlanTerms):
     passes: tuple[Pass, ...] = (Pass.TIMING,)
     #: Invocations of each case that the timing pass begins with; the other passes have one.
     invocations: int = 3
-    #: When it may measure; None: at any time.
-    window: Window | None = None
     #: Whether the reference workload is run before, after and between on each device; None: when it costs little.
     reference_check: bool | None = None
     #: Folder with inputs for the pass ``parity``, ``<model>.<number>.bin`` each; None: made from a seed.

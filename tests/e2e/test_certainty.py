@@ -34,13 +34,12 @@ def plan(tmp_path: Path, model: Path, serials: tuple[str, ...], text: str) -> Pa
     return path
 
 
-def test_a_case_gets_as_many_invocations_as_its_noise_needs_within_the_budget(lab: Lab, model: Path) -> None:
+def test_a_case_gets_as_many_invocations_as_its_noise_needs(lab: Lab, model: Path) -> None:
     words = ("bench", model, "-d", "xnnpack", "-s", lab.serials[0], "-t", "1", "--min-secs", "0.1", "--json")
     wide = lab.cli(*words, "-n", "3-5", "--precision", "90%").ok().json
     narrow = lab.cli(*words, "-n", "3-5", "--precision", "0.1%").ok()
-    broke = lab.cli(*words, "-n", "3-5", "--precision", "0.1%", "--budget", "0 s").ok().json
-    assert [item["stored"] for item in (wide, narrow.json, broke)] == [3, 5, 3]
-    assert [item["stopped"][0]["reason"] for item in (wide, narrow.json, broke)] == ["reached", "most", "budget"]
+    assert [item["stored"] for item in (wide, narrow.json)] == [3, 5]
+    assert [item["stopped"][0]["reason"] for item in (wide, narrow.json)] == ["reached", "most"]
     assert "invocation 4 is added" in narrow.stderr
     assert "1 case, 3 invocations; a fixed scheme of 5 would have run 5" in lab.cli(*words[:-1], "-n", "3-5",
         "--precision", "90%").ok().stdout  # fmt: skip

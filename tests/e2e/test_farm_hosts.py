@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psycopg
 import pytest
 
 from benchfarm_lab.samples import benchmark_elf
@@ -226,34 +225,6 @@ def test_a_night_in_which_a_phone_gave_nothing_does_not_look_as_if_all_were_well
     doctor = cli("farm", "doctor", "--json", **environ).json
     (problem,) = (item for item in doctor["findings"] if item["check"] == "results" and item["level"] == "problem")
     assert problem["text"] == f"{name}: no run of {farm.two.serial} gave a result"
-
-
-def test_a_phone_that_was_away_all_night_measures_nothing_under_its_name_the_next_day(
-    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
-) -> None:
-    host = farm.one
-    farm.until_announced(host)
-    host("farm", "pause", f"phone:{host.serial}")
-    host("farm", "submit", plan_file((host.serial,), invocations=1, extra="window: 00:00-23:59\n"), "--name", name)
-    with psycopg.connect(farm.database.url, options="-c search_path=benchfarm_queue") as connection:
-        row = connection.execute("SELECT document FROM farm_submissions WHERE submission = %s", (name,)).fetchone()
-        assert row is not None
-        document = json.loads(row[0])
-        plan = document["plan"]
-        # What jobs of one night measure ends for all of them at once, whenever each of them begins.
-        assert (plan["until"][10:16], plan.get("window")) == ("T23:59", None)
-        plan["until"] = "2026-01-01T06:00:00Z"
-        connection.execute(
-            "UPDATE farm_submissions SET document = %s WHERE submission = %s", (json.dumps(document), name)
-        )
-        connection.execute("UPDATE procrastinate_jobs SET scheduled_at = NULL WHERE status = 'todo'")
-    host("farm", "resume", f"phone:{host.serial}")
-    (job,) = farm.until_ended(name)
-    assert (job["status"], job["note"]) == ("done", "there was no time for any of its cases")
-    farm.expect_no_loss(name, 0, before)
-    told = host.cli("farm", "status", name, "--json", **host.environ())
-    assert told.exit_code == 6
-    assert len(told.json["no_time_for"][host.serial]) == 4
 
 
 def test_a_phone_that_only_has_the_same_serial_number_is_not_measured(

@@ -179,7 +179,7 @@ def test_the_estimate_of_an_adaptive_plan_ends_at_the_rules_most_or_the_budget()
     rule = plan(invocations=4, stopping=StoppingRule(first=4, most=12))
     least, most = expanded(rule).estimate_s(rule)
     assert most == pytest.approx(3 * least)
-    tight = replace(rule, budget_s=7.0)
+    tight = replace(rule, budget_s=least + 7.0)
     assert expanded(tight).estimate_s(tight) == pytest.approx((least, least + 7.0))
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.analysis.rounds import StopReason, is_hopeless, next_round, savings, spent_s, standings
+from orchestrator.analysis.rounds import StopReason, is_hopeless, next_round, savings, standings
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
 from orchestrator.records.plan import StoppingRule
@@ -33,9 +33,7 @@ def case(threads: int, tool: ToolName = ToolName.NATIVE) -> Case:
     )  # fmt: skip
 
 
-def campaign(
-    *, rule: StoppingRule | None = RULE, budget_s: float | None = None, seed: int = 1, tool: ToolName = ToolName.NATIVE
-) -> Campaign:
+def campaign(*, rule: StoppingRule | None = RULE, seed: int = 1, tool: ToolName = ToolName.NATIVE) -> Campaign:
     planned = [
         Invocation(case=case(threads, tool), run_pass=Pass.TIMING, number=number)
         for number in range(RULE.first)
@@ -43,7 +41,7 @@ def campaign(
     ]
     return Campaign(
         campaign_id=CampaignId("c"), name="c", created_at=START, status=CampaignStatus.RUNNING, plan_text="", seed=seed,
-        benchfarm_version="", host="", terms=Terms(stopping=rule, budget_s=budget_s), invocations=tuple(planned),
+        benchfarm_version="", host="", terms=Terms(stopping=rule), invocations=tuple(planned),
     )  # fmt: skip
 
 
@@ -106,24 +104,6 @@ def test_rounds_are_interleaved_and_shuffled_by_the_seed() -> None:
     assert len(orders) > 1
     for runs in wide:
         assert all({item.case.threads for item in runs[at : at + 3]} == set(NOISES) for at in range(12, 36, 3))
-
-
-def test_a_budget_ends_it_and_goes_to_the_noisiest_first() -> None:
-    # Each costs 4 s and a second between two: six of them.
-    tight = campaign(budget_s=31.0)
-    runs = finish(tight, [])
-    assert counts(runs) == {1: 4, 2: 4, 3: 10}
-    assert spent_s(tight, runs) <= 31.0
-    reasons = {item.case.threads: item.reason for item in standings(tight, runs).values()}
-    assert reasons == {1: StopReason.REACHED, 2: StopReason.BUDGET, 3: StopReason.BUDGET}
-    assert counts(finish(campaign(budget_s=0.0), [])) == dict.fromkeys(NOISES, 4)
-
-
-def test_a_pause_of_hours_before_a_resume_costs_no_budget() -> None:
-    the_campaign = campaign(budget_s=60.0)
-    runs = finish(the_campaign, [])[:14]
-    later = [*runs[:13], replace(runs[13], started_at=START + timedelta(hours=9))]
-    assert spent_s(the_campaign, later) < spent_s(the_campaign, runs) + 1
 
 
 @pytest.mark.parametrize(

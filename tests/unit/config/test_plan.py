@@ -46,7 +46,7 @@ def test_example_holds_every_key_and_loads():
     assert plan.passes == (Pass.TIMING, Pass.MEMORY, Pass.PARITY, Pass.SUSTAINED, Pass.CONTENTION)
     assert plan.contention == ("cpu=2", "memory=1+cpu=1")
     assert (plan.stopping, plan.invocations, plan.order) == (StoppingRule(), 8, Order.INTERLEAVED)
-    assert (plan.budget_s, plan.sustained_s, plan.reference_check, plan.may_reboot) == (1800.0, 600.0, True, False)
+    assert (plan.budget_s, plan.sustained_s, plan.reference_check, plan.may_reboot) == (18000.0, 600.0, True, False)
     assert (plan.quiet.screen, plan.quiet.airplane, plan.quiet.pin_gpu) == (Screen.ON, True, False)
     assert (plan.seed, plan.timeout_s, plan.builds) == (7, 120.0, {ToolName.NATIVE: "benchmark_model"})
     assert plan.text == EXAMPLE.read_text()
@@ -258,7 +258,6 @@ def test_a_plain_number_of_invocations_is_fixed_and_bounds_adapt(folder):
         ("invocations: {first: 9, most: 8}", "first (9) is more than most (8)"),
         ("invocations: 0", "0 isn't between 1 and 10000"),
         ("invocations: 5\nprecision: 2 %", "their number is fixed (5)"),
-        ("invocations: 5\nbudget: 5 min", "their number is fixed (5)"),
         ("sustained: 5 min", "add it to passes"),
         ("passes: [reference]", "write 'reference_check: true'"),
         ("quiet: {screen: dim}", "quiet.screen"),

@@ -16,10 +16,8 @@ from orchestrator.engine.time_left import TimeLeft, busy_s
 from orchestrator.planning.expansion import Expansion
 from orchestrator.planning.time_budget import (
     Recent,
-    bounded,
     costs_of,
     cut_to_time,
-    importance_of,
     left_out,
     left_s,
     usual_pause_s,
@@ -28,7 +26,7 @@ from orchestrator.programs.native import NativeTool
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, CampaignId, CaseKey, ModelSha, RunId, Serial
-from orchestrator.records.night import OUT_OF_TIME, ImportanceRule, RecentRun, parse_window
+from orchestrator.records.night import OUT_OF_TIME, RecentRun
 from orchestrator.records.plan import Plan, PlanModel, StoppingRule
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Quality, QualityVerdict
@@ -64,17 +62,6 @@ def run(number: int, begins_s: float, taken_s: float = 10.0, **changes: object) 
         "attachments": (), "report": None, "verdict": QualityVerdict(quality=Quality.TRUSTED), **changes,
     }  # fmt: skip
     return RunRecord(**values)  # type: ignore[arg-type]
-
-
-def test_a_window_gives_the_plan_its_end_and_says_when_it_opens() -> None:
-    plan = replace(PLAN, window=parse_window("01:00-06:00", "UTC"))
-    early, late = START - timedelta(hours=2), START + timedelta(hours=1)
-    bound, begins = bounded(plan, early)
-    assert (bound.until, bound.window, begins) == (START + timedelta(hours=5), None, START)
-    assert bounded(plan, late)[1] == late
-    # What was asked for on the command line wins.
-    asked = replace(plan, until=early + timedelta(minutes=10))
-    assert bounded(asked, early) == (replace(asked, window=None), early)
 
 
 def test_the_narrower_of_both_limits_counts() -> None:
@@ -124,12 +111,12 @@ def test_a_clock_that_is_set_neither_ends_nor_prolongs_the_night() -> None:
     assert time.is_over
 
 
-def test_a_resumed_campaign_has_what_is_left_of_its_phone_time() -> None:
+def test_a_resumed_campaign_has_what_is_left_of_its_budget() -> None:
     # Two runs with a wait of 20 s; a night passed before the third.
     runs = [run(0, 0), run(1, 30), run(2, 40_000)]
     assert busy_s(Terms(), runs) == 50
     clock = ManualClock(START + timedelta(seconds=50_000))
-    time = TimeLeft(campaign(phone_time_s=60.0), runs, clock, MemoryStore(), CASE.serial)
+    time = TimeLeft(campaign(budget_s=60.0), runs, clock, MemoryStore(), CASE.serial)
     clock.advance(9)
     assert not time.is_over
     clock.advance(2)
@@ -154,17 +141,17 @@ def test_what_there_was_no_time_for_is_over_for_good() -> None:
 def test_a_plan_without_limits_is_left_whole_and_one_with_is_cut_with_reasons() -> None:
     cases = [replace(CASE, threads=threads) for threads in (1, 2, 4)]
     queue = tuple(Invocation(case=case, run_pass=Pass.TIMING, number=number) for number in (0, 1) for case in cases)
-    expansion = Expansion(invocations={CASE.serial: queue}, skipped=())
+    expansion = Expansion(cases=tuple(cases), invocations={CASE.serial: queue}, skipped=())
     cut = partial(cut_to_time, recent_of=MemoryStore().recent_runs, unit_of=lambda case: "")
     assert cut(PLAN, expansion, START, reference_check=False) is expansion
     # Each invocation is thought to take 1.5 times 4.5 s.
-    plan = replace(PLAN, phone_time_s=30.0)
+    plan = replace(PLAN, budget_s=30.0)
     kept = cut(plan, expansion, START, reference_check=False)
     assert len(kept.cases) == 2
     (skip,) = kept.skipped
     assert skip.reason_code == OUT_OF_TIME
     # The reference workload takes its part.
-    plan = replace(PLAN, phone_time_s=50.0)
+    plan = replace(PLAN, budget_s=50.0)
     assert len(cut(plan, expansion, START, reference_check=False).cases) == 3
     assert len(cut(plan, expansion, START, reference_check=True).cases) == 1
 
@@ -187,12 +174,10 @@ def chosen_of(
     recent: Recent,
     *,
     left_s: float,
-    rules: Sequence[ImportanceRule] = (),
-    now: datetime = START,
     unit_of: Callable[[Case], str] = lambda case: "",
 ) -> Mapping[CaseKey, str]:
-    costs_s = costs_of(wanted, recent)
-    return left_out(wanted, costs_s=costs_s, recent=recent, rules=rules, left_s=left_s, now=now, unit_of=unit_of)
+    cases = list({item.case.case_key: item.case for item in wanted}.values())
+    return left_out(cases, costs_of(wanted, recent), left_s=left_s, unit_of=unit_of)
 
 
 def kept(cases: Sequence[Case], left_out: object) -> list[str]:
@@ -206,51 +191,17 @@ def test_a_night_that_fits_is_left_whole() -> None:
     assert (sum(costs_of(queue(cases), recent).values()), chosen) == (40, {})
 
 
-def test_the_stalest_cases_are_kept_and_the_others_say_why_they_are_not() -> None:
-    cases = [named("yesterday"), named("last-week"), named("never")]
+def test_the_first_cases_of_the_plan_are_kept_and_the_others_say_why_they_are_not() -> None:
+    cases = [named("first"), named("long"), named("short")]
     recent = {
-        cases[0].series_key: [recent_run(days=1, taken_s=10)],
-        cases[1].series_key: [recent_run(days=7, taken_s=10)],
+        one.series_key: [recent_run(days=1, taken_s=5.0 * place)] for place, one in zip((2, 4, 1), cases, strict=True)
     }
-    chosen = chosen_of(queue(cases), recent, left_s=45)
-    assert kept(cases, chosen) == ["last-week", "never"]
-    (reason,) = chosen.values()
-    assert "it would take about 20.0 s" in reason
-    assert "its last run is 1.0 days old" in reason
-
-
-def test_importance_outweighs_staleness_by_its_factor() -> None:
-    cases = [named("old"), named("dear", DelegateName.GPU)]
-    recent = {
-        cases[0].series_key: [recent_run(days=5, taken_s=10)],
-        cases[1].series_key: [recent_run(days=1, taken_s=10)],
-    }
-    for value, first in ((4.0, "old"), (6.0, "dear")):
-        rules = (ImportanceRule(value=value, delegates=("gpu",)),)
-        chosen = chosen_of(queue(cases), recent, left_s=20, rules=rules)
-        assert kept(cases, chosen) == [first]
-
-
-def test_a_case_left_out_goes_first_the_next_night() -> None:
-    cases = [named("a"), named("b")]
-    last = {one.model_name: 1.0 for one in cases}
-    measured: list[str] = []
-    for night in range(4):
-        now = START + timedelta(days=night)
-        recent = {
-            one.series_key: [
-                RecentRun(
-                    run_pass=Pass.TIMING, started_at=now - timedelta(days=last[one.model_name]), duration_s=10,
-                    outcome=Outcome.FAILED,
-                )
-            ]
-            for one in cases
-        }  # fmt: skip
-        chosen = chosen_of(queue(cases), recent, left_s=20, now=now)
-        (name,) = kept(cases, chosen)
-        measured.append(name)
-        last = {other: 1.0 if other == name else days + 1.0 for other, days in last.items()}
-    assert sorted(measured[:2]) == sorted(measured[2:]) == ["a", "b"]
+    chosen = chosen_of(queue(cases), recent, left_s=35)
+    # A smaller one is still tried behind one that doesn't fit.
+    assert kept(cases, chosen) == ["first", "short"]
+    assert list(chosen.values()) == [
+        "it would take about 40.0 s, and of 35.0 s in all 15.0 s are left after the cases before it in the plan"
+    ]
 
 
 def test_what_a_phone_does_between_runs_is_part_of_what_they_take() -> None:
@@ -286,12 +237,6 @@ def test_cases_of_one_process_are_kept_or_left_out_together_at_the_cost_of_one()
     assert chosen == {}
 
 
-def test_the_first_rule_that_fits_a_case_counts() -> None:
-    rules = (ImportanceRule(value=3, models=("a*",), delegates=("gpu",)), ImportanceRule(value=0, models=("a*",)))
-    assert [importance_of(rules, named("ab", delegate)) for delegate in (DelegateName.GPU, DelegateName.CPU)] == [3, 0]
-    assert importance_of(rules, named("b")) == 1
-
-
 @given(st.lists(st.tuples(st.floats(0.1, 100), st.floats(0, 30)), min_size=1, max_size=20), st.floats(0, 500))
 def test_what_is_kept_never_takes_more_than_there_is(facts: list[tuple[float, float]], left_s: float) -> None:
     cases = [named(f"m{number}") for number in range(len(facts))]
@@ -307,7 +252,7 @@ def test_what_is_kept_never_takes_more_than_there_is(facts: list[tuple[float, fl
     assert bool(chosen) <= (sum(costs_s.values()) > left_s)
 
 
-def test_when_nothing_fits_the_first_in_rank_is_begun_and_nothing_without_time() -> None:
+def test_when_nothing_fits_the_first_of_the_plan_is_begun_and_nothing_without_time() -> None:
     cases = [named("old"), named("new")]
     recent = {
         cases[0].series_key: [recent_run(days=9, taken_s=50)],
