@@ -92,13 +92,6 @@ class Prepared:
         return any(before == after for before, after in self.pairing.sides)
 
 
-def bias_options(serial: str) -> PlanOptions:
-    """Return what a phone's app and shell are compared by: a sample model with the usual delegate."""
-    from orchestrator.models.zoo import sample_models
-
-    return PlanOptions(devices=[serial], models=[sample_models()[0]])
-
-
 def parse_side(text: str) -> Side:
     """Return what ``build:NAME``, ``flags:name=value`` ... means; a bare word is a build, or a model by its ending."""
     kind, colon, value = text.partition(":")

@@ -22,6 +22,7 @@ from orchestrator.records.plan import DeviceSelection
 from orchestrator.report.escapes import one_line
 
 if TYPE_CHECKING:
+    from orchestrator.devices.audit import Difference
     from orchestrator.devices.checking import PhoneCheck
     from orchestrator.serve.answers import DoneAnswer
 
@@ -265,3 +266,14 @@ def stop_adb(settings: Settings) -> DoneAnswer:
         server.stop()
     text = f"stopped the adb server at {server.address}" if server else "benchfarm has no adb server running"
     return DoneAnswer(text=text, data={"stopped": server is not None})
+
+
+def audit_phone(farm: Farm, serial: str) -> tuple[DeviceFacts, Sequence[str], Sequence[Difference]]:
+    """Compare a phone with what it was before the first change that isn't undone.
+
+    Returns what it is, what is still to be undone, and what differs.
+    """
+    ((device, facts),) = farm.open_devices(DeviceSelection(serials=(serial,))).devices
+    with farm.lease.acquire(facts.serial):
+        pending = farm.conditioner.pending(device)
+        return facts, pending, farm.conditioner.audit(device)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from orchestrator.artifacts.fetching import BuildFetcher
     from orchestrator.artifacts.library import BuildLibrary
     from orchestrator.config.profiles import KeptInventory, Labels
-    from orchestrator.devices.books import ExperimentBook, QuarantineFolder
+    from orchestrator.devices.books import QuarantineFolder
     from orchestrator.devices.conditioning import LadderConditioner
     from orchestrator.devices.hub_power import HubPower
     from orchestrator.devices.lease import FileLease
@@ -183,17 +183,9 @@ class Adapters:
             self.settings.state_folder / "journals",
             zone_limits=zone_limits,
             stray_apps=(PACKAGE,),
-            tuned=lambda facts: self.experiments.options(facts.serial, facts.fingerprint),
             clock=self.clock,
             power=self.hub_power,
         )
-
-    @cached_property
-    def experiments(self) -> ExperimentBook:
-        """What experiments found about phones."""
-        from orchestrator.devices.books import ExperimentBook
-
-        return ExperimentBook(self.settings.data_folder / "tuning")
 
     @cached_property
     def reference(self) -> ParityReference:

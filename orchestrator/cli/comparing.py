@@ -181,25 +181,6 @@ def ab(
         return told_pairs(farm, pairing.compare_ab(farm, request), output)
 
 
-@command("device bias")
-def bias(
-    settings: Settings,
-    serial: Annotated[str, arg("Serial number of the phone.")],
-    pairs: PairOptions,
-    output: Output,
-) -> CommandResult:
-    """Measure what an app costs beside the shell, in pairs.
-
-    Example: benchfarm device bias SERIAL
-
-    The same as 'benchfarm ab tool:apk tool:native' on one phone, of a sample model unless --model names one.
-    """
-    request = pairs.request(pairing.bias_options(serial), sides=("tool:apk", "tool:native"), name="bias")
-    output.check()
-    with farm_telling(settings) as farm:
-        return told_pairs(farm, pairing.compare_ab(farm, request), output)
-
-
 def told_pairs(farm: Farm, result: CampaignEnded, output: Output) -> CommandResult:
     """Return what came of pairs."""
     campaign = result.campaign

@@ -61,7 +61,7 @@ WORDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "plan": ("plans", "Check a plan, and show what it would measure."),
         "flags": ("builds", "Explain the flags of a benchmark program."),
     },
-    "Phone": {"device": ("devices comparing", "Check one phone, tune its quiet mode, and restore it.")},
+    "Phone": {"device": ("devices", "Check, audit, restore and release one phone.")},
     "Other": {
         "explain": ("explaining", "Explain a term or a code that benchfarm prints."),
         "parse": ("explaining", "Show what benchfarm reads from benchmark output."),

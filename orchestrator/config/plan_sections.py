@@ -245,7 +245,7 @@ def _count(value: object) -> object:
 
 
 class QuietSection(Section):
-    """How a phone is brought to rest; what isn't given stays as tuning found it best, else as it is."""
+    """How a phone is brought to rest; what isn't given stays as it is."""
 
     screen: Annotated[Screen, BeforeValidator(screen_word)] = Quiet().screen
     airplane: bool | None = None

@@ -1,10 +1,8 @@
-"""Records about devices, one JSON file each in a folder: what experiments and power meters showed, and quarantine."""
+"""Records about devices, one JSON file each in a folder: what their power meters are, and quarantine."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -12,15 +10,11 @@ from urllib.parse import quote as percent_encode
 from urllib.parse import unquote
 
 from orchestrator.clock import Clock, SystemClock
-from orchestrator.errors import HostStorageError, UsageError
+from orchestrator.errors import HostStorageError
 from orchestrator.files import write_whole
 from orchestrator.records.energy import PowerMeters
 from orchestrator.records.identity import Serial
-from orchestrator.records.plan import Quiet
-from orchestrator.records.tuning import PhoneExperiments
 
-#: Fields of Quiet that tuning may set.
-OPTIONS = tuple(item.name for item in fields(Quiet) if item.name not in {"screen", "thermal_control_off"})
 _Record = TypeVar("_Record")
 
 
@@ -65,36 +59,6 @@ class MeterBook(_Folder):
         from orchestrator.documents import dump_document
 
         self._write(meters.serial, dump_document(meters))
-
-
-class ExperimentBook(_Folder):
-    """What experiments found about phones."""
-
-    def load(self, serial: Serial) -> PhoneExperiments | None:
-        """Return what is known of a phone, None when nothing is; raises UsageError for a file that can't be read."""
-        try:
-            known = self._read(PhoneExperiments, serial)
-            if not set(known.options) <= set(OPTIONS):
-                raise ValueError(f"options can be {', '.join(OPTIONS)}")
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as error:
-            raise UsageError(
-                f"{self.path(serial)} can't be read: {error}",
-                hint=f"run 'benchfarm device quiet {serial}' again, or remove the file",
-            ) from error
-        return known
-
-    def save(self, experiments: PhoneExperiments) -> Path:
-        """Keep what was found, whole or not at all; return the file. Raises HostStorageError."""
-        from orchestrator.documents import dump_document
-
-        return self._write(experiments.serial, dump_document(experiments))
-
-    def options(self, serial: Serial, fingerprint: str) -> Mapping[str, bool]:
-        """Return the options of Quiet that were found good for a phone with this very system image."""
-        known = self.load(serial)
-        return known.options if known is not None and known.fingerprint == fingerprint else {}
 
 
 class QuarantineFolder(_Folder):

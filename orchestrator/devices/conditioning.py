@@ -32,8 +32,6 @@ from orchestrator.scripts import call
 
 #: Zone name (regular expression) -> limit in degrees, as the device's profile declares.
 ZoneLimits = Callable[[DeviceFacts], Mapping[str, float]]
-#: The options of Quiet that tuning found good for a phone.
-TunedOptions = Callable[[DeviceFacts], Mapping[str, bool]]
 _Tell = Callable[[str], None]
 
 #: What the snapshot calls the screen's state.
@@ -51,7 +49,6 @@ class LadderConditioner:
         *,
         zone_limits: ZoneLimits | None = None,
         stray_apps: Sequence[str] = (),
-        tuned: TunedOptions | None = None,
         lease_s: float = LEASE_S,
         clock: Clock | None = None,
         power: HubPower | None = None,
@@ -63,7 +60,6 @@ class LadderConditioner:
         self.journal = UndoJournal(journal_folder)
         self._zone_limits = zone_limits
         self._stray_apps = tuple(stray_apps)
-        self._tuned = tuned
         self._clock = clock or SystemClock()
         self._power = power or HubPower()
         self._claims = Claims(journal_folder, clock=self._clock, lease_s=lease_s)
@@ -98,7 +94,6 @@ class LadderConditioner:
         if not isinstance(device, AdbDevice):
             device.kill_strays()
         else:
-            wanted = self.resolved(wanted, device.facts())
             boot_id = self._clean(device, on_wait or _nobody, cancelled)
             if self._quiet.get(device.serial) != (wanted, boot_id):
                 # What a crashed process of ours left changed must not be taken for the phone's own settings; and a
@@ -122,12 +117,6 @@ class LadderConditioner:
         if isinstance(device, AdbDevice):
             self._clean(device, on_wait or _nobody, None)
         self._undo_all(device)
-
-    def resolved(self, quiet: Quiet, facts: DeviceFacts) -> Quiet:
-        """Return a plan's wishes with what tuning found for the phone where they say nothing."""
-        found = self._tuned(facts) if self._tuned is not None else {}
-        open_options = {name: value for name, value in found.items() if getattr(quiet, name, True) is None}
-        return replace(quiet, **open_options)  # type: ignore[arg-type]
 
     def unrestored(self) -> Sequence[Serial]:
         """Return the devices on which a change is still to be undone."""

@@ -133,7 +133,7 @@ class Screen(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quiet:
-    """How a phone is brought to rest; None leaves a setting to what tuning found for the phone, else as it is."""
+    """How a phone is brought to rest; None leaves a setting as it is."""
 
     screen: Screen = Screen.ON
     airplane: bool | None = None

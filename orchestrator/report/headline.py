@@ -183,7 +183,8 @@ def _mixed_modes(results: Sequence[ResultRow]) -> tuple[str, ...]:
     words = ", ".join(sorted(set().union(*mixed)))
     text = (
         f"Figures of different modes ({words}) stand side by side for {counted(len(mixed), 'model')}: Android's "
-        "scheduler treats them differently; 'benchfarm device bias SERIAL' measures by how much."
+        "scheduler treats them differently; 'benchfarm ab tool:apk tool:native -m MODEL -s SERIAL' measures "
+        "by how much."
     )
     return (text,)
 

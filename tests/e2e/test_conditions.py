@@ -1,4 +1,4 @@
-"""Experiments on one phone, the mode top-app, and undoing from another computer, by the installed command."""
+"""The mode top-app, and undoing from another computer, by the installed command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from orchestrator.devices.adb import WORK_FOLDER
 from orchestrator.devices.owner_note import Claims
 from orchestrator.scripts import call
 from tests.e2e.conftest import Lab
-from tests.samples.command import Cli
 from tests.samples.places import MODELS
 
 MODEL = MODELS / "texturenet_0.25_256_float.tflite"
@@ -25,21 +24,6 @@ def rooted(lab_of: Callable[..., Lab]) -> Lab:
     return lab_of("pixel-4", "--rooted")
 
 
-def test_tuning_keeps_what_makes_the_phone_calmer_and_a_plan_takes_it(rooted: Lab, tmp_path: Path) -> None:
-    serial = rooted.serials[0]
-    tuned = rooted.cli("device", "quiet", serial, "-n", 12, "--min-secs", "0.1", "--option", "pin_clocks", "--json")
-    found = tuned.ok().json
-    by_option = {" ".join(trial["options"]): trial for trial in found["trials"]}
-    assert found["options"]["pin_clocks"] is True, by_option
-    assert by_option["pin_clocks"]["spread_ratio"] < 0.7
-    assert by_option["pin_clocks"]["p_value"] < 0.05
-    assert len(by_option["pin_clocks"]["with_us"]) == 12
-    assert found["is_virtual"] is True
-    assert rooted.shell(serial, GOVERNOR) == "schedutil"
-    audit = rooted.cli("device", "audit", serial, "--json").ok().json
-    assert audit == {"serial": serial, "clean": True, "pending": [], "differences": []}
-
-
 def test_top_app_is_measured_beside_the_shell_and_proven(rooted: Lab) -> None:
     serial = rooted.serials[0]
     done = rooted.cli(
@@ -48,14 +32,6 @@ def test_top_app_is_measured_beside_the_shell_and_proven(rooted: Lab) -> None:
     runs = done.ok().json["runs"]
     assert {run["case"]["mode"] for run in runs} == {"top-app", None}
     assert all("cgroup.procs" in run["command"] for run in runs if run["case"]["mode"] == "top-app")
-
-
-def test_the_app_is_measured_beside_the_shell_in_pairs(rooted: Lab) -> None:
-    serial = rooted.serials[0]
-    compared = rooted.cli("device", "bias", serial, "--most-pairs", 4, "--fail-on", "never", "--json").ok().json
-    (row,) = compared["cases"]
-    verdict = row["verdict"]
-    assert verdict["low"] < verdict["ratio"] < verdict["high"]
 
 
 def test_a_phone_that_keeps_the_shell_out_of_top_app_gives_no_figure_under_its_name(lab: Lab) -> None:
@@ -98,13 +74,6 @@ def test_a_phone_that_another_computer_holds_is_refused_with_its_name(rooted: La
         assert "owner" not in rooted.shell(serial, f"ls {folder}").split()
     finally:
         rooted.shell(serial, f"rm -f {folder}/owner")
-
-
-def test_an_option_that_is_not_there_is_refused(cli: Cli) -> None:
-    done = cli("device", "quiet", "NOBODY", "--option", "magic")
-    assert done.exit_code == 2
-    assert "magic" in done.stderr
-    assert "fixed_performance" in done.stderr
 
 
 def test_a_phone_that_another_home_uses_is_left_alone_without_a_word_of_putting_it_back(

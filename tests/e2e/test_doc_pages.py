@@ -94,7 +94,6 @@ SHORTER = {
     ("ab",): {"--most-pairs": "3", "--min-secs": "0.1"},
     ("bisect",): {"--most-pairs": "3", "--min-secs": "0.1"},
     ("device", "quiet"): {"-n": "4", "--option": "fixed_performance"},
-    ("device", "bias"): {"--most-pairs": "3"},
 }
 #: Commands whose exit code is an answer: 1 says no.
 ANSWERS = {"ab", "advise", "bisect", "compare", "doctor", "farm", "history", "model", "plan", "report", "results"}

@@ -351,14 +351,6 @@ def test_another_phone_under_the_same_address_is_refused(device: Tripwire, phone
     conditioner.restore(device)
 
 
-def test_a_plan_that_says_nothing_takes_what_tuning_found(device: Tripwire, phone: Phone, tmp_path: Path) -> None:
-    conditioner = LadderConditioner(tmp_path, tuned=lambda facts: {"fixed_performance": True, "no_doze": True})
-    prepare(conditioner, device, Quiet(no_doze=False))
-    assert phone.userland.state.fixed_performance
-    assert device.shell("dumpsys deviceidle enabled").text.strip() == "1"
-    conditioner.restore(device)
-
-
 def test_a_full_phone_is_named_before_anything_is_measured(device: Tripwire, phone: Phone, tmp_path: Path) -> None:
     storage = phone.userland.storage
     free_bytes = storage.free_bytes

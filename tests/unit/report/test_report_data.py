@@ -242,7 +242,7 @@ def test_text_table_tells_what_other_passes_came_to_and_what_was_left_out():
 def test_headline_warns_of_figures_of_different_modes_side_by_side():
     shell, app = case(REAL_PIXEL), case(REAL_PIXEL, tool=ToolName.APK)
     mixed = data_of(*series(shell, 1_000), *series(app, 1_050), devices=(REAL_PIXEL,)).headline.warnings
-    assert any("different modes (foreground, shell)" in text and "benchfarm device bias" in text for text in mixed)
+    assert any("different modes (foreground, shell)" in text and "ab tool:apk tool:native" in text for text in mixed)
     alike = data_of(*series(shell, 1_000), devices=(REAL_PIXEL,)).headline.warnings
     assert not any("modes" in text for text in alike)
 
