@@ -206,7 +206,6 @@ def _fetched(
     arrival = target.with_name(f".{target.name}.new")
     try:
         with downloader.fetched(model.url) as downloaded:
-            assert downloaded is not None, "no earlier content was named"
             take_model(downloaded.path, arrival, label=model.url)
         sha256 = identify_model(arrival).sha256
         changed = before is not None and before.url == model.url and before.sha256 != sha256

@@ -39,10 +39,8 @@ class ReleaseFile:
     #: Empty until it was computed.
     sha256: str = ""
     size_bytes: int = 0
-    #: Where it came from and what its server told it by; empty for a file that was added by hand.
+    #: Where it came from; empty for a file that was added by hand.
     url: str = ""
-    etag: str = ""
-    last_modified: str = ""
     #: Names what a library was made with when that isn't the program: ``hexagon``.
     group: str = ""
     #: Which release of that group; empty when unknown.

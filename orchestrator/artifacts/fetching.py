@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.artifacts.archive import Arrival, Release, ReleaseFile
-from orchestrator.artifacts.download import Downloader, Validators, shown
+from orchestrator.artifacts.download import Downloader, shown
 from orchestrator.artifacts.library import BuildLibrary
 from orchestrator.clock import Clock, SystemClock
-from orchestrator.errors import ArtifactError, DownloadError, NotThereError
+from orchestrator.errors import NotThereError
 from orchestrator.records.build_spec import BuildSpec
 
 _VERSION: Final = re.compile(r"/v?(\d+(?:\.\d+)+[A-Za-z0-9.+-]*)/")
@@ -86,7 +86,7 @@ class BuildFetcher:
             on_progress: Hears how far each file is.
 
         Raises:
-            DownloadError: a file couldn't be fetched whole, or changed meanwhile.
+            DownloadError: a file couldn't be fetched whole.
             ArtifactError: what came isn't what is declared, or doesn't belong together. Nothing is kept then.
             HostStorageError: no space left.
         """
@@ -129,23 +129,12 @@ class BuildFetcher:
         with ExitStack() as stack:
 
             def arrival(name: str, url: str, group: str = "") -> Arrival:
-                """Download a file, or take the kept copy when the server still has that content."""
-                kept = self._kept(spec, url)
-                known = Validators(etag=kept.file.etag, last_modified=kept.file.last_modified) if kept else None
-
                 def progress(received_bytes: int, total_bytes: int | None) -> None:
                     on_progress(FileProgress(name=name, received_bytes=received_bytes, total_bytes=total_bytes))
 
-                got = stack.enter_context(self._downloader.fetched(url, known=known, on_progress=progress))
-                validators = got.validators if got is not None else known
-                assert validators is not None
-                file = ReleaseFile(
-                    name=name, url=shown(url), etag=validators.etag, last_modified=validators.last_modified,
-                    group=group, tag=self._tag(url, validators.last_modified),
-                )  # fmt: skip
-                path = got.path if got is not None else kept.path if kept is not None else None
-                assert path is not None
-                return Arrival(path=path, file=file)
+                got = stack.enter_context(self._downloader.fetched(url, on_progress=progress))
+                file = ReleaseFile(name=name, url=shown(url), group=group, tag=self._tag(url, got.last_modified))
+                return Arrival(path=got.path, file=file)
 
             program = arrival(spec.program, spec.url)
             arrivals, absent = self._by_hand(spec), []
@@ -159,12 +148,6 @@ class BuildFetcher:
                     if not item.optional:
                         raise
                     absent.append(item.name)
-            validators = Validators(etag=program.file.etag, last_modified=program.file.last_modified)
-            has_fetched = any(item.file.url for item in arrivals)
-            if has_fetched and validators.if_range and not self._downloader.has_still(spec.url, validators):
-                raise DownloadError(
-                    f"{shown(spec.url)} was replaced while its libraries were fetched", hint="try again"
-                )
             folder = _folder_of(program.file.url)
             beside = [
                 replace(item, file=replace(item.file, tag=program.file.tag))
@@ -183,15 +166,6 @@ class BuildFetcher:
         libraries = in_use.libraries if in_use is not None else ()
         held = {file.group for file in libraries if file.group and not file.url}
         return [self._library.arrival(file) for file in libraries if file.group in held]
-
-    def _kept(self, spec: BuildSpec, url: str) -> Arrival | None:
-        """Return what was fetched last from an address, if it is still there whole."""
-        files = [file for release in self._library.archive.releases(spec.name) for file in release.files]
-        last = next((f for f in reversed(files) if f.url == shown(url) and (f.etag or f.last_modified)), None)
-        try:
-            return self._library.arrival(last) if last is not None else None
-        except ArtifactError:
-            return None
 
     def _tag(self, url: str, last_modified: str) -> str:
         """Return which release an address holds: its version, else its date."""

@@ -148,19 +148,19 @@ class Adapters:
         folders = (self.settings.data_folder / "builds", data_folder("apk_builds"))
         return BuildLibrary(self.settings.cache_folder / "builds", load_builds([f for f in folders if f.is_dir()]))
 
-    def build_fetcher(self, *, mirror: str = "", timeout_s: float = 1800.0, stall_s: float = 30.0) -> BuildFetcher:
+    def build_fetcher(self, *, mirror: str = "") -> BuildFetcher:
         """What downloads declared builds; ``mirror`` wins over the environment's. Raises UsageError for a wrong one."""
         from orchestrator.artifacts.fetching import BuildFetcher
 
-        return BuildFetcher(self.library, self.downloader(mirror=mirror, stall_s=stall_s, deadline_s=timeout_s))
+        return BuildFetcher(self.library, self.downloader(mirror=mirror))
 
-    def downloader(self, *, mirror: str = "", stall_s: float = 30.0, deadline_s: float = 1800.0) -> Downloader:
+    def downloader(self, *, mirror: str = "") -> Downloader:
         """What downloads files; ``mirror`` wins over the environment's. Raises UsageError for a wrong one."""
         from orchestrator.artifacts.download import Downloader, parse_mirror
 
         named = parse_mirror(mirror or self.settings.mirror)
         folder = self.settings.cache_folder / "downloads"
-        return Downloader(folder, mirror=named, stall_s=stall_s, deadline_s=deadline_s)
+        return Downloader(folder, mirror=named)
 
     @cached_property
     def flag_book(self) -> FlagBook:

@@ -87,8 +87,6 @@ def fetch(
     abi: Annotated[Listed, opt("--abi", "Only for these ABIs (a,b) (default: all declared).")] = (),
     keep_pin: Annotated[bool, opt("--keep-pin", "Keep the new release, but continue to use the current one.")] = False,
     mirror: Annotated[str, opt("--mirror", "Download from PREFIX, or ORIGIN=PREFIX ($BENCHFARM_MIRROR).")] = "",
-    timeout: Annotated[float, opt("--timeout", "Seconds per file, at most.", min=1)] = 1800.0,
-    stall: Annotated[float, opt("--stall", "Seconds without data, at most.", min=0.1)] = 30.0,
 ) -> CommandResult:
     """Download programs and libraries, and use them.
 
@@ -96,7 +94,7 @@ def fetch(
     """
     on_progress = downloads_on_stderr(settings.log_format)
     with Farm(settings) as farm:
-        fetcher = farm.build_fetcher(mirror=mirror, timeout_s=timeout, stall_s=stall)
+        fetcher = farm.build_fetcher(mirror=mirror)
         get = partial(fetcher.fetch, keep_pin=keep_pin, on_progress=on_progress)
         fetched, problems = fetch_builds(farm, names, abi, get)
     lines = [line for result in fetched for line in _fetched_lines(result)]

@@ -49,7 +49,7 @@ def test_fetching_changes_keeping_and_going_back(declared: Cli, server: FileServ
 
     def publish(version: int) -> None:
         date = f"Fri, {19 + version} Nov 2026 10:00:00 GMT"
-        server.put(f"{PLACE}/prog", program(str(version)), etag=f'"{version}"', last_modified=date)
+        server.put(f"{PLACE}/prog", program(str(version)), last_modified=date)
 
     publish(1)
     first = fetch()
@@ -121,10 +121,8 @@ def test_what_cannot_be_done_is_one_line_with_its_code(
     assert message in done.stderr
 
 
-def test_interrupted_download_leaves_nothing_in_the_cache_and_is_gone_on_with(
-    declared: Cli, server: FileServer
-) -> None:
-    server.put(f"{PLACE}/prog", program("1"), etag='"1"', faults=[("hang after", 50)])
+def test_interrupted_download_leaves_nothing_in_the_cache(declared: Cli, server: FileServer) -> None:
+    server.put(f"{PLACE}/prog", program("1"), faults=[("hang after", 50)])
     words = ("build", "fetch", "prog", "--abi", "arm64-v8a", "--mirror", server.url)
     running = declared.start(*words)
     assert server.hanging.wait(60)
@@ -134,7 +132,6 @@ def test_interrupted_download_leaves_nothing_in_the_cache_and_is_gone_on_with(
     assert declared("build", "verify", "--json").ok().json["checked"] == 0
     server.released.set()
     declared(*words).ok()
-    assert server.ranges()[-1] in {"bytes=50-", ""}
     assert declared("build", "verify", "--json").ok().json["checked"] == 1
 
 

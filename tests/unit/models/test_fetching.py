@@ -49,7 +49,7 @@ def fetch(server, home: Path, *options: str, url: str = "", **environ: str) -> t
 
 
 def test_model_comes_out_of_its_archive_into_the_manifest_with_its_accuracy(server, tmp_path):
-    server.put(URL_PATH, GOOD, etag='"1"')
+    server.put(URL_PATH, GOOD)
     code, (told,) = fetch(server, tmp_path)
     assert (code, told["status"]) == (0, "first seen")
     assert (tmp_path / "models" / f"{NAME}.tflite").read_bytes() == FLOAT
@@ -62,10 +62,9 @@ def test_model_comes_out_of_its_archive_into_the_manifest_with_its_accuracy(serv
     assert len(server.asked) == asked
 
 
-def test_cut_off_download_goes_on_and_a_damaged_file_is_fetched_again(server, tmp_path):
-    server.put(URL_PATH, GOOD, etag='"1"', faults=[("cut", 5000), ("cut", 7000)])
+def test_a_cut_off_download_is_tried_again_and_a_damaged_file_fetched_again(server, tmp_path):
+    server.put(URL_PATH, GOOD, faults=[("cut", 5000)])
     assert fetch(server, tmp_path)[0] == 0
-    assert server.ranges()[1] == "bytes=5000-"
     (tmp_path / "models" / f"{NAME}.tflite").write_bytes(FLOAT[:-100])
     code, (told,) = fetch(server, tmp_path)
     assert (code, told["status"]) == (0, "fetched again")
@@ -141,14 +140,13 @@ def test_server_with_tls_is_trusted_only_by_its_certificate_and_followed_where_i
     server.server.socket = context.wrap_socket(server.server.socket, server_side=True)
     url = server.url.replace("http:", "https:")
     server.put(URL_PATH, b"", faults=[("to", f"{url}/elsewhere/model.tgz")] * 3)
-    server.put("/elsewhere/model.tgz", GOOD, etag='"1"', faults=[("cut", 5000)])
+    server.put("/elsewhere/model.tgz", GOOD, faults=[("cut", 5000)])
     code, told = fetch(server, tmp_path, url=url, REQUESTS_CA_BUNDLE="")
     assert (code, "certificate can't be trusted" in told["error"]["message"]) == (4, True), told
     assert "REQUESTS_CA_BUNDLE" in told["error"]["hint"]
     assert server.asked == []
     code, told = fetch(server, tmp_path, url=url, REQUESTS_CA_BUNDLE=str(certificate))
     assert (code, told[0]["status"]) == (0, "first seen")
-    assert "bytes=5000-" in server.ranges()
     assert (tmp_path / "models" / f"{NAME}.tflite").read_bytes() == FLOAT
 
 
