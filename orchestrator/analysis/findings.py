@@ -128,8 +128,10 @@ def rounding_findings(report: ToolReport) -> Iterator[Finding]:
 
 def steadiness_findings(inference: LatencySummary) -> Iterator[Finding]:
     """Yield what speaks against a series of inferences."""
-    if inference.count < RUNS_MIN:
-        yield finding("few-runs", f"{inference.count} inferences, at least {RUNS_MIN} are needed")
+    count = inference.count
+    if count is None or count < RUNS_MIN:
+        made = "an unknown number of" if count is None else count
+        yield finding("few-runs", f"{made} inferences, at least {RUNS_MIN} are needed")
     median, p5, p95 = inference.median_us, inference.p5_us, inference.p95_us
     if not median or p5 is None or p95 is None:
         return
@@ -138,7 +140,7 @@ def steadiness_findings(inference: LatencySummary) -> Iterator[Finding]:
     if spread > SPREAD_MAX:
         message = f"90 % of the inferences spread over {format_percent(spread, 0)} of the median"
         yield finding("unsteady", message, percentiles)
-    if inference.count < _SHAPE_COUNT:
+    if count is None or count < _SHAPE_COUNT:
         return
     if spread > SPREAD_REPORTED and (trend := _trend(inference, p5, p95)):
         evidence = f"first {format_latency(inference.first_us or 0)}, last {format_latency(inference.current_us or 0)}"

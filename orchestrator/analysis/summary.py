@@ -223,7 +223,7 @@ def own_error(inference: LatencySummary, *, of_mean: bool = False) -> float | No
     median_us = None if of_mean else inference.median_us
     p5_us, p95_us = inference.p5_us, inference.p95_us
     middle_us = median_us or inference.mean_us
-    if inference.count < 2 or not middle_us or middle_us <= 0:
+    if inference.count is None or inference.count < 2 or not middle_us or middle_us <= 0:
         return None
     if median_us and p5_us is not None and p95_us is not None:
         std_us: float | None = min(median_us - p5_us, p95_us - median_us) / MEDIAN_TO_P95

@@ -60,6 +60,8 @@ _GPU_SPLIT: Final = re.compile(
 )
 #: Lines that NNAPI's delegate prints only when it was asked for.
 _NNAPI_ONLY: Final = ("NNAPI SL driver ", "NN API returned error ")
+#: How NNAPI's delegate of 2018 says that it failed, which it does while the model runs first.
+_NNAPI_FAILED: Final = ("Returning error since NNAPI returned failure", "Failed to build graph for NNAPI")
 _FAILED: Final = re.compile(r"Failed to apply (\w{1,40}) delegate\.")
 _TITLE_WORD: Final = re.compile(
     rf"(?<![A-Za-z])(?:{'|'.join(name for name, own in DELEGATES.items() if not own.is_named_by_flag)})(?![A-Za-z])",
@@ -179,6 +181,8 @@ class DelegateClues:
             self.backend = match[1].lower()
         elif text.startswith(_NPU_FAILED):
             _note(self.failed, "npu")
+        elif text.startswith(_NNAPI_FAILED):
+            _note(self.failed, "nnapi")
         elif text.startswith("Disallowed CPU fallback detected"):
             self.refused_cpu = True
         else:
@@ -289,6 +293,8 @@ def read_request(
     names = sorted(wanted, key=lambda name: order.get(name, len(order)))
     is_old = "Use legacy nnapi" in echoed
     is_explicit = True
+    if not names and is_litert and values.get("use_cpu", "").lower() in {"true", "1"}:
+        names, is_explicit = ["cpu"], False
     if not names and not is_litert:
         names = _tried(clues, accelerator)
     if not names and (flags or echoed) and not is_litert and not is_elided:

@@ -66,7 +66,8 @@ class FigureKind(enum.StrEnum):
 class LatencySummary:
     """One ``count=`` line: a series of inferences, in microseconds. None is "not printed"."""
 
-    count: int
+    #: None where a program prints a mean without the number of inferences.
+    count: int | None
     first_us: float | None = None
     current_us: float | None = None
     min_us: float | None = None
@@ -201,7 +202,7 @@ class ToolReport:
 
         A median that can't be a latency isn't made up for by a mean: nobody knows what the program printed there.
         """
-        printed = self.inference if self.inference is not None and self.inference.count > 0 else None
+        printed = self.inference if self.inference is not None and self.inference.count != 0 else None
         if kind is not FigureKind.MEAN and printed is not None and printed.median_us is not None:
             return printed.median_us if _is_latency(printed.median_us) else None
         if kind is FigureKind.MEDIAN:

@@ -275,7 +275,7 @@ def _run_line(row: ResultRow, run: InvocationRow, decimals: Mapping[str, int]) -
         run.run.verdict.quality.word,
         run.truth.value,
         spread,
-        NOTHING if inferences is None else str(inferences.count),
+        NOTHING if inferences is None or inferences.count is None else str(inferences.count),
         figure_ms(report.first_inference_us if report is not None else None, decimals["first"]),
         figure_ms(report.init_us if report is not None else None, decimals["init"]),
         moment_text(run.run.started_at),

@@ -184,11 +184,12 @@ def summary_of(run: RunRecord) -> Row:
     """Return the summary columns of a run; what a database's number can't hold is left out of them."""
     report = run.report or ToolReport(outcome="")
     inference = report.inference or LatencySummary(count=0)
+    count = inference.count
     return {
         "latency_us": _figure(run.latency_us),
         **{name: _figure(getattr(inference, name)) for name in OF_INFERENCES},
         **{name: _figure(getattr(report, name)) for name in OF_REPORT},
-        "inference_count": inference.count if report.inference and abs(inference.count) <= _LARGEST_INTEGER else None,
+        "inference_count": count if report.inference and count is not None and abs(count) <= _LARGEST_INTEGER else None,
         "delegate_actual": None if run.report is None else report.delegate.actual,
         "delegate_truth": None if run.report is None else report.delegate.truth.value,
     }

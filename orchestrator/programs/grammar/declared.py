@@ -42,6 +42,8 @@ _UNITS: Final = {
 }  # fmt: skip
 #: A text of such a program shows one of its marks early.
 _SAMPLE_BYTES: Final = 4 << 20
+_PIECE_BYTES: Final = 1 << 15
+_LONGEST_MARK: Final = 200
 #: Characters of one JSON document, results of one process, and values of one field, at most.
 _MOST_JSON: Final = 4 << 20
 _MOST_RESULTS: Final = 100_000
@@ -65,6 +67,8 @@ class Process:
     errors: list[tuple[str, str]] = field(default_factory=list)
     results: int = 0
     found: list[Found] = field(default_factory=list)
+    #: Whether the system said how it ended, so that what begins after that is another one.
+    is_over: bool = False
     #: Whether a result was begun: its table's head, or what stands before it.
     is_begun: bool = False
     is_cut: bool = False
@@ -78,6 +82,10 @@ class Found:
     fields: Fields
     #: The first error that was printed before it.
     error: tuple[str, str] | None
+    #: The columns of the table that it is a row of.
+    columns: tuple[str, ...] = ()
+    #: Whether it is of a table or a document, whose figures a program's lines may repeat.
+    is_of_table: bool = False
 
 
 class DeclaredReader:
@@ -123,6 +131,7 @@ class DeclaredReader:
             self._take(line.does, dict(found), line.code, text)
             return
         if (ended := system_failure(text)) is not None:
+            self._process.is_over = True
             self._take("fail", {}, ended.code, text)
             return
         for number, rule in enumerate(self._section.ran_on):
@@ -133,13 +142,13 @@ class DeclaredReader:
     def end(self) -> None:
         """Take what the text's end closes."""
         self._close_part()
-        if self._json is not None:
+        if self._json is not None or (self._table is not None and not self._process.results):
             self._process.is_begun = self._process.is_cut = True
             self._json = None
 
     def _take(self, does: str, groups: dict[str, str], code: str, text: str) -> None:
         if does == "begin":
-            errors = () if self._process.is_begun else self._process.errors
+            errors = () if self._process.is_begun or self._process.is_over else self._process.errors
             self._begin(groups)
             self._process.errors += errors
         elif does == "context":
@@ -178,7 +187,7 @@ class DeclaredReader:
         if part:
             self._add(part)
 
-    def _add(self, fields: Fields) -> None:
+    def _add(self, fields: Fields, *, columns: Sequence[str] = (), is_of_table: bool = False) -> None:
         process = self._process
         process.results += 1
         self._ahead = {}
@@ -189,7 +198,9 @@ class DeclaredReader:
             value = whole.get(name)
             if isinstance(value, str) and (groups := pattern.find(value)) is not None:
                 whole |= {key: value for key, value in groups.items() if key not in whole}
-        process.found.append(Found(process, whole, process.errors[0] if process.errors else None))
+        error = process.errors[0] if process.errors else None
+        shown = tuple(name for name in columns if name not in self._section.split)
+        process.found.append(Found(process, whole, error, shown, is_of_table))
 
     def _takes_table(self, text: str, *, is_cut: bool) -> bool:
         if self._table is not None:
@@ -199,7 +210,8 @@ class DeclaredReader:
                 return True
             # Other lines may come between its rows: a log's.
             if len(cells) == len(columns) and cells != columns and not (is_cut and text[-1:].isdigit()):
-                self._add({name: value for name, value in zip(columns, cells, strict=True) if value})
+                row: Fields = {name: value for name, value in zip(columns, cells, strict=True) if value}
+                self._add(row, columns=columns if table.kind == "markdown" else (), is_of_table=True)
                 return True
             if is_cut and cells:
                 self._process.is_cut = True
@@ -240,9 +252,8 @@ class DeclaredReader:
             inner = item.get(self._each) if isinstance(item, dict) and self._each else None
             for each in inner if isinstance(inner, list) else [item]:
                 if isinstance(item, dict) and isinstance(each, dict):
-                    self._add(
-                        {str(key): known for key, it in {**item, **each}.items() if (known := _value(it)) is not None}
-                    )
+                    row = {str(key): known for key, it in {**item, **each}.items() if (known := _value(it)) is not None}
+                    self._add(row, is_of_table=True)
         return True
 
 
@@ -276,9 +287,7 @@ def declared_reports(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]], 
     """Return the reports of every declared program of which a text has a mark; raises PlanError for a faulty file."""
     from orchestrator.config.declared_programs import every_declared
 
-    sample = buffer[:_SAMPLE_BYTES].lower()
-    asked = [each for each in every_declared() if any(mark.lower().encode() in sample for mark in each.marks)]
-    readers = [(each, DeclaredReader(each)) for each in asked]
+    readers = [(each, DeclaredReader(each)) for each in _named_in(buffer, every_declared())]
     if readers:
         for line in lines(buffer):
             for _, reader in readers:
@@ -292,6 +301,19 @@ def declared_reports(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]], 
     return [each for reports in telling or found[:1] for each in reports]
 
 
+def _named_in(buffer: Buffer, sections: Iterable[ProgramSection]) -> list[ProgramSection]:
+    """Return the programs of which a text has a mark, in the order in which the marks are found."""
+    left = {section.name: (section, [mark.lower().encode() for mark in section.marks]) for section in sections}
+    named = []
+    for start in range(0, min(len(buffer), _SAMPLE_BYTES), _PIECE_BYTES):
+        piece = buffer[start : start + _PIECE_BYTES + _LONGEST_MARK].lower()
+        for name, (section, marks) in list(left.items()):
+            if any(mark in piece for mark in marks):
+                named.append(section)
+                del left[name]
+    return named
+
+
 def reports_of(
     reader: DeclaredReader, section: ProgramSection, *, requested: str = "", figure: str = "", proven: bool = False
 ) -> list[ToolReport]:
@@ -302,14 +324,21 @@ def reports_of(
     """
     reports: list[ToolReport] = []
     for process in reader.processes:
-        own = [
-            _report(found, section, result, _evidence(found, section, requested, proven))
-            for found in process.found
-            for result in section.results
-            if _fits(found.fields, result.where) and (not figure or result.figure in {None, figure})
-        ]
+        own: list[ToolReport] = []
+        before: list[ToolReport] = []
+        for found in process.found:
+            each = [
+                _report(found, section, result, _evidence(found, section, requested, proven))
+                for result in section.results
+                if _fits(found.fields, result.where) and (not figure or result.figure in {None, figure})
+            ]
+            # A program may print in lines what it printed as a document just before.
+            repeated = {(report.label, _count(report)) for report in ([] if found.is_of_table else before)}
+            own += [report for report in each if (report.label, _count(report)) not in repeated]
+            before = each if found.is_of_table else []
         reports += own
-        if process.errors and not any(found.error for found in process.found):
+        is_of_another = not process.is_begun and any(other.found for other in reader.processes)
+        if process.errors and not is_of_another and not any(found.error for found in process.found):
             code, line = process.errors[0]
             reports.append(_without(section, "failed", code, line, requested))
         elif process.is_cut:
@@ -317,6 +346,10 @@ def reports_of(
         elif process.is_begun and not own:
             reports.append(_without(section, "failed", "no-result", "no result was printed", requested))
     return reports
+
+
+def _count(report: ToolReport) -> int | None:
+    return report.inference.count if report.inference is not None else None
 
 
 def _without(section: ProgramSection, outcome: str, code: str, reason: str, requested: str) -> ToolReport:
@@ -356,11 +389,11 @@ def _report(found: Found, section: ProgramSection, result: ResultSection, delega
         init_us=_first(fields, result.init) or None,
         first_inference_us=_first(fields, result.first_inference),
         inference_mean_us=mean,
-        inference=LatencySummary(count=count or 1, **{f"{name}_us": value for name, value in latency.items()}),
+        inference=LatencySummary(count=count, **{f"{name}_us": value for name, value in latency.items()}),
         peak_memory_mib=_first(fields, result.peak_memory),
         delegate=delegate,
         disagreements=disagreements,
-        extra=_extra(fields, section, result, samples),
+        extra=_extra(found, section, result, samples),
     )
     if found.error is not None:
         reason = f"{found.error[1]} (what was printed after it is no result)"
@@ -453,8 +486,9 @@ def _of_samples(samples: Sequence[float]) -> dict[str, float | None]:
 
 
 def _extra(
-    fields: Fields, section: ProgramSection, result: ResultSection, samples: Sequence[float]
+    found: Found, section: ProgramSection, result: ResultSection, samples: Sequence[float]
 ) -> dict[str, float | str]:
+    fields = found.fields
     extra: dict[str, float | str] = {"program": section.name}
     if result.unit == "token":
         extra["unit"] = "token"
@@ -464,7 +498,7 @@ def _extra(
         extra["resolution_us"] = result.resolution_ms * US_PER_MS
     if (first := _first(fields, result.first_token)) is not None:
         extra["first_token_us"] = first
-    for name in result.keep:
+    for name in dict.fromkeys((*result.keep, *found.columns)):
         if isinstance(value := fields.get(name), str):
             extra[name] = value[:200]
     return extra

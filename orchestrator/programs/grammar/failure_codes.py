@@ -80,6 +80,7 @@ gpu-init-failed: Read the reason: no OpenCL or OpenGL driver, or a tensor that t
     6 (Node number \d+ \(LITERT_\w+\) failed to prepare\.?)
 nnapi-failed: Try another --nnapi_accelerator_name or the GPU; NNAPI is deprecated since Android 15.
     5 (NN API returned error .*)
+    5 (Returning error since NNAPI returned failure .*|Failed to build graph for NNAPI.*)
 hexagon-init-failed: Push libhexagon_interface.so and the skel libraries that fit the phone's DSP.
     5 (Failed to fetch Hexagon NN version.*)
 hexagon-version-skew: Take both from one release.

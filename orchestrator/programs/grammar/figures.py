@@ -68,19 +68,36 @@ def parse_number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def parse_stats(text: str, *, has_percentiles: bool = False) -> LatencySummary | None:
+def has_all_digits(figure: str, *, may_have_power: bool = True) -> bool:
+    """Whether a figure can't go on: the programs print at most six significant digits, and from a million up a power.
+
+    One digit before the point may be the beginning of a power.
+    """
+    if "e" in figure:
+        return re.search(r"e[+-]\d\d$", figure, re.ASCII) is not None
+    whole, point, rest = figure.partition(".")
+    digits = f"{whole}{rest}".lstrip("0")
+    return (
+        len(digits) == 6 and digits.isdigit() and bool(point) and (len(whole) > 1 or whole == "0" or not may_have_power)
+    )
+
+
+def parse_stats(text: str, *, has_percentiles: bool = False, is_cut: bool = False) -> LatencySummary | None:
     """Read ``count=50 first=.. curr=.. min=.. max=.. avg=.. std=.. [p5=.. median=.. p95=..]`` at the text's start.
 
     A single sample (``count=1 curr=X``) and equal samples (``count=2 curr=X(all same)``) print nothing but ``curr``:
     first, min, max and mean are that value then, and the deviation is 0. Of a line that isn't whole the last figure is
-    left out, for it may lack digits. ``has_percentiles`` says that this program's other lines end in percentiles.
+    left out, for it may lack digits. ``has_percentiles`` says that this program's other lines end in percentiles,
+    ``is_cut`` that the text ends after the line.
     """
     match = _STATS.match(text)
     if not match:
         return None
     count = int(match["count"])
     found = _STAT.findall(match["rest"])
-    if not _is_whole(count, [name for name, _ in found], has_percentiles=has_percentiles):
+    if is_cut and found and not has_all_digits(found[-1][1]):
+        del found[-1]
+    elif not _is_whole(count, [name for name, _ in found], has_percentiles=has_percentiles):
         if not found:
             return None
         del found[-1]
@@ -139,10 +156,11 @@ def parse_timings(text: str) -> dict[str, float] | None:
     return timings
 
 
-def parse_memory(text: str) -> dict[str, float] | None:
+def parse_memory(text: str, *, is_cut: bool = False) -> dict[str, float] | None:
     """Read the memory line; keys ``init`` and ``overall``, in units of 2**20 bytes.
 
     Both are high-water marks, so that an overall below what the start needed was cut, as was a start without one.
+    ``is_cut``: the text ends after the line.
     """
     match = _MEMORY.match(text)
     if not match:
@@ -151,7 +169,8 @@ def parse_memory(text: str) -> dict[str, float] | None:
     init, overall = found.get("init"), found.get("overall")
     if init is None or "overall" not in found:
         return {}
-    return {"init": init} if overall is None or overall < init else {"init": init, "overall": overall}
+    is_part = is_cut and not has_all_digits(text.rpartition("=")[2], may_have_power=False)
+    return {"init": init} if overall is None or overall < init or is_part else {"init": init, "overall": overall}
 
 
 def parse_footprint(figure: str) -> float | None:
@@ -230,7 +249,7 @@ def _report(startup: str, body: str) -> ToolReport:
         inference=inference,
         inference_mean_us=inference.mean_us if inference is not None and not is_empty else None,
         warmup=warmup,
-        warmup_mean_us=warmup.mean_us if warmup is not None and warmup.count > 0 else None,
+        warmup_mean_us=warmup.mean_us if warmup is not None and warmup.count != 0 else None,
     )
 
 

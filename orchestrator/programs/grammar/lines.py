@@ -2,11 +2,10 @@
 
 The same message reaches us as ``INFO: msg`` (console, since about 2023), ``msg`` (console, older),
 ``06-18 10:20:41.572 4669 4669 I tflite  : msg`` (logcat threadtime), ``06-18 10:20:41.572 I/tflite  ( 4669): msg``
-(time), ``I/tflite  ( 4669): msg`` (brief), ``I( 4669) msg  (tflite)`` (process), with seconds in the place of the date
-(epoch, monotonic), below a line ``[ 06-18 10:20:41.572  4669: 4669 I/tflite   ]`` (long), as Android Studio shows it,
-with an NSLog header (iOS), behind ``# `` in a notebook, or indented; and any of these in colours, behind a build
-server's time of each line, quoted by ``> `` at any depth, as the items of a Markdown list, or in UTF-16, which a
-Windows shell writes.
+(time), ``I/tflite  ( 4669): msg`` (brief), ``I( 4669) msg  (tflite)`` (process), ``I( 4669: 4669) msg`` (thread), with
+seconds in the place of the date (epoch, monotonic), below a line ``[ 06-18 10:20:41.572  4669: 4669 I/tflite   ]``
+(long), as Android Studio shows it, with an NSLog header (iOS), or indented; and any of these in colours, or in UTF-16,
+which a Windows shell writes. What people put around lines is in ``pasted``.
 """
 
 from __future__ import annotations
@@ -51,8 +50,6 @@ _SHORTENED: Final = re.compile(
     rf"(?P<tag>{'|'.join(sorted(OUR_TAGS, key=len, reverse=True))})\s*:(?: (?P<text>.*))?$",
     re.ASCII | re.DOTALL,
 )
-_QUOTED: Final = re.compile(r"\s{0,12}(?:>\s?)+")
-_ITEM: Final = re.compile(r"(?:[-*+]|\d{1,4}[.)])\s+(?=\S)|(?=`)")
 #: Logcat's letters; only a line that begins with a digit or one of these and a mark can have a header.
 _LETTERS: Final = frozenset("VDIWEFAS")
 _DIGITS: Final = frozenset("0123456789")
@@ -60,17 +57,19 @@ _PROCESS: Final = re.compile(
     r"(?P<severity>[VDIWEFAS])\(\s*(?P<pid>\d{1,9})\) (?P<text>.*?)  \((?P<tag>[^()]{1,80})\)\s*$",
     re.ASCII | re.DOTALL,
 )
-_COLOUR: Final = re.compile(r"\x1b\[[\d;]{0,20}[A-Za-z]", re.ASCII)
-#: What a build server puts before each line: the time, and where several jobs are shown the job's and the step's name.
-_SERVER_TIME: Final = re.compile(
-    r"(?:[^\t]{1,200}\t[^\t]{1,200}\t)?\ufeff?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,9}Z ?", re.ASCII
+#: It names no tag, so that a line may be anybody's: it is read as one of ours.
+_THREAD: Final = re.compile(
+    r"(?P<severity>[VDIWEFAS])\(\s*(?P<pid>\d{1,9}):\s*(?:0x)?[0-9a-f]{1,9}\) (?P<text>.*)$", re.ASCII | re.DOTALL
 )
+_COLOUR: Final = re.compile(r"\x1b\[[\d;]{0,20}[A-Za-z]", re.ASCII)
 _NSLOG: Final = re.compile(
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+(?:[+-]\d{4})? [^\[\]]{1,100}\[(?P<pid>\d{1,9})(?::\d+)?\] (?P<text>.*)$",
     re.ASCII | re.DOTALL,
 )
 _SEVERITY: Final = re.compile(r"(?P<severity>INFO|WARN|WARNING|ERROR|FATAL|VERBOSE|DEBUG): ?(?P<text>.*)$", re.DOTALL)
-_SOURCE_FILE: Final = re.compile(r"\[(?P<file>[\w./+-]+\.(?:cc|h|cpp|mm)):\d+\] ?(?P<text>.*)$", re.DOTALL)
+_SOURCE_FILE: Final = re.compile(
+    r"\[(?:[A-Za-z]:)?(?P<file>[\w./\\ +-]+\.(?:cc|h|cpp|mm)):\d+\] ?(?P<text>.*)$", re.DOTALL
+)
 _LONG_HEADER: Final = re.compile(
     rf"\[ +(?:{_DATE}\.\d{{3,9}}(?: [+-]\d{{4}})?|{_SECONDS})\s+(?:[a-z_]\w*:\s*)?"
     r"(?P<pid>\d{1,9}):\s*(?:0x)?[0-9a-f]{1,9} (?P<severity>[VDIWEFAS])/(?P<tag>.*?)\s*\]$",
@@ -80,7 +79,9 @@ _LONG_START: Final = re.compile(
     rb"^(?:\x1b\[[\d;]*m)?\[ +(?:(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d|\d{1,12})\.\d{3}.{3,60} [VDIWEFAS]/.{0,80}\]\r?$",
     re.MULTILINE,
 )
-_LAST_WORD: Final = re.compile(r"[^\s,]*$")
+LAST_WORD: Final = re.compile(r"[^\s,]*$")
+#: Ends of a line after which nothing of its last word can be missing.
+_WHOLE_END: Final = re.compile(r"(?:[)\]|=!*]|[A-Za-z]\.|\d ?(?:[mu]s|MB(?:/s)?))$", re.ASCII)
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -123,6 +124,11 @@ class Line:
     is_cut: bool = False
 
     @property
+    def whole(self) -> str:
+        """The text with its last word, also where that was cut off."""
+        return f"{self.text} {self.cut_word}" if self.cut_word else self.text
+
+    @property
     def is_foreign(self) -> bool:
         """Whether the line was logged by another part of the system."""
         return self.style == "logcat" and self.tag not in OUR_TAGS
@@ -138,19 +144,15 @@ def parse_decoded(whole: str, *, cut: bool = False) -> Line:
     whole = whole.rstrip("\r\n\0")
     if "\x1b" in whole:
         whole = _COLOUR.sub("", whole)
-    if "Z" in whole and (stamp := _SERVER_TIME.match(whole)):
-        whole = whole[stamp.end() :]
-    if ">" in whole[:12] and (quote := _QUOTED.match(whole)):
-        whole = whole[quote.end() :]
     line = _without_header(whole) if _may_have_header(whole) else Line(whole, whole)
     stripped = _plain(line) if line.style == "console" else line.text.lstrip()
     if stripped.startswith("[") and (match := _SOURCE_FILE.match(stripped)):
-        line.source_file = match["file"].rpartition("/")[2]
+        line.source_file = match["file"].replace("\\", "/").rpartition("/")[2]
         stripped = match["text"].lstrip()
     if cut:
         line.is_cut = True
-        word = _LAST_WORD.search(stripped)
-        if word and word[0]:
+        word = LAST_WORD.search(stripped)
+        if word and word[0] and not _WHOLE_END.search(stripped):
             line.cut_word = word[0]
             stripped = stripped[: word.start()]
     line.text = stripped.rstrip()
@@ -158,15 +160,8 @@ def parse_decoded(whole: str, *, cut: bool = False) -> Line:
 
 
 def _plain(line: Line) -> str:
-    """Return a console's line without indentation, marks of Markdown and notebooks, and its severity, which is kept."""
+    """Return a console's line without indentation and its severity, which is kept."""
     text = line.text.lstrip()
-    first = text[:1]
-    if first == "#" and text.startswith("# "):
-        text = text[2:].lstrip()
-    elif first and first in "-*+`0123456789" and (item := _ITEM.match(text)):
-        text = text[item.end() :]
-        if text.startswith("`"):
-            text = text.strip().strip("`")
     if (match := _SEVERITY.match(text)) is not None:
         line.severity = match["severity"][0]
         text = match["text"]
@@ -183,7 +178,7 @@ def _may_have_header(whole: str) -> bool:
 
 
 def _without_header(whole: str) -> Line:
-    for pattern in (_THREADTIME, _BRIEF, _STUDIO, _SHORTENED, _PROCESS):
+    for pattern in (_THREADTIME, _BRIEF, _STUDIO, _SHORTENED, _PROCESS, _THREAD):
         if match := pattern.match(whole):
             groups = match.groupdict()
             text, pid = groups["text"] or "", groups.get("pid") or groups.get("studio_pid")
@@ -192,7 +187,7 @@ def _without_header(whole: str) -> Line:
                 text=text,
                 severity=match["severity"],
                 style="logcat",
-                tag=_whole_tag(match["tag"].strip()),
+                tag=_whole_tag(groups.get("tag", "tflite").strip()),
                 pid=int(pid) if pid else None,
             )
     if match := _NSLOG.match(whole):
@@ -226,6 +221,12 @@ def iterate_lines(buffer: Buffer) -> Iterator[tuple[bytes, bool]]:
             return
         yield buffer[start : min(end, start + LONGEST_LINE_BYTES)], False
         start = end + 1
+
+
+def own_lines(buffer: Buffer) -> Iterator[Line]:
+    """Yield the lines of a program's own output."""
+    for data, cut in iterate_lines(buffer):
+        yield parse_line(data, cut=cut)
 
 
 def iterate_blocks(buffer: Buffer) -> Iterator[bytes]:

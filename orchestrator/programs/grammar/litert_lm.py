@@ -35,7 +35,7 @@ _BACKENDS: Final[Mapping[str, str]] = {
 #: each of its lines doesn't.
 MARKS: Final = (
     b"BenchmarkInfo:", b"Benchmarking model:", b"Input token ids are too long", b"Failed to create engine",
-    b"No adapters found", b"backend constraint mismatch", b"Benchmark flags: benchmark_",
+    b"No adapters found", b"backend constraint mismatch", b"Benchmark flags: benchmark_", b" Turn 1: Processed ",
 )  # fmt: skip
 #: Lines of one block of results, at most: turns, phases and marks are few.
 _MOST_LINES: Final = 2000
@@ -217,12 +217,26 @@ class LitertLmReader:
             at_s = None if header is None else 3600 * int(header["h"]) + 60 * int(header["m"]) + float(header["s"])
             self._repetition, self._is_aggregated, self._lines_left = Repetition(at_s=at_s), False, _MOST_LINES
             self._current.repetitions.append(self._repetition)
+        elif self._begins_without_heading(text):
+            self._repetition, self._is_aggregated, self._lines_left = Repetition(), False, _MOST_LINES
+            self._current.repetitions.append(self._repetition)
+            return False
         elif _AGGREGATED.match(text):
             # The same labels as a repetition's, of the median of all of them, the first one included.
             self._repetition, self._is_aggregated, self._lines_left = None, True, _MOST_LINES
         else:
             return False
         return True
+
+    def _begins_without_heading(self, text: str) -> bool:
+        """Whether a line is of a block of results whose beginning wasn't copied."""
+        current = self._current
+        if current.is_command or current.is_sink or self._is_aggregated:
+            return False
+        if self._repetition is None:
+            return not current.repetitions and bool(_TTFT.match(text) or _TURN.match(text))
+        # Each block has one such line.
+        return self._repetition.first_token_us is not None and _TTFT.match(text) is not None
 
     def _takes_evidence(self, text: str) -> bool:
         current = self._current
@@ -412,7 +426,7 @@ def _inference(process: Process, phase: str, measured: Sequence[_Turns]) -> Late
     speed = process.speeds.get(phase)
     if not speed:
         return None
-    return LatencySummary(count=process.asked.get(phase, 1), mean_us=US_PER_S / speed)
+    return LatencySummary(count=process.asked.get(phase), mean_us=US_PER_S / speed)
 
 
 def _extra(process: Process, phase: str, measured: Sequence[_Turns]) -> dict[str, float | str]:

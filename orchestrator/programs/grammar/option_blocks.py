@@ -56,15 +56,15 @@ def starts_summary(text: str) -> bool:
     return _TITLE in text and text.strip("= ") == _TITLE
 
 
-def parse_row(text: str, *, in_summary: bool, has_percentiles: bool = False) -> SummaryRow | None:
+def parse_row(text: str, *, in_summary: bool, has_percentiles: bool = False, is_cut: bool = False) -> SummaryRow | None:
     """Read a row; outside a summary only names that the program is known to use are taken for one.
 
-    ``has_percentiles`` as for :func:`parse_stats`.
+    ``has_percentiles`` and ``is_cut`` as for :func:`parse_stats`.
     """
     match = _ROW.match(text)
     if not match or not (in_summary or _KNOWN.match(match["name"])) or match["name"].endswith("Timings (microseconds)"):
         return None
-    stats = parse_stats(match["stats"], has_percentiles=has_percentiles) if match["stats"] else None
+    stats = parse_stats(match["stats"], has_percentiles=has_percentiles, is_cut=is_cut) if match["stats"] else None
     return None if match["stats"] and stats is None else SummaryRow(name=match["name"], stats=stats)
 
 

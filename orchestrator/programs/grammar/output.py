@@ -25,11 +25,12 @@ from orchestrator.programs.grammar.lines import (
     is_long_logcat,
     iterate_blocks,
     iterate_long_logcat,
-    parse_decoded,
+    own_lines,
     without_foreign,
 )
 from orchestrator.programs.grammar.litert_lm import MARKS, LitertLmReader, reports_of
 from orchestrator.programs.grammar.option_blocks import SummaryRow
+from orchestrator.programs.grammar.pasted import Rejoiner, parse_pasted
 from orchestrator.programs.grammar.public import describe, to_public
 from orchestrator.programs.grammar.run_report import RunFiles, build_report
 from orchestrator.programs.grammar.series import Series
@@ -132,11 +133,12 @@ def parse_run(
     started = started or Started()
     splitter = RunSplitter(is_single=True)
     for data in (stdout, stderr):
-        for line in _lines(data):
+        for line in own_lines(data):
             splitter.feed(line)
     logged = RunSplitter(system=SystemLog(program=started.program))
-    for line in _lines(logcat, with_foreign=False):
-        logged.feed(line)
+    for block in iterate_blocks(logcat):
+        for line in own_lines(without_foreign(block)):
+            logged.feed(line)
     transcript = _main_transcript(splitter.transcripts[:1], logged.transcripts)
     transcript.flags = {**started.flags, **transcript.flags}
     return build_report(
@@ -174,14 +176,17 @@ def _lines(
         yield from iterate_long_logcat(buffer)
         return
     series = None if splitter is None else Series(splitter, requested)
+    rejoiner = Rejoiner()
     for each in iterate_blocks(buffer):
         block = each if with_foreign else without_foreign(each)
-        if splitter is not None and splitter.is_idle and not any(word in block for word in _TELLING_WORDS):
-            continue
+        if not rejoiner.waits_for(block[: block.find(b"\n")].decode("utf-8", "replace")):
+            yield from rejoiner.flush()
+            if splitter is not None and splitter.is_idle and not any(word in block for word in _TELLING_WORDS):
+                continue
         whole = block.decode("utf-8", "replace")
         # Runs repeat most of their parameters: each text is taken apart once a block. Nobody changes a line.
         known: dict[str, Line] = {}
-        for piece in (whole,) if series is None else series.unlike_others(whole):
+        for piece, is_last in ((whole, True),) if series is None else series.unlike_others(whole):
             texts = piece.split("\n")
             last = texts.pop()
             for text in texts:
@@ -189,10 +194,13 @@ def _lines(
                     continue
                 line = known.get(text)
                 if line is None:
-                    line = known[text] = parse_decoded(text[:LONGEST_LINE_BYTES])
-                yield line
+                    line = known[text] = parse_pasted(text[:LONGEST_LINE_BYTES])
+                yield from rejoiner.feed(line)
             if last:
-                yield parse_decoded(last[:LONGEST_LINE_BYTES], cut=True)
+                yield from rejoiner.feed(parse_pasted(last[:LONGEST_LINE_BYTES], cut=True))
+            if not is_last:
+                yield from rejoiner.flush()
+    yield from rejoiner.end()
 
 
 def _reports_in(packed: Buffer, requested: str = "") -> Iterator[ToolReport]:
@@ -200,16 +208,19 @@ def _reports_in(packed: Buffer, requested: str = "") -> Iterator[ToolReport]:
         texts = json_text(buffer)
         held: list[ToolReport] | None = []
         for report in _runs_in(buffer if texts is None else texts, requested):
-            if held is not None and report.inference is None and len(held) < _MOST_HELD_RUNS:
+            if held is not None and not _has_figure(report) and len(held) < _MOST_HELD_RUNS:
                 # What tells only of a failure may be another program's.
                 held.append(report)
                 continue
             yield from held or ()
             held = None
             yield report
-        if held is None:
+        others = declared_reports(buffer, _lines, requested)
+        if held is None or any(map(_has_figure, others)):
+            yield from filter(_is_surely_ours, held or ())
+            yield from others if held is not None else filter(_has_figure, others)
             return
-        others = declared_reports(buffer, _lines, requested) or held or _other_formats(buffer)
+        others = others or held or _other_formats(buffer)
         if others:
             yield from others
             return
@@ -219,6 +230,15 @@ def _reports_in(packed: Buffer, requested: str = "") -> Iterator[ToolReport]:
         hint="give the program's standard output and error, or the phone's logcat with the tags tflite and litert: "
         "any format of 'adb logcat -v' that has tags, or what Android Studio shows",
     )
+
+
+def _has_figure(report: ToolReport) -> bool:
+    return report.inference is not None or report.inference_mean_us is not None
+
+
+def _is_surely_ours(report: ToolReport) -> bool:
+    """Whether a failure is of one of our programs, which say first what they are about to do."""
+    return bool(report.echoed) or report.init_us is not None or "graph" in report.extra
 
 
 def _runs_in(buffer: Buffer, requested: str) -> Iterator[ToolReport]:
@@ -256,7 +276,8 @@ def _other_formats(buffer: Buffer) -> list[ToolReport]:
     if len(buffer) > _SMALL_BYTES:
         return []
     text = buffer[0 : len(buffer)].decode("utf-8", "replace")
-    return parse_ios_view(text) or parse_adb_session(text)
+    peeled = "".join(f"{parse_pasted(line).raw}\n" for line in text.splitlines())
+    return parse_ios_view(text) or parse_adb_session(peeled)
 
 
 def _crash_report(crash: Crash) -> ToolReport:

@@ -130,7 +130,7 @@ def _extra(report: ToolReport) -> dict[str, object]:
         elif name == "peak_available":
             public[name] = value != "no"
         elif name == "graph" and isinstance(value, str):
-            public[name] = value.rpartition("/")[2]
+            public[name] = _file_name(value)
         elif name in _WHOLE_NUMBERS and isinstance(value, float):
             public[name] = int(value)
         else:
@@ -168,9 +168,18 @@ def _ms(latency_us: float) -> float:
     return float(f"{latency_us / US_PER_MS:.9g}")
 
 
+def _is_setting(name: str, value: object) -> bool:
+    """Whether a declared program's own word is short enough to be shown: how it was set tells its rows apart."""
+    return isinstance(value, str) and len(value) <= 40 and name not in {"program", "unit", "repetitions_us"}
+
+
+def _file_name(path: str) -> str:
+    return path.replace("\\", "/").rpartition("/")[2]
+
+
 def describe(report: ToolReport) -> list[str]:
     """Return the report as lines for people, the most important first."""
-    graph = str(report.extra.get("graph", "")).rpartition("/")[2]
+    graph = _file_name(str(report.extra.get("graph", "")))
     name = report.label or str(report.extra.get("title", "")) or graph or "run"
     program = report.extra.get("program", "")
     lines = [f"{name} ({program}): {report.outcome}" if program else f"{name}: {report.outcome}"]
@@ -182,18 +191,20 @@ def describe(report: ToolReport) -> list[str]:
     if report.inference_mean_us and report.extra.get("unit") == "token":
         lines.append(
             f"  {US_PER_S / report.inference_mean_us:.5g} tokens/s ({format_latency(report.inference_mean_us)} a token)"
-            + (f" over {summary.count} tokens" if summary else "")
+            + (f" over {summary.count} tokens" if summary and summary.count else "")
         )
         if first_us := report.extra.get("derived_first_token_us"):
             lines.append(f"  first token after {format_latency(float(first_us))}, derived: prompt + one mean token")
     elif report.inference_mean_us is not None:
-        count = f" over {summary.count} inferences" if summary else ""
+        count = f" over {summary.count} inferences" if summary and summary.count is not None else ""
         spread = ""
         if summary is not None and summary.median_us is not None:
             spread = f", median {format_latency(summary.median_us)}"
         if summary is not None and summary.p95_us is not None:
             spread += f", p95 {format_latency(summary.p95_us)}"
         lines.append(f"  inference {format_latency(report.inference_mean_us)} mean{count}{spread}")
+    if program and (kept := [f"{key} {value}" for key, value in report.extra.items() if _is_setting(key, value)]):
+        lines.append("  " + ", ".join(kept))
     parts = [
         f"{label} {format_latency(value)}"
         for label, value in (

@@ -217,7 +217,7 @@ def warmup_and_inference(log: Transcript) -> tuple[LatencySummary | None, Latenc
     measured, warm = (f"{log.timings[name]:.6g}" if name in log.timings else "" for name in ("inference", "warmup"))
     if mean and mean != measured and mean == warm:
         return last, None
-    if last.count > 0 and mean and measured and mean != measured:
+    if last.count and mean and measured and mean != measured:
         return None, None
     return None, last
 
@@ -233,10 +233,10 @@ def _banner_summary(log: Transcript) -> LatencySummary | None:
 
 def _inference_mean(log: Transcript, inference: LatencySummary | None) -> float | None:
     if "inference" in log.timings:
-        return log.timings["inference"] if inference is None or inference.count > 0 else None
+        return log.timings["inference"] if inference is None or inference.count != 0 else None
     if log.short_result_us is not None:
         return log.short_result_us
-    if inference is not None and inference.count > 0:
+    if inference is not None and inference.count != 0:
         return _mean(inference)
     return log.banner.get("inference_avg") if not log.stats else None
 
@@ -277,7 +277,7 @@ def _compare_with_proto(run: _Run, result: ToolReport, proto: LatencySummary) ->
     ]
     if run.inference is not None:
         pairs += [
-            ("number of inferences", float(run.inference.count), float(proto.count), 0.0),
+            ("number of inferences", run.inference.count, proto.count, 0.0),
             ("minimum (us)", run.inference.min_us, proto.min_us, 1e-6),
             ("maximum (us)", run.inference.max_us, proto.max_us, 1e-6),
             ("median (us)", run.inference.median_us, proto.median_us, 1e-6),

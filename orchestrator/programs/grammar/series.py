@@ -115,12 +115,15 @@ class Series:
         self._forms: list[_Form] = []
         self._tries = self._runs = 0
 
-    def unlike_others(self, text: str) -> Iterator[str]:
-        """Yield the parts of a text that have to be read line by line; the splitter gets the other runs' reports."""
+    def unlike_others(self, text: str) -> Iterator[tuple[str, bool]]:
+        """Yield the parts of a text that have to be read line by line, and whether each is the last.
+
+        The splitter gets the other runs' reports.
+        """
         place, start = 0, _next_start(text, 0)
         while start >= 0:
             if start > place:
-                yield text[place:start]
+                yield text[place:start], False
             place = start
             if self._splitter.is_between_runs:
                 while end := self._take(text, place):
@@ -132,7 +135,7 @@ class Series:
                     self._tries += 1
                     self._learn(text[place:start])
         if place < len(text):
-            yield text[place:]
+            yield text[place:], True
 
     def _take(self, text: str, place: int) -> int:
         """Give the splitter the run that begins at a place, and return where it ends; 0 where no form fits."""

@@ -28,7 +28,7 @@ from orchestrator.records.run import ToolReport
 
 #: A benchmark program or its app's activity as a word of its own.
 _PROGRAM: Final = re.compile(
-    r"(?:^|[\s\"'`/(;&|=])(?:[\w.+-]{1,60}_)?benchmark_(?:litert_|tflite_)?model\w*(?:\.exe)?(?=[\s\"'`\\^]|$)"
+    r"(?:^|[\s\"'`/\\(;&|=>])(?:[\w.+-]{1,60}_)?benchmark_(?:litert_|tflite_)?model\w*(?:\.exe)?(?=[\s\"'`\\^]|$)"
     r"|\.BenchmarkModelActivity\b",
     re.ASCII,
 )
@@ -38,7 +38,7 @@ _FLAG: Final = re.compile(r"--[\w-]+=")
 _BEFORE: Final = re.compile(
     r"(?:.{0,160}[$#%!>\]] ?|.{0,60}\b(?:cmd|command|run|running|exec|executing)\b ?[:=] ?|.{0,160}\badb\b.*|[\s+*`-]*"
     r"|.{0,160}(?:&&|;) ?|[\d\s:.,TZ/-]{1,60}|.{0,160}\b(?:taskset|nohup|su|sudo|time|env)\b.*)"
-    r"[\"'`(]?[\w./~-]{0,200}$",
+    r"[\"'`(]?(?:[A-Za-z]:)?[\w./\\~-]{0,200}$",
     re.IGNORECASE,
 )
 _CONTINUES: Final = ("\\", " ^", " `")
@@ -88,7 +88,7 @@ _MOST_NSLOG: Final = 10_000
 #: A row of an operator table, whose columns are set apart by TABs.
 _ROW: Final = re.compile(r"\t *\w+(?:\t *[\d.]+%?){5,7}(?:\t\[[^\[\]=>!\x00-\x1f]*\]:\d+)?", re.ASCII)
 #: What a line that may begin a run begins with, beside parameters, commands and headings of Markdown.
-_OPENING_LETTERS: Final = frozenset({*"SRLcAIT\u2500\u2501=", *(words[0] for words in _MIDDLE)})
+_OPENING_LETTERS: Final = frozenset({*"SRLcAITM\u2500\u2501=", *(words[0] for words in _MIDDLE)})
 
 
 @dataclass(slots=True)
@@ -224,7 +224,7 @@ class RunSplitter:
             run.delegates.read_system_line(f"ExecutionPlan: {line.text}")
 
     def _read_row(self, line: Line) -> bool:
-        text = line.text
+        text = line.whole
         if starts_summary(text):
             self._in_summary = True
             return True
@@ -232,7 +232,7 @@ class RunSplitter:
             return False
         run = self.runs[-1] if self.runs else None
         has_percentiles = self._has_percentiles or (isinstance(run, Transcript) and run.has_percentiles)
-        row = parse_row(text, in_summary=self._in_summary, has_percentiles=has_percentiles)
+        row = parse_row(text, in_summary=self._in_summary, has_percentiles=has_percentiles, is_cut=bool(line.cut_word))
         if row is None:
             return False
         self._has_percentiles = self._has_percentiles or (row.stats is not None and row.stats.p95_us is not None)
@@ -257,6 +257,8 @@ class RunSplitter:
             return is_later
         if text.endswith((INIT_TITLE, RUN_TITLE)):
             return False
+        if "BENCHMARK RESULTS" in text or text.startswith("Model initialization:"):
+            return "init" in transcript.banner
         if "]" in text and (match := ECHO.match(text)) and match[1] in ECHO_NAMES:
             # Parameters are printed before anything else.
             return is_later or (stage >= STAGE_LOADED and match[1] in transcript.echoed)

@@ -12,6 +12,7 @@ from orchestrator.programs.grammar.failures import FailureClues
 from orchestrator.programs.grammar.figures import (
     BANNER_KEYS,
     NUMBER,
+    has_all_digits,
     mean_as_printed,
     parse_banner,
     parse_footprint,
@@ -41,14 +42,6 @@ _SHORT_RESULT: Final = re.compile(rf"Inference \(avg\): ({NUMBER}) (us|microseco
 _RPC: Final = re.compile(r"RPC \(execute\) time: (\d{1,18}) us", re.ASCII)
 _OPERATOR_REFUSED: Final = re.compile(r"((?:CUSTOM |DELEGATE )?[A-Z][A-Z0-9_]*[A-Z0-9](?: [\w.:-]+)?): (.+)")
 _FLAG: Final = re.compile(r"--([\w-]+)=(\"[^\"]*\"|'[^']*'|\S*)")
-_WRAPPED: Final = ("Explicitly applied ", "Applied ", "Though ")
-_WRAPPED_ENDS: Final = ("delegate.", "kernels.", "delegate", "kernels")
-#: The words of the sentences that a narrow terminal wraps: nothing else continues one that was begun.
-_GOES_ON: Final = re.compile(
-    r"(?:(?:delegate|is|explicitly|applied|and|the|model|graph|will|be|not|completely|partially|executed|by|with|w/"
-    r"|kernels|\d{1,9})[.,]?(?:\s+|$))+"
-)
-_LONGEST_SENTENCE: Final = 300
 _MOST_NAMES: Final = 2000
 _MOST_KEPT_OF_NO_USE: Final = 64
 _MOST_PROTO_LINES: Final = 500_000
@@ -123,7 +116,6 @@ class Transcript:
     in_profile: bool = False
     _in_proto: bool = False
     _in_refused: bool = False
-    _wrapped: str = ""
     #: Lines without a severity that no rule knows, in which nothing is found when they come again.
     _of_no_use: set[str] = field(default_factory=set)
 
@@ -153,8 +145,8 @@ class Transcript:
 
     @property
     def takes_any_line(self) -> bool:
-        """Whether the next line may be a part of a table, a list or a sentence that was begun."""
-        return self.in_profile or self._in_proto or self._in_refused or bool(self._wrapped)
+        """Whether the next line may be a part of a table or a list that was begun."""
+        return self.in_profile or self._in_proto or self._in_refused
 
     @property
     def has_only_start(self) -> bool:
@@ -185,7 +177,7 @@ class Transcript:
 
     def feed(self, line: Line) -> None:
         """Read one line of a benchmark program."""
-        text = self._joined(line) if self._wrapped else line.text
+        text = line.text
         if (self.in_profile or self._in_proto) and self._continues_block(line):
             return
         if self._in_refused:
@@ -198,21 +190,12 @@ class Transcript:
             self._in_refused = False
         if self.failures.has_seen(text) or (text in self._of_no_use and not line.severity and not line.source_file):
             return
-        if text.startswith(_WRAPPED) and not text.endswith(_WRAPPED_ENDS) and len(text) < _LONGEST_SENTENCE:
-            self._wrapped = text
-        elif text:
+        if text:
             if (text.startswith(_FIGURE_STARTS) or "RPC" in text) and self._read_figures(line, text):
                 return
             if (text[0] in _SETUP_LETTERS or line.source_file) and self._read_setup(line, text):
                 return
             self._read_rest(line, text)
-
-    def _joined(self, line: Line) -> str:
-        """Return the sentence that was begun with what continues it; else the line, and the beginning is dropped."""
-        begun, self._wrapped = self._wrapped, ""
-        if line.text == line.raw.strip() and _GOES_ON.fullmatch(line.text):
-            return f"{begun} {line.text}"
-        return line.text
 
     def _continues_block(self, line: Line) -> bool:
         is_new_message = line.style == "console" and line.text != line.raw.strip() and bool(line.severity)
@@ -236,7 +219,7 @@ class Transcript:
 
     def _read_figures(self, line: Line, text: str) -> bool:
         if text.startswith("count="):
-            stats = parse_stats(text, has_percentiles=self.has_percentiles)
+            stats = parse_stats(line.whole, has_percentiles=self.has_percentiles, is_cut=bool(line.cut_word))
             if stats is not None:
                 self.stats.append((stats, self.phases))
                 self.has_percentiles = self.has_percentiles or stats.p95_us is not None
@@ -256,10 +239,11 @@ class Transcript:
         elif text.startswith("Running benchmark for at least"):
             self.phases += 1
             self._reach(STAGE_RUNNING)
-        elif (amounts := parse_memory(text)) is not None:
+        elif (amounts := parse_memory(line.whole, is_cut=bool(line.cut_word))) is not None:
             self.memory = amounts
-        elif match := _PEAK.match(text):
-            self.peak_memory_mib = parse_footprint(match[1])
+        elif match := _PEAK.match(line.whole):
+            is_part = line.cut_word and not has_all_digits(line.cut_word, may_have_power=False)
+            self.peak_memory_mib = None if is_part else parse_footprint(match[1])
         elif (entry := parse_banner(text)) is not None:
             key, value, runs = entry
             self.banner[key] = value
@@ -279,9 +263,8 @@ class Transcript:
 
     def _whole_result(self, line: Line, text: str) -> str:
         # Without a line end the last figure may lack digits; it is whole if the statistics line before says the same.
-        if line.cut_word and any(mean_as_printed(stats) == line.cut_word for stats, _ in self.stats[-1:]):
-            return f"{text} {line.cut_word}"
-        return text
+        is_told = any(mean_as_printed(stats) == line.cut_word for stats, _ in self.stats[-1:])
+        return line.whole if is_told or has_all_digits(line.cut_word) else text
 
     def _without_cut_mean(self, timings: dict[str, float]) -> dict[str, float]:
         """Leave out a mean that is the beginning of the statistics line's: the result line was cut inside it."""

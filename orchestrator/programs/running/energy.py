@@ -354,7 +354,7 @@ def _marks(told: bytes) -> Marks:
 def _inferences(report: ToolReport, case: Case) -> Inferences:
     inference = report.inference
     mean_us = inference.mean_us if inference is not None and inference.mean_us else report.inference_mean_us
-    if report.outcome != "ok" or inference is None or inference.count < 1 or mean_us is None or mean_us <= 0:
+    if report.outcome != "ok" or inference is None or not inference.count or mean_us is None or mean_us <= 0:
         raise NoEnergyError("the run has no figures of its inferences")
     period_s = mean_us / 1e6
     flags = dict(case.flags)
