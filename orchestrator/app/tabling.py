@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from orchestrator.records.run import RunRecord
     from orchestrator.report.guide_table import GuideTable, MeasuredCase
 
-SOURCES = ("published", "store", "language-models")
+SOURCES = ("store", "published", "language-models")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRequest:
-    """What the table is to show; empty is everything there is."""
+    """What the table is to show: own figures, and those that others published where they are asked for."""
 
     devices: Annotated[Listed, opt("--devices", "Profiles, names or serial numbers (a,b) (default: all).")] = ()
     configurations: Annotated[Texts, opt("--config", "'CPU, 4 threads', GPU, NNAPI ... Repeat for several.")] = ()
     models: Annotated[Texts, opt("--model -m", "Name or pattern of a model. Repeat for several.")] = ()
-    sources: Annotated[Listed, opt("--source", "published, store, language-models (a,b) (default: all).")] = ()
+    sources: Annotated[Listed, opt("--source", "store, published, language-models (a,b).")] = ("store",)
     campaigns: Annotated[Texts, opt("--campaign", "Use only this campaign. Repeat for several.")] = ()
 
 
@@ -40,17 +40,15 @@ def build(farm: Farm, request: TableRequest) -> GuideTable:
     for source in request.sources:
         if source not in SOURCES:
             raise UsageError(f"there is no source {source!r}", hint=f"choose one of {', '.join(SOURCES)}")
-    sources = request.sources or SOURCES
-    figures = load_published() if "published" in sources else ()
-    measured = _measured(farm, request) if "store" in sources else []
-    if "language-models" in sources:
-        of_tokens = load_language_models()
-        # A long list, which says nothing to who measures none of them: it is shown beside own figures, or when named.
-        is_named = any(_is_one_of(figure.model, request.models) for figure in of_tokens) if request.models else False
-        if request.sources or is_named or any(item.case.is_per_token for item in measured):
-            figures += of_tokens
+    figures = load_published() if "published" in request.sources else ()
+    measured = _measured(farm, request) if "store" in request.sources else []
+    if "language-models" in request.sources:
+        figures += load_language_models()
 
     _check_devices(farm, request, [figure.device for figure in figures])
+    if request.sources == ("store",) and not farm.store.campaigns():
+        hint = "'benchfarm bench MODEL' measures; '--source published' shows figures that others published"
+        raise UsageError("the store has no results yet", hint=hint)
 
     def is_wanted(model: str, names: Sequence[str]) -> bool:
         return _is_one_of(model, request.models) and (

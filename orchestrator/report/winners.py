@@ -20,7 +20,7 @@ from orchestrator.analysis.matching import SETTINGS
 from orchestrator.analysis.summary import Summary
 from orchestrator.programs import is_usual
 from orchestrator.records.workload import Case, grouped
-from orchestrator.report.labels import short_names
+from orchestrator.report.labels import PARITY_WORDS, short_names
 from orchestrator.report.rows import BestMark, ResultRow
 from orchestrator.units import counted, format_figure, format_percent
 
@@ -232,7 +232,14 @@ def answer_text(contest: Contest) -> str:
     known = second[1].interval
     sure = "not tested: one process" if known is None else f"95 %: {known.low:.2f} to {known.high:.2f}"
     lead = f"{second[1].value:.2f} times ({sure}) as fast as {shown.of(second[0].configuration)}"
-    return f"{who}{shown.of(row.configuration)} is the fastest with {_figure(row)}, {lead}"
+    return f"{who}{shown.of(row.configuration)} is the fastest with {_figure(row)}, {lead}{_outputs(row)}"
+
+
+def _outputs(row: ResultRow) -> str:
+    """Return what is known of a winner's outputs; empty on the CPU, whose kernels are the reference's kind."""
+    if row.result.parity is not None:
+        return f"; {PARITY_WORDS[row.result.parity]}"
+    return "" if row.case.delegate.is_cpu or row.case.is_per_token else "; outputs not checked"
 
 
 def _figure(row: ResultRow) -> str:
@@ -259,7 +266,7 @@ def next_step(contest: Contest, path: str) -> str:
         else:
             sides = f"threads:{ours.threads} threads:{theirs.threads} -d {ours.delegate}"
         return f"to tell them apart: benchfarm ab {sides} -m {model} {where}"
-    if not row.case.delegate.is_cpu:
+    if not row.case.delegate.is_cpu and row.result.parity is None:
         delegate = row.case.delegate
         return f"check the outputs of {delegate}: benchfarm bench {model} {where} -d {delegate} --pass parity"
     return f"to try every delegate with other thread counts: benchfarm bench {model} {where} -d all -t 1,2,4"

@@ -56,7 +56,11 @@ def test_a_phones_process_gives_prefill_and_decode(lab: Lab) -> None:
     assert listed.count(" tokens/s ") == 2
     assert "median ms" not in listed
     # Prefill and decode are two lines of the table, each beside what others published of its kind.
-    cells = [line for line in lab.cli("table", "-f", "json").json["rows"] if line["model"].startswith("tiny")]
+    cells = [
+        line
+        for line in lab.cli("table", "--source", "store,language-models", "-f", "json").json["rows"]
+        if line["model"].startswith("tiny")
+    ]
     assert {line["model"] for line in cells} == {
         "tiny, prefill 32, context 128", "tiny, decode 16 after 32, context 128"
     }  # fmt: skip

@@ -101,7 +101,8 @@ def test_the_published_table_is_reproduced_cell_for_cell(tmp_path, devices, conf
 
 def test_own_figures_stand_in_rows_of_their_own_and_virtual_ones_say_so(tmp_path):
     home = stored(tmp_path / "home", small_lab())
-    shown = json.loads(table(home, "--devices", "pixel-3,Pixel 4", *AS_THE_GUIDE, "--json"))
+    both = ("--source", "store,published")
+    shown = json.loads(table(home, *both, "--devices", "pixel-3,Pixel 4", *AS_THE_GUIDE, "--json"))
     own = [row for row in shown["rows"] if "benchfarm" in row["source"]]
     assert {row["is_virtual"] for row in own} == {True}
     assert {row["is_virtual"] for row in shown["rows"] if row not in own} == {False}
@@ -165,9 +166,17 @@ def test_hostile_names_stay_text_in_every_format(tmp_path):
     assert "\n" not in record["model"]
 
 
-def test_a_home_without_a_store_still_shows_what_was_published(tmp_path):
-    assert "23.9 ms" in table(tmp_path / "new")
-    assert "no figure" in table(tmp_path / "new", "--devices", "pixel-8")
+def test_what_others_published_is_shown_only_where_it_is_asked_for(tmp_path):
+    empty = Cli(home=tmp_path / "new")
+    refused = empty("table").ended_with(2)
+    assert refused.stdout == ""
+    assert "the store has no results yet" in refused.stderr
+    assert "--source published" in refused.stderr
+    assert "23.9 ms" in table(tmp_path / "new", "--source", "published")
+    assert "no figure" in table(tmp_path / "new", "--source", "published", "--devices", "pixel-8")
+    own = json.loads(table(stored(tmp_path / "home", small_lab()), "--json"))["rows"]
+    assert own
+    assert all("benchfarm" in row["source"] for row in own)
 
 
 @pytest.mark.parametrize("devices", [("pixle-3",), ("pixel-4,pixle-3",), ("pixel-4", "--devices", "pixle-3")])

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.records.identity import Serial
 from orchestrator.records.night import THREADS_UNUSED
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.workload import Case, DelegateName
+from orchestrator.records.workload import Case, DelegateName, Pass
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.columns import winner_data
 from orchestrator.report.data import ReportData
@@ -62,7 +62,7 @@ def test_one_winner_is_named_with_its_lead_over_the_next_and_its_interval() -> N
     (winner,) = winners(data.contests)
     text = answer_text(winner)
     assert re.search(r": gpu is the fastest with 6\.45 ms ±0\.\d %, 3\.7\d times \(95 %: 3\.\d+ to 3\.\d+\)", text)
-    assert text.endswith("as fast as xnnpack, 4 threads")
+    assert text.endswith("as fast as xnnpack, 4 threads; outputs not checked")
     told = winner_data(winner)
     assert (told["configuration"], told["second"], told["tied"]) == (
         "gpu, 1 thread, native",
@@ -72,6 +72,16 @@ def test_one_winner_is_named_with_its_lead_over_the_next_and_its_interval() -> N
     assert f"{told['lead']:.2f} times (95 %: {told['lead_low']:.2f} to {told['lead_high']:.2f})" in text
     assert "-d gpu --pass parity" in next_step(winner, "my model.tflite")
     assert "'my model.tflite'" in next_step(winner, "my model.tflite")
+
+
+def test_outputs_that_were_compared_are_said_to_be_and_are_not_to_be_checked_again() -> None:
+    fast, slow = configuration(0, "gpu", 1), configuration(0, "xnnpack", 4)
+    compared = run(fast, 0, 10_000, run_pass=Pass.PARITY)
+    assert compared.report is not None
+    compared = replace(compared, report=replace(compared.report, extra={"parity": "same"}))
+    (winner,) = winners(data_of(*series(fast, 5_000), compared, *series(slow, 10_000)).contests)
+    assert answer_text(winner).endswith("as fast as xnnpack, 4 threads; outputs agree")
+    assert "parity" not in next_step(winner, "m.tflite")
 
 
 def test_figures_that_can_not_be_told_apart_are_tied_and_the_next_step_is_to_tell_them_apart() -> None:
