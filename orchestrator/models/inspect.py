@@ -12,6 +12,7 @@ from typing import Final
 
 from orchestrator.errors import ModelError
 from orchestrator.files import sha256_of
+from orchestrator.models.foreign import check_foreign
 from orchestrator.models.graph import (
     Graph,
     Operator,
@@ -29,7 +30,7 @@ from orchestrator.models.graph import (
 from orchestrator.models.language_model import inspect_bundle, is_bundle
 from orchestrator.records.identity import ModelSha
 from orchestrator.records.model import ModelChange, ModelFacts, SignatureFacts, TensorFacts
-from orchestrator.records.tokens import MAGIC, is_foreign
+from orchestrator.records.tokens import is_foreign
 from orchestrator.records.workload import Model
 
 _IDENTIFIER: Final = b"TFL3"
@@ -64,7 +65,7 @@ def identify_model(path: Path, *, name: str = "", sha256: str | None = None) -> 
     """
     head, size_bytes = _head(path)
     if is_foreign(path):
-        _check_foreign(path, head)
+        check_foreign(path)
     elif not _is_sound_bundle(path, head):
         _graph(path, head)
     digest = sha256_of(path)
@@ -109,16 +110,6 @@ def _head(path: Path) -> tuple[bytes, int]:
         raise ModelError(
             f"{str(path)!r} can't be opened: {reason}", hint="check the path and its permissions"
         ) from error
-
-
-def _check_foreign(path: Path, head: bytes) -> None:
-    """Raise ModelError for another runtime's model that doesn't begin as such; what it holds isn't looked at."""
-    place, magic = MAGIC.get(path.suffix, (0, b""))
-    if not head[place:].startswith(magic):
-        raise ModelError(
-            f"{str(path)!r} is no {path.suffix} file: it lacks the mark {magic.decode()!r}",
-            hint="was its download or conversion cut off?",
-        )
 
 
 def _is_sound_bundle(path: Path, head: bytes) -> bool:

@@ -33,8 +33,6 @@ def is_language_model(path: Path | None) -> bool:
 
 #: How the files of other runtimes' models end, which only declared programs run; their files may name more.
 FOREIGN: Final = {".gguf", ".pte", ".param", ".mnn", ".onnx", ".ort"}
-#: What they begin with, where that is fixed: (place, bytes).
-MAGIC: Final[Mapping[str, tuple[int, bytes]]] = {".gguf": (0, b"GGUF"), ".pte": (4, b"ET"), ".param": (0, b"7767517")}
 
 
 def is_foreign(path: Path | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import subprocess
 from pathlib import Path
@@ -18,9 +19,12 @@ if TYPE_CHECKING:
 DATA = REPO / "tests" / "data" / "declared"
 GGUF = DATA / "tiny.gguf"
 SMALL = ("--flag", "prompt_tokens=32", "--flag", "answer_tokens=8", "--flag", "repetitions=3")
-#: What each runtime's models begin with.
+#: A flatbuffer's beginning: where its root table is, a mark, an empty list of fields, and the table.
+TABLE = b"\x0c\0\0\0%s\x04\0\x04\0\x04\0\0\0"
+#: What each runtime's models begin with; ONNX's graph is all the rest.
 HEADS = {
-    ".gguf": b"GGUF", ".pte": b"\0\0\0\0ET12", ".param": b"7767517\n", ".mnn": b"\0", ".onnx": b"\x08\x07",
+    ".gguf": b"GGUF\x03", ".pte": TABLE % b"ET12", ".param": b"7767517\n1 1\n", ".mnn": TABLE % bytes(4),
+    ".onnx": b"\x08\x07\x3a\xe0\xd4\x03",
 }  # fmt: skip
 
 
@@ -28,6 +32,32 @@ def a_model(folder: Path, ending: str) -> Path:
     path = folder / f"little{ending}"
     path.write_bytes(HEADS[ending] + bytes(60_000))
     return path
+
+
+@pytest.mark.parametrize("ending", [*HEADS, ".ort"])
+def test_random_bytes_are_no_model_whatever_their_name_says(lab: Lab, tmp_path: Path, ending: str) -> None:
+    model = tmp_path / f"real{ending}"
+    model.write_bytes(random.Random(7).randbytes(5_000))
+    refused = lab.cli("bench", model, "-s", lab.serials[0]).ended_with(2)
+    assert f"is no {ending} file" in refused.stderr
+
+
+def test_a_virtual_phone_refuses_what_its_program_could_not_load(lab: Lab, tmp_path: Path) -> None:
+    """Of a file whose ending says nothing, only the program can tell that it is no model."""
+    shipped = (REPO / "programs" / "onnxruntime_perf_test.yaml").read_text("utf-8")
+    text = shipped.replace("name: onnxruntime_perf_test", "name: of-any-ending")
+    declared = lab.cli.home / "programs" / "of-any-ending.yaml"
+    declared.parent.mkdir(exist_ok=True)
+    declared.write_text(text.replace("models: [.onnx, .ort]", "models: [.bytes]"))
+    model = tmp_path / "model.bytes"
+    try:
+        model.write_bytes(random.Random(7).randbytes(5_000))
+        words = ("bench", model, "-s", lab.serials[0], "--tool", "of-any-ending", "-t", "1", "-n", "1", "--json")
+        (run,) = runs_of(lab.cli(*words).ended_with(1))
+        assert run["outcome"] == "failed"
+        assert "Protobuf parsing failed" in run["reason"]
+    finally:
+        declared.unlink()
 
 
 def runs_of(done: Done) -> list[dict[str, Any]]:

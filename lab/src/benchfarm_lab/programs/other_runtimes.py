@@ -189,10 +189,40 @@ def _mnn(runtime: _Runtime, words: list[str]) -> int:
     names = [name for name in runtime.process.files.list(folder) if name.endswith(".mnn")]
     for name in names:
         model = runtime.model(posixpath.join(folder, name))
+        if not _is_flatbuffer(model):
+            runtime.err("Buffer is not a valid model")
+            continue
         times = runtime.times_us(len(model), count=loops, work=1.0, threads=threads, on_gpu=on_gpu)
         high, low, mean = (each / 1e3 for each in (max(times), min(times), _mean(times)))
         runtime.out(f"[ - ] {name:<24}    max = {high:8.3f} ms  min = {low:8.3f} ms  avg = {mean:8.3f} ms")
     return 0
+
+
+def _is_flatbuffer(model: bytes) -> bool:
+    """Whether the first word leads to a table whose list of fields lies within the file."""
+    root = int.from_bytes(model[:4], "little")
+    table = root - int.from_bytes(model[root : root + 4], "little", signed=True)
+    return 4 <= root <= len(model) - 4 and 0 < table <= len(model) - 4 and model[table] >= 4
+
+
+def _is_onnx(model: bytes) -> bool:
+    """Whether the bytes are whole protobuf fields, the seventh (the graph) among them."""
+    at, numbers = 0, set()
+    try:
+        while at < len(model):
+            number, kind = model[at] >> 3, model[at] & 7
+            at += 1 + (model[at] >= 0x80)
+            length = shift = 0
+            while kind in {0, 2}:
+                length |= (model[at] & 0x7F) << shift
+                at, shift = at + 1, shift + 7
+                if model[at - 1] < 0x80:
+                    break
+            at += {0: 0, 1: 8, 2: length, 5: 4}[kind]
+            numbers.add(number)
+    except (IndexError, KeyError):
+        return False
+    return at == len(model) and 7 in numbers
 
 
 def _onnxruntime(runtime: _Runtime, words: list[str]) -> int:
@@ -201,6 +231,9 @@ def _onnxruntime(runtime: _Runtime, words: list[str]) -> int:
     threads, count, provider = int(given["-x"]), int(given["-r"]), given["-e"]
     if not model:
         runtime.err(f"Load model from {given['model']} failed:Load model {given['model']} failed. File doesn't exist")
+        return 255
+    if not _is_onnx(model):
+        runtime.err(f"Load model from {given['model']} failed:Protobuf parsing failed.")
         return 255
     if provider != "cpu" and "-C" in given and provider != "xnnpack":
         runtime.err("This session contains graph nodes that are assigned to the default CPU EP, but fallback to CPU EP "
