@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from orchestrator import __version__
 from orchestrator.app import nights
-from orchestrator.bootstrap import Farm
+from orchestrator.bootstrap import Farm, this_computer
 from orchestrator.engine.flag_check import check_flags, learn_flags
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.files import sha256_of
@@ -245,6 +245,25 @@ def _reference_checks(
     return found, [model] if found else []
 
 
+def new_campaign(
+    farm: Farm, plan: Plan, devices: Iterable[DeviceFacts], files: Mapping[str, str], invocations: Iterable[Invocation]
+) -> Campaign:
+    """Return a campaign of a plan that begins now, on this computer."""
+    now = farm.clock.now()
+    return Campaign(
+        campaign_id=new_campaign_id(now),
+        name=plan.name,
+        created_at=now,
+        status=CampaignStatus.RUNNING,
+        plan_text=plan.text,
+        seed=plan.seed,
+        benchfarm_version=__version__,
+        host=this_computer(),
+        terms=terms_of(plan, devices, files),
+        invocations=tuple(invocations),
+    )
+
+
 def begin(
     farm: Farm,
     plan: Plan,
@@ -252,23 +271,19 @@ def begin(
     beginning: Beginning,
     named: Mapping[str, HostFiles],
     *,
-    campaign_id: CampaignId,
-    host: str,
+    campaign_id: CampaignId | None = None,
+    host: str = "",
 ) -> Campaign:
-    """Store a new campaign with all that its resumption needs, and return it; raises StoreError kinds."""
+    """Store a new campaign with all that its resumption needs, and return it; raises StoreError kinds.
+
+    ``campaign_id`` and ``host`` are a farm's job's.
+    """
     facts = [known for _, known in devices]
-    now = farm.clock.now()
-    campaign = Campaign(
-        campaign_id=campaign_id,
-        name=plan.name,
-        created_at=now,
-        status=CampaignStatus.RUNNING,
-        plan_text=plan.text,
-        seed=plan.seed,
-        benchfarm_version=__version__,
-        terms=terms_of(plan, facts, beginning.files | named_paths(named)),
-        host=host,
-        invocations=beginning.invocations,
+    campaign = new_campaign(farm, plan, facts, beginning.files | named_paths(named), beginning.invocations)
+    campaign = replace(
+        campaign,
+        campaign_id=campaign_id or campaign.campaign_id,
+        host=host or campaign.host,
         skipped=beginning.expansion.skipped,
     )
     farm.store.begin_campaign(

@@ -8,7 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.pairing import equal_campaign
-from orchestrator.app.pairing import AbRequest, Prepared, go_on, measure, pair_comparison, prepare
+from orchestrator.app.measuring import Prepared
+from orchestrator.app.pairing import AbRequest, go_on, measure, pair_comparison, pairing_of, prepare
 from orchestrator.bootstrap import Farm, OpenedDevices
 from orchestrator.config.plan_keys import each
 from orchestrator.engine.bisect import BisectResult, Compared, Probe
@@ -113,7 +114,7 @@ def _compared(
         if is_last:
             raise
         return Compared(verdict=None, reason=str(error))
-    if prepared.is_same:
+    if pairing_of(prepared.campaign).is_same:
         return Compared(verdict=ComparisonVerdict(outcome=ComparisonOutcome.SAME, ratio=1.0, method="same content"))
     campaign = _stored(farm, request, prepared)
     if campaign is None or campaign.status is not CampaignStatus.FINISHED:
@@ -137,7 +138,7 @@ def _stored(farm: Farm, request: BisectRequest, prepared: Prepared) -> Campaign 
         for item in farm.store.campaigns()
         if item.created_at >= since and item.terms.fingerprints == prepared.campaign.terms.fingerprints
     ]
-    found = equal_campaign(recent, prepared.pairing)
+    found = equal_campaign(recent, pairing_of(prepared.campaign))
     return farm.store.campaign(found.campaign_id) if found is not None else None
 
 

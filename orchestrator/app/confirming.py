@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from orchestrator.app.pairing import AbRequest, measure, pair_comparison, prepare
+from orchestrator.app.pairing import AbRequest, measure, pair_comparison, pairing_of, prepare
 from orchestrator.artifacts.archive import sha256_of
 from orchestrator.bootstrap import Farm
 from orchestrator.config.plan_keys import PlanOptions
@@ -48,7 +48,7 @@ def _outcome(farm: Farm, change: FoundChange) -> tuple[ConfirmationStatus, str, 
     try:
         sides, models = _sides(farm, change)
         prepared = prepare(farm, _request(change, sides, models))
-        if prepared.is_same:
+        if pairing_of(prepared.campaign).is_same:
             return ConfirmationStatus.CANNOT, "old and new are of the same content here", None
         result = measure(farm, prepared)
     except InterruptedByUserError:

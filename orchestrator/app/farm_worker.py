@@ -20,7 +20,7 @@ from orchestrator.app.beginning import begin, identify, named_paths, prepare
 from orchestrator.app.farm_host import HostPhones
 from orchestrator.app.farm_payload import Unpacked, contents_of, unpack
 from orchestrator.app.farm_phones import meant
-from orchestrator.app.measuring import reopen, run_campaign
+from orchestrator.app.measuring import open_cases, reopen, run_campaign
 from orchestrator.app.options import opt
 from orchestrator.app.resuming import close_cancelled
 from orchestrator.bootstrap import Farm, Settings
@@ -29,7 +29,6 @@ from orchestrator.config.farm_documents import read_facts, read_manifest
 from orchestrator.config.profiles import KeptInventory
 from orchestrator.devices.discovery import KnownPhones
 from orchestrator.devices.lease import own_boot
-from orchestrator.engine.rounds import open_works, slim
 from orchestrator.errors import (
     ArtifactError,
     BenchfarmError,
@@ -51,7 +50,6 @@ from orchestrator.queueing.worker import Callbacks, Ended, Say, Worker
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import DeviceSelection
-from orchestrator.records.workload import Pass
 from orchestrator.report.escapes import one_line
 
 if TYPE_CHECKING:
@@ -327,16 +325,13 @@ def _restored(farm: Farm, device: Device, ended: Ended) -> Ended:
 
 
 def _run(farm: Farm, campaign: Campaign) -> Ended:
-    works = open_works(campaign, map(slim, farm.store.runs(campaign_ids=[campaign.campaign_id])), farm.tools)
-    cases = [item.case for work in works.values() for item in work.invocations]
+    cases = open_cases(farm, campaign)
     if not cases:
         farm.store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, farm.clock.now())
         if not campaign.invocations:
             return Ended(status="succeeded", note="there was no time for any of its cases")
         return _done(farm.store, campaign, "everything was stored already")
-    cases += [item.case for item in campaign.invocations if item.run_pass is Pass.REFERENCE]
-    models, builds, opened = reopen(farm, campaign, cases)
-    result = run_campaign(farm, campaign, models, builds, opened)
+    result = run_campaign(farm, reopen(farm, campaign, cases))
     if result.fault is not None:
         raise result.fault
     if result.left:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.rounds import standings
 from orchestrator.app import nights
-from orchestrator.app.beginning import begin, host_files, identify, new_campaign_id, prepare
+from orchestrator.app.beginning import begin, host_files, identify, prepare
 from orchestrator.app.board import PublishedBoard, resumable
 from orchestrator.app.phones import unchecked_hint
 from orchestrator.app.reporting import load_ahead, report_data
-from orchestrator.bootstrap import Farm, OpenedDevices, this_computer
+from orchestrator.bootstrap import Farm, OpenedDevices
 from orchestrator.config.plan_keys import PlanOptions
 from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.events import CampaignEnded, DeviceNote, FileMoving, Notice
-from orchestrator.engine.rounds import slim
+from orchestrator.engine.rounds import open_works, slim
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import NoDeviceError, UsageError
 from orchestrator.files import sha256_of
@@ -29,7 +29,7 @@ from orchestrator.records.identity import Serial
 from orchestrator.records.night import OUT_OF_TIME
 from orchestrator.records.plan import DelegateChoice, DeviceSelection, Plan
 from orchestrator.records.run import RunRecord
-from orchestrator.records.workload import Build, Case, Model
+from orchestrator.records.workload import Build, Case, Model, Pass
 
 if TYPE_CHECKING:
     from orchestrator.report.data import ReportData
@@ -40,6 +40,16 @@ _NO_FIGURE_EXPECTED: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.NOT_RUN, 
 
 #: Options that ask another question than which delegate is the fastest.
 _NOT_WHICH_DELEGATE: Final = ("delegates", "flags", "modes", "passes", "sustained")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A stored campaign, or one that is about to be, with what running it needs."""
+
+    campaign: Campaign
+    models: Sequence[Model]
+    builds: Sequence[Build]
+    opened: OpenedDevices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,30 +129,19 @@ def run(farm: Farm, plan: Plan, *, despite_losses: bool = True) -> MeasuredCampa
     beginning = prepare(farm, plan, opened.devices, models, named)
     if not beginning.expansion.cases:
         raise UsageError("there is no time for any of the cases", hint="allow more, or plan less")
-    campaign = begin(
-        farm,
-        plan,
-        opened.devices,
-        beginning,
-        named,
-        campaign_id=new_campaign_id(farm.clock.now()),
-        host=this_computer(),
+    campaign = begin(farm, plan, opened.devices, beginning, named)
+    return measure(
+        farm, Prepared(campaign=campaign, models=beginning.models, builds=beginning.builds, opened=opened)
     )
-    return measure(farm, campaign, beginning.models, beginning.builds, opened)
 
 
-def measure(
-    farm: Farm,
-    campaign: Campaign,
-    models: Sequence[Model],
-    builds: Sequence[Build],
-    opened: OpenedDevices,
-) -> MeasuredCampaign:
-    """Run what is open of a campaign on opened devices, and return what came of it."""
+def measure(farm: Farm, prepared: Prepared) -> MeasuredCampaign:
+    """Run what is open of a campaign on opened devices, and return its results."""
+    campaign, opened = prepared.campaign, prepared.opened
     if not any(device.kind is DeviceKind.HOST for device, _ in opened.devices):
         # This computer has time for it while phones measure; when it is measured itself, it hasn't.
         load_ahead(len(campaign.invocations), farm.settings.cache_folder)
-    result = run_campaign(farm, campaign, models, builds, opened)
+    result = run_campaign(farm, prepared)
     counted = _CountedRuns()
     runs = counted.of(farm.store.runs(campaign_ids=[campaign.campaign_id]))
     return MeasuredCampaign(
@@ -172,14 +171,12 @@ class _CountedRuns:
             yield run
 
 
-def run_campaign(
-    farm: Farm,
-    campaign: Campaign,
-    models: Sequence[Model],
-    builds: Sequence[Build],
-    opened: OpenedDevices,
-) -> CampaignEnded:
-    """Run what is open of a campaign; the farm's observer hears of it, and other processes see how it stands."""
+def run_campaign(farm: Farm, prepared: Prepared) -> CampaignEnded:
+    """Run what is open of a campaign, and report it to the farm's observer and to other processes.
+
+    All that measures goes through here: ``run``, ``bench``, comparisons, resumed campaigns and a farm's jobs.
+    """
+    campaign, opened = prepared.campaign, prepared.opened
     observer = PublishedBoard(farm.observer, farm.board_folder)
     farm.at_exit.callback(observer.close)
     farm.on_push = lambda serial, name, sent_bytes, size_bytes: observer.on_event(
@@ -199,14 +196,14 @@ def run_campaign(
         cancelled=farm.cancelled,
         reference=farm.reference,
     )
-    twins = farm.builds.with_flex(builds)
+    twins = farm.builds.with_flex(prepared.builds)
     workload = Workload(
         campaign=campaign,
-        models={model.sha256: model for model in models},
-        builds={build.sha256: build for build in builds},
+        models={model.sha256: model for model in prepared.models},
+        builds={build.sha256: build for build in prepared.builds},
         # Only what the campaign was begun with: another build's runs would be another night's.
         flex_builds={sha256: twin for sha256, twin in twins.items() if twin.sha256 in campaign.terms.files},
-        known_flags={build.sha256: farm.flag_book.names(build) for build in builds},
+        known_flags={build.sha256: farm.flag_book.names(build) for build in prepared.builds},
     )
     for serial, reason in opened.left_out.items():
         observer.on_event(DeviceNote(serial=Serial(serial), text=f"not used: {reason}", is_problem=True))
@@ -217,8 +214,17 @@ def run_campaign(
 _Known = TypeVar("_Known", Model, Build)
 
 
-def reopen(farm: Farm, campaign: Campaign, cases: Sequence[Case]) -> tuple[list[Model], list[Build], OpenedDevices]:
-    """Return what is needed to resume some cases of a campaign, whose status is RUNNING again.
+def open_cases(farm: Farm, campaign: Campaign) -> list[Case]:
+    """Return the cases of what is open of a stored campaign, with the reference workload of their devices."""
+    works = open_works(campaign, map(slim, farm.store.runs(campaign_ids=[campaign.campaign_id])), farm.tools)
+    cases = [item.case for work in works.values() for item in work.invocations]
+    busy = {case.serial for case in cases}
+    marks = (item.case for item in campaign.invocations if item.run_pass is Pass.REFERENCE)
+    return [*cases, *(case for case in marks if case.serial in busy)]
+
+
+def reopen(farm: Farm, campaign: Campaign, cases: Sequence[Case]) -> Prepared:
+    """Return what is needed to run some cases of a stored campaign, whose status is RUNNING again.
 
     Raises:
         UsageError: a file has gone or changed.
@@ -236,7 +242,7 @@ def reopen(farm: Farm, campaign: Campaign, cases: Sequence[Case]) -> tuple[list[
     serials = {case.serial for case in cases}
     opened = _reachable(farm, serials) if serials else OpenedDevices()
     farm.store.set_status(campaign.campaign_id, CampaignStatus.RUNNING, None)
-    return models, builds, opened
+    return Prepared(campaign=campaign, models=models, builds=builds, opened=opened)
 
 
 def _with_file(known: _Known, campaign: Campaign, *, is_on_host: bool = False) -> _Known:

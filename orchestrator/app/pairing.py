@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from orchestrator import __version__
 from orchestrator.analysis.compare import CLAIM_LEVEL, threshold_for
 from orchestrator.analysis.comparison import ComparedCase, Comparison, compare_measured
 from orchestrator.analysis.matching import Axis, Fact, Rule
 from orchestrator.analysis.pairing import PairCount, first_invocations, pair_counts
-from orchestrator.app.beginning import expansion_of, files_of, host_files, identify, new_campaign_id, terms_of
-from orchestrator.app.measuring import reopen, run_campaign
+from orchestrator.app.beginning import expansion_of, files_of, host_files, identify, new_campaign
+from orchestrator.app.measuring import Prepared, open_cases, reopen, run_campaign
 from orchestrator.app.stored import load_measured
-from orchestrator.bootstrap import Farm, OpenedDevices, this_computer
+from orchestrator.bootstrap import Farm, OpenedDevices
 from orchestrator.config.plan_keys import PlanOptions, each, split
 from orchestrator.engine.events import CampaignEnded
 from orchestrator.engine.rounds import slim
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.planning.skips import tools_for
-from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import content_key
 from orchestrator.records.pairing import Pairing
 from orchestrator.records.plan import Plan
 from orchestrator.records.tokens import FIGURE, is_foreign, is_language_model
 from orchestrator.records.verdict import ComparisonOutcome
-from orchestrator.records.workload import PER_TOKEN_TOOLS, Build, Case, Model
+from orchestrator.records.workload import PER_TOKEN_TOOLS, Build, Case
 from orchestrator.report.escapes import one_line
 from orchestrator.units import format_percent
 
@@ -76,22 +75,6 @@ class Side:
         return f"{self.kind} {self.value}" if self.value else f"no {self.kind}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """An A/B campaign before it is stored, and what runs it."""
-
-    campaign: Campaign
-    pairing: Pairing
-    models: Sequence[Model]
-    builds: Sequence[Build]
-    opened: OpenedDevices
-
-    @property
-    def is_same(self) -> bool:
-        """Whether a side would be compared with itself."""
-        return any(before == after for before, after in self.pairing.sides)
-
-
 def parse_side(text: str) -> Side:
     """Return what ``build:NAME``, ``flags:name=value`` ... means; a bare word is a build, or a model by its ending."""
     kind, colon, value = text.partition(":")
@@ -108,9 +91,10 @@ def parse_side(text: str) -> Side:
 def compare_ab(farm: Farm, request: AbRequest) -> CampaignEnded:
     """Measure two sides in turns; raises UsageError kinds before anything runs."""
     prepared = prepare(farm, request)
-    if prepared.is_same:
+    pairing = pairing_of(prepared.campaign)
+    if pairing.is_same:
         raise UsageError(
-            f"{prepared.pairing.baseline} and {prepared.pairing.candidate} have the same content",
+            f"{pairing.baseline} and {pairing.candidate} have the same content",
             hint="name two that differ",
         )
     return measure(farm, prepared)
@@ -153,22 +137,16 @@ def prepare(farm: Farm, request: AbRequest, opened: OpenedDevices | None = None)
     )
     known = {case.case_key: case for pair in pairs for case in pair}
     files |= files_of(models.values(), builds.values())
-    campaign = Campaign(
-        campaign_id=new_campaign_id(farm.clock.now()),
-        name=plans[0].name,
-        created_at=farm.clock.now(),
-        status=CampaignStatus.RUNNING,
+    first = first_invocations(pairing, known, seed=plans[0].seed)
+    campaign = new_campaign(farm, plans[0], opened.facts, files, first)
+    campaign = replace(
+        campaign,
         plan_text="---\n".join(plan.text for plan in plans),
-        seed=plans[0].seed,
-        benchfarm_version=__version__,
-        terms=replace(terms_of(plans[0], opened.facts, files), pairing=pairing),
-        host=this_computer(),
-        invocations=first_invocations(pairing, known, seed=plans[0].seed),
+        terms=replace(campaign.terms, pairing=pairing),
     )
     serials = {case.serial for pair in pairs for case in pair}
     return Prepared(
         campaign=campaign,
-        pairing=pairing,
         models=list(models.values()),
         builds=list(builds.values()),
         opened=replace(opened, devices=tuple(item for item in opened.devices if item[1].serial in serials)),
@@ -178,38 +156,32 @@ def prepare(farm: Farm, request: AbRequest, opened: OpenedDevices | None = None)
 def measure(farm: Farm, prepared: Prepared) -> CampaignEnded:
     """Store the campaign and run it to its end."""
     farm.store.begin_campaign(
-        prepared.campaign,
-        devices=prepared.opened.facts,
-        models=prepared.models,
-        builds=prepared.builds,
+        prepared.campaign, devices=prepared.opened.facts, models=prepared.models, builds=prepared.builds
     )
-    return _run(farm, prepared.campaign, prepared.models, prepared.builds, prepared.opened)
+    return _run(farm, prepared)
 
 
 def go_on(farm: Farm, campaign: Campaign) -> CampaignEnded:
-    """Run what a stored A/B campaign still lacks; raises as ``reopening.reopen``."""
-    cases = {item.case.case_key: item.case for item in campaign.invocations}
-    models, builds, opened = reopen(farm, campaign, list(cases.values()))
-    return _run(farm, campaign, models, builds, opened)
+    """Run what a stored A/B campaign still lacks; raises as ``measuring.reopen``."""
+    return _run(farm, reopen(farm, campaign, open_cases(farm, campaign)))
 
 
-def _run(
-    farm: Farm,
-    campaign: Campaign,
-    models: Sequence[Model],
-    builds: Sequence[Build],
-    opened: OpenedDevices,
-) -> CampaignEnded:
-    result = run_campaign(farm, campaign, models, builds, opened)
+def _run(farm: Farm, prepared: Prepared) -> CampaignEnded:
+    result = run_campaign(farm, prepared)
     if result.fault is not None:
         raise result.fault
     return result
 
 
+def pairing_of(campaign: Campaign) -> Pairing:
+    """Return how an A/B campaign compares."""
+    assert campaign.terms.pairing is not None, "an A/B campaign has its pairing"
+    return campaign.terms.pairing
+
+
 def pair_comparison(farm: Farm, campaign: Campaign, *, allowed: frozenset[Fact] = frozenset()) -> Comparison:
     """Return the comparison of an A/B campaign's pairs; ``allowed`` facts may differ and are noted."""
-    pairing = campaign.terms.pairing
-    assert pairing is not None, "an A/B campaign has its pairing"
+    pairing = pairing_of(campaign)
     rule = Rule(
         axis=_AXES.get(pairing.kind, Axis.CONFIG),
         threshold=pairing.threshold,

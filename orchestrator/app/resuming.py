@@ -6,14 +6,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from orchestrator.app.board import Shown, read_boards, runner_elsewhere, runner_here
 from orchestrator.app.farm_beside import owners_of
-from orchestrator.app.measuring import MeasuredCampaign, measure, reopen
+from orchestrator.app.measuring import MeasuredCampaign, measure, open_cases, reopen
 from orchestrator.app.pairing import go_on
 from orchestrator.app.phones import restore_phones
 from orchestrator.app.stored import find_campaign
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.engine.events import CampaignEnded, Notice
 from orchestrator.engine.invocation import close_campaign
-from orchestrator.engine.rounds import open_works, slim
 from orchestrator.errors import DeviceBusyError, UsageError
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.identity import CampaignId, Serial
@@ -39,13 +38,9 @@ def resume(farm: Farm, prefix: str = "") -> MeasuredCampaign | CampaignEnded | N
         )
     if campaign.terms.pairing is not None:
         return go_on(farm, campaign)
-    works = open_works(campaign, map(slim, farm.store.runs(campaign_ids=[campaign.campaign_id])), farm.tools)
-    busy = {serial for serial, work in works.items() if work.invocations}
-    restore_left(farm, works.keys() - busy)
-    cases = [item.case for work in works.values() for item in work.invocations] + [
-        item.case for item in campaign.invocations if item.run_pass is Pass.REFERENCE and item.case.serial in busy
-    ]
-    return measure(farm, campaign, *reopen(farm, campaign, cases))
+    cases = open_cases(farm, campaign)
+    restore_left(farm, {item.case.serial for item in campaign.invocations} - {case.serial for case in cases})
+    return measure(farm, reopen(farm, campaign, cases))
 
 
 def restore_left(farm: Farm, serials: Collection[Serial]) -> None:

@@ -32,6 +32,11 @@ class Pairing:
     budget_s: float | None = None
 
     @property
+    def is_same(self) -> bool:
+        """Whether a side would be compared with itself."""
+        return any(before == after for before, after in self.sides)
+
+    @property
     def first_numbers(self) -> range:
         """The invocation numbers of warm-up and pilot."""
         return range(self.warmup + self.pilot)
