@@ -20,9 +20,8 @@ from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.summary import LEVEL, Summary, logs_of, summarize
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.identity import CaseKey, Serial
-from orchestrator.records.night import ABANDONED, OUT_OF_TIME, THREADS_UNUSED
 from orchestrator.records.plan import StoppingRule
-from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.run import ABANDONED, OUT_OF_TIME, THREADS_UNUSED, Outcome, RunRecord
 from orchestrator.records.workload import Case, Pass
 from orchestrator.units import counted
 

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from orchestrator.records.night import NOT_BEGUN
-from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.run import NOT_BEGUN, Outcome, RunRecord
 from orchestrator.records.workload import Pass, grouped
 
 #: The burst level comes from this much of the beginning, or from BURST_POINTS points if they take longer.

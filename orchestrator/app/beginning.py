@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator import __version__
-from orchestrator.app import nights
+from orchestrator.app import time_limits
 from orchestrator.bootstrap import Farm, this_computer
 from orchestrator.engine.flag_check import check_flags, learn_flags
 from orchestrator.errors import PlanError, UsageError
@@ -203,7 +203,7 @@ def prepare(
             "none of the plan's programs runs on these devices with a delegate that they have"
         ]
         raise UsageError("nothing can be measured:\n  " + "\n  ".join(map(one_line, reasons)))
-    expansion = nights.in_time(farm, plan, expansion, reference_check=wants_reference_check(plan, expansion))
+    expansion = time_limits.in_time(farm, plan, expansion, reference_check=wants_reference_check(plan, expansion))
     checks, used = _reference_checks(farm, plan, expansion, devices, reference)
     return Beginning(
         expansion=expansion,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from orchestrator.app import nights
+from orchestrator.app import time_limits
 from orchestrator.app.farm_beside import shortcomings, unknown_submission
 from orchestrator.app.farm_payload import contents_of
 from orchestrator.app.resuming import close_cancelled
@@ -49,7 +49,7 @@ def read_state(settings: Settings, submission: str) -> FarmState:
         hosts, phones, jobs, holds = queue.hosts(), queue.phones(), queue.jobs(submission), queue.holds()
         away = queue.away()
         serials = {CampaignId(job["campaign_id"]): job["serial"] for job in jobs} if submission else {}
-        cut = {serials[name]: items for name, items in nights.stored_left_out(farm.store, list(serials)).items()}
+        cut = {serials[name]: items for name, items in time_limits.stored_left_out(farm.store, list(serials)).items()}
         lacking = shortcomings(farm.store, jobs) if submission else {}
     if submission and not jobs:
         raise unknown_submission(submission)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator import __version__
-from orchestrator.app import nights
+from orchestrator.app import time_limits
 from orchestrator.app.access import Listening, access_of, address_of
 from orchestrator.app.beginning import begin, identify, named_paths, prepare
 from orchestrator.app.farm_host import HostPhones
@@ -344,6 +344,6 @@ def _run(farm: Farm, campaign: Campaign) -> Ended:
 def _done(store: Store, campaign: Campaign, note: str) -> Ended:
     """Return how a job ended that did all it could, with what its campaign has no results of."""
     given = store.yields([campaign.campaign_id]).get(campaign.campaign_id)
-    cut = nights.told(nights.stored_left_out(store, [campaign.campaign_id]).get(campaign.campaign_id, []))
+    cut = time_limits.told(time_limits.stored_left_out(store, [campaign.campaign_id]).get(campaign.campaign_id, []))
     lacking = [text for text in (given.text if given is not None else "", cut) if text]
     return Ended(status="succeeded", note="; ".join([note, *lacking]))

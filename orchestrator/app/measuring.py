@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.rounds import standings
-from orchestrator.app import nights
+from orchestrator.app import time_limits
 from orchestrator.app.beginning import begin, host_files, identify, prepare
 from orchestrator.app.board import PublishedBoard, resumable
 from orchestrator.app.phones import unchecked_hint
@@ -26,9 +26,8 @@ from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import HOST_SERIAL, DeviceKind
 from orchestrator.records.identity import Serial
-from orchestrator.records.night import OUT_OF_TIME
 from orchestrator.records.plan import DelegateChoice, DeviceSelection, Plan
-from orchestrator.records.run import RunRecord
+from orchestrator.records.run import OUT_OF_TIME, RunRecord
 from orchestrator.records.workload import Build, Case, Model, Pass
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class MeasuredCampaign:
     data: ReportData
     #: How many runs gave no result.
     without_result: int
-    #: What there was no time for, as ``nights.left_out_of`` returns it.
+    #: What there was no time for, as ``time_limits.left_out_of`` returns it.
     cut: Sequence[Mapping[str, object]]
 
     @property
@@ -130,9 +129,7 @@ def run(farm: Farm, plan: Plan, *, despite_losses: bool = True) -> MeasuredCampa
     if not beginning.expansion.cases:
         raise UsageError("there is no time for any of the cases", hint="allow more, or plan less")
     campaign = begin(farm, plan, opened.devices, beginning, named)
-    return measure(
-        farm, Prepared(campaign=campaign, models=beginning.models, builds=beginning.builds, opened=opened)
-    )
+    return measure(farm, Prepared(campaign=campaign, models=beginning.models, builds=beginning.builds, opened=opened))
 
 
 def measure(farm: Farm, prepared: Prepared) -> MeasuredCampaign:
@@ -149,7 +146,7 @@ def measure(farm: Farm, prepared: Prepared) -> MeasuredCampaign:
         opened=opened,
         data=report_data(farm, [result.campaign], runs=runs),
         without_result=counted.doubtful,
-        cut=nights.left_out_of(result.campaign.skipped, counted.late),
+        cut=time_limits.left_out_of(result.campaign.skipped, counted.late),
     )
 
 

@@ -39,9 +39,8 @@ from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import Contents, DeviceSighting, Points, RunMark
 from orchestrator.records.identity import CampaignId, SeriesKey
-from orchestrator.records.night import THREADS_UNUSED
 from orchestrator.records.parity import ParityVerdict
-from orchestrator.records.run import Outcome
+from orchestrator.records.run import THREADS_UNUSED, Outcome
 from orchestrator.records.verdict import Grade, Quality
 from orchestrator.records.workload import Case, Pass
 from orchestrator.report.labels import page_name

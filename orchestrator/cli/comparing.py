@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator.analysis.comparison import Comparison, FailOn
 from orchestrator.analysis.matching import Axis
-from orchestrator.app import bisecting, comparing, nights, pairing
+from orchestrator.app import bisecting, comparing, pairing, time_limits
 from orchestrator.app.bisecting import BisectRequest, figure_text, titled
 from orchestrator.app.comparing import comparison_html, default_path, rule_for, ways_out
 from orchestrator.app.options import Listed, Out, Paths, Texts, arg, opt
@@ -156,7 +156,7 @@ class PairOptions:
             options=PlanOptions(**{**options, **models, "name": name}),  # type: ignore[typeddict-item]
             detect=share_of(self.detect, "--detect", most=0.5),
             most=self.most_pairs,
-            budget_s=nights.budget_of(self.pair_budget),
+            budget_s=time_limits.budget_of(self.pair_budget),
         )
 
 

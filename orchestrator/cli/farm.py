@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from orchestrator.app import farm_control, farm_submitting, farm_worker, nights
+from orchestrator.app import farm_control, farm_submitting, farm_worker, time_limits
 from orchestrator.app.farm_control import WATCH_S, held_text, is_open, read_state, wait_for
 from orchestrator.app.farm_phones import away_text
 from orchestrator.app.farm_submitting import Submitted
@@ -162,7 +162,7 @@ def status(settings: Settings, submission: str) -> CommandResult:
         lines += ["", *_recent(state.jobs)]
     lines += ["", held_text(state.holds)] if state.holds else []
     for serial, items in state.no_time_for.items():
-        lines += [f"{serial}: {nights.told(items)}", *map(_cut_text, items[:_CUT_LISTED])]
+        lines += [f"{serial}: {time_limits.told(items)}", *map(_cut_text, items[:_CUT_LISTED])]
         lines += [f"  and {len(items) - _CUT_LISTED} more, which --json lists"] if len(items) > _CUT_LISTED else []
     has_failed = bool(submission) and any(job["status"] == "failed" for job in state.jobs)
     return CommandResult(

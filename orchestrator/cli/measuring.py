@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from orchestrator.app import measuring, nights
+from orchestrator.app import measuring, time_limits
 from orchestrator.app.measuring import MeasuredCampaign, read_again, stopped
 from orchestrator.app.options import arg, opt
 from orchestrator.app.reporting import report_title, write_html
@@ -73,7 +73,7 @@ def run(
     if campaign:
         raise UsageError("--campaign goes with --resume", hint="a plan begins a campaign of its own: leave it out")
     loaded = load_plan(plan, home=settings.data_folder)
-    return execute(settings, nights.limited(loaded, budget=budget, until=until, now=SystemClock().now()), out)
+    return execute(settings, time_limits.limited(loaded, budget=budget, until=until, now=SystemClock().now()), out)
 
 
 def _resumed(settings: Settings, campaign: str, out: Path | None) -> CommandResult:
@@ -139,7 +139,7 @@ def _summary(farm: Farm, measured: MeasuredCampaign, out: Path | None) -> Comman
     found = winners(data.contests)
     advice = next_steps(found, campaign.terms.files)
     lines = [render_text_table(data, columns()).rstrip("\n"), ""]
-    lines += [nights.told(cut)] if cut else []
+    lines += [time_limits.told(cut)] if cut else []
     lines += _skip_lines(campaign.skipped)
     lines += [f"{serial}: {one_line(reason)}" for serial, reason in result.lost.items()]
     lacking = measured.opened.choice.lacking

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
-from orchestrator.app import nights
+from orchestrator.app import time_limits
 from orchestrator.app.beginning import (
     assumed_builds,
     expansion_of,
@@ -47,7 +47,7 @@ def show(settings: Settings, path: Annotated[Path, arg("Plan file (YAML).", meta
         opened = farm.open_devices(plan.devices, despite_use=True)
         missing = missing_programs(farm, plan, opened.facts)
         expansion, _ = expansion_of(farm, plan, opened.devices, models, named, assumed_builds(farm, missing))
-        expansion, time = nights.as_it_would_be(
+        expansion, time = time_limits.as_it_would_be(
             farm, plan, expansion, reference_check=wants_reference_check(plan, expansion)
         )
     chosen, others, lacking = opened.facts, _not_chosen(opened), opened.choice.lacking

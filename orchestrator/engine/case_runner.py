@@ -12,7 +12,6 @@ from orchestrator.analysis.rounds import is_hopeless
 from orchestrator.engine.events import DeviceNote, InvocationStarted, Measuring, RunStored
 from orchestrator.engine.invocation import Placer, RunRecords, basis_of, covered, request_of
 from orchestrator.engine.rounds import slim
-from orchestrator.engine.time_left import TimeLeft
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import (
     AdbUnavailableError,
@@ -28,13 +27,13 @@ from orchestrator.errors import (
     StoreError,
 )
 from orchestrator.planning.expansion import UnusedThreads
+from orchestrator.planning.time_budget import TimeLeft
 from orchestrator.ports import Device, Fitness
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import CaseKey
-from orchestrator.records.night import OUT_OF_TIME, THREADS_UNUSED
 from orchestrator.records.plan import FitLimits
-from orchestrator.records.run import Outcome, RawOutput, RunRecord
+from orchestrator.records.run import OUT_OF_TIME, THREADS_UNUSED, Outcome, RawOutput, RunRecord
 from orchestrator.records.workload import Case, Pass, RunKey
 from orchestrator.units import format_duration
 

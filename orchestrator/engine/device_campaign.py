@@ -22,7 +22,6 @@ from orchestrator.engine.events import (
 )
 from orchestrator.engine.reference_check import ReferenceCheck
 from orchestrator.engine.rounds import OpenWork, done_count, following, open_work, slim
-from orchestrator.engine.time_left import TimeLeft
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import (
     AdbUnavailableError,
@@ -38,6 +37,7 @@ from orchestrator.errors import (
     NoDeviceError,
     StoreError,
 )
+from orchestrator.planning.time_budget import TimeLeft
 from orchestrator.ports import Device, Observer
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts
@@ -214,7 +214,7 @@ class DeviceCampaign:
             return
         services = self._services
         if self._time is None:
-            self._time = TimeLeft(self._campaign, self._runs, services.clock, services.store, self._serial)
+            self._time = TimeLeft(self._campaign, self._runs, services.clock, self._serial, services.store.recent_runs)
         runner = CaseRunner(self._device, self._facts, self._workload, services, self._runs, self._failures, self._time)
         check = (
             ReferenceCheck(self._device, self._workload, self._services, runner, self._runs, self._marks[0])

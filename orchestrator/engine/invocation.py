@@ -24,9 +24,8 @@ from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.contention import load_text
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import RunId, content_key
-from orchestrator.records.night import ABANDONED
 from orchestrator.records.parity import ParityBasis, ParityInput, PlacedInput
-from orchestrator.records.run import Outcome, RawOutput, RunRecord, ToolReport
+from orchestrator.records.run import ABANDONED, Outcome, RawOutput, RunRecord, ToolReport
 from orchestrator.records.sample import SAMPLES_FILE
 from orchestrator.records.tokens import model_ending
 from orchestrator.records.workload import Build, Case, Pass, ToolName

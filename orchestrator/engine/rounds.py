@@ -14,8 +14,7 @@ from orchestrator.ports import Tool, session_of
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.device import DeviceState
 from orchestrator.records.identity import CaseKey, Serial
-from orchestrator.records.night import NOT_BEGUN
-from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.run import NOT_BEGUN, Outcome, RunRecord
 from orchestrator.records.workload import Pass, ToolName
 
 #: Passes of which a planned invocation stands for as many as there will be.

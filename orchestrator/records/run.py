@@ -23,6 +23,15 @@ CRASHES_FILE: Final = "crashes"
 PERFETTO_FILE: Final = "trace.pftrace"
 ATRACE_FILE: Final = "trace.txt"
 
+#: The code of what wasn't measured because the time was over.
+OUT_OF_TIME: Final = "out-of-time"
+#: The code of what wasn't measured because somebody gave up what was left of its campaign.
+ABANDONED: Final = "abandoned"
+#: The code of what wasn't measured because its delegate uses no threads: another number of them shows its figure.
+THREADS_UNUSED: Final = "threads-unused"
+#: Nothing was begun, and nothing will be: that says nothing of the case.
+NOT_BEGUN: Final = frozenset({OUT_OF_TIME, ABANDONED, THREADS_UNUSED})
+
 
 class Outcome(enum.StrEnum):
     """How an invocation ended."""
@@ -290,3 +299,15 @@ class RunRecord:
         if self.outcome is not Outcome.COMPLETED or self.report is None or self.run_pass is not Pass.TIMING:
             return None
         return self.report.latency_us()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecentRun:
+    """When a run of a series began, and how long it took."""
+
+    run_pass: Pass
+    started_at: datetime
+    duration_s: float
+    outcome: Outcome
+    #: Which campaign's, told from others'.
+    campaign: str = ""

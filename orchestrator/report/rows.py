@@ -15,9 +15,8 @@ from orchestrator.analysis.summary import Summary
 from orchestrator.delegates import place_of
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.night import THREADS_UNUSED
 from orchestrator.records.parity import ParityVerdict
-from orchestrator.records.run import DelegateEvidence, DelegateTruth, FigureKind, RunRecord
+from orchestrator.records.run import THREADS_UNUSED, DelegateEvidence, DelegateTruth, FigureKind, RunRecord
 from orchestrator.records.verdict import Finding, Severity
 from orchestrator.records.workload import Case, SkippedCase
 from orchestrator.report.labels import NOTHING, PARITY_WORDS, STATUS_WORDS, fallback_words, truth_words

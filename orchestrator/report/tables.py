@@ -9,9 +9,8 @@ from typing import Final, TypeVar
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.energy import Mean
-from orchestrator.records.night import OUT_OF_TIME
 from orchestrator.records.parity import ParityVerdict
-from orchestrator.records.run import DelegateTruth, Outcome
+from orchestrator.records.run import OUT_OF_TIME, DelegateTruth, Outcome
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Pass, grouped
 from orchestrator.report.data import ReportData

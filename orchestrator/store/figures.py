@@ -23,9 +23,8 @@ from orchestrator.errors import StoreCorruptError
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.history import CampaignSketch, Contents, Points, RunMark, SeriesSketch
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial, SeriesKey
-from orchestrator.records.night import RecentRun
 from orchestrator.records.parity import OUTPUT_FINDINGS
-from orchestrator.records.run import Outcome
+from orchestrator.records.run import Outcome, RecentRun
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Case, Pass
 from orchestrator.store.cases import pages, read_cases

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.engine.rounds import open_work
-from orchestrator.engine.time_left import TimeLeft, busy_s
 from orchestrator.planning.expansion import Expansion
 from orchestrator.planning.time_budget import (
     Recent,
+    TimeLeft,
+    busy_s,
     costs_of,
     cut_to_time,
     left_out,
@@ -26,9 +27,8 @@ from orchestrator.programs.native import NativeTool
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, CampaignId, CaseKey, ModelSha, RunId, Serial
-from orchestrator.records.night import OUT_OF_TIME, RecentRun
 from orchestrator.records.plan import Plan, PlanModel, StoppingRule
-from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.run import OUT_OF_TIME, Outcome, RecentRun, RunRecord
 from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
 from orchestrator.store.opening import MemoryStore
@@ -73,7 +73,7 @@ def test_the_narrower_of_both_limits_counts() -> None:
 
 def test_an_invocation_isn_t_begun_that_would_end_too_late() -> None:
     clock = ManualClock(START)
-    time = TimeLeft(campaign(until=START + timedelta(seconds=100)), [], clock, MemoryStore(), CASE.serial)
+    time = TimeLeft(campaign(until=START + timedelta(seconds=100)), [], clock, CASE.serial, MemoryStore().recent_runs)
     first = Invocation(case=CASE, run_pass=Pass.TIMING, number=0)
     clock.advance(70)
     assert time.lacks(first) == ""
@@ -87,7 +87,7 @@ def test_an_invocation_isn_t_begun_that_would_end_too_late() -> None:
 
 def test_without_a_limit_there_is_time_for_everything() -> None:
     clock = ManualClock(START)
-    time = TimeLeft(campaign(), [], clock, MemoryStore(), CASE.serial)
+    time = TimeLeft(campaign(), [], clock, CASE.serial, MemoryStore().recent_runs)
     clock.advance(1e9)
     queue = [Invocation(case=CASE, run_pass=Pass.TIMING, number=number) for number in (1, 0)]
     time.learn(run(0, 0, taken_s=1e9))
@@ -103,7 +103,7 @@ def test_a_clock_that_is_set_neither_ends_nor_prolongs_the_night() -> None:
             return super().now() + self.jump
 
     clock = Jumping(START)
-    time = TimeLeft(campaign(until=START + timedelta(seconds=100)), [], clock, MemoryStore(), CASE.serial)
+    time = TimeLeft(campaign(until=START + timedelta(seconds=100)), [], clock, CASE.serial, MemoryStore().recent_runs)
     clock.jump = timedelta(days=1)
     assert not time.is_over
     clock.jump = timedelta(days=-1)
@@ -116,7 +116,7 @@ def test_a_resumed_campaign_has_what_is_left_of_its_budget() -> None:
     runs = [run(0, 0), run(1, 30), run(2, 40_000)]
     assert busy_s(Terms(), runs) == 50
     clock = ManualClock(START + timedelta(seconds=50_000))
-    time = TimeLeft(campaign(budget_s=60.0), runs, clock, MemoryStore(), CASE.serial)
+    time = TimeLeft(campaign(budget_s=60.0), runs, clock, CASE.serial, MemoryStore().recent_runs)
     clock.advance(9)
     assert not time.is_over
     clock.advance(2)

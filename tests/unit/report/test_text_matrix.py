@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.records.identity import Serial
-from orchestrator.records.night import THREADS_UNUSED
-from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.run import THREADS_UNUSED, Outcome, RunRecord
 from orchestrator.records.workload import Case, DelegateName, Pass
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.columns import winner_data

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
 from orchestrator.bootstrap import Farm
@@ -14,9 +14,8 @@ from orchestrator.planning.time_budget import cut_to_time
 from orchestrator.ports import session_of
 from orchestrator.quantities import parse_seconds
 from orchestrator.records.identity import CampaignId
-from orchestrator.records.night import OUT_OF_TIME, parse_time_of_day
 from orchestrator.records.plan import Plan
-from orchestrator.records.run import RunRecord
+from orchestrator.records.run import OUT_OF_TIME, RunRecord
 from orchestrator.records.workload import Case, SkippedCase
 from orchestrator.units import format_duration
 
@@ -51,9 +50,8 @@ def moment_of(text: str, now: datetime) -> datetime:
     """Return the moment (UTC) of ``06:00`` (the next one here) or of a date with a time; raises UsageError."""
     try:
         if len(text) <= 5:
-            minute = parse_time_of_day(text)
-            midnight = now.astimezone().replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
-            days = (midnight + timedelta(days=day, minutes=minute) for day in (0, 1))
+            at = time.fromisoformat(text.rjust(5, "0"))
+            days = (datetime.combine(now.astimezone().date() + timedelta(days=day), at) for day in (0, 1))
             return next(moment for day in days if (moment := day.astimezone(UTC)) > now)
         moment = datetime.fromisoformat(text).astimezone(UTC)
     except ValueError as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.app.nights import limited, moment_of
+from orchestrator.app.time_limits import limited, moment_of
 from orchestrator.bootstrap import Settings
 from orchestrator.cli.stored import prune
 from orchestrator.errors import UsageError
@@ -42,8 +42,8 @@ def test_a_time_of_day_is_the_next_one_here_and_a_date_is_itself() -> None:
     [
         ("0s", "", "leaves no time"),
         ("soon", "", "isn't a time span"),
-        ("", "25:00", "isn't a time of day"),
-        ("", "6 am", "isn't a time of day"),
+        ("", "25:00", "hour must be in 0..23"),
+        ("", "6 am", "Invalid isoformat"),
         ("", "tomorrow", "Invalid isoformat"),
         ("", "2020-01-01T06:00", "has passed"),
     ],
