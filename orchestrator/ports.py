@@ -156,17 +156,6 @@ class Device(Protocol):
         it raises LinkLostError when the link ends.
         """
 
-    @property
-    def hub(self) -> str:
-        """What it shares its way to this computer with, by a name; empty when that is nothing or isn't known."""
-
-    def measuring(self, *, cancelled: threading.Event | None = None) -> AbstractContextManager[None]:
-        """Keep files for other devices off what this one shares with them, while the context lasts.
-
-        Waits while some are on their way; raises InterruptedByUserError when cancelled meanwhile. Nothing may be placed
-        on the device itself meanwhile: that would wait for the end of the context.
-        """
-
     def close(self) -> None:
         """Let go of the link; the device itself is left as it is."""
 

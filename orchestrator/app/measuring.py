@@ -179,8 +179,6 @@ def run_campaign(farm: Farm, prepared: Prepared) -> CampaignEnded:
     farm.on_push = lambda serial, name, sent_bytes, size_bytes: observer.on_event(
         FileMoving(serial=Serial(serial), name=name, sent_bytes=sent_bytes, size_bytes=size_bytes)
     )
-    farm.on_wait = lambda serial, text: observer.on_event(DeviceNote(serial=Serial(serial), text=text, is_problem=True))
-    farm.pushes = campaign.terms.pushes
     services = Services(
         store=farm.store,
         tools=farm.tools,

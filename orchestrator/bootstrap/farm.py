@@ -28,13 +28,14 @@ from orchestrator.errors import (
 from orchestrator.planning.selection import Choice, check_names, choose, missed
 from orchestrator.predicates import Labels
 from orchestrator.records.build_spec import BuildSpec
-from orchestrator.records.device import HOST_SERIAL, VIRTUAL_USB, DeviceFacts
+from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.identity import Serial
-from orchestrator.records.plan import DeviceSelection, PushLimits
+from orchestrator.records.plan import DeviceSelection
 
 if TYPE_CHECKING:
     from orchestrator.config.profiles import KeptInventory
     from orchestrator.devices.discovery import KnownPhones, Seen
+    from orchestrator.devices.push_slots import PushSlots
     from orchestrator.devices.server import AdbServer
     from orchestrator.devices.usbmux import Usbmux
     from orchestrator.ports import Device, Observer
@@ -76,12 +77,8 @@ class Farm(Adapters):
         self.cancelled = threading.Event()
         #: Told how far a push is: serial number, file, bytes sent, bytes in all.
         self.on_push: Callable[[str, str, int, int], None] = lambda serial, name, sent_bytes, size_bytes: None
-        #: Told what phone waits for other processes of this computer: serial number, text.
-        self.on_wait: Callable[[str, str], None] = lambda serial, text: None
         #: Told what declared programs are needed and aren't on this computer; it may get them.
         self.on_missing: Callable[[Sequence[BuildSpec]], None] = lambda specs: None
-        #: How many files may be on their way to phones, and where.
-        self.pushes = PushLimits()
         #: What is to be done before devices and store are closed.
         self.at_exit = contextlib.ExitStack()
         #: Changes on this computer that were undone before phones were looked for, by serial number.
@@ -104,18 +101,17 @@ class Farm(Adapters):
         """Which builds devices are measured with."""
         return BuildChoice(self.library, self.settings.cache_folder / "fake-binaries")
 
+    @cached_property
+    def push_slots(self) -> PushSlots:
+        """How many files may be on their way to phones."""
+        from orchestrator.devices.push_slots import PushSlots
+
+        return PushSlots(self.cancelled)
+
     @property
     def board_folder(self) -> Path:
         """Where the campaigns that this computer's processes run write down how they stand."""
         return self.settings.state_folder / "boards"
-
-    @property
-    def hub_folder(self) -> Path:
-        """Where all homes of this computer take turns on hubs (`devices.traffic`); raises UsageError."""
-        from orchestrator.devices.traffic import hub_folder
-        from orchestrator.files import own_temporary
-
-        return hub_folder(self.settings.hubs, self.settings.state_folder / "hubs", temporary=own_temporary())
 
     def lab_server(self) -> AdbServer | None:
         """The adb server of the virtual lab, None when no lab is up."""
@@ -377,7 +373,6 @@ class Farm(Adapters):
         """Open one phone and probe its facts, unless they are given; raises DeviceError kinds."""
         from orchestrator.devices.adb import AdbDevice
         from orchestrator.devices.server import AdbServer
-        from orchestrator.devices.traffic import Lane
 
         seen = attached.seen
         if not isinstance(attached.server, AdbServer):
@@ -402,29 +397,9 @@ class Farm(Adapters):
             progress=lambda name, sent_bytes, size_bytes: self.on_push(seen.serial, name, sent_bytes, size_bytes),
             seen=seen,
         )
+        device.share(self.push_slots)
         self._opened.append(device)
-        facts = facts or device.facts()
-        lane = Lane(
-            self.hub_folder,
-            self._hub_of(attached, facts),
-            lambda: self.pushes,
-            cancelled=self.cancelled,
-            on_note=lambda text: self.on_wait(facts.serial, text),
-        )
-        device.take_lane(lane)
-        return device, facts
-
-    def _hub_of(self, attached: Attached, facts: DeviceFacts) -> str:
-        """Return what a phone shares its way to this computer with: as said in devices.yaml, else its USB hub."""
-        from orchestrator.devices.traffic import hub_of
-
-        labels = self.inventory.get(facts.serial)
-        if labels is not None and labels.hub:
-            return labels.hub
-        usb = attached.seen.usb or (facts.properties.get(VIRTUAL_USB, "") if facts.is_virtual else "")
-        hub = hub_of(usb)
-        # Each server's computer has hubs of its own.
-        return f"{attached.server.address} {hub}" if hub else ""
+        return device, facts or device.facts()
 
     def pick(self, serial: str, found: Sequence[Attached]) -> Attached:
         """Return the phone that a serial number, or the server's name, means; raises NoDeviceError and other kinds."""

@@ -39,8 +39,6 @@ class Settings:
     mirror: str = ""
     #: $BENCHFARM_IPHONE_APP: the bundle identifier of the benchmark app on iPhones.
     iphone_app: str = _IPHONE_APP
-    #: $BENCHFARM_HUBS: the folder in which processes take turns on USB hubs; empty: one for all homes of this user.
-    hubs: str = ""
     #: Whether somebody on a terminal may be asked something.
     may_ask: bool = True
 
@@ -69,7 +67,6 @@ class Settings:
             adb_server=values.get("BENCHFARM_ADB_SERVER", ""),
             environ=values,
             mirror=values.get("BENCHFARM_MIRROR", ""),
-            hubs=values.get("BENCHFARM_HUBS", ""),
             iphone_app=values.get("BENCHFARM_IPHONE_APP") or _IPHONE_APP,
         )
 

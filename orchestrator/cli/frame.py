@@ -251,18 +251,14 @@ class PlanKeys:
     """The keys of a plan that a command takes, as config.plan_keys declares them; a command gets what was typed."""
 
     def __init__(self, names: str, **about: str) -> None:
-        """``names`` are separated by spaces, ``models?`` may be absent; ``about`` has other lines of help for some."""
+        """``names`` are separated by spaces; ``about`` has other lines of help for some."""
         hints, keys = get_type_hints(PlanOptions), plan_keys()
         self.parameters: dict[str, tuple[Any, Any]] = {}
-        for word in names.split():
-            name = word.rstrip("?")
+        for name in names.split():
             key, kinds = keys[name], [kind for kind in get_args(hints[name]) or [hints[name]] if kind is not NoneType]
             help_text, option = about.get(name, key.about), f"{key.option} {key.short}"
             if name == "models":
-                self.parameters[name] = (
-                    Annotated[Paths, arg(help_text)],
-                    inspect.Parameter.empty if name == word else (),
-                )
+                self.parameters[name] = (Annotated[Paths, arg(help_text)], inspect.Parameter.empty)
             elif any(get_origin(kind) is Sequence for kind in kinds):
                 self.parameters[name] = (Annotated[Texts, opt(option, help_text)], ())
             elif kinds == [bool]:

@@ -19,7 +19,6 @@ from orchestrator.records.plan import (
     Matrix,
     Plan,
     PlanModel,
-    PushLimits,
     Quiet,
     RunSettings,
     StoppingRule,
@@ -99,7 +98,6 @@ def to_plan(source: Source, *, text: str, folder: Path, default_name: str, home:
         may_reboot=section.reboot,
         parity_inputs=parity_inputs,
         builds=builds,
-        pushes=_filled(PushLimits, section.pushes),
         text=text,
         folder=folder.absolute(),
     )

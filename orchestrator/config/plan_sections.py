@@ -39,7 +39,6 @@ from orchestrator.records.plan import (
     DelegateChoice,
     FitLimits,
     Order,
-    PushLimits,
     Quiet,
     RunSettings,
     Screen,
@@ -171,14 +170,6 @@ class DevicesSection(Section):
     any: Annotated[int, Field(ge=1, le=10_000)] | None = None
 
 
-class PushesSection(Section):
-    """How many files go out to phones at once."""
-
-    per_host: Annotated[int, Field(ge=1, le=64)] = PushLimits().per_host
-    per_hub: Annotated[int, Field(ge=1, le=64)] = PushLimits().per_hub
-    beside_measurements: bool = PushLimits().beside_measurements
-
-
 class SettingsSection(Section):
     """How one invocation measures."""
 
@@ -290,7 +281,6 @@ class PlanSection(Section):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     timeout: Annotated[Seconds, Field(gt=0, le=86_400)] = 120.0
     builds: dict[ToolWord, Text] = Field(default_factory=dict)
-    pushes: PushesSection = PushesSection()
 
     @model_validator(mode="after")
     def _keys_fit(self) -> PlanSection:

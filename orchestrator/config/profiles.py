@@ -127,8 +127,6 @@ class Labels(Section):
 
     pools: OneOrMany[tuple[Text, ...]] = ()
     tags: OneOrMany[tuple[Text, ...]] = ()
-    #: With which other phones it shares its way to the computer, where no USB path tells it.
-    hub: Text | None = None
 
 
 class InventorySection(Section):

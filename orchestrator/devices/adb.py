@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -19,6 +18,7 @@ from orchestrator.devices.installing import InstalledApps
 from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.probes import parse_serial
 from orchestrator.devices.probing import FACTS_COMMANDS, STATE_COMMANDS, facts_from, state_from
+from orchestrator.devices.push_slots import PushSlots
 from orchestrator.devices.server import AdbServer
 from orchestrator.devices.shell import (
     CLOSE_STDIN,
@@ -30,7 +30,6 @@ from orchestrator.devices.shell import (
     encode_packet,
     quote,
 )
-from orchestrator.devices.traffic import Lane
 from orchestrator.errors import (
     DeviceChangedError,
     DeviceCommandError,
@@ -168,9 +167,9 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         DetachedRuns.__init__(self, f"{work_folder}/runs")
         PlacedFiles.__init__(self, work_folder, budget_bytes=blob_budget_bytes, progress=progress)
 
-    def take_lane(self, lane: Lane) -> None:
-        """Mind the files and measurements of the phones that share this one's way to the computer."""
-        self._link.lane = lane
+    def share(self, slots: PushSlots) -> None:
+        """Take the slots for files on their way that other phones take, too."""
+        self._link.slots = slots
 
     def beat(self) -> None:
         """Send an empty command, for the renewal of our note alone; from any thread; raises DeviceError kinds."""
@@ -247,15 +246,6 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
     def follow_log(self, *, buffers: Sequence[str] = ("main", "crash")) -> AbstractContextManager[Iterator[bytes]]:
         """See Device.follow_log."""
         return follow_log(self._link, buffers=buffers)
-
-    @property
-    def hub(self) -> str:
-        """See Device.hub: that of its USB path, or as ``devices.yaml`` says."""
-        return self._link.lane.hub
-
-    def measuring(self, *, cancelled: threading.Event | None = None) -> AbstractContextManager[None]:
-        """See Device.measuring."""
-        return self._link.lane.measuring(cancelled=cancelled)
 
     def _ask_serial(self) -> Serial:
         answer = self._link.again(

@@ -38,14 +38,7 @@ _LEADER_FILE: Final = "leader"
 
 
 class AloneDevice:
-    """A device on no hub, with nothing to close."""
-
-    hub = ""
-
-    def measuring(self, *, cancelled: threading.Event | None = None) -> AbstractContextManager[None]:
-        """See Device.measuring: it keeps nobody waiting."""
-        del cancelled
-        return contextlib.nullcontext()
+    """A device with nothing to close."""
 
     def close(self) -> None:
         """See Device.close: nothing is held."""

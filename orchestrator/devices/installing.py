@@ -73,7 +73,7 @@ class InstalledApps:
             size_bytes = apk.stat().st_size
         except OSError as error:
             raise UsageError(f"{apk} can't be read: {error.strerror}") from error
-        with self._link.lane.pushing():
+        with self._link.slots.pushing():
             answer = self._stream(apk, size_bytes)
         self._judge(answer, package)
         installed = self._link.again(lambda: self.package(package))

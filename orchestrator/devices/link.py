@@ -16,9 +16,9 @@ from orchestrator.clock import Clock, Deadline, SystemClock
 from orchestrator.devices.connection import Connection, sync_failure, writing_failure
 from orchestrator.devices.heartbeat import HeldNote
 from orchestrator.devices.probes import parse_serial
+from orchestrator.devices.push_slots import PushSlots
 from orchestrator.devices.server import AdbServer
 from orchestrator.devices.shell import quote, reason_of, run_shell
-from orchestrator.devices.traffic import Lane
 from orchestrator.errors import (
     AdbUnavailableError,
     DeviceChangedError,
@@ -63,7 +63,14 @@ def push_timeout_s(source: Path) -> float:
 class PhoneLink:
     """A phone as a transport of an adb server."""
 
-    def __init__(self, server: AdbServer, transport: str, *, serial: str = "", clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        server: AdbServer,
+        transport: str,
+        *,
+        serial: str = "",
+        clock: Clock | None = None,
+    ) -> None:
         """Name the phone by the server's word for it (USB serial or host:port); nothing is sent yet."""
         self.server = server
         self.transport = transport
@@ -71,8 +78,8 @@ class PhoneLink:
         self.clock = clock or SystemClock()
         #: Who uses the phone: renewed in front of what is sent anyway.
         self.note = HeldNote(self.clock)
-        #: Which other phones' files and measurements are to be minded.
-        self.lane = Lane()
+        #: How many files may be on their way.
+        self.slots = PushSlots()
 
     def open(self, service: str, deadline: Deadline, *, what: str) -> Connection:
         """Open a service on the phone; the connection is to be closed by the caller."""
@@ -166,12 +173,12 @@ class PhoneLink:
     ) -> None:
         """Send a file, with its modification time; ``progress`` hears of the bytes sent so far.
 
-        Waits for measurements on the phone's hub, and while enough files are on their way; that time isn't counted. The
-        phone says nothing about what arrived: compare checksums afterwards. Raises DeviceStorageError, TransferError
-        (with the phone's reason), LinkLostError, DeviceTimeoutError.
+        Waits while four files are on their way; that time isn't counted. The phone says nothing about what arrived:
+        compare checksums afterwards. Raises DeviceStorageError, TransferError (with the phone's reason), LinkLostError,
+        DeviceTimeoutError, InterruptedByUserError (while waiting).
         """
         with (
-            self.lane.pushing(),
+            self.slots.pushing(),
             source.open("rb") as file,
             self.open("sync:", Deadline(push_timeout_s(source), self.clock), what=f"push of {source.name}") as link,
         ):

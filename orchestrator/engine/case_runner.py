@@ -151,23 +151,6 @@ class CaseRunner:
             for run in self._runs_of(invocation, invocations):
                 self._keep(run)
 
-    def place_ahead(self, invocations: Sequence[Invocation]) -> None:
-        """Send the files of all invocations to a device that shares its hub, before any of them is run.
-
-        In the midst of the measurements each file would wait for the hub's other devices, and they for it. What fails
-        here fails again, and is reported, when it is needed. Raises InterruptedByUserError.
-        """
-        if not self._device.hub:
-            return
-        # An app takes another build's place.
-        cases = {item.case.case_key: item.case for item in invocations if not item.case.tool.is_app}
-        for case in cases.values():
-            self._check_cancelled()
-            try:
-                self._placer.place(case)
-            except (DeviceError, HostStorageError):
-                return
-
     def run_one(self, invocation: Invocation, *, at_rest: bool = True) -> RunRecord:
         """Run and store one invocation; without ``at_rest`` it follows the last one directly. Raises as `run_all`."""
         self._check_cancelled()
@@ -339,9 +322,8 @@ class CaseRunner:
             cache_folder=f"{self._device.work_folder}/start-caches/{case.case_key}",
             inputs=inputs,
         )
-        with self._device.measuring(cancelled=self._services.cancelled):
-            self._services.observer.on_event(Measuring(invocation=invocation))
-            raw = tool.run(self._device, request, cancelled=self._services.cancelled)
+        self._services.observer.on_event(Measuring(invocation=invocation))
+        raw = tool.run(self._device, request, cancelled=self._services.cancelled)
         self._check_cancelled()
         if basis is not None:
             raw = replace(raw, attachments=(*raw.attachments, *basis.attachments))

@@ -226,7 +226,6 @@ class DeviceCampaign:
             if check is not None and not runner.time.is_over:
                 check.between()
 
-        runner.place_ahead((*work.reference_check, *work.planned))
         if check is not None and not runner.time.is_over:
             check.begin()
         # Until nothing is open: an invocation that was unfit is tried again.

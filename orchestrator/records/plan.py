@@ -22,17 +22,6 @@ class Order(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PushLimits:
-    """How many files are on their way to phones at the same time, from one computer."""
-
-    per_host: int = 4
-    #: To the phones of one USB hub.
-    per_hub: int = 2
-    #: Whether a file may go to a phone while another phone of the same hub measures.
-    beside_measurements: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanModel:
     """A model that the plan names."""
 
@@ -171,7 +160,6 @@ class PlanTerms:
     contention: tuple[str, ...] = USUAL_LOADS
     #: For one invocation, beyond what max_secs allows for warm-up and measurement.
     timeout_s: float = 120.0
-    pushes: PushLimits = field(default_factory=PushLimits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings
 from orchestrator.cli import lab as virtual_lab
 from orchestrator.errors import UsageError
-from orchestrator.records.identity import Serial
-from orchestrator.records.plan import DeviceSelection
 from tests.e2e.conftest import Lab
 from tests.samples.command import Done
 
@@ -105,20 +103,6 @@ def test_bench_takes_so_many_of_the_phones_that_fit(lab: Lab, model: Path) -> No
     assert {run["case"]["serial"] for run in stored(lab, done)} == {A}
     refused = lab.cli(*words, "--one-of-each", "shoe")
     assert (refused.exit_code, "--one-of-each" in refused.stderr) == (2, True)
-
-
-def test_a_phones_hub_is_that_of_its_usb_path_or_what_the_inventory_says(lab: Lab, late: Callable[[], None]) -> None:
-    late()
-    inventory = lab.cli.home / "devices.yaml"
-    inventory.write_text(f"devices: {{{B}: {{hub: access point}}}}")
-    try:
-        with Farm(settings_of(lab)) as farm:
-            opened = farm.open_devices(DeviceSelection(serials=(A, B, LATE)))
-            hubs = {facts.serial: device.hub for device, facts in opened.devices}
-    finally:
-        inventory.unlink()
-    assert (hubs[Serial(A)], hubs[Serial(B)]) == ("", "access point")
-    assert re.fullmatch(r"(127\.0\.0\.1:\d+|localfilesystem:\S+) 1-2", hubs[Serial(LATE)])
 
 
 def test_a_campaign_is_for_the_phones_that_are_there_when_it_begins(

@@ -60,7 +60,6 @@ class Cli:
             **kept,
             "BENCHFARM_HOME": str(self.home),
             # Other tests of this computer and user don't take part in its turns.
-            "BENCHFARM_HUBS": str(self.home / "hubs"),
             "ANDROID_ADB_SERVER_PORT": "1",
             "PYTHONUNBUFFERED": "1",
             **more,

@@ -113,10 +113,8 @@ class Rig:
         return SimpleNamespace(
             serial=serial,
             kind=DeviceKind.ANDROID,
-            hub="",
             work_folder="/data/local/tmp/ours",
             state=lambda: DeviceState(at=NOW),
-            measuring=lambda cancelled: contextlib.nullcontext(),
             place=lambda source, **others: SimpleNamespace(path=str(source), pushed_bytes=0),
             wait_until_ready=stay_away,
         )
