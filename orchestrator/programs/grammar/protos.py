@@ -1,7 +1,7 @@
 """The protos that the benchmark programs write: result, where each node ran, and operator profile.
 
 The schemas are built here from the field tables of the three messages, so that no compiler is needed and no
-generated code has to match the installed protobuf (docs/decisions says why). They live in a pool of their own:
+generated code has to match the installed protobuf. They live in a pool of their own:
 tensorflow registers messages of the same names.
 """
 
