@@ -67,7 +67,7 @@ WORDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "parse": ("explaining", "Show what benchfarm reads from benchmark output."),
         "lab": ("lab", "Start and control virtual phones on this computer."),
         "adb": ("devices", "Show or stop the adb server that benchfarm started."),
-        "store": ("stored", "Back up the store, delete old raw output, and show its key."),
+        "store": ("stored", "Back up the store, and delete old raw output."),
         "quickstart": ("measuring", "Try everything on virtual phones and this computer."),
         "completion": ("explaining", "Print a completion script for your shell."),
     },
@@ -78,9 +78,9 @@ PANELS: Final[dict[str, frozenset[str]]] = {
     "Devices": frozenset({"--device", "--profile", "--where", "--one-of-each", "--any", "--host"}),
     "Measuring": frozenset({
         "--invocations", "--precision", "--budget", "--sustained", "--num-runs", "--min-secs", "--max-secs", "--detect",
-        "--most-pairs", "--fresh", "--most", "--alike", "--parity",
+        "--most-pairs", "--fresh",
     }),
-    "Output": frozenset({"--json", "--format", "--out", "--name", "--fail-on", "--summary", "--allow-list", "--title"}),
+    "Output": frozenset({"--json", "--format", "--out", "--name", "--fail-on", "--summary", "--title"}),
     "Advanced": frozenset({
         "--tool", "--build", "--flag", "--mode", "--parity-inputs", "--reference-check", "--reboot", "--affinity",
         "--timeout", "--seed",
