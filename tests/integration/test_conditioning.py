@@ -220,6 +220,6 @@ def test_a_phone_that_adb_reaches_by_an_address_keeps_its_radios(
     conditioner.prepare(device, ANY, quiet=Quiet(airplane=True, sync_off=True), on_note=notes.append)
     refusal = "can't be had: adb reaches the phone over the network, and would be cut off"
     assert notes == [f"{name} {refusal}" for name in ("airplane mode", "Wi-Fi being off", "mobile data being off")]
-    assert phone.userland.state.wifi
+    assert phone.userland.settings.get("global", "wifi_on") == "1"
     assert device.shell("settings get global airplane_mode_on").text.strip() == "0"
     conditioner.restore(device)

@@ -29,9 +29,6 @@ _HYSTERESIS_C: Final = 4.0
 _USB_WATTS: Final = 2.5
 #: Power grows with the clock and the square of the voltage, which falls with the clock.
 _POWER_EXPONENT: Final = 2.2
-#: What is left of the noise between processes when clocks don't move, and when no radio wakes anything.
-_STEADY_NOISE: Final = 0.3
-_OFFLINE_NOISE: Final = 0.85
 #: The battery's gauge tells a new value so often, the mean since the last one, with so much noise (standard deviation).
 _GAUGE_S: Final = 0.5
 _GAUGE_NOISE: Final = 0.01
@@ -78,7 +75,6 @@ class VirtualHardware:
         self._cpu_s: dict[int, float] = {}
         self._fixed = False
         self._gpu_least_khz = 0
-        self._has_network = True
         self._has_thermal_control = True
         self._heat = Heat(profile.thermal)
         self._charge_uah = profile.battery_mah * 1000 * 0.9
@@ -304,10 +300,6 @@ class VirtualHardware:
             self._advance()
             self._fixed = enabled
 
-    def set_network(self, *, enabled: bool) -> None:
-        """Switch what wakes the phone from outside."""
-        self._has_network = enabled
-
     def set_thermal_control(self, *, enabled: bool) -> None:
         """Let heat take clocks, or not."""
         with self._lock:
@@ -324,13 +316,6 @@ class VirtualHardware:
     def gpu_least_khz(self) -> int:
         """Return the GPU's smallest clock."""
         return self._gpu_least_khz or (self.profile.gpu.available_khz[0] if self.profile.gpu else 0)
-
-    def noise_share(self) -> float:
-        """Return how much of the noise between processes is left, as the phone is set now."""
-        with self._lock:
-            pinned = all(state.governor == "performance" for state in self._clusters)
-            share = _STEADY_NOISE if self._fixed or pinned else 1.0
-            return share if self._has_network else share * _OFFLINE_NOISE
 
     def force(self, *, heat_c: float | None = None, battery_percent: int | None = None) -> None:
         """Set the heat of the whole phone or its battery's level at once."""

@@ -270,13 +270,12 @@ def _executed(plan: SubgraphPlan) -> Iterable[PlanNode]:
 class Noise:
     """The noise of one process: the same numbers again from the same seed."""
 
-    def __init__(self, seed: int, *, share: float = 1.0) -> None:
-        """``share`` is how much of the noise between processes is left on a phone that was brought to rest."""
+    def __init__(self, seed: int) -> None:
         self._random = np.random.default_rng(seed)
         #: Placement in memory, frequency governor's mood: it stays for the process.
-        self.process_factor = float(np.exp(self._random.normal(0.0, 0.015) * share))
+        self.process_factor = float(np.exp(self._random.normal(0.0, 0.015)))
         self.stray_draw = float(self._random.random())
-        self._drift = float(self._random.normal(0.0, 0.006) * share)
+        self._drift = float(self._random.normal(0.0, 0.006))
 
     def uniform(self) -> float:
         """Return a number between 0 and 1."""

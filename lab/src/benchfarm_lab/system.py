@@ -134,8 +134,6 @@ class PhoneState:
 
     screen_on: bool = True
     keyguard: bool = False
-    wifi: bool = True
-    mobile_data: bool = True
     fixed_performance: bool = False
     #: The kinds of doze (``deep``, ``light``) that ``dumpsys deviceidle disable`` has switched off.
     doze_off: set[str] = field(default_factory=set)

@@ -55,14 +55,7 @@ def svc(call: Invocation) -> int:
                 state.wake()
             return 0
     if service in {"wifi", "data"} and verb in {"enable", "disable"}:
-        on = verb == "enable"
-        if service == "wifi":
-            state.wifi = on
-            table.put("global", "wifi_on", str(int(on)))
-        else:
-            state.mobile_data = on
-            table.put("global", "mobile_data", str(int(on)))
-        _switch_network(call)
+        table.put("global", "wifi_on" if service == "wifi" else "mobile_data", str(int(verb == "enable")))
         return 0
     call.error("Available commands:\n    help\n    power\n    data\n    wifi\n    usb\n    nfc\n    bluetooth")
     return 1
@@ -97,12 +90,6 @@ def cmd(call: Invocation) -> int:
     return handler(call, args[1:])
 
 
-def _switch_network(call: Invocation) -> None:
-    state = call.system.state
-    flying = call.system.settings.get("global", "airplane_mode_on") == "1"
-    call.system.hardware.set_network(enabled=not flying and (state.wifi or state.mobile_data))
-
-
 def _power(call: Invocation, args: Sequence[str]) -> int:
     if args[:1] == ["set-fixed-performance-mode-enabled"] and len(args) > 1 and args[1] in {"true", "false"}:
         if call.system.props.sdk < _ANDROID_11:
@@ -122,7 +109,6 @@ def _connectivity(call: Invocation, args: Sequence[str]) -> int:
             return 0
         if args[1] in {"enable", "disable"}:
             call.system.settings.put("global", "airplane_mode_on", str(int(args[1] == "enable")))
-            _switch_network(call)
             return 0
     call.error(f"Unknown command: {args[0] if args else ''}")
     return 255

@@ -57,7 +57,7 @@ class BenchmarkRun:
         self.flex = flex
         #: Whether it is LiteRT's program, which has delegates of its own, and tells of them and of results in its way.
         self.is_litert = is_litert
-        self.noise = Noise(bench.hardware.next_process_seed(), share=bench.hardware.noise_share())
+        self.noise = Noise(bench.hardware.next_process_seed())
 
     def run(self) -> Results:
         """Do it all; raise BenchmarkFailedError, or ProgramDiedError when it aborts or is killed."""

@@ -90,7 +90,7 @@ class _Engine:
         self._process = process
         self._flags = flags
         self._model_bytes = model_bytes
-        self._noise = Noise(bench.hardware.next_process_seed(), share=bench.hardware.noise_share())
+        self._noise = Noise(bench.hardware.next_process_seed())
         self._is_gpu = flags["backend"] == "gpu"
         self._threads = place_threads(
             bench.profile, threads=int(flags["num_cpu_threads"]) or _USUAL_THREADS, affinity=process.affinity,

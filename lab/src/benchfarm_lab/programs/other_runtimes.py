@@ -45,7 +45,7 @@ class _Runtime:
         self.process = process
         self.has_gpu = bench.profile.gpu is not None
         self._bench = bench
-        self._noise = Noise(bench.hardware.next_process_seed(), share=bench.hardware.noise_share())
+        self._noise = Noise(bench.hardware.next_process_seed())
 
     def out(self, text: str) -> None:
         self.process.stdout.write(f"{text}\n".encode())
