@@ -260,7 +260,8 @@ class Connection:
         self._link.faults.reach(f"open:{name.partition(':')[0].partition(',')[0]}")
         if self._gone:
             return
-        service = self._link.service_for(name)
+        refused = self._link.faults.take(FaultKind.CLOSED, f"open:{name.partition(':')[0].partition(',')[0]}")
+        service = None if refused is not None else self._link.service_for(name)
         if service is None:
             self.send(wire.CLSE, 0, remote_id)
             return

@@ -32,6 +32,11 @@ class FaultKind(StrEnum):
     REBOOT = "reboot"
     UNAUTHORIZED = "unauthorized"
     OUTPUT_CUT = "output-cut"
+    ANSWER_CUT = "answer-cut"
+    CLOSED = "closed"
+    BANNER = "banner"
+    TOOL_WARNING = "tool-warning"
+    PROPERTIES_DENIED = "properties-denied"
     BIT_FLIP = "bit-flip"
     NO_SPACE = "no-space"
     PERMISSION_DENIED = "permission-denied"
@@ -46,6 +51,7 @@ class FaultKind(StrEnum):
     DELEGATE_WRONG = "delegate-wrong"
     LOG_GARBAGE = "log-garbage"
     LOG_UTF8 = "log-utf8"
+    NOISY_LOG = "noisy-log"
     CLOCK_JUMP = "clock-jump"
     OVERHEAT = "overheat"
     THROTTLE = "throttle"
@@ -106,6 +112,37 @@ FAULT_NOTES: Mapping[FaultKind, FaultNote] = {
         "code while the connection stays; of a program's stdout (moment 'program', counted from its init) the rest "
         "is lost.",
         moments=PRINTING,
+    ),
+    FaultKind.ANSWER_CUT: FaultNote(
+        summary="What a service (moments 'shell', 'exec') prints after 'bytes' bytes is lost; its exit code comes.",
+        moment="shell",
+        moments=("shell", "exec"),
+    ),
+    FaultKind.CLOSED: FaultNote(
+        summary="The phone refuses to open a service (moment, default open:shell): adb says 'closed'.",
+        moment="open:shell",
+        moments=("open", "open:shell", "open:exec", "open:sync"),
+        counts_bytes=False,
+    ),
+    FaultKind.BANNER: FaultNote(
+        summary="Each shell begins with the line 'text' on its standard output, as some makers' do.",
+        args={"text": "Welcome to ACME OS"},
+        lasting=True,
+        moments=(),
+        counts_bytes=False,
+    ),
+    FaultKind.TOOL_WARNING: FaultNote(
+        summary="Each tool and program (subject: its path) begins with the linker's line 'text' on its standard error.",
+        args={"text": "WARNING: linker: Warning: unable to normalize /vendor/lib64"},
+        lasting=True,
+        moments=(),
+        counts_bytes=False,
+    ),
+    FaultKind.PROPERTIES_DENIED: FaultNote(
+        summary="getprop prints 'Permission denied' instead of properties.",
+        lasting=True,
+        moments=(),
+        counts_bytes=False,
     ),
     FaultKind.BIT_FLIP: FaultNote(
         summary="One bit of a pushed (moment 'push') or pulled (moment 'pull') file is turned over at byte 'bytes'; "
@@ -188,6 +225,11 @@ FAULT_NOTES: Mapping[FaultKind, FaultNote] = {
         summary="Bytes of 4-byte UTF-8 (emoji) come into logcat before the next message.",
         lingers=True,
         counts_bytes=False,
+    ),
+    FaultKind.NOISY_LOG: FaultNote(
+        summary="Another app logs 'lines_per_s' lines a second (of this computer's), until the fault is removed.",
+        args={"lines_per_s": 20.0},
+        lasting=True,
     ),
     FaultKind.CLOCK_JUMP: FaultNote(
         summary="The phone's wall clock jumps by 'seconds' (negative: back); uptime doesn't.", args={"seconds": 3600.0}

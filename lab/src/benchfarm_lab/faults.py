@@ -92,6 +92,10 @@ class Fault:
         value = self.args.get(name, FAULT_NOTES[self.kind].args[name])
         return float(value)
 
+    def text(self, name: str) -> str:
+        """Return a setting as text, its default when it wasn't given."""
+        return str(self.args.get(name, FAULT_NOTES[self.kind].args[name]))
+
     def concerns(self, moment: str, subject: str) -> bool:
         """Say whether it is meant for a moment and a subject."""
         if self.moment and moment != self.moment and not moment.startswith(self.moment + ":"):

@@ -11,7 +11,8 @@ from benchfarm_lab.commands.invocation import MAX_SCRIPT_BYTES, CommandFaultErro
 from benchfarm_lab.commands.registry import CommandFunction, find_command
 from benchfarm_lab.contract import PhoneFileError, ProgramDiedError, StreamClosedError
 from benchfarm_lab.executables import is_elf, run_executable
-from benchfarm_lab.handles import Handle, NullHandle
+from benchfarm_lab.faults import FaultKind
+from benchfarm_lab.handles import Handle, HandleSink, NullHandle
 from benchfarm_lab.processes import Process
 from benchfarm_lab.system import PhoneSystem
 
@@ -80,7 +81,10 @@ def launch(request: Launch) -> int:
         raise LaunchFaultError(f"{name}: inaccessible or not found", 127)
     before = system.processes.enter(process)
     process.argv = tuple(request.argv)
+    warning = system.faults.active(FaultKind.TOOL_WARNING, path)
     try:
+        if warning is not None:
+            HandleSink(request.handle(2), process).write(f"{warning.text('text')}\n".encode())
         return _run(request, path)
     except ProgramDiedError as exc:
         process.signal = process.signal or exc.signal

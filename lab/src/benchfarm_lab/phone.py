@@ -28,6 +28,8 @@ BOOT_S: Final = 2.0
 _SYSTEM_START_S: Final = 1.0
 _BOOT_PROPS: Final = ("sys.boot_completed", "dev.bootcomplete")
 _PORT_RETRY_S: Final = 0.5
+#: Another app, which logs when it is asked to.
+_CHATTER_PID: Final = 1999
 
 
 class Phone:
@@ -49,6 +51,7 @@ class Phone:
         props = {**profile.system_props(spec.serial), "ro.benchfarm.speed": f"{time_factor:g}"}
         self.hardware = VirtualHardware(profile, self.time, seed)
         self._foreign: Work | None = None
+        self._silent: threading.Event | None = None
         self.userland = build_userland(
             props=props, time=self.time, hardware=self.hardware,
             shelf=build_shelf(profile, self.hardware, self.faults), build=_build_of(profile, spec), faults=self.faults,
@@ -175,7 +178,24 @@ class Phone:
         handle(FaultKind.FOREIGN_LOAD, self._load, lambda fault: self._unload())
         handle(FaultKind.BATTERY_HEALTH, lambda fault: self._say_health(int(fault.number("health"))),
                lambda fault: self._say_health(None))  # fmt: skip
+        handle(FaultKind.NOISY_LOG, self._chatter, lambda fault: self._hush())
         handle(FaultKind.BATTERY_LOW, lambda fault: self.hardware.force(battery_percent=int(fault.number("percent"))))
+
+    def _chatter(self, fault: Fault) -> None:
+        """Have another app log line after line."""
+        self._hush()
+        self._silent = silent = threading.Event()
+
+        def talk() -> None:
+            while not silent.wait(1 / fault.number("lines_per_s")) and not self._closed.is_set():
+                self.userland.logs.append("I", "Chatter", "nothing that matters", pid=_CHATTER_PID, buffer="main")
+
+        threading.Thread(target=talk, name=f"{self.serial} chatter", daemon=True).start()
+
+    def _hush(self) -> None:
+        if self._silent is not None:
+            self._silent.set()
+            self._silent = None
 
     def _say_health(self, health: int | None) -> None:
         self.userland.state.battery_health = health

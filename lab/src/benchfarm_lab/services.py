@@ -41,12 +41,18 @@ class Outlet:
         self._stream = stream
         self._faults = faults
         self._moment = moment
+        self._is_lost = False
 
     def write(self, data: bytes, *, framed_as: int | None = None) -> None:
         """Write to the stream, with the shell protocol's head when ``framed_as`` says which of its streams it is."""
         for start in range(0, len(data), _PIECE_BYTES):
             piece = data[start : start + _PIECE_BYTES]
             passing, cut = self._faults.advance(FaultKind.OUTPUT_CUT, len(piece), self._moment)
+            piece = piece[:passing]
+            if self._is_lost:
+                piece = b""
+            passing, lost = self._faults.advance(FaultKind.ANSWER_CUT, len(piece), self._moment)
+            self._is_lost = self._is_lost or lost is not None
             piece = piece[:passing]
             if piece:
                 self._stream.write(piece if framed_as is None else _HEAD.pack(framed_as, len(piece)) + piece)
@@ -152,9 +158,12 @@ class ServiceDesk:
     ) -> None:  # fmt: skip
         """Run a command. Without frames its exit code is lost, and its output is one stream, as a terminal's is."""
         outlet = Outlet(stream, self.faults, moment)
+        banner = self.faults.active(FaultKind.BANNER)
         stdout = stderr = Output(outlet, framed_as=STDOUT if framed else None, terminal=terminal)
         if framed and not terminal:
             stderr = Output(outlet, framed_as=STDERR, terminal=False)
+        if banner is not None:
+            stdout.write(f"{banner.text('text')}\n".encode())
         reader = StreamReader(stream)
         session = ShellSession(
             stdin=FramedInput(reader) if framed else reader, stdout=stdout, stderr=stderr, hangup=stream.hangup

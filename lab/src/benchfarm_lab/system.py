@@ -12,6 +12,7 @@ from benchfarm_lab.contract import MomentHook
 
 if TYPE_CHECKING:
     from benchfarm_lab.activities import ActivityService
+    from benchfarm_lab.faults import FaultTable
     from benchfarm_lab.files import PhoneTree
     from benchfarm_lab.hardware import VirtualHardware
     from benchfarm_lab.logs import PhoneLogs
@@ -65,6 +66,7 @@ class PhoneSystem:
     settings: PhoneSettings
     state: PhoneState
     tracing: TraceService
+    faults: FaultTable
     on_reboot: Callable[[str], None]
     moment: MomentHook | None = None
     #: What the properties are after a boot.

@@ -105,7 +105,7 @@ def build_userland(
     system = PhoneSystem(
         build=build, time=time, hardware=hardware, shelf=shelf, props=phone_props, processes=processes, logs=logs,
         storage=storage, files=files, packages=packages, activities=activities, settings=PhoneSettings(),
-        state=PhoneState(), tracing=TraceService(time, phone_props), on_reboot=on_reboot,
+        state=PhoneState(), tracing=TraceService(time, phone_props), faults=faults, on_reboot=on_reboot,
         moment=moment, default_props=dict(props),
     )  # fmt: skip
     files.root.nodes |= computed_trees(system)

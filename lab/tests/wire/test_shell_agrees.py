@@ -67,12 +67,27 @@ SCRIPTS: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "strays": (f"mkdir -p runs/r1 runs/r2; echo 7 >runs/r1/pid; {call('strays', 'runs')}\necho after", r".+"),
     "strays of none": (f"mkdir runs; {call('strays', 'runs')}\necho never", r"^(?!.)"),
-    "tools": (
-        call("tools", "."),
-        (
-            r"^(?:cat|chmod|df|grep|id|ls|md5sum|mkdir|ps\S*|renice|rm|setsid|sha256sum|shell|sleep\S*|stat|sync|"
-            r"tail|wc) (?:works|missing)"
+    "try": (
+        "\n".join(
+            f"({call('try', '.', wanted, *command.split())})"
+            for command, wanted in (
+                ("cat try.txt", "b"),
+                ("chmod 700 try.txt", ""),
+                ("df -k .", ""),
+                ("grep -H b try.txt", "try.txt:b"),
+                ("id -u", ""),
+                ("md5sum try.txt", "dd8c6a395b5dd36c"),
+                ("ps -A -o PID,PPID,PGID,ARGS", "PGID"),
+                ("setsid true", ""),
+                ("sha256sum try.txt", "911169ddaaf146af"),
+                ("sleep 0.05", ""),
+                ("stat -c %s try.txt", "4"),
+                ("tail -n 1 try.txt", "b"),
+                ("wc -c try.txt", "4"),
+                ("cat nope", ""),
+            )
         ),
+        r"^(?:works|missing)",
     ),
     "wait for nothing": (call("wait", "nope", 0.2, 1), r"^(?!.)"),
     "wait for a run that is gone": (f"mkdir r; echo 999999 >r/pid; {call('wait', 'r', 0.2, 1)}", r"^[a-z]+$"),

@@ -11,6 +11,7 @@ from benchfarm_lab.commands.options import need_args, read_options
 from benchfarm_lab.commands.registry import command
 from benchfarm_lab.commands.running import seconds
 from benchfarm_lab.contract import SHELL_UID
+from benchfarm_lab.faults import FaultKind
 from benchfarm_lab.processes import Process, user_name
 
 _SHELL_GROUPS = (
@@ -38,6 +39,9 @@ def id_(call: Invocation) -> int:
 @command("getprop")
 def getprop(call: Invocation) -> int:
     """Print a property, or all of them."""
+    if call.system.faults.take(FaultKind.PROPERTIES_DENIED) is not None:
+        call.out.line("Permission denied")
+        return 1
     if call.args:
         call.out.line(call.system.props.get(call.args[0], "") or (call.args[1] if len(call.args) > 1 else ""))
         return 0

@@ -149,6 +149,10 @@ class Shell:
         before = self.system.processes.enter(self.process)
         try:
             self.status = self._guarded(body)
+            if last := self.traps.pop(0, ""):
+                status = self.status
+                self._guarded(lambda: self.run_text(last, keep=True))
+                self.status = status
         except ShellKilledError:
             self.status = 128 + self.process.signal
         finally:

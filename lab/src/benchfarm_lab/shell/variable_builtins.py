@@ -66,8 +66,8 @@ def trap_builtin(shell: Shell, args: Sequence[str]) -> int:
         return 1
     script, *names = args
     for name in names:
-        signal = signal_number(name)
-        if not signal:
+        signal = signal_number(name) if name != "EXIT" else 0
+        if signal is None:
             shell.complain(f"trap: bad signal: {name}")
             return 1
         shell.process.caught.discard(signal)
@@ -76,7 +76,8 @@ def trap_builtin(shell: Shell, args: Sequence[str]) -> int:
             shell.traps.pop(signal, None)
             continue
         shell.traps[signal] = script
-        (shell.process.caught if script else shell.process.ignored).add(signal)
+        if signal:
+            (shell.process.caught if script else shell.process.ignored).add(signal)
     return 0
 
 
