@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import enum
 import hashlib
-import re
 import secrets
+import shlex
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,18 +21,24 @@ from orchestrator.clock import Clock, Deadline
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.conditioning import LadderConditioner
 from orchestrator.devices.iphone import IPhoneDevice
-from orchestrator.devices.processes import parse_processes
-from orchestrator.devices.shell import quote
+from orchestrator.devices.processes import PhoneProcess, parse_processes
+from orchestrator.devices.shell import quote, reason_of
 from orchestrator.devices.usbmux import PROGRAM
-from orchestrator.errors import BenchfarmError
+from orchestrator.errors import BenchfarmError, DeviceTimeoutError
 from orchestrator.files import sha256_of
 from orchestrator.records.identity import RunId
 from orchestrator.records.plan import FitLimits
-from orchestrator.scripts import call
+from orchestrator.scripts import ask, call
 
 #: What is sent and read back.
 _FILE_BYTES: Final = 8 << 20
 _STEP_TIMEOUT_S: Final = 15.0
+#: A tool that takes longer hangs.
+_TOOL_LIMIT_S: Final = 5.0
+#: So much is kept of what a phone says unasked.
+_NOISE_LENGTH: Final = 300
+#: What the program that is sent ends with.
+_PROGRAM_CODE: Final = 43
 _LOG_TIMEOUT_S: Final = 5.0
 #: A run of this length, repeated, shows how long its end goes unnoticed.
 _SHORT_RUN_S: Final = 0.2
@@ -66,39 +73,97 @@ class PhoneCheck:
 _Found = tuple[CheckResult, str, str]
 _FATAL: Final = "nothing can be measured on this phone"
 _MISSING, _OTHER = CheckResult.MISSING, CheckResult.ANOTHER_WAY
-#: What is lost without a tool or a file that benchfarm has no other way for; what else is different without one. A name
-#: that isn't here costs nothing.
-_WITHOUT: Final[dict[str, tuple[CheckResult, str]]] = {
-    **dict.fromkeys(("cat", "chmod", "getprop", "mkdir", "rm", "wc", "sleep"), (_MISSING, _FATAL)),
-    "ps": (_MISSING, "programs left behind can't be found: no run is started"),
-    "grep": (_MISSING, "heat, clocks and load are unknown"),
-    "am": (_MISSING, "the benchmark app can't be started"),
-    "pm": (_MISSING, "the benchmark app can't be installed"),
-    "run-as": (_MISSING, "files of a debuggable app can't be read"),
-    "cmd": (_MISSING, "airplane mode and fixed performance mode can't be set"),
-    "svc": (_MISSING, "Wi-Fi and mobile data can't be switched off"),
-    "input": (_MISSING, "the screen can't be switched"),
-    "logcat": (_MISSING, "the app's results and reasons of kills can't be read"),
-    "pidof": (_MISSING, "other programs that measure aren't noticed"),
-    "atrace": (_MISSING, "before Android 10 no trace can be recorded"),
-    "scaling_cur_freq": (_MISSING, "clocks are unknown: throttling shows by heat and figures only"),
-    "stat-file": (_MISSING, "the load of other processes is unknown"),
-    **dict.fromkeys(("df", "tail"), (_OTHER, "a full disk shows only when a file can't be written")),
-    "ps-pgid": (_OTHER, "processes of a run are found by their parents alone"),
-    "renice": (_OTHER, "the sampler runs at the program's priority"),
-    "setsid": (_OTHER, "a run shares its session with adb's shell"),
-    "sha256sum": (_OTHER, "files are compared by md5"),
-    "sleep-fraction": (_OTHER, "the phone waits in whole seconds"),
-    "stat": (_OTHER, "files are compared again before each campaign"),
-    "taskset": (_OTHER, "--taskset can't be used; the sampler isn't kept off the big cores"),
-    "timeout": (_OTHER, "a tool that hangs is ended by its process number"),
-    "log": (_OTHER, "the log can't be tried by this check"),
-    "perfetto": (_OTHER, "traces are recorded with atrace, if that is there"),
-    "time_in_state": (_OTHER, "mean clocks of a run are estimated from samples"),
-    "temp": (_OTHER, "heat comes from thermalservice and the battery alone"),
-    "current_now": (_OTHER, "energy needs perfetto's meters or the battery service's current"),
-    "comm": (_OTHER, "the end of a run is noticed up to half a second late"),
-}
+_UNREADABLE: Final = "heat status, battery and screen are unknown"
+_CPUFREQ: Final = "/sys/devices/system/cpu/cpufreq/policy0"
+
+
+@dataclass(frozen=True, slots=True)
+class _Tool:
+    """A tool or a small file that benchfarm uses on a phone, tried with the options that benchfarm gives it."""
+
+    name: str
+    command: str
+    #: What it must print.
+    wanted: str = ""
+    #: What is lost without one that benchfarm has no other way for, or what else is different then.
+    cost: str = ""
+    without: CheckResult = _OTHER
+
+
+_TOOLS: Final = (
+    _Tool("cat", "cat try.txt", "b", _FATAL, _MISSING),
+    _Tool("chmod", "chmod 700 try.txt", cost=_FATAL, without=_MISSING),
+    _Tool("df", "df -k .", cost="a full disk shows only when a file can't be written"),
+    _Tool("getprop", "getprop ro.build.version.sdk", cost=_FATAL, without=_MISSING),
+    _Tool("grep", "grep -H '' try.txt", "try.txt:b", "heat, clocks and load are unknown", _MISSING),
+    _Tool("id", "id -u"),
+    _Tool("ls", "ls -d try.txt", "try.txt"),
+    _Tool("md5sum", "md5sum try.txt", "dd8c6a395b5dd36c"),
+    _Tool("mkdir", "mkdir -p try.folder", cost=_FATAL, without=_MISSING),
+    _Tool("ps-pgid", "ps -A -o PID,PPID,PGID,ARGS", "PGID", "processes of a run are found by their parents alone"),
+    _Tool("ps", "ps", "PID", "programs left behind can't be found: no run is started", _MISSING),
+    _Tool("renice", "sh -c 'renice -n 19 -p $$'", cost="the sampler runs at the program's priority"),
+    _Tool("rm", "rm -rf try.folder", cost=_FATAL, without=_MISSING),
+    _Tool("setsid", "setsid true", cost="a run shares its session with adb's shell"),
+    _Tool("sha256sum", "sha256sum try.txt", "911169ddaaf146af", "files are compared by md5"),
+    _Tool("sleep-fraction", "sleep 0.05", cost="the phone waits in whole seconds"),
+    _Tool("sleep", "sleep 0", cost=_FATAL, without=_MISSING),
+    _Tool("stat", "stat -c %s try.txt", "4", "files are compared again before each campaign"),
+    _Tool("sync", "sync"),
+    _Tool("tail", "tail -n 1 try.txt", "b", "a full disk shows only when a file can't be written"),
+    _Tool(
+        "taskset", "sh -c 'taskset -p $$'", cost="--taskset can't be used; the sampler isn't kept off the big cores"
+    ),
+    _Tool("timeout", "timeout 5 true", cost="a tool that hangs is ended by its process number"),
+    _Tool("wc", "wc -c try.txt", "4", _FATAL, _MISSING),
+    *(
+        _Tool(name, f"command -v {name}", cost=cost, without=without)
+        for name, cost, without in (
+            ("am", "the benchmark app can't be started", _MISSING),
+            ("atrace", "before Android 10 no trace can be recorded", _MISSING),
+            ("cmd", "airplane mode and fixed performance mode can't be set", _MISSING),
+            ("input", "the screen can't be switched", _MISSING),
+            ("log", "the log can't be tried by this check", _OTHER),
+            ("logcat", "the app's results and reasons of kills can't be read", _MISSING),
+            ("perfetto", "traces are recorded with atrace, if that is there", _OTHER),
+            ("pidof", "other programs that measure aren't noticed", _MISSING),
+            ("pm", "the benchmark app can't be installed", _MISSING),
+            ("run-as", "files of a debuggable app can't be read", _MISSING),
+            ("svc", "Wi-Fi and mobile data can't be switched off", _MISSING),
+        )
+    ),
+    # What is read beside a run.
+    *(
+        _Tool(path, f"cat {path}", cost=cost, without=without)
+        for path, cost, without in (
+            ("/proc/uptime", "", _OTHER),
+            ("/proc/stat", "the load of other processes is unknown", _MISSING),
+            ("/proc/meminfo", "", _OTHER),
+            ("/proc/loadavg", "", _OTHER),
+            ("/proc/self/comm", "the end of a run is noticed up to half a second late", _OTHER),
+            ("/proc/sys/kernel/random/boot_id", "", _OTHER),
+            (
+                f"{_CPUFREQ}/scaling_cur_freq", "clocks are unknown: throttling shows by heat and figures only",
+                _MISSING,
+            ),
+            (f"{_CPUFREQ}/stats/time_in_state", "mean clocks of a run are estimated from samples", _OTHER),
+            (
+                "/sys/class/thermal/thermal_zone0/temp", "heat comes from thermalservice and the battery alone",
+                _OTHER,
+            ),
+            (
+                "/sys/class/power_supply/battery/current_now",
+                "energy needs perfetto's meters or the battery service's current", _OTHER,
+            ),
+        )
+    ),
+    _Tool("settings", "settings get global airplane_mode_on", cost="quiet mode can't be had", without=_MISSING),
+    _Tool("dumpsys battery", "dumpsys battery", "level", _UNREADABLE, _MISSING),
+    _Tool("dumpsys power", "dumpsys power", "mWakefulness", _UNREADABLE, _MISSING),
+    _Tool("dumpsys thermalservice", "dumpsys thermalservice", "Temperature", "heat comes from files alone", _OTHER),
+    _Tool("dumpsys window", "dumpsys window policy", cost="the app on the screen is unknown"),
+    _Tool("dumpsys SurfaceFlinger", "dumpsys SurfaceFlinger", "GLES", "the GPU's driver is unknown"),
+)  # fmt: skip
 
 
 def check_phone(
@@ -111,22 +176,26 @@ def check_phone(
     """
     checks: dict[str, Callable[[], _Found]] = {
         "shell": lambda: _shell(device),
+        "silence": lambda: _silence(device),
         "facts": lambda: _facts(device),
         "state": lambda: _state(device),
-        "dumpsys": lambda: _command(device, "dumpsys battery", "level", "heat status, battery and screen are unknown"),
-        "settings": lambda: _command(device, "settings get global airplane_mode_on", "", "quiet mode can't be had"),
         "process list": lambda: _processes(device),
         "detached run": lambda: _detached(device),
         "end of a run": lambda: _wake_up(device),
         "deadline": lambda: _deadline(device),
         "programs left behind": lambda: _strays(device),
         "push and pull": lambda: _files(device),
+        "pushed program": lambda: _program(device),
         "log": lambda: _log(device),
         "quiet mode": lambda: _quiet(device, conditioner),
     }
     if app is not None:
         checks["app"] = lambda: _app(device, *app)
-    yield from _tools(device)
+    tools = list(_tools(device))
+    yield from tools
+    if hung := [tool.name for tool in tools if tool.result is CheckResult.FAILS and tool.name.startswith("dumpsys")]:
+        seen = f"not tried: {', '.join(hung)} gave no answer within {_TOOL_LIMIT_S:g} s"
+        checks |= dict.fromkeys(("facts", "state", "quiet mode"), lambda: _fails(seen, "reboot the phone"))
     yield from _made(device.clock, checks)
 
 
@@ -161,36 +230,56 @@ def _made(clock: Clock, checks: Mapping[str, Callable[[], _Found]]) -> Iterator[
 
 
 def _tools(device: AdbDevice) -> Iterator[PhoneCheck]:
-    """Try every tool with our options, in one round trip."""
-    begun_s = device.clock.monotonic_s()
-    try:
-        device.shell(f"mkdir -p {quote(device.work_folder)}")
-        told = device.shell(call("tools", device.work_folder), timeout_s=2 * _STEP_TIMEOUT_S).text
-    except BenchfarmError as error:
-        yield PhoneCheck(name="tools", result=CheckResult.FAILS, seen=str(error))
-        return
-    took_s = device.clock.monotonic_s() - begun_s
-    has_no_tracer = not re.search(r"^(perfetto|atrace) works", told, re.M)
-    for line in told.splitlines():
-        name, _, rest = line.partition(" ")
-        word, _, seen = rest.partition(" ")
-        short = "stat-file" if name == "/proc/stat" else name.rpartition("/")[2]
-        result, cost = CheckResult.WORKS, ""
-        if word != "works":
-            result, cost = _WITHOUT.get(short, (_OTHER, ""))
-        if short in {"perfetto", "atrace"} and has_no_tracer:
-            result, cost = CheckResult.MISSING, "no trace can be recorded"
-        yield PhoneCheck(name=name, result=result, seen=seen.strip(), cost=cost, took_s=took_s)
-        took_s = 0.0
+    """Try every tool with our options, each with a limit of its own."""
+    clock = device.clock
+    found: dict[str, PhoneCheck] = {}
+    for tool in _TOOLS:
+        begun_s = clock.monotonic_s()
+        result, seen, cost = tool.without, "", tool.cost
+        script = call("try", device.work_folder, tool.wanted, *shlex.split(tool.command))
+        scripts = {"folder": f"mkdir -p {quote(device.work_folder)}", "try": script}
+        try:
+            answer = ask(partial(device.shell, timeout_s=_TOOL_LIMIT_S), scripts, serial=device.serial)
+        except DeviceTimeoutError:
+            result, seen = CheckResult.FAILS, f"no answer within {_TOOL_LIMIT_S:g} s"
+        except BenchfarmError as error:
+            result, seen = CheckResult.FAILS, str(error)
+        else:
+            word, _, seen = answer.value("try").partition(" ")
+            if word == "works":
+                result, cost = CheckResult.WORKS, ""
+            else:
+                seen = seen or reason_of(answer)
+        found[tool.name] = PhoneCheck(
+            name=tool.name, result=result, seen=seen.strip(), cost=cost, took_s=clock.monotonic_s() - begun_s
+        )
+    for one, other, cost in (
+        ("perfetto", "atrace", "no trace can be recorded"),
+        ("sha256sum", "md5sum", f"nothing that is sent or read can be compared: {_FATAL}"),
+    ):
+        if CheckResult.WORKS not in {found[one].result, found[other].result}:
+            lost = {name: replace(found[name], result=_MISSING, cost=cost) for name in (one, other)}
+            found |= {name: check for name, check in lost.items() if found[name].result is not CheckResult.FAILS}
+    yield from found.values()
 
 
 def _shell(device: AdbDevice) -> _Found:
     told = device.shell("echo out; echo err >&2; exit 7", timeout_s=_STEP_TIMEOUT_S)
-    if (told.exit_code, told.stdout, told.stderr) == (7, b"out\n", b"err\n"):
+    if told.exit_code == 7 and b"out" in told.stdout.split() and b"err" in told.stderr.split():
         return _works("exit codes and both streams")
     if told.exit_code == 7 and {b"out", b"err"} <= set(told.stdout.split()):
         return CheckResult.ANOTHER_WAY, "one stream", "output and errors come in one stream"
     return _fails(f"exit code {told.exit_code}, {told.stdout!r}, {told.stderr!r}", _FATAL)
+
+
+def _silence(device: AdbDevice) -> _Found:
+    """Tell what the phone prints that nobody asked for; benchfarm ignores it, and this report keeps it."""
+    told = ask(device.shell, {"nothing": "cat /proc/uptime >/dev/null"}, serial=device.serial)
+    noise = [told.noise, told.sections["nothing"], told.stderr]
+    if any(part.strip() for part in noise):
+        text = "; ".join(part.decode("utf-8", "replace").strip()[:_NOISE_LENGTH] for part in noise if part.strip())
+        return CheckResult.ANOTHER_WAY, text, "what it prints beside its answers is ignored"
+    return _works("nothing but answers is printed")
 
 
 def _facts(device: AdbDevice) -> _Found:
@@ -220,15 +309,8 @@ def _known(seen: str, unknown: Sequence[str]) -> _Found:
     return (CheckResult.ANOTHER_WAY, seen, f"unknown: {', '.join(unknown)}") if unknown else _works(seen)
 
 
-def _command(device: AdbDevice, command: str, wanted: str, cost: str) -> _Found:
-    told = device.shell(command, timeout_s=_STEP_TIMEOUT_S)
-    if told.exit_code == 0 and wanted in told.text:
-        return _works(f"{len(told.stdout)} bytes")
-    return CheckResult.MISSING, told.text[:80], cost
-
-
 def _processes(device: AdbDevice) -> _Found:
-    found = parse_processes(device.shell(call("processes"), timeout_s=_STEP_TIMEOUT_S).text)
+    found = _process_list(device)
     if not any(item.group for item in found):
         if not found:
             return _fails("ps can't be read", "programs left behind can't be found: no run is started")
@@ -276,27 +358,42 @@ def _deadline(device: AdbDevice) -> _Found:
         told = device.run_detached(f"sleep {mark} & sleep {mark}; wait", run_id=run_id, timeout_s=1.0)
     finally:
         device.discard_run(run_id)
-    left = [item for item in _listed(device) if item.endswith(f"sleep {mark}")]
+        left = _end_left(device, mark)
     if not told.timed_out:
         return _fails(f"it ended by itself, exit code {told.exit_code}", "a program that hangs isn't noticed")
     if left:
-        return _fails(f"{len(left)} processes stayed", "a program that hangs keeps heating the phone")
+        return _fails(f"{left} processes stayed", "a program that hangs keeps heating the phone")
     return _works("the run and its child were killed")
 
 
 def _strays(device: AdbDevice) -> _Found:
     """Leave a child of a run behind, and have it found."""
     run_id, mark = _run_id(), 86400 + secrets.randbelow(400)
-    device.run_detached(f"sleep {mark} >/dev/null 2>&1 </dev/null &", run_id=run_id, timeout_s=_STEP_TIMEOUT_S)
-    device.kill_strays()
-    if left := [item for item in _listed(device) if item.endswith(f"sleep {mark}")]:
-        return _fails(f"{len(left)} processes stayed", "what a crash leaves behind keeps heating the phone")
+    try:
+        device.run_detached(f"sleep {mark} >/dev/null 2>&1 </dev/null &", run_id=run_id, timeout_s=_STEP_TIMEOUT_S)
+        device.kill_strays()
+    finally:
+        left = _end_left(device, mark)
+    if left:
+        return _fails(f"{left} processes stayed", "what a crash leaves behind keeps heating the phone")
     return _works("found and killed")
 
 
-def _listed(device: AdbDevice) -> list[str]:
-    table = device.shell(call("processes"), timeout_s=_STEP_TIMEOUT_S).text
-    return [item.command.strip() for item in parse_processes(table)]
+def _end_left(device: AdbDevice, mark: int) -> int:
+    """End what is left of a run that this check made, and return how many processes that were.
+
+    They sleep for a time that nothing else on the phone does: a phone without setsid hides whose they are.
+    """
+    left = [item.pid for item in _process_list(device) if item.command.strip().endswith(f"sleep {mark}")]
+    if left:
+        device.shell(f"kill -9 {' '.join(map(str, left))}", timeout_s=_STEP_TIMEOUT_S)
+    return len(left)
+
+
+def _process_list(device: AdbDevice) -> list[PhoneProcess]:
+    scripts = {"processes": call("processes")}
+    answer = ask(partial(device.shell, timeout_s=_STEP_TIMEOUT_S), scripts, serial=device.serial)
+    return parse_processes(answer.text("processes"))
 
 
 def _files(device: AdbDevice) -> _Found:
@@ -320,18 +417,35 @@ def _files(device: AdbDevice) -> _Found:
     return _works(f"{up:.0f} MB/s there, {down:.0f} MB/s back, sums equal")
 
 
+def _program(device: AdbDevice) -> _Found:
+    """Send a program and run it from where benchmark programs are run."""
+    data = f"#!/system/bin/sh\nexit {_PROGRAM_CODE}\n".encode()
+    with tempfile.TemporaryDirectory(prefix="benchfarm-check-") as folder:
+        source = Path(folder) / "check.sh"
+        source.write_bytes(data)
+        sha256 = hashlib.sha256(data).hexdigest()
+        placed = device.place(source, kind="checks", sha256=sha256, name="check.sh", executable=True)
+    try:
+        told = device.shell(quote(placed.path), timeout_s=_STEP_TIMEOUT_S)
+    finally:
+        device.shell(f"rm -rf {quote(device.work_folder)}/checks")
+    if told.exit_code != _PROGRAM_CODE:
+        return _fails(f"{placed.path} can't be run: {reason_of(told)}", _FATAL)
+    return _works("a program that was sent is run")
+
+
 def _log(device: AdbDevice) -> _Found:
     nonce = secrets.token_hex(8)
     deadline = Deadline(_LOG_TIMEOUT_S, device.clock)
     with device.follow_log() as lines:
-        if device.shell(f"log -t benchfarm {nonce}").exit_code != 0:
-            return CheckResult.MISSING, "no tool log", _WITHOUT["log"][1]
+        if device.shell(f"log -t benchfarm {nonce}", timeout_s=_STEP_TIMEOUT_S).exit_code != 0:
+            return CheckResult.MISSING, "no tool log", "the log can't be tried by this check"
         for line in lines:
             if nonce.encode() in line:
                 return _works("a line written was read")
             if deadline.expired:
                 break
-    return CheckResult.MISSING, f"no line within {_LOG_TIMEOUT_S:.0f} s", _WITHOUT["logcat"][1]
+    return CheckResult.MISSING, f"no line within {_LOG_TIMEOUT_S:.0f} s", "the app's results can't be read"
 
 
 def _quiet(device: AdbDevice, conditioner: LadderConditioner) -> _Found:

@@ -9,8 +9,8 @@ from tests.e2e.conftest import Lab
 
 #: What a check could leave behind, as the phone itself tells it.
 LEFT = (
-    "for n in global secure system; do settings list $n; done; ps -A -o PPID,ARGS | grep -e sleep -e benchfarm; "
-    "ls -R /data/local/tmp/benchfarm | grep -v owner"
+    "for n in global secure system; do settings list $n; done; "
+    "ps -A -o PPID,ARGS | grep -e '[s]leep' -e '[b]enchfarm'; ls -R /data/local/tmp/benchfarm | grep -v owner"
 )
 
 

@@ -125,6 +125,23 @@ class RealPhone:
         """Remove a command from it."""
         (self.folder / "bin" / tool).unlink()
 
+    def put(self, tool: str, script: str) -> None:
+        """Put a shell script in the place of a command; the one before is at /system/tools, if it is Android's own."""
+        path = self.folder / "bin" / tool
+        path.unlink(missing_ok=True)
+        path.write_text(f"#!/system/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    def warn(self, text: str) -> None:
+        """Have each of Android's own tools begin with a line on its standard error."""
+        for path in list((self.folder / "bin").iterdir()):
+            if path.is_symlink() and path.name != "sh":
+                self.put(path.name, f'echo {text!r} >&2\nexec {path.readlink()} "$@"')
+
+    def name(self, serial: str) -> None:
+        """Give it another serial number."""
+        (self.folder / "state/props/ro.serialno").write_text(f"{serial}\n")
+
     def calls(self, name: str) -> list[list[str]]:
         """Return the arguments of each call of am, pm, run-as or settings, as they arrived."""
         words = (self.folder / "state/calls").read_bytes().decode().split("\0")[:-1]
