@@ -64,15 +64,13 @@ class Beginning:
     expansion: Expansion
     #: The plan's, and that of the reference workload when it is wanted.
     models: tuple[Model, ...]
-    #: Those of the cases, and what stands in for them when TensorFlow's operators are needed.
     builds: tuple[Build, ...]
-    twins: tuple[Build, ...]
     invocations: tuple[Invocation, ...]
 
     @property
     def files(self) -> dict[str, str]:
         """Where everything lies on this computer, by sha256, but for what flags name."""
-        return files_of(self.models, [*self.builds, *self.twins])
+        return files_of(self.models, self.builds)
 
 
 def identify(plan: Plan) -> list[Model]:
@@ -159,8 +157,11 @@ def expansion_of(
     if assumed is None and (wanted := [item.spec for item in missing_programs(farm, plan, facts) if item.spec]):
         farm.on_missing(wanted)
     found = {**farm.builds.of(plan, facts), **(assumed or {})}
-    expansion = expand(plan, facts, models, found, farm.profiles, named)
     builds = {build.sha256: build for build in found.values() if isinstance(build, Build)}
+    twins = farm.builds.with_flex(list(builds.values())) if any(model.needs_flex for model in models) else {}
+    expansion = expand(plan, facts, models, found, farm.profiles, named, twins=twins)
+    used = {case.build_sha256 for case in expansion.cases}
+    builds |= {twin.sha256: twin for twin in twins.values() if twin.sha256 in used}
     learn_flags(farm.flag_book, farm.lease, devices, found)
     checked = check_flags(
         expansion,
@@ -209,7 +210,6 @@ def prepare(
         expansion=expansion,
         models=tuple({model.sha256: model for model in (*used, *models)}.values()),
         builds=tuple(builds),
-        twins=tuple(farm.builds.with_flex(builds).values()),
         invocations=tuple(
             invocation
             for serial, queue in expansion.invocations.items()
@@ -286,9 +286,7 @@ def begin(
         host=host or campaign.host,
         skipped=beginning.expansion.skipped,
     )
-    farm.store.begin_campaign(
-        campaign, devices=facts, models=list(beginning.models), builds=[*beginning.builds, *beginning.twins]
-    )
+    farm.store.begin_campaign(campaign, devices=facts, models=list(beginning.models), builds=list(beginning.builds))
     return campaign
 
 

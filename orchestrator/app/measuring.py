@@ -191,13 +191,10 @@ def run_campaign(farm: Farm, prepared: Prepared) -> CampaignEnded:
         cancelled=farm.cancelled,
         reference=farm.reference,
     )
-    twins = farm.builds.with_flex(prepared.builds)
     workload = Workload(
         campaign=campaign,
         models={model.sha256: model for model in prepared.models},
         builds={build.sha256: build for build in prepared.builds},
-        # Only what the campaign was begun with: another build's runs would be another night's.
-        flex_builds={sha256: twin for sha256, twin in twins.items() if twin.sha256 in campaign.terms.files},
         known_flags={build.sha256: farm.flag_book.names(build) for build in prepared.builds},
     )
     for serial, reason in opened.left_out.items():

@@ -67,7 +67,6 @@ RECENT_S: Final = 1.0
 #: How long a device may take to come back after a lost link or a reboot.
 READY_S: Final = 120.0
 #: The code of a model with operators of TensorFlow's in a program without them.
-_NEEDS_FLEX: Final = "flex-ops-missing"
 #: After this many waits in vain in a row, a device is left alone for a while.
 UNFIT_MAX: Final = 2
 #: Seconds that an invocation of the pass ``sustained`` measures at least.
@@ -240,15 +239,6 @@ class CaseRunner:
             # A process that was killed may have kept a part of what an earlier one measured.
             if not self.has_stored(Invocation(case=other.case, run_pass=other.run_pass, number=other.invocation)):
                 yield other
-        twin = self._workload.flex_builds.get(invocation.case.build_sha256)
-        if twin is not None and _NEEDS_FLEX in {run.reason_code, *(abandoned or ())[:1]}:
-            with_flex = replace(invocation, case=replace(invocation.case, build_sha256=twin.sha256))
-            for with_twin in () if self.has_stored(with_flex) else self._runs_of(with_flex, ()):
-                yield with_twin
-                if with_twin.outcome is Outcome.UNFIT:
-                    # Open with all that it stands for: only what is planned is run again.
-                    return
-            run = replace(run, reason=f"{run.reason}; the case was run with {twin.name} instead")
         yield run
 
     def _others_covered(

@@ -48,15 +48,11 @@ class Workload:
     builds: Mapping[str, Build]
     #: The flags that a build has, by its sha256; those that weren't asked are left out.
     known_flags: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    #: A build's sha256 -> the build of the same program that has TensorFlow's operators, where there is one.
-    flex_builds: Mapping[str, Build] = field(default_factory=dict)
 
     def build(self, sha256: str) -> Build:
-        """Return a build that a case names, also one that took another's place."""
-        twins: dict[str, Build] = {twin.sha256: twin for twin in self.flex_builds.values()}
-        return self.builds.get(sha256) or twins[sha256]
+        """Return a build that a case names."""
+        return self.builds[sha256]
 
     def of_package(self, package: str) -> set[str]:
         """Return the builds of an app: only one of them can be installed."""
-        builds = (*self.builds.values(), *self.flex_builds.values())
-        return {build.sha256 for build in builds if build.package == package}
+        return {build.sha256 for build in self.builds.values() if build.package == package}

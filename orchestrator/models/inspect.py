@@ -64,10 +64,12 @@ def identify_model(path: Path, *, name: str = "", sha256: str | None = None) -> 
             bundle, or not what ``sha256`` says.
     """
     head, size_bytes = _head(path)
+    needs_flex = False
     if is_foreign(path):
         check_foreign(path)
     elif not _is_sound_bundle(path, head):
-        _graph(path, head)
+        graph = _graph(path, head)
+        needs_flex = any(_is_flex(operator) for subgraph in graph.subgraphs for operator in subgraph.operators)
     digest = sha256_of(path)
     if path.stat().st_size != size_bytes:
         raise ModelError(f"{str(path)!r} changed while it was read", hint="wait until it is complete")
@@ -76,7 +78,9 @@ def identify_model(path: Path, *, name: str = "", sha256: str | None = None) -> 
             f"{path} isn't the model that is meant: its sha256 is {digest}, expected was {sha256.lower()}",
             hint="get the right file, or change the sha256 where the model is named",
         )
-    return Model(name=name or path.stem, sha256=ModelSha(digest), size_bytes=size_bytes, path=path)
+    return Model(
+        name=name or path.stem, sha256=ModelSha(digest), size_bytes=size_bytes, path=path, needs_flex=needs_flex
+    )
 
 
 def inspect_model(path: Path) -> ModelFacts:
@@ -130,6 +134,10 @@ def _graph(path: Path, head: bytes) -> Graph:
             hint="give a .tflite file",
         )
     return read_graph(path)
+
+
+def _is_flex(operator: Operator) -> bool:
+    return is_custom(operator) and operator_name(operator).startswith("Flex")
 
 
 def _facts(graph: Graph, size_bytes: int) -> ModelFacts:

@@ -263,9 +263,12 @@ def expand(
     builds: Mapping[tuple[Serial, ToolName], Build | Skip],
     profiles: Mapping[str, DeviceProfile] | None = None,
     host_files: Mapping[str, HostFiles] | None = None,
+    *,
+    twins: Mapping[str, Build] | None = None,
 ) -> Expansion:
     """Return cases, skips and the order of invocations; the same inputs give the same order (plan.seed).
 
+    ``twins``: a build's sha256 -> the one with TensorFlow's operators, which takes its place for a model with such.
     ``host_files``: for each flag value that names a file of this computer (``@path``), what is to be placed for it.
     """
     queues: dict[Serial, tuple[Invocation, ...]] = {}
@@ -282,6 +285,8 @@ def expand(
                 for delegate in delegates_for(plan, facts.kind, tool):
                     for threads in threads_of(plan, facts, tool, delegate):
                         build = builds.get((facts.serial, tool))
+                        if model.needs_flex and isinstance(build, Build):
+                            build = (twins or {}).get(build.sha256, build)
                         skip = misfit or skip_reason(facts, profile, tool, delegate, threads, build)
                         for flags, mode in itertools.product(plan.matrix.flags, plan.matrix.modes or (None,)):
                             why = skip or flags_skip(tool, delegate, flags) or mode_skip(facts.kind, tool, mode)

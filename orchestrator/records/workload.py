@@ -6,7 +6,7 @@ import enum
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
@@ -149,6 +149,8 @@ class Model:
     size_bytes: int
     #: Where the file is on this host; not part of its identity, None for a model known only from the store.
     path: Path | None = None
+    #: Whether it has operators of TensorFlow's own (Flex), which the plain programs lack; no part of its identity.
+    needs_flex: bool = field(default=False, compare=False)
 
     @property
     def is_language_model(self) -> bool:

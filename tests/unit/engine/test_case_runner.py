@@ -15,21 +15,20 @@ from typing import Any, cast
 from orchestrator.clock import SystemClock
 from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.device_campaign import DeviceCampaign, DeviceResult
-from orchestrator.engine.events import CampaignEnded, RunStored
+from orchestrator.engine.events import CampaignEnded
 from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import LinkLostError
 from orchestrator.ports import Fitness, InvocationRequest
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.identity import BuildSha, Serial
-from orchestrator.records.run import DelegateTruth, Outcome, RawOutput, RunRecord, ToolReport
+from orchestrator.records.identity import Serial
+from orchestrator.records.run import DelegateTruth, Outcome, RawOutput, ToolReport
 from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
 from orchestrator.store.opening import MemoryStore
 from tests.unit.analysis.test_rounds import SERIAL, campaign, case, run
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BUILD = Build(name="plain", tool=ToolName.NATIVE, sha256=case(1).build_sha256, abi="arm64-v8a", path=Path("plain"))
-TWIN = replace(BUILD, name="flex", sha256=BuildSha("f" * 64), path=Path("flex"))
 MODEL = Model(name="m", sha256=case(1).model_sha256, size_bytes=1, path=Path("m.tflite"))
 FACTS = DeviceFacts(serial=SERIAL, kind=DeviceKind.ANDROID, is_virtual=True)
 
@@ -64,9 +63,9 @@ class Rig:
         )
     )
 
-    def measure(self, *, flex: bool = False) -> DeviceResult:
+    def measure(self) -> DeviceResult:
         """Measure what is open on the one phone; as whoever begins the campaign, or resumes it in another process."""
-        workload = self._begun(flex=flex)
+        workload = self._begun()
         return DeviceCampaign(self.phone(SERIAL), FACTS, workload, self.services()).run()
 
     def measure_all(self, *serials: Serial) -> CampaignEnded:
@@ -74,16 +73,15 @@ class Rig:
         phones = [(self.phone(serial), replace(FACTS, serial=serial)) for serial in serials]
         return run_on_devices(self._begun(), phones, self.services())
 
-    def _begun(self, *, flex: bool = False) -> Workload:
+    def _begun(self) -> Workload:
         if self.store.campaign(self.campaign.campaign_id) is None:
             serials = {item.case.serial for item in self.campaign.invocations}
             devices = [replace(FACTS, serial=serial) for serial in serials]
-            self.store.begin_campaign(self.campaign, devices=devices, models=[MODEL], builds=[BUILD, TWIN])
+            self.store.begin_campaign(self.campaign, devices=devices, models=[MODEL], builds=[BUILD])
         return Workload(
             campaign=self.campaign,
             models={MODEL.sha256: MODEL},
             builds={BUILD.sha256: BUILD},
-            flex_builds={BUILD.sha256: TWIN} if flex else {},
         )
 
     def services(self) -> Services:
@@ -144,14 +142,6 @@ class Rig:
         return measured if raw.command == "ok" else ToolReport(outcome="failed", failure_code=raw.command)
 
 
-def flex_needed(request: InvocationRequest) -> str:
-    return "ok" if request.build == TWIN else "flex-ops-missing"
-
-
-def with_twin(one: Case) -> Case:
-    return replace(one, build_sha256=TWIN.sha256)
-
-
 def test_a_case_that_took_all_its_time_is_not_tried_again_when_its_phone_has_come_back() -> None:
     ends = iter(["late", "ok", "lost"])
     rig = Rig(end=lambda request: next(ends, "ok"), comes_back=True)
@@ -175,28 +165,6 @@ def test_a_case_that_fails_the_same_way_twice_is_abandoned_and_another_failure_c
     rig.measure()
     assert [outcome for _, outcome in rig.stored(case(1))] == [Outcome.FAILED] * 3
     assert [outcome for _, outcome in rig.stored(case(2))] == [Outcome.FAILED] * 2 + [Outcome.SKIPPED]
-
-
-def test_a_twin_with_tensorflows_operators_that_is_stored_is_not_run_again() -> None:
-    rig = Rig(end=flex_needed)
-    rig.store.begin_campaign(rig.campaign, devices=[FACTS], models=[MODEL], builds=[BUILD, TWIN])
-    kept: RunRecord = run(Invocation(case=with_twin(case(1)), run_pass=Pass.TIMING, number=0))
-    rig.store.append_run(kept)
-    rig.measure(flex=True)
-    for one in (case(1), case(2)):
-        assert [number for number, outcome in rig.stored(with_twin(one)) if outcome is Outcome.COMPLETED] == [0, 1, 2]
-    assert Counter((request.case.threads, request.number) for request in rig.asked if request.build == TWIN) == {
-        (threads, number): 1 for threads in (1, 2) for number in range(3) if (threads, number) != (1, 0)
-    }
-    told = [event.run.run_id for event in rig.told if isinstance(event, RunStored)]
-    assert len(told) == len(set(told)) == len(list(rig.store.runs())) - 1
-
-
-def test_a_twin_that_the_phone_was_not_fit_for_is_run_later() -> None:
-    rig = Rig(end=flex_needed, unfit=[False, True])
-    rig.measure(flex=True)
-    for one in (case(1), case(2)):
-        assert rig.stored(with_twin(one)) == [(number, Outcome.COMPLETED) for number in range(3)]
 
 
 def test_each_case_keeps_its_caches_apart() -> None:
