@@ -1,27 +1,128 @@
-"""What runs on a phone: POSIX shell scripts in ``devices/scripts``, sent as text with their arguments in front.
+"""What runs on a phone: POSIX shell scripts in ``devices/scripts``, and how what they print is told from all else.
 
-Nothing has to be on the phone for that, so a full or read-only phone runs them too. Each file says at its top what its
-arguments are, what it prints and what its exit code means. What they may assume of a phone's shell is in
-``docs/decisions/0046-what-a-phone-shell-may-be.md``.
+Nothing has to be on the phone for that: a script is sent as text with its arguments in front, so a full or read-only
+phone runs them too. Each file says at its top what its arguments are, what it prints and what its exit code means.
+What they may assume of a phone's shell is in ``docs/decisions/0046-what-a-phone-shell-may-be.md``.
+
+A shell may print more than its script does: a maker's banner, a linker's warning for each tool. So each script's
+output is a section between two marks that no output can foresee, and the last mark says that the answer is whole.
 """
 
 from __future__ import annotations
 
+import secrets
 import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
-from orchestrator.errors import BenchfarmError
+from orchestrator.errors import BenchfarmError, LinkLostError
 
 FOLDER: Final = Path(__file__).resolve().parent / "devices" / "scripts"
+#: How often a question is sent until its answer is whole.
+ATTEMPTS: Final = 3
+#: Behind the mark that ends an answer, in place of a section's name.
+_END: Final = "."
+
+
+class Result(Protocol):
+    """What a shell printed, and its exit code."""
+
+    @property
+    def exit_code(self) -> int:
+        """The shell's exit code."""
+
+    @property
+    def stdout(self) -> bytes:
+        """Its standard output."""
+
+    @property
+    def stderr(self) -> bytes:
+        """Its standard error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A whole answer to the scripts of one request."""
+
+    exit_code: int
+    stderr: bytes
+    #: Name -> its script's standard output; a script that wasn't reached has none.
+    sections: Mapping[str, bytes]
+    #: What the shell printed outside of all sections.
+    noise: bytes
+
+    @property
+    def stdout(self) -> bytes:
+        """What all scripts printed."""
+        return b"".join(self.sections.values())
+
+    def text(self, name: str) -> str:
+        """Return a section as text, empty where there is none."""
+        return self.sections.get(name, b"").decode("utf-8", "replace")
+
+    def texts(self) -> dict[str, str]:
+        """Return all sections as text."""
+        return {name: self.text(name) for name in self.sections}
+
+    def value(self, name: str) -> str:
+        """Return the last line of a section that isn't blank: a tool's warning stands before its answer."""
+        return next((line.strip() for line in reversed(self.text(name).splitlines()) if line.strip()), "")
+
+
+def framed(scripts: Mapping[str, str]) -> str:
+    """Return the text that runs scripts one after the other, each one's output a section.
+
+    A script that exits ends the request, and those after it have no section. They share their shell's variables.
+    """
+    sections = (f'echo; echo "{mark()}{name}"\n{{\n{script}\n}} </dev/null\n' for name, script in scripts.items())
+    # However the shell ends, it says so; a mark begins a line even where the output before it didn't end its own.
+    return f"trap 'echo; echo \"{mark()}{_END}\"' EXIT\n" + "".join(sections)
+
+
+def read(result: Result) -> Answer | None:
+    """Return what framed scripts answered, None when it isn't whole."""
+    noise, *parts = (b"\n" + result.stdout).split(b"\n" + mark().encode())
+    if not parts or parts[-1].partition(b"\n")[0].strip() != _END.encode():
+        return None
+    sections: dict[str, bytes] = {}
+    for part in parts[:-1]:
+        name, _, body = part.partition(b"\n")
+        sections[name.decode("utf-8", "replace")] = body
+    return Answer(
+        exit_code=result.exit_code,
+        stderr=result.stderr,
+        sections=sections,
+        noise=noise[1:] + parts[-1].partition(b"\n")[2],
+    )
+
+
+def ask(shell: Callable[[str], Result], scripts: Mapping[str, str], *, serial: str = "") -> Answer:
+    """Run scripts that may be run twice and return their answer, asked for again while it isn't whole.
+
+    ``shell`` runs a text. Raises LinkLostError when no answer was whole, and what ``shell`` raises.
+    """
+    script = framed(scripts)
+    result = shell(script)
+    for _ in range(ATTEMPTS - 1):
+        if (answer := read(result)) is not None:
+            return answer
+        result = shell(script)
+    if (answer := read(result)) is not None:
+        return answer
+    said = (result.stderr or result.stdout)[-200:].decode("utf-8", "replace").strip()
+    raise LinkLostError(
+        f"{ATTEMPTS} answers to {', '.join(scripts)} came incomplete (exit code {result.exit_code}, {said!r})",
+        serial=serial,
+    )
 
 
 def call(name: str, *arguments: object) -> str:
     """Return the shell text that runs a script with these arguments; it replaces the shell's own ``$1``, ``$2``, ...
 
-    Scripts that are run one after the other in one request share their shell's variables. Raises BenchfarmError when
-    there is no such script.
+    Raises BenchfarmError when there is no such script.
     """
     words = "".join(f" {shlex.quote(str(argument))}" for argument in arguments)
     return f"set --{words}\n{text(name)}"
@@ -42,3 +143,9 @@ def text(name: str) -> str:
         ) from error
     kept = (line.strip() for line in lines)
     return "\n".join(line for line in kept if line and not line.startswith("#")) + "\n"
+
+
+@cache
+def mark() -> str:
+    """Return the mark of this process, which begins the line in front of each section."""
+    return f"--{secrets.token_hex(8)}:"

@@ -219,7 +219,7 @@ def _phones(farm: Farm) -> list[Finding]:
     real = [item for item in attached if item.seen.usable and (lab is None or item.server.address != lab.address)]
     unchecked = [item.seen.serial for item in real if not check_file(farm.settings, item.seen.serial).is_file()]
     if unchecked:
-        step = f"benchfarm device check -s {','.join(unchecked)}"
+        step = f"benchfarm device check -s {shlex.quote(','.join(unchecked))}"
         found.append(warning("phones", f"never checked: {', '.join(unchecked)}", step))
     return [ok("phones", f"{len(usable)} usable: {', '.join(usable)}"), *found] if usable else found
 
@@ -247,7 +247,7 @@ def _quarantine(farm: Farm) -> list[Finding]:
         problem(
             "quarantine",
             f"{serial}: {farm.quarantine.reason(serial)}",
-            f"look at it, then 'benchfarm device release {serial}'",
+            f"look at it, then 'benchfarm device release {shlex.quote(serial)}'",
         )
         for serial in farm.quarantine.serials()
     ]
@@ -259,7 +259,9 @@ def _journals(farm: Farm) -> list[Finding]:
     left = [serial for serial in farm.conditioner.unrestored() if not farm.lease.live_holder(serial)]
     found = [
         problem(
-            "journals", f"{serial} was left changed by a process that is gone", f"benchfarm device restore {serial}"
+            "journals",
+            f"{serial} was left changed by a process that is gone",
+            f"benchfarm device restore {shlex.quote(serial)}",
         )
         for serial in left
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
 import tempfile
 import threading
@@ -247,7 +248,7 @@ def run_job(
     except (BenchfarmError, OSError):
         # Whoever uses it now restores it.
         return ended
-    text = f"{ended.note}; its phone isn't restored: benchfarm device restore {claimed.serial}"
+    text = f"{ended.note}; its phone isn't restored: benchfarm device restore {shlex.quote(claimed.serial)}"
     return replace(ended, note=one_line(text)) if is_changed else ended
 
 

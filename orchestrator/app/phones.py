@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -189,7 +190,7 @@ def unchecked_hint(settings: Settings, facts: DeviceFacts) -> str:
             return ""
     except (OSError, ValueError, TypeError, KeyError):
         pass
-    return f"{facts.serial} was never checked with its system: benchfarm device check -s {facts.serial}"
+    return f"{facts.serial} was never checked with its system: benchfarm device check -s {shlex.quote(facts.serial)}"
 
 
 def check_phones(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from orchestrator.app.board import Shown, read_boards, runner_elsewhere, runner_here
@@ -48,7 +49,9 @@ def restore_left(farm: Farm, serials: Collection[Serial]) -> None:
     for item in restore_phones(farm, sorted(set(serials) & set(farm.conditioner.unrestored()))):
         # The process that uses a busy one restores it.
         if item.error is not None and not isinstance(item.error, DeviceBusyError):
-            text = f"{item.error}; it isn't restored yet: 'benchfarm device restore {item.name}' tries again"
+            text = (
+                f"{item.error}; it isn't restored yet: 'benchfarm device restore {shlex.quote(item.name)}' tries again"
+            )
             keys = {"device": item.name}
             farm.observer.on_event(Notice(event="resume", text=text, level="warning", keys=keys))
 

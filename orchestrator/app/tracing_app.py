@@ -25,6 +25,7 @@ from orchestrator.programs.running.trace import AppSummary, summarise_app
 from orchestrator.programs.running.trace_file import read_recording
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.plan import DeviceSelection
+from orchestrator.scripts import ask
 
 _PACKAGE: Final = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+", re.ASCII)
 _ACTIVITY: Final = re.compile(r"\.?[A-Za-z_][\w$]*(\.[A-Za-z_][\w$]*)*", re.ASCII)
@@ -171,7 +172,7 @@ def _installed(device: Device, facts: DeviceFacts, package: str) -> str:
 
 
 def _pids(device: Device, package: str) -> set[int]:
-    told = device.shell(f"pidof {shlex.quote(package)}").text
+    told = ask(device.shell, {"pids": f"pidof {shlex.quote(package)}"}).value("pids")
     return {int(word) for word in told.split() if word.isascii() and word.isdecimal() and len(word) < 10}
 
 
@@ -247,7 +248,7 @@ def _give_back(farm: Farm, device: Device, facts: DeviceFacts) -> None:
     try:
         farm.conditioner.restore(device, on_note=lambda text: _tell(farm, facts, text))
     except BenchfarmError as error:
-        hint = f"'benchfarm device restore {device.serial}' tries again"
+        hint = f"'benchfarm device restore {shlex.quote(device.serial)}' tries again"
         _tell(farm, facts, f"could not be restored ({error}); {hint}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -366,7 +367,7 @@ class Farm(Adapters):
     def kept_out(self, item: Attached) -> Attached:
         """Return the phone as one that can't be used when it is in quarantine."""
         reason = self.quarantine.reason(Serial(item.seen.serial)) if item.seen.usable else ""
-        advice = f"look at it, then 'benchfarm device release {item.seen.serial}'"
+        advice = f"look at it, then 'benchfarm device release {shlex.quote(item.seen.serial)}'"
         return item.unusable(f"in quarantine: {reason}", advice) if reason else item
 
     def open_phone(self, attached: Attached, facts: DeviceFacts | None = None) -> tuple[Device, DeviceFacts]:

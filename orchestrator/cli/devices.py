@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -270,7 +271,7 @@ def audit(settings: Settings, serial: _Serial) -> CommandResult:
     lines += [f"  still to be undone: {one_line(item)}" for item in pending]
     lines += [f"  {one_line(item.text)}" for item in differences]
     if pending:
-        lines.append(f"restore it with 'benchfarm device restore {serial}'")
+        lines.append(f"restore it with 'benchfarm device restore {shlex.quote(serial)}'")
     data = {
         "serial": serial,
         "clean": is_clean,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Final
@@ -13,7 +13,7 @@ from orchestrator.clock import Clock, Deadline
 from orchestrator.devices.blobs import DEFAULT_BUDGET_BYTES, PlacedFiles, PushProgress
 from orchestrator.devices.connection import Connection
 from orchestrator.devices.detached import DetachedRuns
-from orchestrator.devices.discovery import Seen
+from orchestrator.devices.discovery import NOT_BOOTED, Seen
 from orchestrator.devices.installing import InstalledApps
 from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.probes import parse_serial
@@ -26,7 +26,6 @@ from orchestrator.devices.shell import (
     STDERR,
     STDOUT,
     PacketReader,
-    SectionScript,
     encode_packet,
     quote,
 )
@@ -48,6 +47,8 @@ _BEGIN_TIMEOUT_S: Final = 15.0
 _FOREVER_S: Final = 7 * 24 * 3600.0
 #: A line longer than that isn't from logcat, whose entries end at 4 KB each.
 _LONGEST_LINE_BYTES: Final = 1 << 20
+#: What is kept of its complaints.
+_COMPLAINT_BYTES: Final = 200
 
 
 @contextlib.contextmanager
@@ -59,19 +60,13 @@ def follow_log(link: PhoneLink, *, buffers: Sequence[str] = ("main", "crash")) -
     ready = f"follow-{secrets.token_hex(8)}"
     chosen = " ".join(f"-b {quote(buffer)}" for buffer in buffers)
     # The shell becomes logcat, so that it is logcat that gets SIGHUP when we hang up.
-    command = (
-        f"t=$(date '+%m-%d %H:%M:%S.000'); echo {ready}; exec logcat -v threadtime {chosen} -T \"$t\" 2>&1 </dev/null"
-    )
+    command = f"t=$(date '+%m-%d %H:%M:%S.000'); echo {ready}; exec logcat -v threadtime {chosen} -T \"$t\" </dev/null"
     with link.open("shell,v2,raw:" + command, Deadline(_BEGIN_TIMEOUT_S, link.clock), what="logcat") as connection:
         connection.send(encode_packet(CLOSE_STDIN))
         lines = _lines(connection)
         for line in lines:
             if line == ready.encode():
                 break
-            if line:
-                raise DeviceCommandError(
-                    f"the log can't be followed: {line.decode('utf-8', 'replace')}", serial=link.serial
-                )
             if connection.deadline.expired:
                 raise DeviceTimeoutError("the log didn't begin in time", serial=link.serial)
         connection.deadline = Deadline(_FOREVER_S, link.clock)
@@ -79,7 +74,7 @@ def follow_log(link: PhoneLink, *, buffers: Sequence[str] = ("main", "crash")) -
 
 
 def _lines(connection: Connection) -> Generator[bytes]:
-    reader = PacketReader()
+    reader, said = PacketReader(), bytearray()
     rest = b""
     while True:
         if not connection.readable(MOMENT_S):
@@ -88,7 +83,7 @@ def _lines(connection: Connection) -> Generator[bytes]:
         data = connection.read_some()
         if not data:
             raise LinkLostError("the log's stream ended", serial=connection.serial)
-        rest += _output(connection, reader, data)
+        rest += _output(connection, reader, data, said)
         *whole, rest = rest.split(b"\n")
         if len(rest) > _LONGEST_LINE_BYTES:
             whole, rest = [*whole, rest], b""
@@ -97,15 +92,19 @@ def _lines(connection: Connection) -> Generator[bytes]:
                 yield line
 
 
-def _output(connection: Connection, reader: PacketReader, data: bytes) -> bytes:
+def _output(connection: Connection, reader: PacketReader, data: bytes, said: bytearray) -> bytes:
+    """Return what logcat printed; what it complained of is added to ``said``. Raises LinkLostError at its end."""
     output = bytearray()
     try:
         for packet_id, payload in reader.feed(data):
-            if packet_id in {STDOUT, STDERR}:
+            if packet_id == STDOUT:
                 output += payload
+            elif packet_id == STDERR:
+                said[:] = (said + payload)[-_COMPLAINT_BYTES:]
             elif packet_id == EXIT:
+                reason = bytes(said or output[-_COMPLAINT_BYTES:]).decode("utf-8", "replace").strip()
                 raise LinkLostError(
-                    f"logcat ended with exit code {payload[0] if payload else '?'}: {bytes(output[-200:])!r}",
+                    f"logcat ended with exit code {payload[0] if payload else '?'}: {reason!r}",
                     serial=connection.serial,
                 )
     except ValueError as error:
@@ -178,9 +177,13 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
     def facts(self) -> DeviceFacts:
         """See Device.facts: one round trip, once per boot."""
         if self._facts is None:
-            script = SectionScript(FACTS_COMMANDS)
-            told = self._link.again(lambda: self._link.shell(script.text, timeout_s=_PROBE_TIMEOUT_S, what="facts"))
-            facts = facts_from(script.split(told.text), serial=self.serial)
+            told = self._ask(FACTS_COMMANDS, what="facts")
+            facts = facts_from(told, serial=self.serial)
+            if not facts.properties:
+                said = told["properties"].strip()[-200:]
+                raise DeviceCommandError(
+                    f"its properties can't be read: getprop says {said!r}", serial=self.serial, hint="reboot the phone"
+                )
             if facts.serial != self.serial:
                 raise DeviceChangedError(f"{self.transport} is now another phone, {facts.serial}", serial=self.serial)
             if self._match_profile is not None:
@@ -190,10 +193,8 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
 
     def state(self) -> DeviceState:
         """See Device.state: one round trip. A new boot id makes the facts be read again."""
-        script = SectionScript(STATE_COMMANDS)
-        text = self.with_removals(script.text)
-        told = self._link.again(lambda: self._link.shell(text, timeout_s=_PROBE_TIMEOUT_S, what="state"))
-        state = state_from(script.split(told.text), at=self._link.clock.now())
+        told = self._ask({"removals": self.with_removals(":"), **STATE_COMMANDS}, what="state")
+        state = state_from(told, at=self._link.clock.now())
         if self._facts is not None and state.boot_id and state.boot_id != self._facts.boot_id:
             self._facts = None
         return state
@@ -204,10 +205,11 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         Raises DeviceUnusableError (not booted yet), DeviceTimeoutError (hangs), LinkLostError.
         """
         nonce = secrets.token_hex(8)
-        words = self._link.shell(f"echo {nonce}; getprop sys.boot_completed", timeout_s=timeout_s).text.split()
-        if words[:1] != [nonce]:
-            raise LinkLostError(f"the phone answered {words!r} instead of {nonce}", serial=self.serial)
-        if words[1:] != ["1"]:
+        scripts = {"nonce": f"echo {nonce}", "booted": "getprop sys.boot_completed"}
+        answer = self._link.ask(scripts, timeout_s=timeout_s, what="asking how it is")
+        if answer.value("nonce") != nonce:
+            raise LinkLostError(f"the phone answered {answer.value('nonce')!r} instead of {nonce}", serial=self.serial)
+        if answer.value("booted") in NOT_BOOTED:
             raise DeviceUnusableError("the phone hasn't finished booting", serial=self.serial, hint="wait a minute")
 
     def wait_until_ready(self, *, timeout_s: float) -> None:
@@ -248,8 +250,10 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         return follow_log(self._link, buffers=buffers)
 
     def _ask_serial(self) -> Serial:
-        answer = self._link.again(
-            lambda: self._link.shell("getprop ro.serialno", timeout_s=_OPEN_TIMEOUT_S, what="opening the phone")
-        )
+        scripts = {"serial": "getprop ro.serialno"}
+        answer = self._link.again(lambda: self._link.ask(scripts, timeout_s=_OPEN_TIMEOUT_S, what="opening the phone"))
         # Some phones (and emulators) have no serial number of their own: the server's word is all there is.
-        return Serial(parse_serial(answer.text) or self.transport)
+        return Serial(parse_serial(answer.text("serial")) or self.transport)
+
+    def _ask(self, scripts: Mapping[str, str], *, what: str) -> dict[str, str]:
+        return self._link.again(lambda: self._link.ask(scripts, timeout_s=_PROBE_TIMEOUT_S, what=what)).texts()

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from orchestrator.devices.link import PhoneLink
+from orchestrator.devices.link import PhoneLink, no_checksum
 from orchestrator.devices.shell import quote
-from orchestrator.errors import DeviceCommandError, DeviceError, DeviceStorageError, TransferError, UsageError
+from orchestrator.errors import DeviceError, DeviceStorageError, TransferError, UsageError
 from orchestrator.ports import PlacedFile
 from orchestrator.scripts import call
 
@@ -81,11 +81,12 @@ class PlacedFiles:
 
         def look(accepted: str) -> tuple[str, str]:
             wanted_mode = "755" if mode == 0o755 else ""
-            script = call("place_look", blob, name, sha256, wanted_mode, accepted) + call(
-                "place_list", self._files_folder
-            )
-            answer = self._link.must(script, timeout_s=_HASH_TIMEOUT_S, what=f"looking for {name}")
-            return answer.partition("\n")[0], answer.partition("\n")[2]
+            scripts = {
+                "look": call("place_look", blob, name, sha256, wanted_mode, accepted),
+                "list": call("place_list", self._files_folder),
+            }
+            answer = self._link.ask(scripts, timeout_s=_HASH_TIMEOUT_S, what=f"looking for {name}", must=True)
+            return answer.value("look"), answer.text("list")
 
         found, listing = look("")
         if found in {"same", sha256}:
@@ -101,8 +102,9 @@ class PlacedFiles:
         hears, size_bytes = self._progress, source.stat().st_size
 
         def settle(accepted: str) -> str:
-            script = call("place_settle", draft, blob, name, sha256, f"{mode:o}", accepted)
-            return self._link.must(script, timeout_s=_HASH_TIMEOUT_S, what=f"putting {name} in its place").strip()
+            scripts = {"sum": call("place_settle", draft, blob, name, sha256, f"{mode:o}", accepted)}
+            what = f"putting {name} in its place"
+            return self._link.ask(scripts, timeout_s=_HASH_TIMEOUT_S, what=what, must=True).value("sum")
 
         try:
             progress = None if hears is None else lambda sent_bytes: hears(name, sent_bytes, size_bytes)
@@ -111,7 +113,7 @@ class PlacedFiles:
             if found == sha256:
                 return
             if not found:
-                raise DeviceCommandError("the phone has neither sha256sum nor md5sum", serial=self._link.serial)
+                raise no_checksum(self._link.serial)
             expected = _expected(source, sha256, like=found)
             if found != expected:
                 raise TransferError(

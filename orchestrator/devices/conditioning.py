@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,13 +23,13 @@ from orchestrator.devices.hub_power import HubPower, port_of
 from orchestrator.devices.journal import Change, UndoJournal, format_changes, parse_changes
 from orchestrator.devices.owner_note import FREE_MIN_BYTES, Claims, Standing, check_free, must
 from orchestrator.devices.quiet_steps import SCREEN_OFF, SCREEN_ON, QuietStep, is_network_serial, screen_undo, steps_for
-from orchestrator.devices.shell import SectionScript, quote, reason_of
+from orchestrator.devices.shell import quote, reason_of
 from orchestrator.errors import DeviceChangedError, DeviceCommandError, DeviceSetAsideError, DeviceStorageError
 from orchestrator.ports import Device, Fitness
 from orchestrator.records.device import VIRTUAL_USB, DeviceFacts, DeviceState
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import FitLimits, Quiet, Screen
-from orchestrator.scripts import call
+from orchestrator.scripts import ask, call
 
 #: Zone name (regular expression) -> limit in degrees, as the device's profile declares.
 ZoneLimits = Callable[[DeviceFacts], Mapping[str, float]]
@@ -156,7 +157,8 @@ class LadderConditioner:
             # A foreign program that runs is no reason not to restore a setting; a foreign owner is.
             self._identify(device, replace(standing, strays=()))
             # A process that was killed left its run, and one that lost the phone the folders of its runs.
-            device.end_strays(standing.then or "")
+            if standing.then is not None:
+                device.end_strays(standing.then)
             restored = self._undo_all(device)
             for difference in self.audit(device, settle=True):
                 (on_note or _nobody)(f"not as before: {difference.text}")
@@ -192,15 +194,15 @@ class LadderConditioner:
 
     # Clean ------------------------------------------------------------------------------------------------------------
 
-    def _look_for_ours(self, device: AdbDevice) -> str:
-        """Return a script that ends our app and tells of our runs, for the round trip that takes the phone."""
-        return (call("stop_apps", *self._stray_apps) if self._stray_apps else "") + device.look_for_strays()
+    def _look_for_ours(self, device: AdbDevice) -> dict[str, str]:
+        """Return scripts that end our app and tell of our runs, for the round trip that takes the phone."""
+        return {"apps": call("stop_apps", *self._stray_apps), **device.look_for_strays()}
 
     def _clean(self, device: AdbDevice, tell: _Tell, cancelled: threading.Event | None) -> str:
         """Take the phone, refuse it when somebody else has it, end what is ours; return its boot id."""
         standing = self._claims.take_over(device, tell=tell, then=self._look_for_ours(device), cancelled=cancelled)
         self._identify(device, replace(standing, strays=()))
-        killed = device.end_strays(standing.then or "")
+        killed = device.end_strays(standing.then) if standing.then is not None else ()
         if standing.strays and killed:
             # What ran may have been our own stray, which is gone now.
             standing = self._claims.take(device)
@@ -232,8 +234,7 @@ class LadderConditioner:
             else:
                 steps.append(step)
         commands = {str(number): step.read for number, step in enumerate(steps)}
-        script = SectionScript({**commands, **SNAPSHOT_COMMANDS})
-        told = script.split(device.shell(script.text, timeout_s=_QUIET_TIMEOUT_S).text)
+        told = _ask(device, {**commands, **SNAPSHOT_COMMANDS})
         originals = {number: _one_line(told.get(number, "")) for number in commands}
         before = self.journal.snapshot(device.serial)
         self._screens[device.serial] = (before or parse_snapshot(told)).get(_SCREEN, "")
@@ -273,8 +274,7 @@ class LadderConditioner:
 
     def _apply(self, device: Device, steps: Sequence[QuietStep], tell: _Tell) -> None:
         applied = {f"apply {n}": f"( {step.apply} ) >/dev/null 2>&1; echo $?" for n, step in enumerate(steps)}
-        script = SectionScript(applied | {f"check {n}": step.read for n, step in enumerate(steps)})
-        told = script.split(device.shell(script.text, timeout_s=_QUIET_TIMEOUT_S).text)
+        told = _ask(device, applied | {f"check {n}": step.read for n, step in enumerate(steps)})
         for number, step in enumerate(steps):
             code, now = _one_line(told.get(f"apply {number}", "")), _one_line(told.get(f"check {number}", ""))
             if not (code == "0" if step.by_exit_code else step.accepts(now)):
@@ -334,8 +334,8 @@ class LadderConditioner:
         """Return what a phone's own file tells; a phone can't have anything done on this computer."""
         if not isinstance(device, AdbDevice):
             return []
-        told = parse_changes(device.shell(f"cat {quote(device.work_folder)}/{_UNDO_FILE} 2>/dev/null").text)
-        return [change for change in told if not change.port]
+        told = _ask(device, {"undo": f"cat {quote(device.work_folder)}/{_UNDO_FILE} 2>/dev/null"})["undo"]
+        return [change for change in parse_changes(told) if not change.port]
 
     def _keep_snapshot(self, device: Device, known: Mapping[str, str] | None = None) -> None:
         """Keep what the phone is before its first change, with what is known to have been otherwise."""
@@ -343,8 +343,11 @@ class LadderConditioner:
             self.journal.keep_snapshot(device.serial, {**self._snapshot(device), **(known or {})})
 
     def _snapshot(self, device: Device) -> dict[str, str]:
-        script = SectionScript(SNAPSHOT_COMMANDS)
-        return parse_snapshot(script.split(device.shell(script.text, timeout_s=_QUIET_TIMEOUT_S).text))
+        return parse_snapshot(_ask(device, SNAPSHOT_COMMANDS))
+
+
+def _ask(device: Device, scripts: Mapping[str, str]) -> dict[str, str]:
+    return ask(partial(device.shell, timeout_s=_QUIET_TIMEOUT_S), scripts, serial=device.serial).texts()
 
 
 def _nobody(text: str) -> None:

@@ -7,15 +7,15 @@ import math
 import re
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from orchestrator.clock import Deadline
 from orchestrator.devices.connection import writing_failure
-from orchestrator.devices.link import PhoneLink, cut_files, notes_of
+from orchestrator.devices.link import PhoneLink, files_of
 from orchestrator.devices.processes import PhoneProcess, family, folder_name, parse_processes
-from orchestrator.devices.shell import BY_SIGNAL, quote, reason_of
+from orchestrator.devices.shell import quote, reason_of
 from orchestrator.errors import (
     AdbUnavailableError,
     DeviceChangedError,
@@ -28,7 +28,7 @@ from orchestrator.errors import (
 )
 from orchestrator.ports import ProcessResult
 from orchestrator.records.identity import RunId
-from orchestrator.scripts import call, text
+from orchestrator.scripts import Answer, call, mark, text
 
 _T = TypeVar("_T")
 #: In front of a run's folder in its wrapper's command line, so that strays are told from other processes.
@@ -155,9 +155,8 @@ class DetachedRuns:
 
     def _why_gone(self, folder: str) -> DeviceCommandError:
         """Return the error for a run whose shell ended without an exit code, with what the phone tells of it."""
-        told = self._through_cuts(
-            lambda: self._link.shell(call("why_gone", folder), what="asking why a run ended")
-        ).text
+        scripts = {"why": call("why_gone", folder)}
+        told = self._through_cuts(lambda: self._link.ask(scripts, what="asking why a run ended")).text("why")
         said = "; ".join(re.findall(r"^shell: (.*\S)", told, re.M))
         logged = "; ".join(re.findall(r"^log: (.*\S)", told, re.M))
         what = f"the run in {folder} ended without an exit code"
@@ -195,22 +194,21 @@ class DetachedRuns:
             with contextlib.suppress(DeviceError):
                 self._link.shell(self.with_removals(":"), timeout_s=_CLOSING_S, what="removing a run")
 
-    def look_for_strays(self) -> str:
-        """Return a script that reports the runs that there are, and then all processes, to `end_strays`; it exits."""
-        return self.with_removals(call("strays", self._runs_folder) + call("processes"))
+    def look_for_strays(self) -> dict[str, str]:
+        """Return scripts that report the runs that there are, and then all processes, to `end_strays`; they exit."""
+        return {"strays": self.with_removals(call("strays", self._runs_folder)), "processes": call("processes")}
 
     def kill_strays(self) -> Sequence[str]:
         """Kill every run of ours that is still alive, remove all runs' folders, and return what was killed."""
         look = self.look_for_strays()
-        return self.end_strays(self._link.again(lambda: self._link.must(look, what="looking for strays")))
+        return self.end_strays(self._link.again(lambda: self._link.ask(look, what="looking for strays", must=True)))
 
-    def end_strays(self, told: str) -> Sequence[str]:
+    def end_strays(self, answer: Answer) -> Sequence[str]:
         """Do the same with what `look_for_strays` has just told."""
-        told, _, table = told.partition("\n\n")
-        runs: dict[str, str] = dict(re.findall(r"^run (\S+) ?(\d*)$", told, re.M))
+        runs: dict[str, str] = dict(re.findall(r"^run (\S+) ?(\d*)$", answer.text("strays"), re.M))
         if not runs:
             return ()
-        processes = self._processes(table)
+        processes = self._processes(answer.text("processes"))
         leaders = {
             process.pid: name
             for process in processes
@@ -228,12 +226,12 @@ class DetachedRuns:
         """Kill runs with all their processes and make sure of it; raises DeviceCommandError when one stays."""
         known: set[int] = set()
         alive: list[int] = []
-        look = call("forbid", *folders) + call("processes")
+        look = {"pids": call("forbid", *folders), "processes": call("processes")}
         for _ in range(8):
-            told, _, table = self._link.must(look, what="looking for a run").partition("\n")
-            processes = self._processes(table)
+            answer = self._link.ask(look, what="looking for a run", must=True)
+            processes = self._processes(answer.text("processes"))
             ours = {p.pid for p in processes if any(f"{LABEL}{folder}" in p.command for folder in folders)}
-            recorded = {int(pid) for pid in told.split() if pid.isdigit()}
+            recorded = {int(pid) for pid in answer.value("pids").split() if pid.isdigit()}
             # A recorded pid counts as the leader of a group only: the number itself may belong to a stranger by now.
             groups = {p.pid for p in processes if p.group in recorded}
             known = (known & {p.pid for p in processes}) | set(family(processes, ours | groups))
@@ -266,7 +264,7 @@ class DetachedRuns:
             # The same run once more. A start may be sent twice, so that the removal can't go with it.
             removal = self.with_removals(":")
             self._link.again(lambda: self._link.must(removal, what="removing a run"))
-        start = call("start", self._runs_folder, folder, token, command, text("run"), text("sampler"))
+        start = {"start": call("start", self._runs_folder, folder, token, command, text("run"), text("sampler"))}
         begins: Deadline | None = None
         was_gone = False
         while True:
@@ -278,7 +276,7 @@ class DetachedRuns:
                 with contextlib.suppress(InterruptedByUserError):  # the next look says so
                     self._through_cuts(lambda: None, deadline, lost=True, cancelled=cancelled)
                 continue
-            start = ""
+            start = {}
             if look.rebooted:
                 raise DeviceChangedError("the phone rebooted in mid-run", serial=self._link.serial)
             if look.word == "begins":
@@ -298,7 +296,7 @@ class DetachedRuns:
         folder: str,
         names: Sequence[str],
         *,
-        start: str,
+        start: Mapping[str, str],
         span_s: float,
         cancelled: threading.Event | None,
     ) -> _Look:
@@ -309,34 +307,30 @@ class DetachedRuns:
         span_s = min(_LONGEST_WAIT_S, span_s)
         step_s = min(WAIT_STEP_S, span_s)
         steps = math.ceil(span_s / step_s) if step_s else 0
-        script = start + call("wait", folder, f"{step_s:g}", steps) + call("read_files", _SMALL_BYTES, *names)
-        result = self._link.shell(
-            script,
-            timeout_s=span_s + _ANSWER_S,
-            cancelled=cancelled,
-            what="starting a run" if start else "waiting for a run",
-        )
-        told = result.stdout.split(b"\n", 3)
-        words = told[0].decode("utf-8", "replace").split()
-        if len(told) < 4 or not words:
-            said = (result.stderr or result.stdout).decode("utf-8", "replace").strip()
+        what = "starting a run" if start else "waiting for a run"
+        scripts = {
+            **start,
+            "wait": call("wait", folder, f"{step_s:g}", steps),
+            "read": call("read_files", mark(), _SMALL_BYTES, *names),
+        }
+        answer = self._link.ask(scripts, timeout_s=span_s + _ANSWER_S, cancelled=cancelled, what=what)
+        ended = re.search(r"^(done (\d+)( left)?|running|begins|gone)\n(.*)\n(.*)$", answer.text("wait"), re.M)
+        if ended is None:
             what = "starting a run failed" if start else f"{folder} is gone"
-            if not said and result.exit_code > BY_SIGNAL:
-                # Only the shell that waits was killed: what it waits for runs on.
-                raise LinkLostError(f"waiting for a run: {reason_of(result)}", serial=self._link.serial)
+            said = answer.stderr.decode("utf-8", "replace").strip()
             if (why := writing_failure(said, serial=self._link.serial, what=what)) is not None:
                 raise why
             self._check_writing(folder, what=what)
-            if words == [_HALF]:
+            if answer.value("start") == _HALF:
                 # How far it comes yet isn't known; another try has a folder of its own.
                 raise TransferError("the run's start was cut off halfway", serial=self._link.serial)
-            raise DeviceCommandError(f"{what}: {reason_of(result)}", serial=self._link.serial)
-        rebooted = bool(told[1]) and bool(told[2]) and told[1] != told[2]
-        if words[0] != "done" or len(words) < 2:
-            return _Look(word=words[0], rebooted=rebooted)
-        has_rest = words[2:] == ["left"]
-        files = None if has_rest else cut_files(told[3], notes_of(result.stderr), len(names))
-        return _Look(word="done", exit_code=int(words[1]), has_rest=has_rest, rebooted=rebooted, files=files)
+            raise DeviceCommandError(f"{what}: {reason_of(answer)}", serial=self._link.serial)
+        word, exit_code, left, begun, now = ended.groups()
+        rebooted = bool(begun) and bool(now) and begun != now
+        if exit_code is None:
+            return _Look(word=word, rebooted=rebooted)
+        files = None if left else files_of(answer, len(names))
+        return _Look(word="done", exit_code=int(exit_code), has_rest=bool(left), rebooted=rebooted, files=files)
 
     def _through_cuts(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,13 +13,22 @@ from typing import Final
 from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.probes import parse_serial
 from orchestrator.devices.server import AdbServer, is_tcp
-from orchestrator.errors import DeviceError
+from orchestrator.errors import DeviceError, LinkLostError
+from orchestrator.scripts import ATTEMPTS, Answer
 
 _PROBE_TIMEOUT_S: Final = 8.0
 #: Who looks for phones on and on looks for iPhones after so long.
 _IPHONES_S: Final = 15.0
 #: So many phones are asked, opened or restored at once; each is one connection to the server.
 PHONES_AT_ONCE: Final = 32
+
+_WHO: Final = {
+    "serial": "getprop ro.serialno",
+    "booted": "getprop sys.boot_completed",
+    "boot": "cat /proc/sys/kernel/random/boot_id",
+}
+#: What sys.boot_completed is until a phone has booted.
+NOT_BOOTED: Final = frozenset({"", "0"})
 
 _ATTRIBUTE: Final = re.compile(r"\s(?P<key>usb|product|model|device|features|transport_id):(?P<value>\S*)")
 #: macOS and libusb print a USB path without a key in front.
@@ -211,7 +221,7 @@ def judge_twins(seen: Sequence[Seen]) -> list[Seen]:
         chosen = min(twins, key=lambda twin: (is_tcp(twin.address), twin.address))
         if one is chosen:
             return replace(one, reason=f"one phone on several transports ({others}): this one is used")
-        advice = f"'adb disconnect {one.address}' if it isn't needed" if is_tcp(one.address) else ""
+        advice = f"'adb disconnect {shlex.quote(one.address)}' if it isn't needed" if is_tcp(one.address) else ""
         return replace(one, usable=False, reason=f"the same phone as {chosen.address}, which is used", advice=advice)
 
     return [judged(one) for one in seen]
@@ -222,24 +232,38 @@ def _look_at(server: AdbServer, seen: Seen, timeout_s: float) -> Seen:
     if seen.state != "device":
         reason, advice = explain_state(seen)
         return replace(seen, reason=reason, advice=advice)
-    link = PhoneLink(server, seen.address)
     try:
         if "shell_v2" not in server.features(seen.address):
             return replace(seen, reason="it has Android 6 or older", advice="benchfarm needs Android 7 or later")
-        told = link.shell(
-            "getprop ro.serialno; echo; getprop sys.boot_completed; echo; cat /proc/sys/kernel/random/boot_id",
-            timeout_s=timeout_s,
-            what="asking who it is",
-        ).text
+        answer = _ask_who(PhoneLink(server, seen.address), timeout_s)
     except DeviceError as error:
         advice = error.hint or "plug it in again, or reboot it"
         reason = f"its state is 'device', but it doesn't answer: {error}"
         return replace(seen, reason=reason, advice=advice, hangs=True)
-    serial, booted, boot_id = (part.strip() for part in (*told.split("\n\n"), "", "", "")[:3])
-    seen = replace(seen, serial=parse_serial(serial) or seen.address, boot_id=boot_id)
-    if booted != "1":
+    seen = replace(seen, serial=parse_serial(answer.text("serial")) or seen.address, boot_id=answer.value("boot"))
+    booted = answer.value("booted")
+    if booted in NOT_BOOTED:
         return replace(seen, reason="it hasn't finished booting", advice="wait a minute and look again")
+    if booted != "1":
+        reason = f"its properties can't be read: getprop says {booted[:100]!r}"
+        return replace(seen, reason=reason, advice="reboot it; 'adb shell getprop' shows what it says")
     return replace(seen, usable=True)
+
+
+def _ask_who(link: PhoneLink, timeout_s: float) -> Answer:
+    """Ask a phone who it is, again where the way to it was closed or it couldn't say; raises DeviceError kinds."""
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            answer = link.ask(_WHO, timeout_s=timeout_s, what="asking who it is")
+        except LinkLostError:
+            if attempt == ATTEMPTS:
+                raise
+        else:
+            serial = answer.text("serial")
+            is_readable = answer.value("booted") in {"1", *NOT_BOOTED} and (parse_serial(serial) or not serial.strip())
+            if is_readable or attempt == ATTEMPTS:
+                break
+    return answer
 
 
 def explain_state(seen: Seen) -> tuple[str, str]:

@@ -94,8 +94,8 @@ class InstalledApps:
         """Return what is installed under this name, in one round trip."""
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+", package):
             raise UsageError(f"{package!r} isn't the name of an Android package")
-        script = call("package", package)
-        told = self._link.again(lambda: self._link.shell(script, timeout_s=60.0, what=f"looking for {package}")).text
+        scripts, what = {"package": call("package", package)}, f"looking for {package}"
+        told = self._link.again(lambda: self._link.ask(scripts, timeout_s=60.0, what=what)).text("package")
         path = re.search(r"^path (.+)$", told, re.M)
         if path is None:
             return None

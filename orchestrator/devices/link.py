@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 import secrets
 import stat
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -31,7 +32,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.ports import ShellResult
-from orchestrator.scripts import call
+from orchestrator.scripts import Answer, ask, call, mark
 
 _T = TypeVar("_T")
 _RECONNECT_TIMEOUT_S: Final = 20.0
@@ -53,6 +54,13 @@ _SLOWEST_BYTES_PER_S: Final = 200_000.0
 def hash_of(data: bytes, *, like: str) -> str:
     """Return the checksum of ``data``: sha256, or md5 where ``like`` has the length of one."""
     return hashlib.sha256(data).hexdigest() if len(like) == 64 else hashlib.md5(data, usedforsecurity=False).hexdigest()
+
+
+def no_checksum(serial: str) -> DeviceCommandError:
+    """Return the error for a phone that can compute no checksum."""
+    return DeviceCommandError(
+        "the phone has neither sha256sum nor md5sum: nothing that is sent or read can be compared", serial=serial
+    )
 
 
 def push_timeout_s(source: Path) -> float:
@@ -141,12 +149,37 @@ class PhoneLink:
     def must(self, command: str, *, timeout_s: float = 30.0, what: str) -> str:
         """Run a command that has to succeed and return its output; raises DeviceCommandError with its reason."""
         result = self.shell(command, timeout_s=timeout_s, what=what)
+        self._check(result, what)
+        return result.text
+
+    def _check(self, result: ShellResult | Answer, what: str) -> None:
         if result.exit_code != 0:
             reason = reason_of(result)
             raise writing_failure(reason, serial=self.serial, what=what) or DeviceCommandError(
                 f"{what} failed with exit code {result.exit_code}: {reason}", serial=self.serial
             )
-        return result.text
+
+    def ask(
+        self,
+        scripts: Mapping[str, str],
+        *,
+        timeout_s: float = 30.0,
+        cancelled: threading.Event | None = None,
+        what: str,
+        must: bool = False,
+    ) -> Answer:
+        """Run scripts that may be run twice and return their whole answer; see `scripts.ask`.
+
+        ``must``: raises DeviceCommandError, with the reason, when they end with another exit code than 0.
+        """
+
+        def shell(text: str) -> ShellResult:
+            return self.shell(text, timeout_s=timeout_s, cancelled=cancelled, what=what)
+
+        answer = ask(shell, scripts, serial=self.serial)
+        if must:
+            self._check(answer, what)
+        return answer
 
     def again(self, operation: Callable[[], _T]) -> _T:
         """Do something that may be done twice; once more when the link was lost and the phone could be got back."""
@@ -164,7 +197,11 @@ class PhoneLink:
         self.server.reconnect(self.transport, deadline, fresh=fresh)
         if self.serial == self.transport:
             return
-        answer = parse_serial(self.shell("getprop ro.serialno", timeout_s=max(1.0, deadline.remaining_s)).text)
+        answer = parse_serial(
+            self.ask(
+                {"serial": "getprop ro.serialno"}, timeout_s=max(1.0, deadline.remaining_s), what="asking who it is"
+            ).text("serial")
+        )
         if answer and answer != self.serial:
             raise DeviceChangedError(f"{self.transport} is now another phone, {answer}", serial=self.serial)
 
@@ -218,48 +255,40 @@ class PhoneLink:
 
         Raises TransferError when size or checksum differ, DeviceCommandError when one has more than ``limit_bytes``.
         """
-        script, names = call("read_files", limit_bytes, *paths), ", ".join(paths)
+        names, script = ", ".join(paths), call("read_files", mark(), limit_bytes, *paths)
         command = f"run-as {quote(package)} sh -c {quote(script)}" if package else script
-        notes: list[str] = []
         for _ in range(_READ_ATTEMPTS):
-            result = self.shell(command, timeout_s=timeout_s, what=f"reading {names}")
-            notes = notes_of(result.stderr)
-            if package and any(note.startswith("run-as:") for note in notes):
-                raise DeviceCommandError(" ".join(notes), serial=self.serial, hint="is the app a debuggable build?")
-            if TOO_LARGE in notes:
+            answer = self.ask({"read": command}, timeout_s=timeout_s, what=f"reading {names}")
+            if (files := files_of(answer, len(paths))) is not None:
+                return files
+            said = [
+                line for line in answer.stderr.decode("utf-8", "replace").splitlines() if line.startswith("run-as:")
+            ]
+            if package and said:
+                raise DeviceCommandError(" ".join(said), serial=self.serial, hint="is the app a debuggable build?")
+            if any(re.fullmatch(r"file\.\d+ \d+ ?", head) for head in answer.sections):
+                raise no_checksum(self.serial)
+            if any(head.endswith(f" {TOO_LARGE}") for head in answer.sections):
                 raise DeviceCommandError(
                     f"{names}: more than {limit_bytes} bytes", serial=self.serial, hint="let the program print less"
                 )
-            files = cut_files(result.stdout, notes, len(paths))
-            if files is not None:
-                return files
         raise TransferError(
-            f"{names}: size or checksum differ from the phone's ({'; '.join(notes)[-200:]})", serial=self.serial
+            f"{names}: size or checksum differ from the phone's ({'; '.join(answer.sections)[-200:]})",
+            serial=self.serial,
         )
 
 
-def notes_of(stderr: bytes) -> list[str]:
-    """Return the lines that read_files.sh prints of the files that it was asked for."""
-    return [note for note in stderr.decode("utf-8", "replace").splitlines() if note.strip()]
-
-
-def cut_files(output: bytes, notes: Sequence[str], count: int) -> list[bytes | None] | None:
-    """Cut what read_files.sh printed into files; None when anything doesn't agree, or a file was too large for it."""
+def files_of(answer: Answer, count: int) -> list[bytes | None] | None:
+    """Return the files that read_files.sh printed; None when anything doesn't agree, or a file was too large."""
     files: list[bytes | None] = []
-    start = 0
-    for note in notes:
-        size, checksum = (*note.split(), "", "")[:2]
-        if (size, checksum) == ("-", ""):
-            files.append(None)
+    for head, data in answer.sections.items():
+        name, size, checksum = (*head.split(), "", "", "")[:3]
+        if name != f"file.{len(files) + 1}":
             continue
-        if not size.isdigit():
+        if size != "-" and (size != str(len(data)) or hash_of(data, like=checksum) != checksum):
             return None
-        data = output[start : start + int(size)]
-        start += int(size)
-        if len(data) != int(size) or hash_of(data, like=checksum) != checksum:
-            return None
-        files.append(data)
-    return files if start == len(output) and len(files) == count else None
+        files.append(None if size == "-" else data)
+    return files if len(files) == count else None
 
 
 def _short(command: str) -> str:

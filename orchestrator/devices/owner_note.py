@@ -13,8 +13,8 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -26,10 +26,8 @@ from orchestrator.devices.shell import reason_of
 from orchestrator.errors import DeviceBusyError, DeviceCommandError, InterruptedByUserError
 from orchestrator.ports import Device, ShellResult
 from orchestrator.records.device import DeviceFacts
-from orchestrator.scripts import call
+from orchestrator.scripts import Answer, ask, call
 
-#: Between how the phone stands and what was asked for beside.
-_THEN: Final = "--then"
 #: Less than that, and a run's output may not fit.
 FREE_MIN_BYTES: Final = 32 << 20
 
@@ -52,8 +50,8 @@ class Standing:
     strays: tuple[str, ...]
     #: None when df can't be read.
     free_bytes: int | None
-    #: What the script that was to be run then printed; None when it wasn't run.
-    then: str | None = None
+    #: What the scripts printed that were to be run then.
+    then: Answer | None = None
 
 
 def parse_standing(text: str) -> Standing:
@@ -61,7 +59,6 @@ def parse_standing(text: str) -> Standing:
     found: dict[str, str] = {}
     strays: list[str] = []
     is_written = False
-    text, ran, then = text.replace("\r\n", "\n").partition(f"\n{_THEN}\n")
     for line in text.splitlines():
         word, _, rest = line.partition(" ")
         if word == "written":
@@ -81,7 +78,6 @@ def parse_standing(text: str) -> Standing:
         held_until_s=float(until) if until.isdigit() else 0.0,
         strays=tuple(strays),
         free_bytes=_free_bytes(found.get("free", "")),
-        then=then if ran else None,
     )
 
 
@@ -131,25 +127,27 @@ class Claims:
         self._lease_s = lease_s
         self._clock = clock
 
-    def script(self, folder: str, *, hold_s: float, take: bool = False, then: str = "") -> str:
+    def script(self, folder: str, *, hold_s: float, take: bool = False) -> str:
         """Return the script that takes or renews the phone unless another holds it, and prints its standing.
 
-        ``take``: also a phone that another holds. ``then``: a script that is run after that if the phone is ours.
+        ``take``: also a phone that another holds.
         """
         seconds = max(1, round(hold_s))
         words = json.dumps({"host": self._host, "pid": os.getpid(), "hold_s": seconds})
-        return call("claim", folder, self.token, seconds, words, "1" if take else "", "1" if then else "") + then
+        return call("claim", folder, self.token, seconds, words, "1" if take else "")
 
-    def take(self, device: AdbDevice, *, by_force: bool = False, then: str = "") -> Standing:
+    def take(self, device: AdbDevice, *, by_force: bool = False, then: Mapping[str, str] | None = None) -> Standing:
         """Take a phone, or renew that it is ours; the result names the holder when another has it.
 
-        ``by_force``: take it from whoever has it. ``then``: a script that is run in the same round trip if it is ours.
+        ``by_force``: take it from whoever has it. ``then``: scripts that are run in the same round trip if it is ours.
         Raises DeviceError kinds.
         """
         self.let_go(device)
         hold_s = self._lease_s * _speed_of(device.facts())
-        script = self.script(device.work_folder, hold_s=hold_s, take=by_force, then=then)
-        standing = parse_standing(must(device, script).text)
+        script = self.script(device.work_folder, hold_s=hold_s, take=by_force)
+        answer = ask(device.shell, {"claim": script, **(then or {})}, serial=device.serial)
+        _check(device, answer)
+        standing = replace(parse_standing(answer.text("claim")), then=answer)
         if standing.is_written:
             # Builtins only; after another boot it does nothing.
             renewal = call(
@@ -164,7 +162,7 @@ class Claims:
         device: AdbDevice,
         *,
         tell: Callable[[str], None],
-        then: str = "",
+        then: Mapping[str, str] | None = None,
         cancelled: threading.Event | None = None,
     ) -> Standing:
         """Take a phone, also one whose holder has died: his note isn't renewed and expires, a living one's is.
@@ -195,13 +193,17 @@ class Claims:
 def must(device: Device, script: str) -> ShellResult:
     """Run a script in our folder that has to succeed; raises DeviceStorageError, DeviceCommandError."""
     result = device.shell(script)
+    _check(device, result)
+    return result
+
+
+def _check(device: Device, result: ShellResult | Answer) -> None:
     if result.exit_code != 0:
         text = reason_of(result)
         what = f"our folder {device.work_folder} can't be used"
         raise writing_failure(text, serial=device.serial, what=what) or DeviceCommandError(
             f"{what}: {text}", serial=device.serial
         )
-    return result
 
 
 def _speed_of(facts: DeviceFacts) -> float:

@@ -44,8 +44,12 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def parse_serial(text: str) -> str:
-    """Read ``getprop ro.serialno``: its first line; what isn't printable is left out, as it names files and screens."""
-    return "".join(c for c in text.strip().partition("\n")[0] if c.isprintable()).strip()
+    """Read ``getprop ro.serialno``: its last line that is one word; empty where there is none.
+
+    What isn't printable is left out, as it names files and screens.
+    """
+    lines = ("".join(c for c in line if c.isprintable()).strip() for line in reversed(text.splitlines()))
+    return next((line for line in lines if line and " " not in line), "")
 
 
 def parse_cpuinfo(text: str) -> dict[str, list[str]]:

@@ -28,7 +28,7 @@ FACTS_COMMANDS: Final[Mapping[str, str]] = {
     "cpus": f"cat {_CPU}/possible",
     "cpuinfo": "cat /proc/cpuinfo",
     "meminfo": "cat /proc/meminfo",
-    "gles": "dumpsys SurfaceFlinger | grep GLES:",
+    "gles": "dumpsys SurfaceFlinger 2>/dev/null | grep GLES:",
     "uid": call("root_user"),
 }
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import secrets
 import signal
 import struct
 import threading
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.devices.connection import Connection
 from orchestrator.errors import InterruptedByUserError, LinkLostError
 from orchestrator.ports import ShellResult
+from orchestrator.scripts import Answer
 
 #: Ids of shell protocol v2's packets: one byte id, four bytes little-endian length, payload.
 STDIN: Final = 0
@@ -35,7 +34,7 @@ def quote(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-def reason_of(result: ShellResult) -> str:
+def reason_of(result: ShellResult | Answer) -> str:
     """Return why a command failed: the last of what it printed, else what its exit code tells."""
     said = (result.stderr or result.stdout).decode("utf-8", "replace").strip()
     if said:
@@ -116,30 +115,3 @@ def run_shell(
                     return ShellResult(exit_code=payload[0], stdout=bytes(stdout), stderr=bytes(stderr))
         except ValueError as error:
             raise LinkLostError(f"{connection.what}: {error}", serial=connection.serial) from error
-
-
-class SectionScript:
-    """A shell script of several commands whose outputs are told apart by a mark that no output can foresee."""
-
-    def __init__(self, commands: Mapping[str, str]) -> None:
-        """Put the commands together; each one's errors are dropped: what isn't there is an empty section."""
-        self._mark = _mark()
-        # The mark begins a line even when the output before it didn't end its own.
-        self.text = "".join(
-            f"echo; echo {self._mark}{name}\n{{ {command}\n}} 2>/dev/null </dev/null\n"
-            for name, command in commands.items()
-        )
-
-    def split(self, output: str) -> dict[str, str]:
-        """Return each section's output by name; sections whose command printed nothing are empty."""
-        sections: dict[str, str] = {}
-        for part in output.replace("\r\n", "\n").split("\n" + self._mark)[1:]:
-            name, _, body = part.partition("\n")
-            sections[name] = body
-        return sections
-
-
-@cache
-def _mark() -> str:
-    """Return the mark of this process: the same scripts stay the same texts."""
-    return f"--{secrets.token_hex(8)}:"

@@ -26,6 +26,7 @@ from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import RunId
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.workload import Case, ToolName
+from orchestrator.scripts import ask
 
 PACKAGE: Final = "org.tensorflow.lite.benchmark"
 ACTIVITY: Final = f"{PACKAGE}/.BenchmarkModelActivity"
@@ -39,9 +40,9 @@ _MARK_TAG: Final = b"benchfarm"
 _START: Final = b"Running TensorFlow Lite benchmark with args"
 _RESULT_SAID: Final = (b"Saved benchmark result to", b"Failed to save benchmark result to")
 _DEATH_TAGS: Final = (b"ActivityManager", b"AndroidRuntime", b"DEBUG", b"libc", b"lmkd", b"lowmemorykiller", b"Zygote")
-#: How long the log must be silent after an error before the phone is asked whether the activity is still there.
+#: How long our process must be silent after an error before the phone is asked whether the activity is still there.
 _SILENCE_AFTER_ERROR_S: Final = 2.0
-#: How often a silent phone is asked whether the process lives; a running benchmark prints nothing for seconds on end.
+#: How often a phone is asked whether a silent process lives; a running benchmark prints nothing for seconds on end.
 _SILENCE_S: Final = 30.0
 
 
@@ -143,11 +144,8 @@ class _Watch:
         """Take lines until the activity is over."""
         self._quiet_since_s = self.deadline.remaining_s
         for line in lines:
-            if line:
-                self._quiet_since_s = self.deadline.remaining_s
-                if self._take(line):
-                    return
-            elif self._is_over_in_silence():
+            # Other apps may log without a pause: the silence that counts is our process's.
+            if (line and self._take(line)) or self._is_over_in_silence():
                 return
             if self.cancelled is not None and self.cancelled.is_set():
                 return
@@ -179,6 +177,7 @@ class _Watch:
         if not (ours or about_us or tag == b"DEBUG" or (tag == b"AndroidRuntime" and header["level"] == b"E")):
             return False
         self.kept.append(line)
+        self._quiet_since_s = self.deadline.remaining_s
         self._saw_error |= ours and header["level"] in {b"E", b"F"}
         return (ours and text.startswith(_RESULT_SAID)) or (_is_death(tag, text) and _names_pid(text, self._pid))
 
@@ -191,10 +190,12 @@ class _Watch:
 
     def _has_ended(self) -> bool:
         """Ask the phone whether the process has died, or its activity has gone, which it outlives."""
-        if not self.device.shell(f"pidof {PACKAGE}").stdout.strip():
+        scripts = {"pid": f"pidof {PACKAGE}", "activities": "dumpsys activity activities && echo whole"}
+        answer = ask(self.device.shell, scripts, serial=self.device.serial)
+        activities = answer.text("activities")
+        if not answer.value("pid"):
             return True
-        activities = self.device.shell("dumpsys activity activities")
-        return activities.exit_code == 0 and b"BenchmarkModelActivity" not in activities.stdout
+        return activities.endswith("whole\n") and "BenchmarkModelActivity" not in activities
 
 
 def _names_pid(text: bytes, pid: bytes) -> bool:

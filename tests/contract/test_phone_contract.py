@@ -11,10 +11,10 @@ import pytest
 
 from orchestrator.devices.audit import SNAPSHOT_COMMANDS, differences, parse_snapshot
 from orchestrator.devices.conditioning import LadderConditioner
-from orchestrator.devices.shell import SectionScript
 from orchestrator.errors import BenchfarmError, DeviceError, DeviceStorageError, DeviceTimeoutError
 from orchestrator.records.identity import RunId
 from orchestrator.records.plan import FitLimits, Quiet, Screen
+from orchestrator.scripts import ask
 from tests.conftest import poll_until
 from tests.samples.meanwhile import when
 from tests.samples.phones import BODIES, PhoneBody, body_of
@@ -60,8 +60,7 @@ def processes(phone: PhoneBody) -> list[str]:
 
 
 def snapshot(phone: PhoneBody) -> dict[str, str]:
-    script = SectionScript(SNAPSHOT_COMMANDS)
-    return parse_snapshot(script.split(phone.sh(script.text).text))
+    return parse_snapshot(ask(phone.sh, SNAPSHOT_COMMANDS).texts())
 
 
 def model() -> Path:

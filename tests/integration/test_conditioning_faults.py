@@ -21,10 +21,10 @@ from orchestrator.devices.audit import SNAPSHOT_COMMANDS, differences, parse_sna
 from orchestrator.devices.conditioning import LadderConditioner
 from orchestrator.devices.journal import Change
 from orchestrator.devices.server import AdbServer
-from orchestrator.devices.shell import SectionScript
 from orchestrator.errors import BenchfarmError, DeviceBusyError, DeviceChangedError, DeviceStorageError
 from orchestrator.ports import ShellResult
 from orchestrator.records.plan import FitLimits, Quiet, Screen
+from orchestrator.scripts import ask
 from tests.samples.places import REPO
 
 if TYPE_CHECKING:
@@ -91,8 +91,7 @@ def other_way(phone: Phone, adb_server: Any) -> AdbDevice:
 
 
 def whole(device: AdbDevice) -> dict[str, str]:
-    script = SectionScript(SNAPSHOT_COMMANDS)
-    return parse_snapshot(script.split(device.shell(script.text).text))
+    return parse_snapshot(ask(device.shell, SNAPSHOT_COMMANDS).texts())
 
 
 def as_before(device: AdbDevice, phone: Phone, before: dict[str, str]) -> None:

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from orchestrator.scripts import call
+from orchestrator.ports import ShellResult
+from orchestrator.scripts import Answer, call, framed, read
 from tests.conftest import missing
 
 #: Name -> program, and whether all tools but those that toybox lacks here are toybox's.
@@ -22,6 +24,11 @@ SHELLS: Mapping[str, tuple[str, bool]] = {
     "busybox": ("busybox", False),
     "bash-posix": ("bash", False),
 }
+#: Those that scripts use.
+_TOOLS: Final = (
+    "awk", "cat", "chmod", "cp", "date", "df", "dd", "grep", "id", "ls", "md5sum", "mkdir", "mv", "ps", "rm", "rmdir",
+    "sha256sum", "stat", "touch", "wc",
+)  # fmt: skip
 
 
 @dataclass
@@ -57,6 +64,22 @@ class Shell:
 
     def call(self, name: str, *arguments: object, then: str = "") -> subprocess.CompletedProcess[bytes]:
         return self.run(call(name, *arguments) + then)
+
+    def ask(self, **scripts: str) -> Answer:
+        """Return the whole answer to framed scripts."""
+        done = self.run(framed(scripts))
+        answer = read(ShellResult(exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr))
+        assert answer is not None, done
+        return answer
+
+    def warn(self) -> None:
+        """Have each tool that scripts use begin with a linker's warning on its standard error."""
+        real = self.bin / "real"
+        real.mkdir()
+        for name in _TOOLS:
+            # Tools of one program look at their own names.
+            (self.bin / name).rename(real / name)
+            self.tool(name, f'echo WARNING: linker: {name} >&2; exec {real / name} "$@"')
 
     def tool(self, name: str, script: str) -> None:
         """Put a shell script in the place of a tool."""

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.scripts import call
+from orchestrator.devices.link import files_of
+from orchestrator.ports import ShellResult
+from orchestrator.scripts import call, framed, mark, read
 from tests.shells.conftest import Shell
 
 BOOT = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -21,12 +23,58 @@ def test_files_are_read_whole_whatever_their_names_are(shell: Shell) -> None:
     for name, data in zip(names, (DATA, b"two\n", b"no end", None, b"", bytes(101)), strict=True):
         if data is not None:
             (shell.folder / name).write_bytes(data)
-    done = shell.call("read_files", 100, *(shell.folder / name for name in names))
-    assert (done.returncode, done.stdout) == (0, DATA + b"two\nno end")
-    told = [line.split()[:2] for line in done.stderr.decode().splitlines()]
-    assert told[0] == [str(len(DATA)), SHA256]
-    assert told[3] == ["-"]
-    assert [line[0] for line in told] == [str(len(DATA)), "4", "6", "-", "0", "+"]
+    paths = [shell.folder / name for name in names]
+    answer = shell.ask(read=call("read_files", mark(), 101, *paths), more="echo more")
+    assert (answer.exit_code, answer.noise, answer.text("more")) == (0, b"", "more\n")
+    assert files_of(answer, 6) == [DATA, b"two\n", b"no end", None, b"", bytes(101)]
+    assert files_of(shell.ask(read=call("read_files", mark(), 100, *paths)), 6) is None
+    shell.tool("sha256sum", "exit 127")
+    assert files_of(shell.ask(read=call("read_files", mark(), 101, *paths)), 6) == files_of(answer, 6)
+
+
+def test_what_a_shell_and_its_tools_say_beside_is_no_part_of_an_answer(shell: Shell) -> None:
+    (shell.folder / "made").write_bytes(DATA)
+    shell.warn()
+    scripts = framed({"boot": "cat /proc/sys/kernel/random/boot_id", "read": call("read_files", mark(), 100, "made")})
+    done = shell.run(f"echo Welcome; printf no-end; {scripts}")
+    result = ShellResult(exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+    answer = read(result)
+    assert answer is not None
+    assert (answer.value("boot"), files_of(answer, 1)) == (BOOT, [DATA])
+    assert answer.noise == b"Welcome\nno-end"
+    assert b"WARNING: linker: cat" in answer.stderr
+    # Each byte less and it isn't whole any more.
+    assert read(ShellResult(exit_code=0, stdout=done.stdout[:-2], stderr=b"")) is None
+    assert read(ShellResult(exit_code=0, stdout=b"", stderr=b"")) is None
+
+
+def test_sections_come_apart_whatever_their_scripts_do(shell: Shell) -> None:
+    answer = shell.ask(
+        plain="echo one; echo two",
+        no_line_end="printf end",
+        failing="false",
+        loud="echo to-stderr >&2; ls /no/such/file",
+        reading="cat",
+        looks_like_a_mark="echo; echo --deadbeefdeadbeef:plain",
+        binary=r"printf 'a\000\r\n'",
+    )
+    assert dict(answer.sections) == {
+        "plain": b"one\ntwo\n",
+        "no_line_end": b"end",
+        "failing": b"",
+        "loud": b"",
+        "reading": b"",
+        "looks_like_a_mark": b"\n--deadbeefdeadbeef:plain\n",
+        "binary": b"a\0\r\n",
+    }
+
+
+@pytest.mark.parametrize("leave", ["exit 3", "cd /no/such || exit 3", "( exit 1 ); exit 3"])
+def test_an_answer_is_whole_however_its_scripts_end(shell: Shell, leave: str) -> None:
+    answer = shell.ask(before="echo 1", leaving=f"echo 2; {leave}", after="echo 3")
+    assert (answer.exit_code, answer.texts()) == (3, {"before": "1\n", "leaving": "2\n"})
+    gone = shell.run(framed({"gone": "echo 1; kill -KILL $$"}))
+    assert read(ShellResult(exit_code=gone.returncode & 255, stdout=gone.stdout, stderr=b"")) is None
 
 
 @pytest.mark.parametrize("has_sha256sum", [True, False])
@@ -50,6 +98,9 @@ def test_a_file_goes_to_its_place_and_is_compared_once(shell: Shell, has_sha256s
     assert draft.exists() is not has_sha256sum
     if not has_sha256sum:
         assert shell.call("place_settle", draft, blob, "m x.tflite", SHA256, "755", MD5).returncode == 0
+    # The same question once more, when it has gone to its place.
+    again = shell.call("place_settle", draft, blob, "m x.tflite", SHA256, "755", MD5)
+    assert (again.returncode, again.stdout.decode().strip()) == (0, told)
     placed = blob / "m x.tflite"
     assert placed.read_bytes() == DATA
     assert os.access(placed, os.X_OK)

@@ -21,12 +21,12 @@ def test_a_phone_is_held_by_one_until_he_releases_it(shell: Shell) -> None:
     words = '{"host": "a \'b\'"}'
 
     def claim(token: str, take: str = "") -> str:
-        return shell.call("claim", folder, token, 60, words, take, "1", then="echo ours").stdout.decode()
+        return shell.call("claim", folder, token, 60, words, take, then="echo ours").stdout.decode()
 
-    assert re.match(r"written\nserial S1\nboot \S+\n(stray .*\n)*free .*\n--then\nours\n$", claim("t1"))
+    assert re.match(r"written\nserial S1\nboot \S+\n(stray .*\n)*free .*\nours\n$", claim("t1"))
     held = claim("t2")
     assert re.match(r"held (59|60) \d+ " + re.escape(words) + "\nserial S1\n", held)
-    assert "--then" not in held
+    assert "ours" not in held
     assert claim("t1").startswith("written\n")
     assert claim("t2", take="1").startswith("written\n")
     assert shell.call("release", folder, "t1").returncode == 0
@@ -39,6 +39,6 @@ def test_a_log_is_asked_for_since_the_run_s_begin(shell: Shell) -> None:
     shell.tool("logcat", 'echo "$@"')
     (shell.folder / "pid").write_text("77\n")
     told = shell.call("log_since", shell.folder, 500).stdout.decode()
-    assert re.match(r"77\n-d -v threadtime -b main -b system -b crash -t \d\d-\d\d \d\d:\d\d:\d\d\.000\n$", told)
+    assert re.match(r"-d -v threadtime -b main -b system -b crash -t \d\d-\d\d \d\d:\d\d:\d\d\.000\n$", told)
     unknown = shell.call("log_since", shell.folder / "no-such", 500).stdout.decode()
-    assert unknown == "\n-d -v threadtime -b main -b system -b crash -t 500\n"
+    assert unknown == "-d -v threadtime -b main -b system -b crash -t 500\n"

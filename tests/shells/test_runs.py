@@ -148,7 +148,7 @@ def test_a_run_that_is_forbidden_doesnt_start_and_one_that_runs_is_named(shell: 
         assert processes[int(pid)].command.startswith(f"sh run.sh benchfarm-run:{root}/r1 ")
     assert (root / "new/stop").exists()
     strays = shell.call("strays", root, then="echo table").stdout.decode()
-    assert strays == f"run new \nrun r1 {pid}\n\ntable\n"
+    assert strays == f"run new \nrun r1 {pid}\ntable\n"
     kill_group(shell)
 
 

@@ -1,10 +1,10 @@
 #!/bin/sh
 # Takes or renews the phone for TOKEN unless another holds it, and tells how it stands.
-#   claim FOLDER TOKEN SECONDS WORDS TAKE THEN
+#   claim FOLDER TOKEN SECONDS WORDS TAKE
 # The note (owner) is valid for SECONDS of the phone's uptime and says WORDS. TAKE, if not empty: whoever has it, it is ours
 # then. Prints lines: `held LEFT UNTIL WORDS` of another's note, or `written`; `serial S`, `boot ID`, `stray NAME PID...` of
-# foreign programs that measure, `free` and df's last line. If THEN isn't empty and the phone is ours, a line `--then` follows
-# and what the caller sends after it; else it exits with 0. Exit code 1: FOLDER can't be used.
+# foreign programs that measure, `free` and df's last line. What the caller sends after it is run only if the phone is ours;
+# else it exits with 0. Exit code 1: FOLDER can't be used.
 [ -d "$1" ] || mkdir -p "$1"
 cd "$1" || exit 1
 # A folder is made by one alone; one that a crash left behind is waited for, not obeyed.
@@ -41,5 +41,4 @@ n="benchmark_model benchmark_model_plus_flex benchmark_litert_model"
     p=$(pidof "$n") && echo "stray $n $p"
 done
 echo "free $(df -k . | tail -n 1)"
-[ -n "$ours" ] && [ -n "$6" ] || exit 0
-echo --then
+[ -n "$ours" ] || exit 0

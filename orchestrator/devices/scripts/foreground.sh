@@ -9,4 +9,4 @@ while read -r p; do
     [ $i -lt 4 ] || break
 done </dev/cpuset/top-app/cgroup.procs
 # shellcheck disable=SC2086 # names without blanks
-[ -z "$files" ] || cat $files
+[ -z "$files" ] || cat $files 2>/dev/null

@@ -1,12 +1,9 @@
 #!/bin/sh
-# Prints the number of a run's shell on a line, empty where unknown, then what the phone logged since the run began.
+# Prints what the phone logged since a run began.
 #   log_since FOLDER LINES
 # The file FOLDER/pid is as old as the run, by the phone's own clock; where its age can't be told, the last LINES come.
 t=$(stat -c %y "$1/pid" 2>/dev/null)
 t=${t#*-}
 t=${t%%.*}
 if [ -n "$t" ]; then t=$t.000; else t=$2; fi
-p=
-[ ! -s "$1/pid" ] || read -r p <"$1/pid"
-echo "$p"
 logcat -d -v threadtime -b main -b system -b crash -t "$t" 2>/dev/null

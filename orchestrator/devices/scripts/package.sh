@@ -2,7 +2,7 @@
 # Tells what is installed under a package's name: `path FILE`, `hash SHA256`, and dumpsys's lines of its versions and flags.
 #   package PACKAGE
 # Prints nothing where it isn't installed. An app in several APKs is told by the first.
-p=$(pm path "$1" 2>/dev/null)
+p=$(pm path "$1" 2>/dev/null | grep ^package:)
 p=${p%%
 *}
 p=${p#package:}

@@ -3,4 +3,4 @@
 #   root_user
 id -u
 # Android's own su takes a user first, Magisk's takes -c.
-command -v su >/dev/null && { su 0 id -u || su -c 'id -u'; }
+command -v su >/dev/null && { su 0 id -u || su -c 'id -u'; } 2>/dev/null

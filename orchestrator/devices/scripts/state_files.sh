@@ -18,4 +18,4 @@ grep -H "" /proc/sys/kernel/random/boot_id /proc/uptime /proc/loadavg \
     $adreno/gpu_busy_percentage $adreno/gpuclk $adreno/devfreq/max_freq $adreno/devfreq/trans_stat \
     $mali/cur_freq $mali/scaling_max_freq $mali/utilization $mali/time_in_state \
     /sys/kernel/gpu/gpu_clock /sys/kernel/gpu/gpu_max_clock /sys/kernel/gpu/gpu_busy \
-    /sys/class/devfreq/*mali*/cur_freq /sys/class/devfreq/*mali*/max_freq /sys/class/devfreq/*mali*/trans_stat
+    /sys/class/devfreq/*mali*/cur_freq /sys/class/devfreq/*mali*/max_freq /sys/class/devfreq/*mali*/trans_stat 2>/dev/null

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shlex
 import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from orchestrator.errors import DeviceError
@@ -17,7 +19,7 @@ from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.sample import SAMPLES_FILE
 from orchestrator.records.workload import Case, Pass, ToolName
-from orchestrator.scripts import call
+from orchestrator.scripts import ask, call
 
 #: The last bytes that are kept of a log since a run's begin; where that moment is unknown, lines that are asked for.
 _LOG_LIMIT_BYTES: Final = 256 << 10
@@ -108,12 +110,13 @@ def _logged(device: Device, folder: str) -> list[Attachment]:
     Good runs aren't asked for it.
     """
     try:
-        told = device.shell(call("log_since", folder, _LOG_LINES), timeout_s=_LOG_TIMEOUT_S).stdout
+        scripts = {"leader": f"cat {shlex.quote(folder)}/pid", "log": call("log_since", folder, _LOG_LINES)}
+        answer = ask(partial(device.shell, timeout_s=_LOG_TIMEOUT_S), scripts)
     except DeviceError:
         # The run is whole without it.
         return []
-    leader, _, told = told.partition(b"\n")
-    told = _without_strangers(told, int(leader) if leader.strip().isdigit() else None)
+    leader = answer.value("leader")
+    told = _without_strangers(answer.sections.get("log", b""), int(leader) if leader.isdigit() else None)
     if len(told) > _LOG_LIMIT_BYTES:
         told = told[-_LOG_LIMIT_BYTES:].partition(b"\n")[2]
     return [Attachment(name="logcat", data=told)] if told.strip() else []

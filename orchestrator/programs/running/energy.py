@@ -45,7 +45,7 @@ from orchestrator.records.energy import (
 from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.workload import Case
-from orchestrator.scripts import call
+from orchestrator.scripts import ask, call
 
 #: How often the meters are read; perfetto takes no less than 100 ms.
 _POLL_MS: Final = 250
@@ -206,7 +206,7 @@ class EnergyMeter:
     def _look(self, device: Device, request: InvocationRequest) -> PowerMeters:
         """Find out which meters a phone has, and keep it. Raises DeviceError kinds, OutputParseError."""
         power = _Power()
-        if "perfetto" in device.shell(call("tracers")).text.split():
+        if "perfetto" in ask(device.shell, {"tracers": call("tracers")}).text("tracers").split():
             recorder = self._recorder(device, request, duration_s=60.0)
             try:
                 recorder.begin()
@@ -216,7 +216,8 @@ class EnergyMeter:
                 recorder.discard()
         is_sampled = not power.rails and not power.battery
         if is_sampled:
-            power = _sampled(device.shell(call("battery", 2, _SAMPLE_S, _SUPPLY)).stdout)
+            scripts = {"battery": call("battery", 2, _SAMPLE_S, _SUPPLY)}
+            power = _sampled(ask(device.shell, scripts).sections.get("battery", b""))
         # Some phones have the file and always say 0.
         has_battery = any(item.current for item in power.battery)
         source = PowerSource.RAILS if power.rails else PowerSource.BATTERY if has_battery else PowerSource.NONE

@@ -23,7 +23,7 @@ from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.start import StartStage, stage_of
 from orchestrator.records.workload import DelegateName, ProcessMode
-from orchestrator.scripts import call
+from orchestrator.scripts import ask, call
 
 #: Where the vendors keep the DSP's own libraries; searched after ours.
 _DSP_FOLDERS: Final = ("/vendor/lib/rfsa/adsp", "/vendor/dsp/cdsp", "/system/lib/rfsa/adsp", "/dsp")
@@ -90,10 +90,10 @@ def prepare_start(device: Device, request: InvocationRequest, *, app: str = "") 
         empty = f"rm -rf {folder} && " if stage is StartStage.FIRST_LOAD else ""
         # cat fails where there is no file; then there are 0 bytes.
         command = f"{empty}mkdir -p {folder} && cat {folder}/* 2>/dev/null | wc -c"
-        said = device.shell(_as_app(command, app))
-        size = said.text.strip()
+        said = ask(device.shell, {"bytes": _as_app(command, app)})
+        size = said.value("bytes")
         if said.exit_code or not size.isdecimal():
-            reason = (said.stderr.decode("utf-8", "replace") or said.text).strip()
+            reason = (said.stderr or said.stdout).decode("utf-8", "replace").strip()
             raise DeviceCommandError(
                 f"the cache folder {request.cache_folder} can't be prepared: {reason}", serial=device.serial
             )

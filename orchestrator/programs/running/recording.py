@@ -18,7 +18,7 @@ from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.run import ATRACE_FILE, PERFETTO_FILE, Attachment, RawOutput
-from orchestrator.scripts import call
+from orchestrator.scripts import ask, call
 
 #: TensorFlow Lite reads it when an interpreter is made, and writes slices if it is exactly this.
 _PROPERTY: Final = "debug.tflite.trace"
@@ -74,7 +74,7 @@ class Recorder:
     def begin(self) -> None:
         """Record from now on; raises DeviceError kinds."""
         device = self._device
-        if self._needs_service and (before := device.shell(f"getprop {_SERVICE}").text.strip()) != "1":
+        if self._needs_service and (before := _property(device, _SERVICE)) != "1":
             what = f"the tracing service being on ({_SERVICE})"
             _hold_property(device, self._hold, _SERVICE, "1", before, what=what)
         self._hold(device, "a trace being recorded", self._undo, f"mkdir -p {self._folder}")
@@ -142,7 +142,7 @@ class TraceRecording:
         ``limit_s`` of the phone's seconds.
         """
         apps = (app, "*") if sdk >= _WILDCARD_SDK else (app,)
-        tracers = set(device.shell(call("tracers")).text.split())
+        tracers = set(ask(device.shell, {"tracers": call("tracers")}).text("tracers").split())
         if not tracers & {"perfetto", "atrace"}:
             raise DeviceCommandError("the phone has neither perfetto nor atrace", serial=device.serial)
         config = _slices_config(apps, round(limit_s * 1000)) if "perfetto" in tracers else ""
@@ -160,7 +160,7 @@ class TraceRecording:
     def _operators_traced(self, device: Device) -> Iterator[None]:
         before = self._unrestored.pop(device.serial, None)
         if before is None:
-            before = device.shell(f"getprop {_PROPERTY}").text.strip()
+            before = _property(device, _PROPERTY)
         self._unrestored[device.serial] = before
         _hold_property(device, self._hold, _PROPERTY, _WANTED, before, what=f"operators being traced ({_PROPERTY})")
         try:
@@ -178,9 +178,13 @@ def _hold_property(device: Device, hold: Hold, name: str, value: str, before: st
     Raises DeviceCommandError when the phone keeps another value (setprop itself may fail in silence).
     """
     hold(device, what, _set(name, before), _set(name, value))
-    now = device.shell(f"getprop {name}").text.strip()
+    now = _property(device, name)
     if now != value:
         raise DeviceCommandError(f"property {name} stays {now!r}, {value!r} is needed", serial=device.serial)
+
+
+def _property(device: Device, name: str) -> str:
+    return ask(device.shell, {"value": f"getprop {name}"}).value("value")
 
 
 def _set(name: str, value: str) -> str:

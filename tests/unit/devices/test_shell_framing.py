@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.devices.shell import PacketReader, SectionScript, encode_packet, quote, reason_of
+from orchestrator.devices.shell import PacketReader, encode_packet, quote, reason_of
 from orchestrator.ports import ShellResult
 
 PACKETS = st.lists(st.tuples(st.integers(0, 5), st.binary(max_size=200)), max_size=20)
@@ -31,39 +31,6 @@ def test_quoted_text_is_one_word_of_the_shell_whatever_it_holds(text: str) -> No
         ["/bin/sh", "-c", f"printf %s {quote(text)}"], capture_output=True, check=True, stdin=subprocess.DEVNULL
     )
     assert shown.stdout.decode() == text
-
-
-def run_script(commands: dict[str, str]) -> dict[str, str]:
-    script = SectionScript(commands)
-    shown = subprocess.run(["/bin/sh", "-c", script.text], capture_output=True, check=False, text=True)
-    return script.split(shown.stdout)
-
-
-def test_sections_come_back_apart_whatever_their_commands_do() -> None:
-    sections = run_script(
-        {
-            "plain": "echo one; echo two",
-            "no_line_end": "printf end",
-            "failing": "false",
-            "loud": "echo to-stderr >&2; ls /no/such/file",
-            "reading": "cat",
-            "after": "echo after",
-        }
-    )
-    assert sections == {
-        "plain": "one\ntwo\n",
-        "no_line_end": "end",
-        "failing": "",
-        "loud": "",
-        "reading": "",
-        "after": "after\n",
-    }
-
-
-def test_an_output_that_looks_like_a_section_head_is_only_output() -> None:
-    sections = run_script({"first": "echo; echo --deadbeefdeadbeef:second", "second": "echo true"})
-    assert sections["second"].strip() == "true"
-    assert "deadbeef" in sections["first"]
 
 
 @pytest.mark.parametrize(
