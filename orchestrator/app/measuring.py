@@ -120,9 +120,6 @@ def run(farm: Farm, plan: Plan, *, despite_losses: bool = True) -> MeasuredCampa
     # Before any phone is looked for: what is wrong with a plan's files is wrong without phones too.
     models, named = identify(plan), host_files(plan)
     opened = farm.open_devices(plan.devices, despite_losses=despite_losses)
-    if not despite_losses:
-        # Those that it names are there.
-        opened = replace(opened, missing={})
     for hint in filter(None, (unchecked_hint(farm.settings, facts) for facts in opened.facts)):
         farm.observer.on_event(Notice(event="hint", text=hint))
     beginning = prepare(farm, plan, opened.devices, models, named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -309,7 +310,7 @@ class DeviceCampaign:
 
     def _keep_out(self, reason: str) -> None:
         self._services.quarantine.put(self._serial, reason)
-        self._note(f"is in quarantine; 'benchfarm device release {self._serial}' ends it", is_problem=True)
+        self._note(f"is in quarantine; 'benchfarm device release {shlex.quote(self._serial)}' ends it", is_problem=True)
 
     def _restore(self) -> None:
         """Undo what was changed; what can't be undone now stays in the journal and is named."""
@@ -322,7 +323,8 @@ class DeviceCampaign:
                 if attempt < _RESTORES_MAX and isinstance(error, DeviceError) and _may_return(error):
                     continue
                 if self._serial in self._services.conditioner.unrestored():
-                    text = f"could not be restored ({error}); 'benchfarm device restore {self._serial}' tries again"
+                    again = f"'benchfarm device restore {shlex.quote(self._serial)}' tries again"
+                    text = f"could not be restored ({error}); {again}"
                     self._note(text, is_problem=True)
                 elif not isinstance(error, DeviceBusyError):
                     # Nothing of ours is changed there; the next command that uses the phone ends what still runs.
