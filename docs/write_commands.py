@@ -1,12 +1,14 @@
-"""Write docs/reference/commands.md from the commands themselves: ``make docs``."""
+"""Write what docs/reference says of commands and failures from the program itself: ``make docs``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from orchestrator.cli.frame import ROOT, WORDS
+from orchestrator.records.failures import ERROR_FAILURES, INSTALL_STEPS, RUN_FAILURES
 
 HEAD = """# Commands
 
@@ -57,5 +59,24 @@ def page() -> str:
     return "".join(parts)
 
 
+def failures_page(text: str) -> str:
+    """Return the text of docs/reference/failures.md with its tables of codes as the records have them."""
+    of_codes = ("code", "meaning", "next step")
+    tables: dict[str, tuple[tuple[str, ...], Iterable[tuple[str, ...]]]] = {
+        "In a run": (of_codes, [(item.code, item.meaning, item.next_step) for item in RUN_FAILURES]),
+        "On the way to a phone": (of_codes, [(item.code, item.meaning, item.next_step) for item in ERROR_FAILURES]),
+        "What the package manager says (`install-failed`)": (("code", "next step"), INSTALL_STEPS.items()),
+    }
+    for title, (heads, rows) in tables.items():
+        lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+        lines += [f"| `{code}` | {' | '.join(cells)} |" for code, *cells in rows]
+        table = "\n".join(lines)
+        text = re.sub(rf"(?<=## {re.escape(title)}\n\n)(?:\|[^\n]*\n)*", lambda _, table=table: f"{table}\n", text)  # type: ignore[misc]
+    return text
+
+
 if __name__ == "__main__":
-    Path(__file__).with_name("reference").joinpath("commands.md").write_text(page(), "utf-8")
+    folder = Path(__file__).with_name("reference")
+    folder.joinpath("commands.md").write_text(page(), "utf-8")
+    failures = folder / "failures.md"
+    failures.write_text(failures_page(failures.read_text("utf-8")), "utf-8")

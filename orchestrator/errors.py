@@ -10,8 +10,10 @@ codes beside these: 0 all went well, 1 the command did its work but a case faile
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar, TypeVar
+
+_Kind = TypeVar("_Kind", bound="BenchfarmError")
 
 
 class BenchfarmError(Exception):
@@ -131,6 +133,30 @@ class DeviceCommandError(DeviceError):
     """A command that had to succeed failed on the phone."""
 
 
+class FolderRefusedError(DeviceCommandError):
+    """The phone's shell user may not write in our folder, or not in /data/local/tmp itself."""
+
+
+class ShellRestrictedError(DeviceCommandError):
+    """The phone's maker doesn't let the shell user do this; see the developer options."""
+
+
+class RunAsRefusedError(DeviceCommandError):
+    """The phone doesn't give the app's own files away (run-as)."""
+
+
+class SystemDownError(DeviceError):
+    """Android's own services aren't running; wait until they are, or reboot the phone."""
+
+    transient = True
+
+
+class LogOverrunError(DeviceError):
+    """The phone's log was overwritten faster than it could be read; give it more room."""
+
+    transient = True
+
+
 class TransferError(DeviceError):
     """What arrived differs from what was sent; try again, and another cable if it happens often."""
 
@@ -198,6 +224,13 @@ class InterruptedByUserError(BenchfarmError):
     """Stopped by Ctrl-C; the phones were restored and what was measured is kept."""
 
     exit_code = 130
+
+
+def kinds_below(kind: type[_Kind]) -> Iterator[type[_Kind]]:
+    """Yield a kind of error and all kinds of it."""
+    yield kind
+    for below in kind.__subclasses__():
+        yield from kinds_below(below)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

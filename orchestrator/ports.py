@@ -143,8 +143,11 @@ class Device(Protocol):
     def read_file(self, path: str, *, package: str = "", limit_bytes: int = 64 << 20) -> bytes | None:
         """Return a file's bytes, None when there is none; ``package`` reads it as that (debuggable) app."""
 
-    def install(self, apk: Path, *, sha256: str, package: str) -> int:
-        """Make sure that this very APK is installed; return the bytes sent (0 when it was); raises InstallError."""
+    def install(self, apk: Path, *, sha256: str, package: str, cancelled: threading.Event | None = None) -> int:
+        """Make sure that this very APK is installed; return the bytes sent (0 when it was).
+
+        Raises InstallError, and InterruptedByUserError when cancelled while the phone is asked.
+        """
 
     def package(self, package: str) -> PackageInfo | None:
         """Return what is installed under this name."""

@@ -12,7 +12,6 @@ from orchestrator.cli.frame import command
 from orchestrator.cli.result import CommandResult, Streamed
 from orchestrator.errors import UsageError, nearest
 from orchestrator.report.escapes import one_line
-from orchestrator.report.next_steps import ERROR_STEPS
 from orchestrator.resources import data_folder
 
 PAGES: Final = ("concepts.md", "reference/findings.md", "reference/failures.md")
@@ -25,13 +24,11 @@ class Entry:
     term: str
     #: Column of the table -> text; without the column of the term.
     columns: dict[str, str]
-    #: Empty: a code of an error, which no page lists.
     page: str
 
 
 def entries() -> Iterator[Entry]:
-    """Yield the rows of every table whose first column holds one term, by page; then errors' codes."""
-    listed = set()
+    """Yield the rows of every table whose first column holds one term, by page."""
     for page in PAGES:
         heads: list[str] = []
         for line in (data_folder("docs") / page).read_text("utf-8").splitlines():
@@ -42,11 +39,7 @@ def entries() -> Iterator[Entry]:
                 heads = cells
             elif term := re.fullmatch(r"`([^`]+)`", cells[0]):
                 columns = {head: plain(cell) for head, cell in zip(heads[1:], cells[1:], strict=True) if cell}
-                listed.add(term[1])
                 yield Entry(term=term[1], columns=columns, page=page)
-    for code, step in ERROR_STEPS.items():
-        if code not in listed:
-            yield Entry(term=code, columns={"what to do": step}, page="")
 
 
 def plain(text: str) -> str:
@@ -65,18 +58,15 @@ def explain(
     known = list(entries())
     wanted = word.strip().strip("'\"`").casefold().replace("_", "-")
     if not wanted:
-        text = "\n".join(
-            f"{page or 'errors'}: {', '.join(item.term for item in known if item.page == page)}"
-            for page in (*PAGES, "")
-        )
+        text = "\n".join(f"{page}: {', '.join(item.term for item in known if item.page == page)}" for page in PAGES)
         return CommandResult(text=text, data=known)
-    found = [item for item in known if item.term.casefold() in {wanted, wanted.replace("-", " ")}]
+    found = [item for item in known if item.term.casefold().replace("_", "-") in {wanted, wanted.replace("-", " ")}]
     if not found:
         hint = nearest(wanted, [item.term for item in known]) or "'benchfarm explain' lists them"
         raise UsageError(f"nothing explains {word!r}", hint=hint)
     lines = []
     for item in found:
-        lines.append(f"{item.term}  (docs/{item.page})" if item.page else f"{item.term}  (an error)")
+        lines.append(f"{item.term}  (docs/{item.page})")
         lines.extend(f"  {head}: {text}" for head, text in item.columns.items())
     return CommandResult(text="\n".join(lines), data=found)
 

@@ -35,6 +35,7 @@ from orchestrator.errors import (
     DeviceTimeoutError,
     DeviceUnusableError,
     LinkLostError,
+    SystemDownError,
 )
 from orchestrator.ports import ShellResult
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
@@ -213,13 +214,14 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
             raise DeviceUnusableError("the phone hasn't finished booting", serial=self.serial, hint="wait a minute")
 
     def wait_until_ready(self, *, timeout_s: float) -> None:
-        """Wait until the phone answers and has booted; raises DeviceTimeoutError."""
+        """Wait until the phone answers, has booted and its package manager works; raises DeviceTimeoutError."""
         deadline = Deadline(timeout_s, self._link.clock)
         while True:
             try:
                 self._link.reconnect(deadline)
                 self.check_health(timeout_s=max(0.1, min(10.0, deadline.remaining_s)))
-            except (DeviceUnusableError, LinkLostError):
+                self._link.must("pm path android", timeout_s=max(0.1, deadline.remaining_s), what="asking for packages")
+            except (DeviceUnusableError, LinkLostError, SystemDownError):
                 deadline.check("waiting for the phone", serial=self.serial)
                 self._link.clock.wait(0.2)
             else:

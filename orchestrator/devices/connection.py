@@ -15,74 +15,43 @@ from orchestrator.clock import Deadline
 from orchestrator.devices.address import ServerAddress
 from orchestrator.errors import (
     AdbUnavailableError,
-    DeviceCommandError,
     DeviceError,
-    DeviceStorageError,
     DeviceTimeoutError,
-    DeviceUnauthorizedError,
-    DeviceUnusableError,
     LinkLostError,
-    NoDeviceError,
     TransferError,
     UsageError,
+    kinds_below,
 )
+from orchestrator.records.failures import Source, texts_of
 
-#: What the server answers with FAIL, as a pattern of its text -> what it means (adb 29 and 36), what to do.
-SERVER_FAILURES: Final[tuple[tuple[str, type[DeviceError], str], ...]] = (
-    (
-        "device unauthorized|failed to authenticate", DeviceUnauthorizedError,
-        "accept the key of this computer on the phone's screen (USB debugging), then try again",
-    ),
-    (
-        "device still authorizing", DeviceUnauthorizedError,
-        "wait a moment, or accept the key of this computer on the phone's screen",
-    ),
-    (
-        "insufficient permissions|no permissions", DeviceUnusableError,
-        "this user may not open the USB device: install udev rules and join the group plugdev",
-    ),
-    (
-        "more than one device with serial", DeviceUnusableError,
-        "two phones have the same serial number: attach one of them only, or reach it over TCP",
-    ),
-    (
-        "no devices/emulators found|more than one device/emulator", NoDeviceError,
-        "name the phone's serial; 'benchfarm devices' lists them",
-    ),
-    (
-        "not found|no device with transport|device offline|still connecting|closed|no transport", LinkLostError,
-        "check the cable or the network; 'benchfarm devices' shows how the phone is",
-    ),
-)  # fmt: skip
+#: Code -> the error that has it.
+_KINDS: Final = {kind().code: kind for kind in kinds_below(DeviceError)}
 
-#: Why a phone's folder of ours can't be written: pattern, what it means, the cause for people, what to do.
-WRITING_FAILURES: Final[tuple[tuple[str, type[DeviceError], str, str], ...]] = (
-    (
-        "no space left|quota exceeded", DeviceStorageError, "there is no space left on the phone",
-        "free some space on the phone",
-    ),
-    (
-        "read-only file system", DeviceUnusableError, "the phone's storage is read-only",
-        "reboot the phone; when it stays read-only, its storage is damaged",
-    ),
-    (
-        "permission denied|operation not permitted", DeviceCommandError, "the phone's shell user may not write there",
-        "remove /data/local/tmp/benchfarm on the phone as who made it (root, after 'adb root'), then try again",
-    ),
-)  # fmt: skip
+
+def _failure_in(message: str, source: Source, *, serial: str, what: str) -> DeviceError | None:
+    """Return the error for a message of adb or of the phone's; None when no text of the source is in it."""
+    for text, failure in texts_of(source):
+        if re.search(text.pattern, message, re.I):
+            told = without_stack(message)[-300:] if source is not Source.ADB else message
+            said = f"adb says {told!r}" if source is Source.ADB else f"the phone says {told!r}"
+            parts = (what, text.meaning, said)
+            return _KINDS[failure.code](
+                ": ".join(filter(None, parts)), serial=serial, hint=text.next_step or failure.next_step
+            )
+    return None
 
 
 def server_failure(message: str, *, serial: str = "", what: str = "") -> DeviceError:
     """Return the error for a FAIL answer of the adb server (or of a phone's service)."""
-    text = f"{what}: adb says {message!r}" if what else f"adb says {message!r}"
-    for pattern, kind, hint in SERVER_FAILURES:
-        if re.search(pattern, message, re.I):
-            return kind(text, serial=serial, hint=hint)
-    return DeviceError(text, serial=serial)
+    return _failure_in(message, Source.ADB, serial=serial, what=what) or DeviceError(
+        f"{what}: adb says {message!r}" if what else f"adb says {message!r}", serial=serial
+    )
 
 
 def sync_failure(message: str, *, serial: str, path: str) -> DeviceError:
     """Return the error for a FAIL answer of the phone's file service."""
+    if re.search("couldn't read from device|protocol fault", message):
+        return server_failure(message, serial=serial, what=path)
     return writing_failure(message, serial=serial, what=path) or TransferError(
         f"{path}: the phone says {message!r}", serial=serial
     )
@@ -90,10 +59,18 @@ def sync_failure(message: str, *, serial: str, path: str) -> DeviceError:
 
 def writing_failure(message: str, *, serial: str, what: str) -> DeviceError | None:
     """Return the error for what the phone says when our folder can't be written; None when it says something else."""
-    for pattern, kind, cause, hint in WRITING_FAILURES:
-        if re.search(pattern, message, re.I):
-            return kind(f"{what}: {cause}: the phone says {message.strip()[-300:]!r}", serial=serial, hint=hint)
-    return None
+    return _failure_in(message, Source.WRITING, serial=serial, what=what)
+
+
+def service_failure(message: str, *, serial: str, what: str) -> DeviceError | None:
+    """Return the error for what a tool of the phone's says of Android's services; None when it says something else."""
+    return _failure_in(message, Source.SERVICE, serial=serial, what=what)
+
+
+def without_stack(text: str) -> str:
+    """Return what a phone said without the frames of a Java exception: its message stands above them."""
+    lines = [line.strip() for line in text.strip().splitlines()]
+    return "\n".join(line for line in lines if line and not re.match(r"at [\w.$<>]+\(|\.\.\. \d+ more$", line))
 
 
 #: The four hex digits in front of a request can't say more.

@@ -33,7 +33,8 @@ NOT_BOOTED: Final = frozenset({"", "0"})
 _ATTRIBUTE: Final = re.compile(r"\s(?P<key>usb|product|model|device|features|transport_id):(?P<value>\S*)")
 #: macOS and libusb print a USB path without a key in front.
 _USB_PATH: Final = re.compile(r"\s+(?P<path>\d+-[\d.]+)$")
-_LINE: Final = re.compile(r"^(?P<transport>\(no serial number\)|\S+)\s+(?P<state>.+)$")
+#: A name may hold blanks: mDNS calls a second phone of one name ``adb-X (2)._adb-tls-connect._tcp``.
+_LINE: Final = re.compile(r"^(?P<transport>\(no serial number\)|\S.*?)\s+(?P<state>no permissions.*|\S+)$")
 
 _TAP_ALLOW: Final = "unlock the phone and tap 'Allow USB debugging'"
 #: State -> (why it can't be used, what to do).

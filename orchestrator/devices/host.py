@@ -225,8 +225,9 @@ class HostDevice(HostRuns, AloneDevice):
             return data
         return None
 
-    def install(self, apk: Path, *, sha256: str, package: str) -> int:
+    def install(self, apk: Path, *, sha256: str, package: str, cancelled: threading.Event | None = None) -> int:
         """Not possible; raises UsageError."""
+        del sha256, cancelled
         self.refuse(f"can't install {apk.name} ({package})")
 
     def package(self, package: str) -> PackageInfo | None:

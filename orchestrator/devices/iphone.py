@@ -252,8 +252,9 @@ class IPhoneDevice(AloneDevice):
         """See Device.read_file: of an app's Documents."""
         return self._pull(package or self.app, path, limit_bytes=limit_bytes)
 
-    def install(self, apk: Path, *, sha256: str, package: str) -> int:
-        """See Device.install, of an ``.ipa`` that is signed for this phone."""
+    def install(self, apk: Path, *, sha256: str, package: str, cancelled: threading.Event | None = None) -> int:
+        """See Device.install, of an ``.ipa`` that is signed for this phone; once begun it can't be cancelled."""
+        del cancelled
         known = self.package(package)
         self.app = package
         if known is not None and known.sha256 == sha256:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from orchestrator.clock import Clock, Deadline, SystemClock
-from orchestrator.devices.connection import Connection, sync_failure, writing_failure
+from orchestrator.devices.connection import Connection, service_failure, sync_failure, writing_failure
 from orchestrator.devices.heartbeat import HeldNote
 from orchestrator.devices.probes import parse_serial
 from orchestrator.devices.push_slots import PushSlots
@@ -155,8 +155,10 @@ class PhoneLink:
     def _check(self, result: ShellResult | Answer, what: str) -> None:
         if result.exit_code != 0:
             reason = reason_of(result)
-            raise writing_failure(reason, serial=self.serial, what=what) or DeviceCommandError(
-                f"{what} failed with exit code {result.exit_code}: {reason}", serial=self.serial
+            raise (
+                service_failure(reason, serial=self.serial, what=what)
+                or writing_failure(reason, serial=self.serial, what=what)
+                or DeviceCommandError(f"{what} failed with exit code {result.exit_code}: {reason}", serial=self.serial)
             )
 
     def ask(
@@ -265,7 +267,8 @@ class PhoneLink:
                 line for line in answer.stderr.decode("utf-8", "replace").splitlines() if line.startswith("run-as:")
             ]
             if package and said:
-                raise DeviceCommandError(" ".join(said), serial=self.serial, hint="is the app a debuggable build?")
+                failure = service_failure(" ".join(said), serial=self.serial, what=f"reading {names}")
+                raise failure or DeviceCommandError(" ".join(said), serial=self.serial)
             if any(re.fullmatch(r"file\.\d+ \d+ ?", head) for head in answer.sections):
                 raise no_checksum(self.serial)
             if any(head.endswith(f" {TOO_LARGE}") for head in answer.sections):

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.devices.connection import Connection
+from orchestrator.devices.connection import Connection, without_stack
 from orchestrator.errors import InterruptedByUserError, LinkLostError
 from orchestrator.ports import ShellResult
 from orchestrator.scripts import Answer
@@ -26,7 +26,7 @@ _HEAD: Final = struct.Struct("<BI")
 _LONGEST_PACKET_BYTES: Final = 64 << 20
 _STDIN_PACKET_BYTES: Final = 1 << 16
 #: How often a wait looks whether it was cancelled.
-_CANCEL_LOOK_S: Final = 0.2
+CANCEL_LOOK_S: Final = 0.2
 
 
 def quote(text: str) -> str:
@@ -36,7 +36,7 @@ def quote(text: str) -> str:
 
 def reason_of(result: ShellResult | Answer) -> str:
     """Return why a command failed: the last of what it printed, else what its exit code tells."""
-    said = (result.stderr or result.stdout).decode("utf-8", "replace").strip()
+    said = without_stack((result.stderr or result.stdout).decode("utf-8", "replace"))
     if said:
         return said[-400:]
     if (number := result.exit_code - BY_SIGNAL) in set(signal.Signals):
@@ -97,7 +97,7 @@ def run_shell(
     while True:
         if cancelled is not None and cancelled.is_set():
             raise InterruptedByUserError
-        sent, data = connection.exchange(outgoing, wait_s=float("inf") if cancelled is None else _CANCEL_LOOK_S)
+        sent, data = connection.exchange(outgoing, wait_s=float("inf") if cancelled is None else CANCEL_LOOK_S)
         outgoing = outgoing[sent:]
         if data is None:
             continue

@@ -106,7 +106,9 @@ class Placer:
         if tool.is_app or build.package:
             assert build.path is not None
             begun_s = self._services.clock.monotonic_s()
-            pushed_bytes = self._device.install(build.path, sha256=build.sha256, package=build.package)
+            pushed_bytes = self._device.install(
+                build.path, sha256=build.sha256, package=build.package, cancelled=self._services.cancelled
+            )
             self._tell(build.name, pushed_bytes, begun_s)
             # An app of the same name has taken the place of the other build's.
             replaced = self._workload.of_package(build.package) - {build.sha256}

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from orchestrator.clock import Deadline
-from orchestrator.errors import DeviceError, UsageError
+from orchestrator.errors import DeviceError, RunAsRefusedError, SystemDownError, UsageError
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.flags.arguments import benchmark_flags, files_written, format_flags
 from orchestrator.programs.running.collected import read_collected
@@ -31,6 +31,10 @@ from orchestrator.scripts import ask
 PACKAGE: Final = "org.tensorflow.lite.benchmark"
 ACTIVITY: Final = f"{PACKAGE}/.BenchmarkModelActivity"
 _FOLDER: Final = f"/data/data/{PACKAGE}/files"
+#: What ``am start`` says instead of starting.
+_REFUSED: Final = ("Error:", "Error type", "java.lang.", "Exception occurred", "Security exception")
+#: The attachment that says why the app's files can't be read.
+_NO_FILES: Final = "files-refused"
 
 _HEADER: Final = re.compile(
     rb"^\d\d-\d\d \d\d:\d\d:\d\d\.\d+ +(?P<pid>\d+) +\d+ (?P<level>[VDIWEF]) (?P<tag>[^:]*?) *: (?P<text>.*)$"
@@ -66,7 +70,9 @@ class ApkTool:
                 marked = f"log -t {_MARK_TAG.decode()} {request.run_id}; {command}"
                 start = device.shell(marked, timeout_s=min(60.0, request.timeout_s))
                 said = (start.text + start.stderr.decode("utf-8", "replace")).splitlines()
-                if not any(line.startswith(("Error:", "Error type", "java.lang.")) for line in said):
+                if any(line.startswith("cmd: ") or "system running?" in line for line in said):
+                    raise SystemDownError("; ".join(said)[-300:], serial=device.serial)
+                if not any(line.startswith(_REFUSED) for line in said):
                     watch.follow(lines)
         except BaseException:
             # Whatever ends the wait, the app must not continue to heat the phone.
@@ -75,11 +81,7 @@ class ApkTool:
             raise
         device.shell(f"am force-stop {PACKAGE}")
         finish_start(device, request, app=PACKAGE)
-        files = [
-            Attachment(name=name, data=data)
-            for name in files_written(request.run_pass)
-            if (data := device.read_file(f"{_run_folder(request.run_id)}/{name}", package=PACKAGE)) is not None
-        ]
+        files = _files_of(device, request)
         return RawOutput(
             command=command,
             exit_code=None,
@@ -97,7 +99,9 @@ class ApkTool:
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read log and result files; an unreadable output is a report that says so."""
-        return with_start(read_collected(raw, case), raw)
+        report = with_start(read_collected(raw, case), raw)
+        refused = raw.data(_NO_FILES).decode("utf-8", "replace")
+        return replace(report, extra={**report.extra, "files_refused": refused}) if refused else report
 
 
 def start_command(request: InvocationRequest) -> str:
@@ -113,6 +117,18 @@ def start_command(request: InvocationRequest) -> str:
             raise UsageError(f"flag {name}: the benchmark app can't take a value with white space ({value!r})")
     arguments = shlex.quote(" ".join(format_flags(flags)))
     return f"am start -S -W -n {ACTIVITY} --es args {arguments}"
+
+
+def _files_of(device: Device, request: InvocationRequest) -> list[Attachment]:
+    """Return the files that the app wrote; why they can't be read where the phone refuses: the log has the figures."""
+    try:
+        return [
+            Attachment(name=name, data=data)
+            for name in files_written(request.run_pass)
+            if (data := device.read_file(f"{_run_folder(request.run_id)}/{name}", package=PACKAGE)) is not None
+        ]
+    except RunAsRefusedError as error:
+        return [Attachment(name=_NO_FILES, data=f"{error} ({error.hint})".encode())]
 
 
 def _run_folder(run_id: RunId) -> str:

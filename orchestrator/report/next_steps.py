@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus
-from orchestrator.programs.grammar.failure_codes import NEXT_STEPS
+from orchestrator.records.failures import next_step_of
 from orchestrator.records.run import DelegateTruth
 
 _BY_TRUTH: Final[Mapping[DelegateTruth, str]] = {
@@ -71,37 +71,6 @@ _BY_FINDING: Final[Mapping[str, str]] = {
     "imported": "Ask whoever ran it how warm, loaded and charged the phone was.",
     "unusual-for-device": "Ask which cores and how many threads it had: its other models are faster.",
 }
-#: By the codes of the errors that end an invocation (errors.py), and of those that the engine gives itself.
-ERROR_STEPS: Final[Mapping[str, str]] = {
-    "device-set-aside": "'benchfarm status' says why; mend that, then 'benchfarm device release SERIAL'.",
-    "adb-unavailable": "Start the adb server, or set $BENCHFARM_ADB to an adb binary; then resume.",
-    "no-device": "Plug the phone in and allow USB debugging; 'benchfarm devices' must show it.",
-    "device-unauthorized": "Allow this computer in the dialog on the phone's screen, then resume.",
-    "device-unusable": "'benchfarm devices' says why this phone can't be used.",
-    "device-unfit": "Let the phone cool, charge it, or wait until it is idle, then resume.",
-    "link-lost": "Check cable, hub and power, then resume.",
-    "device-timeout": "Look whether the phone hangs; reboot it if it does, then resume.",
-    "device-busy": "Wait for the other benchfarm process, or choose another phone.",
-    "device-changed": "Look whether the phone rebooted or another one is on this cable, then measure again.",
-    "device-command": "The reason names the command: try it by 'adb shell' on this phone.",
-    "file-absent": "Look whether the app is still installed ('benchfarm device check -s UDID'), then resume.",
-    "transfer": "Resume; if it happens often, change the cable.",
-    "device-storage": "Free some space on the phone, or lower the blob budget.",
-    "install": "The reason has the package manager's own code; 'adb install' of the same file tells more.",
-    "download": "Look at the connection or the mirror, then fetch again: it resumes where it was cut off.",
-    "not-there": "Look at the address in the build's file ('benchfarm build list'), or at the mirror.",
-    "artifact": "See 'benchfarm build' for what is there and what it should be.",
-    "model": "Check the model file with 'benchfarm model'.",
-    "host-storage": "Free some space on this computer, then resume.",
-    "parity-not-in-tool": "Use 'native' or 'apk', which write their outputs to a file.",
-    "parity-no-reference": "The reason says why this computer can't compute the outputs.",
-    "parity-own-inputs": "Leave the input flags out of this plan, or give the inputs by parity_inputs.",
-    "abandoned": "Measure it again: its campaign was closed before it began.",
-    "threads-unused": "Read the figure of the other number of threads; 'matrix.every_thread_count' measures each.",
-    "failed-before": "Mend what the first failure of this case names.",
-    "rebooted": "Look for the cause (heat, battery, a driver that crashes), then measure again.",
-    "no-figure": "Read its log: the program ended well without a single inference; look at the flags.",
-}
 
 
 def finding_step(code: str) -> str:
@@ -115,7 +84,7 @@ def next_step(result: CaseResult) -> str:
         return _BY_TRUTH.get(result.truth or DelegateTruth.UNKNOWN, "")
     if result.status is CaseStatus.REJECTED and finding_step(result.reason_code):
         return finding_step(result.reason_code)
-    if step := NEXT_STEPS.get(result.reason_code) or ERROR_STEPS.get(result.reason_code):
+    if step := next_step_of(result.reason_code, result.reason):
         return step
     if result.truth in (DelegateTruth.FAILED, DelegateTruth.FELL_BACK) and result.summary is None:
         return _BY_TRUTH[result.truth]

@@ -7,10 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from orchestrator.programs.grammar.failure_codes import RULES, SIGNALS
+from orchestrator.records.failures import Source, texts_of
 
+#: (rank, code, pattern) of what a run prints, in the order in which they are tried.
+RULES: Final = tuple((text.rank, item.code, re.compile(text.pattern)) for text, item in texts_of(Source.PROGRAM))
+SIGNALS: Final[Mapping[int, tuple[str, str]]] = {
+    1: ("terminated", "SIGHUP"), 2: ("interrupted", "SIGINT"), 3: ("aborted", "SIGQUIT"),
+    4: ("illegal-instruction", "SIGILL"), 5: ("aborted", "SIGTRAP"), 6: ("aborted", "SIGABRT"),
+    7: ("bus-error", "SIGBUS"), 8: ("arithmetic-fault", "SIGFPE"), 9: ("killed", "SIGKILL"),
+    11: ("segfault", "SIGSEGV"),
+    13: ("output-closed", "SIGPIPE"), 15: ("terminated", "SIGTERM"), 25: ("storage-full", "SIGXFSZ"),
+    31: ("aborted", "SIGSYS"),
+}  # fmt: skip
 #: Signals that a program brings upon itself; the others come from outside.
-_CRASH_SIGNALS: Final = frozenset({3, 4, 6, 7, 8, 11, 31})
+_CRASH_SIGNALS: Final = frozenset({3, 4, 5, 6, 7, 8, 11, 31})
 #: Codes of a process that crashed, as the phone's log has them.
 CRASH_CODES: Final = frozenset({"segfault", "aborted", "bus-error", "illegal-instruction", "app-crashed"})
 _SHELL_CODES: Final[Mapping[int, str]] = {126: "not-executable", 127: "program-not-found"}
@@ -25,12 +35,14 @@ _INSIDE: Final = (
     "not executable", "cannot execute", "Exec format", "-bit instead of", "bad ELF magic", "is for EM_",
     "loading shared libraries", "Activity class ", "INSTALL_", "Qnn ", "Stub lib id", "context binary", "Neuron SDK",
     "dispatch runtime version", "DelegateKernelLiteRt", "bad_alloc", "ut of memory", "No space left",
-    "adb: ", "error: ",
+    "adb: ", "error: ", "program alignment", "TLS segment", "osition-independent", "osition independent",
+    "for the namespace", "taskset: ", "SecurityException", "Permission Denial", "does not exist", "cmd: ",
+    "system running?", "Failure [", "undefined symbol: cl", "cl_khr_", "hexagon_nn_", "load skel", "qnn_open",
 )  # fmt: skip
 #: What a shell says of a child that a signal ended.
 _SHELL_WORDS: Final[Mapping[str, int]] = {
     "Segmentation fault": 11, "Aborted": 6, "Bus error": 7, "Illegal instruction": 4, "Floating point exception": 8,
-    "Killed": 9, "Terminated": 15,
+    "Killed": 9, "Terminated": 15, "Trace/breakpoint trap": 5, "Bad system call": 31,
 }  # fmt: skip
 _SHELL_LINE: Final = re.compile(rf"({'|'.join(_SHELL_WORDS)}).{{0,40}}$", re.DOTALL)
 _MOST_KNOWN_LINES: Final = 1000
@@ -38,8 +50,18 @@ _MOST_KNOWN_LINES: Final = 1000
 _NAME_LETTERS: Final = 15
 _NATIVE_PROCESSES: Final = ("benchmark_model", "benchmark_liter")
 _APP: Final = "org.tensorflow.lite.benchmark"
+#: Codes that say where a run failed: the first error that no rule knows tells why.
+_WHERE_ONLY: Final = frozenset({"op-failed", "allocation-failed", "external-delegate-failed", "benchmark-failed"})
 #: Ends of a process by what each says, the most telling first.
-_ENDS: Final = ("low-memory-kill", "app-crashed", "segfault", "aborted", "app-not-responding", "process-died")
+_ENDS: Final = (
+    "low-memory-kill",
+    "phantom-process-kill",
+    "app-crashed",
+    "segfault",
+    "aborted",
+    "app-not-responding",
+    "process-died",
+)
 #: A longer line is nobody's last word.
 _LONGEST_OF_SYSTEM: Final = 1000
 _MOST_CRASHES: Final = 500
@@ -49,7 +71,9 @@ _FATAL_SIGNAL: Final = re.compile(
 _CRASHED_PROCESS: Final = re.compile(r"pid: (\d{1,9}), tid: \d{1,9}, name: .*>>> (\S+) <<<", re.ASCII)
 _FRAME: Final = re.compile(r"#(\d\d) pc \S+\s+(.*)")
 _DIED: Final = re.compile(r"Process (\S+) \(pid (\d{1,9})\) has died")
-_LMK: Final = re.compile(r"(?:Killing|Kill|killing) '?([\w.:/-]+)'? \((\d{1,9})\)")
+_LMK: Final = re.compile(r"(?:Killing|Kill|killing|Reclaim) '?([\w.:/-]+)'? \((\d{1,9})\)")
+_PHANTOM: Final = re.compile(r"\b(\d{1,9}):(?:\d{1,9}:)?([^/\s:]+)/\S+.*: Trimming phantom processes", re.ASCII)
+_ABORT: Final = re.compile(r"\s*Abort message: '(.{1,300}?)'?$")
 _ANR: Final = re.compile(r"ANR in (\S+)")
 #: What follows it, each in a line of its own.
 _ANR_PID: Final = re.compile(r"\s*PID: (\d{1,9})\s*", re.ASCII)
@@ -134,7 +158,10 @@ class FailureClues:
         code, reason = (self.best.code, self.best.reason) if self.best else ("", "")
         if code == "nnapi-failed" and self.invoke_failure:
             reason = f"{reason} / {self.invoke_failure}"
-        if code in {"op-failed", "allocation-failed", "external-delegate-failed"} and self.unknown_error:
+        if (
+            code in {"op-failed", "allocation-failed", "external-delegate-failed", "benchmark-failed"}
+            and self.unknown_error
+        ):
             reason = f"{self.unknown_error} / {reason}"
         if self.crash_signal is None:
             return Failure(code=code, reason=reason)
@@ -152,6 +179,8 @@ class Crash:
     reason: str
     pid: int | None = None
     process: str = ""
+    #: Why it aborted, by its own last words.
+    abort_message: str = ""
     frames: list[str] = field(default_factory=list)
 
 
@@ -186,18 +215,27 @@ class SystemLog:
                 crash = Crash(code="aborted", reason="native crash", pid=int(match[1]))
                 self._add(crash)
             crash.process = match[2]
+        elif (match := _ABORT.match(text)) and self.crashes:
+            self.crashes[-1].abort_message = match[1]
         elif (match := _FRAME.search(text)) and self.crashes and len(self.crashes[-1].frames) < 5:
             self.crashes[-1].frames.append(f"#{match[1]} {match[2]}")
 
     def _read_java_crash(self, text: str) -> None:
         if match := _JAVA.match(text):
             self._add(Crash(code="app-crashed", reason="", pid=int(match[2]), process=match[1]))
-        elif self.crashes and self.crashes[-1].code == "app-crashed" and not self.crashes[-1].reason:
-            self.crashes[-1].reason = text.strip()[:300]
+        elif self.crashes and (last := self.crashes[-1]).code == "app-crashed":
+            if not last.reason:
+                last.reason = text.strip()[:300]
+            elif (cause := text.strip()).startswith("Caused by: "):
+                # What the exceptions above it only pass on.
+                last.reason = f"{last.reason.partition('; Caused by: ')[0]}; {cause[:300]}"
 
     def _read_killing(self, text: str, tag: str) -> None:
         is_killer, last = tag in {"lowmemorykiller", "lmkd"}, self.crashes[-1] if self.crashes else None
-        if match := (_LMK.search(text) if is_killer else None) or _DIED.search(text):
+        if match := _PHANTOM.search(text):
+            reason = text.strip()[:300]
+            self._add(Crash(code="phantom-process-kill", reason=reason, pid=int(match[1]), process=match[2]))
+        elif match := (_LMK.search(text) if is_killer else None) or _DIED.search(text):
             code = "low-memory-kill" if match.re is _LMK else "process-died"
             self._add(Crash(code=code, reason=text.strip()[:300], pid=int(match[2]), process=match[1]))
         elif match := _ANR.search(text):

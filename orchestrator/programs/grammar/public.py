@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from orchestrator.delegates import place_of
 from orchestrator.delegates.evidence import family
-from orchestrator.programs.grammar.failure_codes import NEXT_STEPS
+from orchestrator.records.failures import next_step_of
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, ToolReport
 from orchestrator.units import US_PER_MS, US_PER_S, format_latency
 
@@ -24,7 +24,7 @@ def to_public(report: ToolReport) -> dict[str, object]:
         "name": report.label or None,
         "failure_code": report.failure_code or None,
         "failure_reason": report.failure_reason or None,
-        "next_step": NEXT_STEPS.get(report.failure_code),
+        "next_step": next_step_of(report.failure_code, report.failure_reason) or None,
         "init_us": report.init_us,
         "first_inference_us": report.first_inference_us,
         "warmup_avg_us": report.warmup_mean_us,
@@ -185,7 +185,7 @@ def describe(report: ToolReport) -> list[str]:
     lines = [f"{name} ({program}): {report.outcome}" if program else f"{name}: {report.outcome}"]
     if report.failure_code:
         lines.append(f"  {report.failure_code}: {report.failure_reason}")
-        if step := NEXT_STEPS.get(report.failure_code):
+        if step := next_step_of(report.failure_code, report.failure_reason):
             lines.append(f"  next: {step}")
     summary = report.inference
     if report.inference_mean_us and report.extra.get("unit") == "token":

@@ -32,6 +32,8 @@ _LOG_CUT: Final = "the log ends before its result line: the figures are the resu
 _LOG_TOLERANCE: Final = 1.5e-5
 #: LiteRT's banner has hundredths of a millisecond.
 _BANNER_TOLERANCE_US: Final = 5.01
+#: Codes that say that a program failed, and not why.
+_TELLS_LITTLE: Final = frozenset({"benchmark-failed", "aborted"})
 _NO_RESULT: Final = ToolReport(outcome="ok")
 _NO_PROFILE: Final = OperatorProfile()
 _Decoded = TypeVar("_Decoded")
@@ -105,6 +107,8 @@ def build_report(
         result.inference is not None and run.inference is not None and run.mean is not None
     )
     failure = _find_failure(run, system)
+    if failure is not None and failure.code in _TELLS_LITTLE:
+        failure = _with_last_words(failure, log, system)
     outcome = "ok" if failure is None else failure.outcome
     if outcome == "failed":
         run.mean = None
@@ -332,6 +336,15 @@ def _find_failure(run: _Run, system: SystemLog | None) -> Failure | None:
         return Failure(code="benchmark-failed", reason=f"exit code {exit_code}")
     reason = "the result line is cut off" if log.is_result_cut else "no result line"
     return Failure(code="no-result", reason=reason, outcome="truncated")
+
+
+def _with_last_words(failure: Failure, log: Transcript, system: SystemLog | None) -> Failure:
+    """Return a failure with the abort message of its tombstone and the last line that the program printed."""
+    crash = system.end_of(log.pid) if system is not None else None
+    words = [f"abort message: {crash.abort_message}"] if crash is not None and crash.abort_message else []
+    if log.last_line and log.last_line not in failure.reason and failure.reason not in log.last_line:
+        words.append(f"last line: {log.last_line[:300]}")
+    return dataclasses.replace(failure, reason="; ".join([failure.reason, *words]))
 
 
 def _after_result(run: _Run, by_code: Failure | None) -> Failure | None:

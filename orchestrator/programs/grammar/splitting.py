@@ -303,10 +303,14 @@ def _title(pattern: re.Pattern[str], line: Line) -> str:
 
 
 _INSTALL: Final = re.compile(r"^\s*Performing (?:Streamed|Push) Install\s*$", re.MULTILINE)
-_FAILURE: Final = re.compile(r"Failure \[(INSTALL_[A-Z_]+)")
+_FAILURE: Final = re.compile(r"(?:Failure \[)(INSTALL_[A-Z_]+)|(Failure \[-\d+\])")
 _SUCCESS: Final = re.compile(r"^\s*Success\s*$", re.MULTILINE)
 _PUSHED: Final = re.compile(r"\d+ files? pushed\b.*?\((\d{1,18}) bytes in", re.ASCII)
 _STARTING: Final = re.compile(r"^\s*(Starting: Intent \{.*\})\s*$", re.MULTILINE)
+#: What stands below an intent that wasn't started, whatever its reason.
+_NOT_STARTED: Final = re.compile(
+    r"^\s*((?:Error\b|Exception occurred|[\w.]+Exception\b|Security exception).*)", re.MULTILINE
+)
 _STATUS: Final = re.compile(r"^\s*Status: (\w+)\s*$", re.MULTILINE)
 
 
@@ -323,7 +327,7 @@ def parse_adb_session(text: str) -> list[ToolReport]:
 def _report(text: str) -> ToolReport:
     extra: dict[str, float | str] = {}
     if match := _FAILURE.search(text):
-        return ToolReport(outcome="failed", failure_code="install-failed", failure_reason=match[1])
+        return ToolReport(outcome="failed", failure_code="install-failed", failure_reason=match[1] or match[2])
     refused = _refusals(text)
     if refused:
         return refused[0]
@@ -336,6 +340,8 @@ def _report(text: str) -> ToolReport:
     if _INSTALL.search(text) and not _SUCCESS.search(text) and not _STARTING.search(text):
         reason = "the session ends before the package manager's answer"
         return ToolReport(outcome="truncated", failure_code="no-result", failure_reason=reason)
+    if _STARTING.search(text) and (match := _NOT_STARTED.search(text)):
+        return ToolReport(outcome="failed", failure_code="activity-refused", failure_reason=match[1].strip()[:300])
     status = _STATUS.search(text)
     well = status is None or status[1] == "ok"
     return ToolReport(

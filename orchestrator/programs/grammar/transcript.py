@@ -114,6 +114,8 @@ class Transcript:
     is_ended: bool = False
     #: Whether the tables of an operator profile are being read.
     in_profile: bool = False
+    #: The last line that was read, whatever it says.
+    last_line: str = ""
     _in_proto: bool = False
     _in_refused: bool = False
     #: Lines without a severity that no rule knows, in which nothing is found when they come again.
@@ -177,6 +179,7 @@ class Transcript:
 
     def feed(self, line: Line) -> None:
         """Read one line of a benchmark program."""
+        self.last_line = line.text or self.last_line
         text = line.text
         if (self.in_profile or self._in_proto) and self._continues_block(line):
             return

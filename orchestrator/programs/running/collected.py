@@ -26,7 +26,9 @@ _LOG_LIMIT_BYTES: Final = 256 << 10
 _LOG_LINES: Final = 500
 _LOG_TIMEOUT_S: Final = 15.0
 #: How a log names the process that it is about.
-_NAMED_PID: Final = re.compile(rb"(?:Kill '[^']*' \(|\b(?:pid|PID)[:=]? ?)(\d+)")
+_NAMED_PID: Final = re.compile(
+    rb"(?:(?:Kill|Reclaim) '[^']*' \(|\b(?:pid|PID)[:=]? ?|PhantomProcessRecord \{\w+ )(\d+)"
+)
 #: What happens to apps only, in lines that don't all name a process.
 _OF_APPS: Final = (b"ANR in ", b"AndroidRuntime")
 #: Numbers of processes restart after a power of two that is at least this one.

@@ -2,40 +2,67 @@ import pytest
 
 from orchestrator.devices.connection import (
     server_failure,
+    service_failure,
     sync_failure,
+    without_stack,
     writing_failure,
 )
+from orchestrator.devices.discovery import parse_devices
 from orchestrator.errors import (
-    DeviceCommandError,
     DeviceError,
     DeviceStorageError,
-    DeviceUnauthorizedError,
     DeviceUnusableError,
+    FolderRefusedError,
     LinkLostError,
     TransferError,
 )
+from orchestrator.records.failures import Source, texts_of
+
+READERS = {Source.ADB: server_failure, Source.WRITING: writing_failure, Source.SERVICE: service_failure}
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "example"),
+    [(source, item.code, text.example) for source in READERS for text, item in texts_of(source)],
+)
+def test_every_text_of_a_phone_is_read_as_its_code(source: Source, code: str, example: str) -> None:
+    error = READERS[source](example, serial="S1", what="opening")
+    assert error is not None
+    assert error.code == code
+    assert error.hint
+    assert example.splitlines()[0] in str(error)
 
 
 @pytest.mark.parametrize(
     ("message", "kind"),
     [
-        ("device 'X' not found", LinkLostError),
-        ("device offline", LinkLostError),
         ("device offline (no transport)", LinkLostError),
         ("closed", LinkLostError),
         ("device still connecting", LinkLostError),
         ("no device with transport id '7'", LinkLostError),
-        ("device unauthorized.\nThis adb server's $ADB_VENDOR_KEYS is not set", DeviceUnauthorizedError),
-        ("device still authorizing", DeviceUnauthorizedError),
-        ("insufficient permissions for device: user in plugdev group; are your udev rules wrong?", DeviceUnusableError),
-        ("more than one device with serial X", DeviceUnusableError),
+        ("device unresponsive", LinkLostError),
+        ("unknown host service", LinkLostError),
+        ("transport is closing", LinkLostError),
         ("something new", DeviceError),
     ],
 )
 def test_what_the_server_refuses_with_is_understood(message: str, kind: type[DeviceError]) -> None:
     error = server_failure(message, serial="S1")
     assert type(error) is kind
-    assert message.splitlines()[0] in str(error)
+    assert message in str(error)
+
+
+def test_a_java_exception_is_told_by_its_message() -> None:
+    said = "Exception occurred:\njava.lang.SecurityException: no\n\tat a.b.C.d(C.java:1)\n\t... 7 more\n"
+    assert without_stack(said).splitlines()[-1] == "java.lang.SecurityException: no"
+
+
+def test_a_name_with_a_blank_is_listed_whole() -> None:
+    text = "adb-R58M12-x1 (2)._adb-tls-connect._tcp device product:a transport_id:3\n????  no permissions (user)\n"
+    assert [(one.address, one.state) for one in parse_devices(text)] == [
+        ("adb-R58M12-x1 (2)._adb-tls-connect._tcp", "device"),
+        ("????", "no permissions (user)"),
+    ]
 
 
 def test_a_full_phone_is_told_from_another_failed_push() -> None:
@@ -49,8 +76,8 @@ def test_a_full_phone_is_told_from_another_failed_push() -> None:
         ("mkdir: 'runs/1': No space left on device", DeviceStorageError, "no space left on the phone", "free some"),
         ("write: Disk quota exceeded", DeviceStorageError, "no space left on the phone", "free some"),
         ("sh: can't create boot: Read-only file system", DeviceUnusableError, "storage is read-only", "boot the phone"),
-        ("mkdir: 'runs/1': Permission denied", DeviceCommandError, "may not write there", "remove /data/local/tmp"),
-        ("chmod: Operation not permitted", DeviceCommandError, "may not write there", "remove /data/local/tmp"),
+        ("mkdir: 'runs/1': Permission denied", FolderRefusedError, "may not write there", "ls -ld /data/local/tmp"),
+        ("secure_mkdirs failed: Operation not permitted", FolderRefusedError, "may not write there", "ls -ld /data"),
     ],
 )
 def test_what_keeps_our_folder_from_being_written_is_told_by_its_cause(

@@ -2,23 +2,35 @@
 
 import pytest
 
-from orchestrator.programs.grammar.failure_codes import NEXT_STEPS, RULES, SIGNALS
-from orchestrator.programs.grammar.failures import FailureClues, SystemLog, signal_failure
+from docs.write_commands import failures_page
+from orchestrator.programs.grammar.failures import SIGNALS, FailureClues, SystemLog, signal_failure
 from orchestrator.programs.grammar.output import parse_run, parse_text
+from orchestrator.records.failures import FAILURES, Source, next_step_of, texts_of
 from tests.samples.places import REPO
 
 PAGE = (REPO / "docs" / "reference" / "failures.md").read_text(encoding="utf-8")
 
 
-def test_every_code_is_on_the_page_with_its_next_step() -> None:
-    rows = [line.split(" | ") for line in PAGE.splitlines() if line.startswith("| `")]
-    for code, step in NEXT_STEPS.items():
-        assert any(row[0] == f"| `{code}`" and row[-1] == f"{step} |" for row in rows), code
+def test_the_page_has_every_code_as_its_record_says() -> None:
+    assert failures_page(PAGE) == PAGE, "make docs writes it"
+    assert all(f"| `{code}` | " in PAGE for code in FAILURES)
 
 
-def test_every_code_that_a_rule_or_signal_gives_is_known() -> None:
-    given = {code for _, code, _ in RULES} | {code for code, _ in SIGNALS.values()}
-    assert given <= set(NEXT_STEPS)
+def test_every_code_that_a_signal_gives_is_known() -> None:
+    assert {code for code, _ in SIGNALS.values()} <= set(FAILURES)
+
+
+@pytest.mark.parametrize(
+    ("code", "example", "start"),
+    [(item.code, text.example, "STARTING!\n" if text.rank else "") for text, item in texts_of(Source.PROGRAM)],
+)
+def test_every_text_of_a_program_is_read_as_its_code(code: str, example: str, start: str) -> None:
+    """Once as a run's error stream, once as a text that somebody gives to ``parse``."""
+    read = parse_run(stderr=f"{example}\n".encode(), exit_code=1)
+    assert read.failure_code == code
+    assert read.failure_reason
+    assert next_step_of(code, read.failure_reason)
+    assert [report.failure_code for report in parse_text(f"{start}{example}\n")] == [code]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +75,7 @@ def test_line_explains_the_failure(line: str, code: str) -> None:
     failure = clues.text_failure()
     assert failure is not None
     assert failure.code == code
-    assert NEXT_STEPS[failure.code]
+    assert next_step_of(failure.code, failure.reason)
 
 
 def test_root_cause_is_told_rather_than_what_followed_from_it() -> None:

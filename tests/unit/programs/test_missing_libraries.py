@@ -8,8 +8,8 @@ from benchfarm_lab.samples import HEXAGON_LIBRARIES
 from lab.tests.unit import tiny_models
 from lab.tests.unit.bench_phone import BenchPhone
 from orchestrator.analysis.outcome import ending_of
-from orchestrator.programs.grammar.failure_codes import NEXT_STEPS
 from orchestrator.programs.grammar.output import parse_run
+from orchestrator.records.failures import next_step_of
 from orchestrator.records.run import DelegateTruth, Outcome
 
 QUANTISED = "mobilenet_v1_0.25_128_static_uint8io.tflite"
@@ -44,7 +44,7 @@ def test_hexagon_libraries_that_do_not_fit_are_named_by_a_code(left_out: str, sk
         return
     assert report.delegate.truth is DelegateTruth.FELL_BACK
     assert (ending.outcome, ending.reason_code) == (Outcome.FAILED, code)
-    assert code == "delegate-fell-back" or NEXT_STEPS[code]
+    assert code == "delegate-fell-back" or next_step_of(code)
 
 
 @pytest.mark.parametrize(
