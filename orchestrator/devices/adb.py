@@ -11,7 +11,7 @@ from typing import Final
 
 from orchestrator.clock import Clock, Deadline
 from orchestrator.devices.blobs import DEFAULT_BUDGET_BYTES, PlacedFiles, PushProgress
-from orchestrator.devices.connection import Connection
+from orchestrator.devices.connection import Connection, service_failure
 from orchestrator.devices.detached import DetachedRuns
 from orchestrator.devices.discovery import NOT_BOOTED, Seen
 from orchestrator.devices.installing import InstalledApps
@@ -28,6 +28,7 @@ from orchestrator.devices.shell import (
     PacketReader,
     encode_packet,
     quote,
+    reason_of,
 )
 from orchestrator.errors import (
     DeviceChangedError,
@@ -220,12 +221,19 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
             try:
                 self._link.reconnect(deadline)
                 self.check_health(timeout_s=max(0.1, min(10.0, deadline.remaining_s)))
-                self._link.must("pm path android", timeout_s=max(0.1, deadline.remaining_s), what="asking for packages")
+                self._check_services(timeout_s=max(0.1, deadline.remaining_s))
             except (DeviceUnusableError, LinkLostError, SystemDownError):
                 deadline.check("waiting for the phone", serial=self.serial)
                 self._link.clock.wait(0.2)
             else:
                 return
+
+    def _check_services(self, *, timeout_s: float) -> None:
+        """Raise SystemDownError when Android's services don't run; other words of the package manager don't matter."""
+        result = self._link.shell("pm path android", timeout_s=timeout_s, what="asking for packages")
+        failure = service_failure(reason_of(result), serial=self.serial, what="asking for packages")
+        if result.exit_code != 0 and isinstance(failure, SystemDownError):
+            raise failure
 
     def reconnect(self, *, timeout_s: float) -> None:
         """Drop the connection, even one that the server takes for sound, and make a new one; raises DeviceError kinds.

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, TypeVar
 
 from orchestrator.delegates.evidence import family, is_delegate_kernel, read_request
@@ -313,7 +314,9 @@ def _find_failure(run: _Run, system: SystemLog | None) -> Failure | None:
     if run.timed_out:
         hung = f"; {logged.reason}" if logged is not None and logged.code == "app-not-responding" else ""
         return Failure(code="timed-out", reason=f"stopped at its time limit{hung}", outcome="truncated")
-    denial = system.denial_of(log.pid, said.reason if said else "") if system is not None else None
+    # A file that can't be mapped is named by a number: any denial of the process explains it.
+    named = said.reason if said is not None and said.code != "model-unreadable" else ""
+    denial = system.denial_of(log.pid, named) if system is not None else None
     if said is not None:
         if denial is not None:
             # The program names the file that it couldn't have, and SELinux says why.
@@ -342,8 +345,8 @@ def _with_last_words(failure: Failure, log: Transcript, system: SystemLog | None
     """Return a failure with the abort message of its tombstone and the last line that the program printed."""
     crash = system.end_of(log.pid) if system is not None else None
     words = [f"abort message: {crash.abort_message}"] if crash is not None and crash.abort_message else []
-    if log.last_line and log.last_line not in failure.reason and failure.reason not in log.last_line:
-        words.append(f"last line: {log.last_line[:300]}")
+    told = (line for line in log.last_lines if line and line not in failure.reason and failure.reason not in line)
+    words += [f"last line: {line[:300]}" for line in islice(told, 1)]
     return dataclasses.replace(failure, reason="; ".join([failure.reason, *words]))
 
 

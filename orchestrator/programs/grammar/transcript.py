@@ -114,8 +114,8 @@ class Transcript:
     is_ended: bool = False
     #: Whether the tables of an operator profile are being read.
     in_profile: bool = False
-    #: The last line that was read, whatever it says.
-    last_line: str = ""
+    #: The last two lines that were read, the latest first: the very last may be a shell's word on a signal.
+    last_lines: tuple[str, str] = ("", "")
     _in_proto: bool = False
     _in_refused: bool = False
     #: Lines without a severity that no rule knows, in which nothing is found when they come again.
@@ -179,7 +179,8 @@ class Transcript:
 
     def feed(self, line: Line) -> None:
         """Read one line of a benchmark program."""
-        self.last_line = line.text or self.last_line
+        if line.text:
+            self.last_lines = line.text, self.last_lines[0]
         text = line.text
         if (self.in_profile or self._in_proto) and self._continues_block(line):
             return

@@ -1,0 +1,340 @@
+"""What real phones answer, printed by a phone of real parts: each has its code, its reason and a next step."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchfarm_lab.samples import benchmark_apk, benchmark_elf
+from orchestrator.devices.adb import AdbDevice
+from orchestrator.devices.address import ServerAddress
+from orchestrator.devices.server import AdbServer
+from orchestrator.errors import FolderRefusedError, InstallError, RunAsRefusedError, SystemDownError
+from orchestrator.files import sha256_of
+from orchestrator.ports import InvocationRequest
+from orchestrator.programs.apk import PACKAGE, ApkTool
+from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.failures import next_step_of
+from orchestrator.records.identity import BuildSha, ModelSha, RunId, Serial
+from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
+from tests.conftest import AdbServer as Server
+from tests.samples.command import Cli
+from tests.samples.places import MODELS
+from tests.samples.real_phone import RealPhone
+from tests.unit.artifacts.sample_files import app_bytes, real
+
+#: Stands in for taskset, and for the program that it would start: prints the next of the texts, logs what the phone
+#: logs of it with the process's own number, and ends as the text says.
+TASKSET = """#!/system/bin/sh
+cd /mnt/phone/texts
+read -r n <next
+echo $((n + 1)) >next
+[ ! -f $n.log ] || while read -r l; do
+  echo "$(date '+%m-%d %H:%M:%S.000')  1000  1000 $l" | sed "s/PID/$$/g" >>/mnt/phone/log
+done <$n.log
+cat $n.text >&2
+read -r end <$n.end
+case $end in
+  -*) kill $end $$; sleep 9 ;;
+  *) exit "$end" ;;
+esac
+"""
+#: What the package manager does first: it takes as many bytes as its last argument says.
+TAKE_APK = 'for last; do :; done; head -c "$last" >/dev/null'
+NEURON = "Check failed: neuron_model->Compile() == NEURON_NO_ERROR"
+#: What a program printed, how it ended, what the phone logged; the code that it has, a part of the reason and of the
+#: next step. The same code never twice in a row: the case would be given up.
+RUNS = (
+    (
+        'CANNOT LINK EXECUTABLE "./b": library "libc++_shared.so" not found: needed by main executable', "1", "",
+        "missing-library", "libc++_shared.so", "library beside the program",
+    ),
+    (
+        ('CANNOT LINK EXECUTABLE "./b": "/data/local/tmp/libLiteRt.so" program alignment (4096) cannot be smaller than '
+        "system page size (16384)"), "1", "", "page-size", "libLiteRt.so", "max-page-size=16384",
+    ),
+    (
+        'error: "./b": executable\'s TLS segment is underaligned: alignment is 8 (skew 0), needs to be at least 64',
+        "134", "", "linker-refused", "underaligned", "current NDK",
+    ),
+    (
+        'error: "./b": program alignment (4096) cannot be smaller than system page size (16384)', "134", "",
+        "page-size", "program alignment (4096)", "max-page-size=16384",
+    ),
+    (
+        "error: Android 5.0 and later only support position-independent executables (-fPIE).", "1", "",
+        "linker-refused", "position-independent", "release build",
+    ),
+    (
+        "taskset: failed to set pid 11011's affinity: Invalid argument", "1", "",
+        "affinity-refused", "pid 11011", "cores that are online",
+    ),
+    ("STARTING!", "-ILL", "", "illegal-instruction", "SIGILL", "older architecture"),
+    (
+        "STARTING!", "-KILL", "I lmkd: Reclaim 'benchmark_model' (PID), uid 2000, oom_score_adj 0 to free 91kB",
+        "low-memory-kill", "Reclaim 'benchmark_model'", "more memory",
+    ),
+    (
+        "STARTING!", "-KILL",
+        "I ActivityManager: Killing PhantomProcessRecord {1f PID:77:benchmark_model/2000}: Trimming phantom processes",
+        "phantom-process-kill", "Trimming phantom processes", "max_phantom_processes",
+    ),
+    (
+        "STARTING!\nERROR: Mmap of '184' at offset '0' failed with error '13'.\nERROR: Failed to load model.", "1",
+        "W benchmark_model: avc: denied { map } for pid=PID name=\"m.tflite\" scontext=u:r:shell:s0 permissive=0",
+        "selinux-denied", "denied { map }", "/data/local/tmp",
+    ),
+    (
+        "STARTING!\nERROR: Mmap of '184' at offset '0' failed with error '13'.\nERROR: Failed to load model.", "1", "",
+        "model-unreadable", "error '13'", "instead of pushing it again",
+    ),
+    (
+        ("STARTING!\nERROR: TfLiteGpuDelegate Init: Only identical batch dimension is supported\n"
+        "ERROR: Failed to apply GPU delegate.\nERROR: Benchmarking failed."), "1", "",
+        "gpu-init-failed", "Only identical batch", "no OpenCL",
+    ),
+    (
+        ('CANNOT LINK EXECUTABLE "./b": library "/vendor/lib64/libOpenCL.so" needed or dlopened by "./libMNN.so" is '
+        'not accessible for the namespace "(default)"'), "1", "",
+        "library-not-accessible", "libOpenCL.so", "dlopen",
+    ),
+    (
+        ("STARTING!\nERROR: dlopen of libOpenCL.so: undefined symbol: clGetCommandBufferInfoKHR\n"
+        "ERROR: TfLiteGpuDelegate Init: No EGL error, but eglChooseConfig failed\nERROR: Benchmarking failed."), "1",
+        "", "gpu-init-failed", "clGetCommandBufferInfoKHR", "no OpenCL",
+    ),
+    (
+        "STARTING!\nERROR: hexagon_nn_config failed. Error: -1\nERROR: Benchmarking failed.", "1", "",
+        "hexagon-init-failed", "hexagon_nn_config", "libhexagon_interface.so",
+    ),
+    (
+        ("STARTING!\n<source>:2:9: error: extension 'cl_khr_3d_image_writes' is not supported\n"
+        "ERROR: Failed to apply GPU delegate.\nERROR: Benchmarking failed."), "1",
+        "", "gpu-init-failed", "cl_khr_3d_image_writes", "no OpenCL",
+    ),
+    (
+        "STARTING!\n[ERROR] [Qnn ExecuTorch]: Failed to load skel, error: 4000\nERROR: Benchmarking failed.", "1", "",
+        "npu-init-failed", "error: 4000", "libQnnHtpVxxSkel.so",
+    ),
+    (
+        "STARTING!\nINFO: compiling\n", "-ABRT",
+        ("F DEBUG: pid: PID, tid: PID, name: b  >>> /data/local/tmp/benchmark_model <<<\n"
+        f"F DEBUG: Abort message: '{NEURON}'"),
+        "aborted", f"abort message: {NEURON}", "results log RUN",
+    ),
+    (
+        "STARTING!\n<E> DspTransport.openSession qnn_open failed, 0x80000406\nERROR: Benchmarking failed.", "1", "",
+        "npu-init-failed", "0x80000406", "ADSP_LIBRARY_PATH",
+    ),
+    ("STARTING!\nINFO: about to trap", "-TRAP", "", "aborted", "last line: about to trap", "results log RUN"),
+    (
+        "STARTING!\nthe driver is in a mood\nERROR: Benchmarking failed.\ncode 17", "1", "",
+        "benchmark-failed", "last line: code 17", "results log RUN",
+    ),
+    (
+        ("STARTING!\nERROR: NN API returned error ANEURALNETWORKS_BAD_DATA at line 3918 while adding operation.\n"
+        "ERROR: Failed to apply NNAPI delegate.\nERROR: Benchmarking failed."), "1", "",
+        "nnapi-failed", "BAD_DATA", "deprecated",
+    ),
+)  # fmt: skip
+
+
+@pytest.fixture
+def phone(adb_server: Server, tmp_path: Path) -> Iterator[RealPhone]:
+    """A phone of this test alone, whose stand-ins it may change."""
+    with RealPhone(tmp_path / "phone", serial="TEXTS") as phone:
+        adb_server.connect(phone.address)
+        yield phone
+
+
+@pytest.fixture
+def device(phone: RealPhone, adb_server: Server) -> AdbDevice:
+    return AdbDevice(AdbServer(ServerAddress(port=adb_server.port)), phone.address)
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return Cli(home=tmp_path / "home")
+
+
+def stand_in(phone: RealPhone, name: str, script: str) -> None:
+    """Have a command of the phone's do something else."""
+    path = phone.folder / "bin" / name
+    path.unlink(missing_ok=True)
+    path.write_text(f"#!/system/bin/sh\n{script.removeprefix('#!/system/bin/sh').lstrip()}\n")
+    path.chmod(0o755)
+
+
+def plan(folder: Path, tool: str, program: Path, *, invocations: int, settings: str = "") -> Path:
+    path = folder / "plan.yaml"
+    path.write_text(
+        f"name: texts\nmodels: [{json.dumps(str(min(MODELS.glob('*float*.tflite'))))}]\n"
+        f"matrix: {{delegates: [cpu], threads: [1], tools: [{tool}]}}\n"
+        f"builds: {{{tool}: {json.dumps(str(program))}}}\npasses: [timing]\ninvocations: {invocations}\n"
+        f"settings: {{num_runs: 5{settings}}}\n"
+    )
+    return path
+
+
+def test_what_a_run_prints_has_its_code_and_next_step(
+    phone: RealPhone, adb_server: Server, cli: Cli, tmp_path: Path
+) -> None:
+    stand_in(phone, "taskset", TASKSET)
+    texts = phone.folder / "state" / "texts"
+    texts.mkdir()
+    for number, (text, end, log, *_) in enumerate(RUNS):
+        for name, content in (("text", text), ("end", end), *([("log", log)] if log else [])):
+            (texts / f"{number}.{name}").write_text(f"{content}\n")
+    (texts / "next").write_text("0\n")
+    for path in (texts, texts / "next"):
+        os.chown(path, 2000, 2000)
+    program = tmp_path / "benchmark_model"
+    program.write_bytes(real(benchmark_elf(abi="x86_64", version="1")))
+    environ = {"BENCHFARM_ADB_SERVER": f"127.0.0.1:{adb_server.port}"}
+    done = cli(
+        "run", plan(tmp_path, "native", program, invocations=len(RUNS), settings=", affinity: f"), "--json", **environ
+    )
+    campaign = done.json["campaign_id"]
+    runs = cli("results", "runs", campaign, "--limit", 0, "--json", **environ).ok().json
+    runs = sorted(runs["runs"] if isinstance(runs, dict) else runs, key=lambda run: run["invocation"])
+    assert [run["reason_code"] for run in runs] == [code for _, _, _, code, *_ in RUNS]
+    for run, (_, _, _, code, reason, step) in zip(runs, RUNS, strict=True):
+        assert reason in run["reason"], run
+        assert step in next_step_of(code, run["reason"])
+
+
+def install(device: AdbDevice, apk: Path) -> int:
+    apk.write_bytes(benchmark_apk())
+    return device.install(apk, sha256=sha256_of(apk), package=PACKAGE)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "step"),
+    [
+        ("Failure [INSTALL_FAILED_VERIFICATION_FAILURE: Install not allowed]", "INSTALL_FAILED_VERIFICATION_FAILURE",
+         "Auto Blocker"),
+        ("Failure [INSTALL_FAILED_USER_RESTRICTED: Install canceled by user]", "INSTALL_FAILED_USER_RESTRICTED",
+         "Install via USB"),
+        ("Failure [INSTALL_FAILED_ABORTED: User rejected permissions]", "INSTALL_FAILED_ABORTED", "look at its screen"),
+        ("Failure [-99]", "-99", "USB debugging (Security settings)"),
+    ],
+)  # fmt: skip
+def test_an_install_that_the_phone_refuses_has_its_code_and_next_step(
+    device: AdbDevice, phone: RealPhone, tmp_path: Path, answer: str, code: str, step: str
+) -> None:
+    stand_in(phone, "cmd", f"{TAKE_APK}; echo '{answer}'; exit 1")
+    with pytest.raises(InstallError) as raised:
+        install(device, tmp_path / "a.apk")
+    assert (raised.value.install_code, step in raised.value.hint) == (code, True), raised.value.hint
+
+
+@pytest.mark.parametrize(
+    "answer", ["cmd: Can't find service: package", "cmd: Failure calling service package: Broken pipe (32)"]
+)
+def test_a_phone_whose_services_are_down_is_waited_for(
+    device: AdbDevice, phone: RealPhone, tmp_path: Path, answer: str
+) -> None:
+    stand_in(phone, "cmd", f'{TAKE_APK}; echo "{answer}"; exit 20')
+    with pytest.raises(SystemDownError, match="service") as raised:
+        install(device, tmp_path / "a.apk")
+    assert raised.value.transient
+    stand_in(
+        phone, "pm", "cd /mnt/phone; echo x >>asked\nif [ $(wc -l <asked) -lt 3 ]; then\n"
+        "echo \"cmd: Can't find service: package\" >&2; exit 20; fi; echo package:/system/framework/framework-res.apk",
+    )  # fmt: skip
+    device.wait_until_ready(timeout_s=60)
+    assert (phone.folder / "state/asked").read_text().count("x") == 3
+
+
+def test_ctrl_c_ends_an_install_that_waits_for_somebody_at_the_screen(
+    phone: RealPhone, adb_server: Server, cli: Cli, tmp_path: Path
+) -> None:
+    stand_in(phone, "cmd", '[ "$2" != install ] || { ' + TAKE_APK + "; echo >/mnt/phone/waits; sleep 600; }; exit 1")
+    apk = tmp_path / "benchmark.apk"
+    apk.write_bytes(app_bytes(abis=["x86_64"]))
+    process = cli.start(
+        "run", plan(tmp_path, "apk", apk, invocations=1), BENCHFARM_ADB_SERVER=f"127.0.0.1:{adb_server.port}"
+    )
+    while not (phone.folder / "state/waits").exists():
+        assert process.poll() is None, process.communicate()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+
+
+def app_request() -> InvocationRequest:
+    case = Case(
+        serial=Serial("x"), model_sha256=ModelSha("a" * 64), model_name="m", delegate=DelegateName.CPU, threads=1,
+        tool=ToolName.APK, build_sha256=BuildSha("b" * 64),
+    )  # fmt: skip
+    build = Build(name="apk", tool=ToolName.APK, sha256=BuildSha("b" * 64), abi="x86_64", version="", path=Path("/x"))
+    return InvocationRequest(
+        case=case, run_id=RunId("run-1"), run_pass=Pass.TIMING, build=build, program_path="", timeout_s=300.0,
+        facts=DeviceFacts(serial=Serial("x"), kind=DeviceKind.ANDROID, is_virtual=False), model_path="/data/local/m",
+    )  # fmt: skip
+
+
+def test_an_activity_that_the_phone_refuses_to_start_is_told(device: AdbDevice, phone: RealPhone) -> None:
+    line = "java.lang.SecurityException: Shell does not have permission to access user 10"
+    stand_in(
+        phone, "am", "[ $1 = start ] || exit 0; echo 'Starting: Intent { (has extras) }'\n"
+        f"echo; echo \"Exception occurred while executing 'start':\"; echo '{line}'\n"
+        "echo '\tat com.android.server.am.UserController.x(UserController.java:1)'; exit 255",
+    )  # fmt: skip
+    request = app_request()
+    report = ApkTool().parse(ApkTool().run(device, request), request.case)
+    assert (report.outcome, report.failure_code, report.failure_reason) == ("failed", "activity-refused", line)
+
+
+def test_an_activity_manager_that_is_down_ends_the_run_at_once(device: AdbDevice, phone: RealPhone) -> None:
+    stand_in(phone, "am", '[ $1 = start ] || exit 0; echo "cmd: Can\'t find service: activity" >&2; exit 20')
+    with pytest.raises(SystemDownError, match="activity"):
+        ApkTool().run(device, app_request())
+
+
+@pytest.mark.parametrize(
+    ("answer", "step"),
+    [
+        ("run-as: Could not set capabilities: Operation not permitted", "forbids run-as"),
+        ("run-as: setegid(AID_PACKAGE_INFO) failed: Operation not permitted", "set-uid"),
+        (f"run-as: unknown package: {PACKAGE}", "isn't installed for the user"),
+        (f"run-as: package not debuggable: {PACKAGE}", "debuggable build"),
+    ],
+)
+def test_the_causes_why_an_app_s_files_are_refused_are_told_apart(
+    device: AdbDevice, phone: RealPhone, answer: str, step: str
+) -> None:
+    stand_in(phone, "run-as", f"echo '{answer}' >&2; exit 1")
+    with pytest.raises(RunAsRefusedError) as raised:
+        device.read_file("x", package=PACKAGE)
+    assert step in raised.value.hint
+    assert answer in str(raised.value)
+
+
+def test_a_run_whose_files_are_refused_keeps_what_its_log_says(device: AdbDevice, phone: RealPhone) -> None:
+    stand_in(phone, "run-as", "echo 'run-as: Could not set capabilities: Operation not permitted' >&2; exit 1")
+    request = app_request()
+    text = (
+        f"Running TensorFlow Lite benchmark with args: --result_file_path=/x/run-{request.run_id}/r",
+        "Inference timings in us: Init: 100, First inference: 20, Warmup (avg): 20, Inference (avg): 17",
+        "Failed to save benchmark result to /x",
+    )
+    stand_in(
+        phone, "am", "[ $1 = start ] || exit 0; echo 'Starting: Intent { }'\n"
+        + "\n".join(f"echo \"$(date '+%m-%d %T.000')  77  77 I tflite: {line}\" >>/mnt/phone/log" for line in text),
+    )  # fmt: skip
+    report = ApkTool().parse(ApkTool().run(device, request), request.case)
+    assert (report.outcome, report.inference_mean_us) == ("ok", 17.0)
+    assert "forbids run-as" in str(report.extra["files_refused"])
+
+
+def test_a_folder_that_the_shell_user_may_not_write_is_told_as_that(device: AdbDevice, tmp_path: Path) -> None:
+    source = tmp_path / "model.tflite"
+    source.write_bytes(b"x" * 1000)
+    with pytest.raises(FolderRefusedError) as raised:
+        device._link.push(source, "/data/system/new/model.tflite")
+    assert "ls -ld /data/local/tmp" in raised.value.hint
