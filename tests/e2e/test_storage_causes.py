@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tests.e2e.conftest import Lab
 
 FULL = ("device-storage", "there is no space left on the phone", "free some space")
-REFUSED = ("device-command", "the phone's shell user may not write there", "remove /data/local/tmp/benchfarm")
+REFUSED = ("folder-refused", "the phone's shell user may not write there", "ls -ld /data/local/tmp")
 
 
 @pytest.mark.parametrize(
