@@ -31,6 +31,9 @@ def parse_seconds(text: str) -> float:
     return _parse(text, _SECONDS, "a time span such as 90 s, 1.5 min or 250 ms")
 
 
+_OLDEST_S: Final = 100 * 366 * 86_400.0
+
+
 def parse_age(text: str) -> float:
     """Return an age up to which something is kept, in seconds: ``90d``, ``12 w``.
 
@@ -41,6 +44,8 @@ def parse_age(text: str) -> float:
         raise ValueError(f"{text.strip()!r} says no unit")
     if seconds < 0:
         raise ValueError(f"{text.strip()!r} is no age")
+    if seconds > _OLDEST_S:
+        raise ValueError(f"{text.strip()!r} is more than 100 years")
     return seconds
 
 

@@ -19,9 +19,10 @@ def format_latency(latency_us: float | None) -> str:
     """Return a latency as people read it: ``6.45 ms``, ``940 us``, ``1.52 s``; ``---`` when unknown."""
     if latency_us is None or not math.isfinite(latency_us):
         return "---"
-    if latency_us < US_PER_MS:
+    rounded_us = float(f"{latency_us:.3g}")
+    if rounded_us < US_PER_MS:
         return f"{_three_digits(latency_us)} us"
-    if latency_us < US_PER_S:
+    if rounded_us < US_PER_S:
         return f"{_three_digits(latency_us / US_PER_MS)} ms"
     return f"{_three_digits(latency_us / US_PER_S)} s"
 
@@ -42,7 +43,7 @@ def format_bytes(size_bytes: float | None) -> str:
     if size_bytes is None:
         return "---"
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size_bytes >= factor:
+        if float(f"{size_bytes:.3g}") >= factor:
             return f"{_three_digits(size_bytes / factor)} {unit}"
     return f"{size_bytes:.0f} B"
 
@@ -51,9 +52,9 @@ def format_duration(seconds: float | None) -> str:
     """Return a time span as people read it: ``850 ms``, ``12.3 s``, ``4 min 05 s``, ``2 h 10 min``."""
     if seconds is None or not math.isfinite(seconds):
         return "---"
-    if seconds < 1:
+    if round(seconds * 1000) < 1000:
         return f"{seconds * 1000:.0f} ms"
-    if seconds < 60:
+    if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
@@ -71,7 +72,7 @@ def format_percent(ratio: float | None, digits: int = 1) -> str:
     """Return a ratio as a percentage: 0.021 -> ``2.1 %``; ``>1000 %`` for more than that."""
     if ratio is None or not math.isfinite(ratio):
         return "---"
-    return f"{ratio * 100:.{digits}f} %" if ratio <= _MOST_RATIO else f">{_MOST_RATIO * 100:.0f} %"
+    return f"{_rounded(ratio * 100, digits):.{digits}f} %" if ratio <= _MOST_RATIO else f">{_MOST_RATIO * 100:.0f} %"
 
 
 def format_change(ratio: float | None) -> str:
@@ -79,7 +80,7 @@ def format_change(ratio: float | None) -> str:
     if ratio is None or not math.isfinite(ratio):
         return "---"
     change = ratio - 1
-    return f"{change * 100:+.1f} %" if change <= _MOST_RATIO else f">{_MOST_RATIO * 100:+.0f} %"
+    return f"{_rounded(change * 100, 1):+.1f} %" if change <= _MOST_RATIO else f">{_MOST_RATIO * 100:+.0f} %"
 
 
 def format_slowdown(ratio: float) -> str:
@@ -87,8 +88,13 @@ def format_slowdown(ratio: float) -> str:
     return f"{format_percent(abs(ratio - 1))} {'slower' if ratio > 1 else 'faster'}"
 
 
+def _rounded(value: float, digits: int) -> float:
+    """Return a rounded figure; what rounds to nothing has no sign."""
+    return round(value, digits) + 0.0
+
+
 def _three_digits(value: float) -> str:
     if value == 0:
         return "0"
-    digits = max(0, 2 - math.floor(math.log10(abs(value))))
+    digits = max(0, 2 - math.floor(math.log10(abs(float(f"{value:.3g}")))))
     return f"{value:.{digits}f}"

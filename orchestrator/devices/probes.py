@@ -27,6 +27,8 @@ _BATTERY: Final = 2
 #: A sensor outside this range isn't connected or reports something else than heat.
 _COLDEST_C: Final = -40.0
 _HOTTEST_C: Final = 200.0
+#: A reading above this isn't of whole degrees: 150 is 15 degrees.
+_HOTTEST_WHOLE_C: Final = 110.0
 #: BatteryManager's numbers that say something -> in words.
 BATTERY_HEALTH: Final = {2: "good", 3: "overheated", 4: "dead", 5: "over voltage", 6: "failing", 7: "cold"}
 #: Some phones count nothing and say 0, or count in another unit: no running phone's battery holds less.
@@ -163,12 +165,14 @@ def parse_thermal_zones(text: str) -> dict[str, float]:
     """
     lines = re.findall(r"^.*/(thermal_zone\d+)/(type|temp):(.*)$", text, re.M)
     names = {zone: content.strip() for zone, kind, content in lines if kind == "type"}
+    readings = [(zone, value) for zone, kind, content in lines if kind == "temp" and (value := _number(content))]
+    sizes = [abs(value) for _, value in readings]
+    # 1100 is 1.1 degrees in thousandths, or 110 where the others are in tenths.
+    are_tenths = any(_HOTTEST_WHOLE_C < size < 1000 for size in sizes) and max(sizes) < 2000
     heat: dict[str, float] = {}
-    for zone, kind, content in lines:
-        value = _number(content)
-        if kind == "type" or value is None:
-            continue
-        degrees = value / 1000 if abs(value) >= 1000 else value / 10 if abs(value) > _HOTTEST_C else value
+    for zone, value in readings:
+        is_thousandths = abs(value) >= 1000 and not are_tenths
+        degrees = value / 1000 if is_thousandths else value / 10 if abs(value) > _HOTTEST_WHOLE_C else value
         if _COLDEST_C < degrees < _HOTTEST_C and degrees != 0:
             name = names.get(zone) or zone
             heat[name] = max(degrees, heat.get(name, _COLDEST_C))

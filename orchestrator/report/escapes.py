@@ -16,7 +16,11 @@ _LINE_CHARACTERS: Final = frozenset("\n\t")
 _FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
 #: The folders of an absolute path; within quotes they may have blanks.
 _FOLDERS: Final = re.compile(r"""(?<=['"])/[^'"\n]*/|(?<![\w./:~-])/(?:[^/\s'"\[\]]+/)+""")
-_MARKDOWN_SPECIAL: Final = frozenset("\\`*_{}[]()#+!|~$")
+#: What Markdown has a meaning for, and what pages turn into links and mentions after it was read.
+_MARKDOWN: Final = re.compile(
+    r"(?P<alive>@(?=\w)|:(?=//)|(?<=www)\.|#(?=\d))|(?P<special>[\\`*_{}\[\]()#+!|~$])|[&<>]", re.IGNORECASE
+)
+_HTML: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
 def visible(text: str) -> str:
@@ -49,9 +53,15 @@ def csv_text(text: str) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Return text for a Markdown table cell: visible, no markup, no HTML."""
-    escaped = "".join(f"\\{char}" if char in _MARKDOWN_SPECIAL else char for char in visible(text))
-    return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    """Return text for a Markdown table cell: visible, no markup, no HTML, no link, and it mentions nobody."""
+    return _MARKDOWN.sub(_plain, visible(text))
+
+
+def _plain(found: re.Match[str]) -> str:
+    if found["alive"]:
+        # The comment parts the text: a page looks for names and addresses in what is shown.
+        return f"&#{ord(found[0])};<!-- -->"
+    return f"\\{found[0]}" if found["special"] else _HTML[found[0]]
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Container[int] = ()) -> list[str]:

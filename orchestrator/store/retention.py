@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, nullcontext, suppress
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -50,21 +50,24 @@ class Retention(Database):
         with self.reading() as connection:
             campaigns = _prunable_campaigns(connection, before)
         count = freed_bytes = 0
-        for number in campaigns:
-            with self.reading() as connection:
-                run_nos = _prunable_runs(connection, number)
-            for page in pages(run_nos):
-                with self.writing() as connection:
-                    trial = connection.begin_nested()
-                    pruned, freed = _prune_runs(connection, self.patterns, page, policy)
+        with ExitStack() as stack:
+            # What several pages share is free only when all of them are deleted: a trial undoes them together.
+            tried = stack.enter_context(self.writing(is_long=True)) if is_trial else None
+            trial = tried.begin_nested() if tried is not None else None
+            for number in campaigns:
+                with self.reading() as connection:
+                    run_nos = _prunable_runs(connection, number)
+                for page in pages(run_nos):
+                    with self.writing() if tried is None else nullcontext(tried) as connection:
+                        pruned, freed = _prune_runs(connection, self.patterns, page, policy)
                     count, freed_bytes = count + pruned, freed_bytes + freed
-                    if is_trial:
-                        trial.rollback()
-            if not is_trial:
-                with self.writing() as connection:
-                    # Another process that prunes may have noted it.
-                    if not connection.scalar(select(exists().where(PRUNED.c.campaign_no == number))):
-                        connection.execute(insert(PRUNED), {"campaign_no": number, "policy": policy})
+                if not is_trial:
+                    with self.writing() as connection:
+                        # Another process that prunes may have noted it.
+                        if not connection.scalar(select(exists().where(PRUNED.c.campaign_no == number))):
+                            connection.execute(insert(PRUNED), {"campaign_no": number, "policy": policy})
+            if trial is not None:
+                trial.rollback()
         # A large output that another run has too frees nothing, and the note in its place takes some bytes.
         return Pruned(campaigns=len(campaigns), runs=count, freed_bytes=max(0, freed_bytes))
 

@@ -50,6 +50,20 @@ def before(samples):
     return samples.campaign().created_at + timedelta(days=50)
 
 
+def test_a_trial_says_what_would_become_free_also_of_what_campaigns_share(reopen: Callable[[], Store], samples) -> None:
+    store = reopen()
+    for name in ("one", "other"):
+        samples.begin(store, samples.campaign(name, invocations=(), skipped=()))
+        changes = {"campaign_id": CampaignId(name), "run_id": RunId(name)}
+        store.append_run(samples.run(0, attachments=(*samples.run(0).attachments[:3], OWN), **changes))
+        store.set_status(CampaignId(name), CampaignStatus.FINISHED, samples.campaign().created_at)
+    everything = samples.campaign().created_at + timedelta(days=500)
+    trial = store.prune_raw(everything, policy="all", is_trial=True)
+    # The notes that take their place have some bytes.
+    assert trial.freed_bytes > len(OWN.data) - 1000
+    assert store.prune_raw(everything, policy="all") == trial
+
+
 def test_old_raw_output_goes_and_everything_read_from_it_stays(reopen: Callable[[], Store], samples) -> None:
     store = reopen()
     fill(store, samples)

@@ -445,7 +445,8 @@ def _in_us(number: float, measure: MeasureSection, divisor: float) -> float | No
     """Return a time in microseconds, memory in MiB; None for a speed of nothing."""
     if measure.unit == "1/s":
         return US_PER_S / number / divisor if number > 0 else None
-    return number * _UNITS[measure.unit] / divisor
+    # What was printed has few digits; multiplying must not add the noise of binary fractions.
+    return float(f"{number * _UNITS[measure.unit] / divisor:.12g}")
 
 
 def _first(fields: Fields, ways: Iterable[MeasureSection]) -> float | None:

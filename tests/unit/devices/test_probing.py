@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from orchestrator.devices.discovery import STATE_NOTES, Seen, explain_state, judge_twins
-from orchestrator.devices.probes import parse_cpu_list
+from orchestrator.devices.probes import parse_cpu_list, parse_thermal_zones
 from orchestrator.devices.probing import STATE_COMMANDS, facts_from, state_from
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -129,3 +129,20 @@ def test_phones_without_twins_stay_as_they_are() -> None:
 )
 def test_a_list_of_cpus_is_read_whole_or_not_at_all(text: str, cpus: tuple[int, ...]) -> None:
     assert parse_cpu_list(text) == cpus
+
+
+@pytest.mark.parametrize(
+    ("readings", "degrees"),
+    [
+        (["45000", "1500", "0"], [45.0, 1.5]),
+        (["150", "305", "1100"], [15.0, 30.5, 110.0]),
+        (["200"], [20.0]),
+        (["38", "110"], [38.0, 110.0]),
+        (["41200", "305", "38"], [41.2, 30.5, 38.0]),
+    ],
+    ids=["thousandths", "tenths", "tenths at room temperature", "whole", "each its own"],
+)
+def test_thermal_zones_are_read_in_the_unit_of_the_phone(readings: list[str], degrees: list[float]) -> None:
+    folder = "/sys/class/thermal/thermal_zone"
+    text = "".join(f"{folder}{n}/type:z{n}\n{folder}{n}/temp:{value}\n" for n, value in enumerate(readings))
+    assert list(parse_thermal_zones(text).values()) == degrees

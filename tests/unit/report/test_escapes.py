@@ -1,4 +1,5 @@
 import csv
+import html
 import io
 
 import pytest
@@ -75,12 +76,31 @@ def test_csv_text_comes_back_in_one_cell_and_is_no_formula(text):
 @pytest.mark.parametrize("text", ["a|b", "<b>", "`x`", "*x*", "[x](y)", "a\nb", "&lt;", "# x", "~~x~~"])
 def test_markdown_text_has_no_markup(text):
     shown = markdown_text(text)
-    assert "<" not in shown
+    assert "<" not in shown.replace("<!-- -->", "")
     assert "\n" not in shown
     unescaped = shown
     for char in "\\`*_{}[]()#+!|~$":
         unescaped = unescaped.replace(f"\\{char}", "")
     assert not set("`*_[]()#|~") & set(unescaped)
+
+
+@pytest.mark.parametrize(
+    ("text", "alive"),
+    [
+        ("@octocat broke it", "@octocat"),
+        ("see https://evil.example/x", "https://"),
+        ("see http://evil.example", "http://"),
+        ("www.evil.example", "www.evil"),
+        ("mail ann@evil.example", "ann@evil"),
+        ("fixes #12", "#12"),
+    ],
+)
+def test_markdown_text_mentions_nobody_and_links_to_nothing(text, alive):
+    shown = markdown_text(text)
+    # What a page looks through is the text that it shows, part by part.
+    parts = html.unescape(shown.replace("\\", "")).split("<!-- -->")
+    assert "".join(parts) == text
+    assert not any(alive in part for part in parts)
 
 
 @pytest.mark.parametrize(
