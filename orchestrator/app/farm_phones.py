@@ -39,7 +39,7 @@ def choose_phones(farm: Farm, queue: FarmQueue, wanted: DeviceSelection) -> tupl
     left_out = {name: why for name, why in left_out.items() if not wanted.serials or name in wanted.serials}
     left_out |= away_meant(queue, wanted, farm.inventory)
     choice = choose(wanted, named, labels)
-    left_out |= {str(serial): reason for serial, reason in {**choice.unfit, **choice.spare}.items()}
+    left_out |= {str(serial): reason for serial, reason in {**choice.unfit, **choice.unneeded}.items()}
     if not choice.chosen:
         reasons = "".join(f"\n  {serial}: {reason}" for serial, reason in left_out.items())
         raise NoDeviceError(

@@ -18,8 +18,8 @@ from orchestrator.bootstrap import Farm, OpenedDevices
 from orchestrator.config.plan_keys import PlanOptions
 from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.events import CampaignEnded, DeviceNote, FileMoving, Notice
+from orchestrator.engine.invocation import Services, Workload
 from orchestrator.engine.rounds import open_works, slim
-from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import NoDeviceError, UsageError
 from orchestrator.files import sha256_of
 from orchestrator.programs import program

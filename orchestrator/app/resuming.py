@@ -12,8 +12,8 @@ from orchestrator.app.pairing import go_on
 from orchestrator.app.phones import restore_phones
 from orchestrator.app.stored import find_campaign
 from orchestrator.bootstrap import Farm, Settings
+from orchestrator.engine.campaign import close_campaign
 from orchestrator.engine.events import CampaignEnded, Notice
-from orchestrator.engine.invocation import close_campaign
 from orchestrator.errors import DeviceBusyError, UsageError
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.identity import CampaignId, Serial

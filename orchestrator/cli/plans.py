@@ -96,7 +96,7 @@ def show(settings: Settings, path: Annotated[Path, arg("Plan file (YAML).", meta
 
 def _not_chosen(opened: OpenedDevices) -> dict[str, str]:
     """Return the attached phones that the plan doesn't use, with the reasons."""
-    by_rule = {**opened.choice.unfit, **opened.choice.spare}
+    by_rule = {**opened.choice.unfit, **opened.choice.unneeded}
     return {**{str(serial): one_line(reason) for serial, reason in by_rule.items()}, **opened.left_out}
 
 

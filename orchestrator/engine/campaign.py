@@ -7,21 +7,25 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.rounds import savings
+from orchestrator.clock import Clock
 from orchestrator.engine.device_campaign import DeviceCampaign, DeviceResult, WorkingDevices, runs_of
 from orchestrator.engine.events import CampaignEnded, CampaignStarted
+from orchestrator.engine.invocation import RunRecords, Services, Workload
 from orchestrator.engine.reference_check import keep_doubts
-from orchestrator.engine.rounds import OpenWork, open_works
-from orchestrator.engine.workload import Services, Workload
+from orchestrator.engine.rounds import OpenWork, following, open_works, slim
 from orchestrator.errors import InterruptedByUserError
-from orchestrator.ports import Device
-from orchestrator.records.campaign import CampaignStatus
+from orchestrator.ports import Device, Tool
+from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
-from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.workload import Pass
+from orchestrator.records.run import ABANDONED, Outcome, RunRecord
+from orchestrator.records.workload import Pass, ToolName
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 #: How often the calling thread wakes: it lets the interpreter handle signals.
 _POLL_S: Final = 0.5
@@ -132,6 +136,33 @@ def _in_threads(parts: Mapping[Serial, Callable[[], None]], cancelled: threading
         raise interrupt
     if errors:
         raise errors[0]
+
+
+def close_campaign(campaign: Campaign, store: Store, tools: Mapping[ToolName, Tool], clock: Clock) -> int:
+    """Abandon what is left of a campaign that nobody runs: it is stored as left out, and the campaign is finished.
+
+    Returns how many invocations that were. What was measured stays. Of pairs nothing is stored as left
+    out: what they would have run follows from figures that they don't have. Raises StoreError.
+    """
+    count = 0
+    if campaign.terms.pairing is None:
+        makers = {serial: RunRecords(facts, campaign, tools, clock) for serial, facts in store.devices().items()}
+        reason = "what was left of its campaign was abandoned"
+        runs = [slim(run) for run in store.runs(campaign_ids=[campaign.campaign_id])]
+        while left := [
+            item
+            for work in open_works(campaign, runs, tools).values()
+            # The reference workload brackets what is run.
+            for item in (*work.planned, *work.added, *(following(marker, runs) for marker in work.sustained))
+        ]:
+            abandoned = [makers[item.case.serial].not_run(item, Outcome.SKIPPED, ABANDONED, reason) for item in left]
+            stored = [run for run in abandoned if store.append_run(run)]
+            if not stored:
+                break
+            # What was open is the basis of what would have been added to it.
+            runs, count = [*runs, *stored], count + len(stored)
+    store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, clock.now())
+    return count
 
 
 def _stored(services: Services, workload: Workload) -> _Stored:

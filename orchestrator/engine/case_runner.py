@@ -10,9 +10,8 @@ from typing import Final
 
 from orchestrator.analysis.rounds import is_hopeless
 from orchestrator.engine.events import DeviceNote, InvocationStarted, Measuring, RunStored
-from orchestrator.engine.invocation import Placer, RunRecords, basis_of, covered, request_of
+from orchestrator.engine.invocation import Placer, RunRecords, Services, Workload, basis_of, covered, request_of
 from orchestrator.engine.rounds import slim
-from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import (
     AdbUnavailableError,
     BenchfarmError,
@@ -66,7 +65,6 @@ ATTEMPTS: Final = 3
 RECENT_S: Final = 1.0
 #: How long a device may take to come back after a lost link or a reboot.
 READY_S: Final = 120.0
-#: The code of a model with operators of TensorFlow's in a program without them.
 #: After this many waits in vain in a row, a device is left alone for a while.
 UNFIT_MAX: Final = 2
 #: Seconds that an invocation of the pass ``sustained`` measures at least.

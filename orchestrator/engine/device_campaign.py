@@ -21,9 +21,9 @@ from orchestrator.engine.events import (
     RoundAdded,
     RunStored,
 )
+from orchestrator.engine.invocation import Services, Workload
 from orchestrator.engine.reference_check import ReferenceCheck
 from orchestrator.engine.rounds import OpenWork, done_count, following, open_work, slim
-from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import (
     AdbUnavailableError,
     BenchfarmError,

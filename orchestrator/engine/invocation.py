@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,23 +16,63 @@ from orchestrator.analysis.quality import Surroundings, judge
 from orchestrator.analysis.samples import with_busy_clock
 from orchestrator.clock import Clock
 from orchestrator.engine.events import FilePlaced
-from orchestrator.engine.rounds import following, open_works, slim
-from orchestrator.engine.workload import Services, Workload
 from orchestrator.errors import InstallError, ModelError
-from orchestrator.ports import Device, InvocationRequest, SessionTool, Tool
+from orchestrator.ports import Device, InvocationRequest, Observer, ParityReference, SessionTool, Tool
 from orchestrator.programs import program
-from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
+from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.contention import load_text
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import RunId, content_key
 from orchestrator.records.parity import ParityBasis, ParityInput, PlacedInput
-from orchestrator.records.run import ABANDONED, Outcome, RawOutput, RunRecord, ToolReport
+from orchestrator.records.run import Outcome, RawOutput, RunRecord, ToolReport
 from orchestrator.records.sample import SAMPLES_FILE
 from orchestrator.records.tokens import model_ending
-from orchestrator.records.workload import Build, Case, Pass, ToolName
+from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
 
 if TYPE_CHECKING:
+    from orchestrator.devices.books import QuarantineFolder
+    from orchestrator.devices.conditioning import LadderConditioner
+    from orchestrator.devices.lease import FileLease
+    from orchestrator.devices.recovery import LadderRescuer
     from orchestrator.store.opening import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What every device of a campaign uses together."""
+
+    store: Store
+    tools: Mapping[ToolName, Tool]
+    lease: FileLease
+    conditioner: LadderConditioner
+    rescuer: LadderRescuer
+    quarantine: QuarantineFolder
+    observer: Observer
+    clock: Clock
+    cancelled: threading.Event
+    #: What the pass ``parity`` compares with; None where nothing computes it.
+    reference: ParityReference | None = None
+    #: How long a device that didn't become fit is left alone.
+    unfit_pause_s: float = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What the cases of a campaign refer to, by content."""
+
+    campaign: Campaign
+    models: Mapping[str, Model]
+    builds: Mapping[str, Build]
+    #: The flags that a build has, by its sha256; those that weren't asked are left out.
+    known_flags: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def build(self, sha256: str) -> Build:
+        """Return a build that a case names."""
+        return self.builds[sha256]
+
+    def of_package(self, package: str) -> set[str]:
+        """Return the builds of an app: only one of them can be installed."""
+        return {build.sha256 for build in self.builds.values() if build.package == package}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,33 +350,6 @@ class RunRecords:
             state_before=before,
             state_after=after,
         )
-
-
-def close_campaign(campaign: Campaign, store: Store, tools: Mapping[ToolName, Tool], clock: Clock) -> int:
-    """Abandon what is left of a campaign that nobody runs: it is stored as left out, and the campaign is finished.
-
-    Returns how many invocations that were. What was measured stays. Of pairs nothing is stored as left
-    out: what they would have run follows from figures that they don't have. Raises StoreError.
-    """
-    count = 0
-    if campaign.terms.pairing is None:
-        makers = {serial: RunRecords(facts, campaign, tools, clock) for serial, facts in store.devices().items()}
-        reason = "what was left of its campaign was abandoned"
-        runs = [slim(run) for run in store.runs(campaign_ids=[campaign.campaign_id])]
-        while left := [
-            item
-            for work in open_works(campaign, runs, tools).values()
-            # The reference workload brackets what is run.
-            for item in (*work.planned, *work.added, *(following(marker, runs) for marker in work.sustained))
-        ]:
-            abandoned = [makers[item.case.serial].not_run(item, Outcome.SKIPPED, ABANDONED, reason) for item in left]
-            stored = [run for run in abandoned if store.append_run(run)]
-            if not stored:
-                break
-            # What was open is the basis of what would have been added to it.
-            runs, count = [*runs, *stored], count + len(stored)
-    store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, clock.now())
-    return count
 
 
 #: Flags of a plan that would change what the inputs or outputs are.

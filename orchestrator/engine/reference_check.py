@@ -21,7 +21,7 @@ from orchestrator.analysis.brackets import (
 from orchestrator.clock import Deadline
 from orchestrator.engine.case_runner import READY_S, CaseRunner
 from orchestrator.engine.events import DeviceNote
-from orchestrator.engine.workload import Services, Workload
+from orchestrator.engine.invocation import Services, Workload
 from orchestrator.errors import DeviceError, DeviceSetAsideError, DeviceUnusableError
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Invocation

@@ -19,7 +19,7 @@ class Choice:
     #: In the order of their serial numbers.
     chosen: tuple[Serial, ...]
     #: Devices that fit and weren't needed, with the reason.
-    spare: Mapping[Serial, str] = field(default_factory=dict)
+    unneeded: Mapping[Serial, str] = field(default_factory=dict)
     #: Devices that don't fit, with the reason.
     unfit: Mapping[Serial, str] = field(default_factory=dict)
     #: What the plan asks for and isn't there, in words; empty for nothing.
@@ -61,13 +61,13 @@ def choose(
     known = sorted(devices, key=lambda facts: (facts.serial not in kept, facts.serial))
     unfit = {facts.serial: reason for facts in known if (reason := misfit(selection, facts, labels.get(facts.serial)))}
     chosen: list[DeviceFacts] = []
-    spare: dict[Serial, str] = {}
+    unneeded: dict[Serial, str] = {}
     for facts in known:
         if facts.serial in unfit:
             continue
         reason = _unneeded(selection, facts, chosen)
         if reason:
-            spare[facts.serial] = reason
+            unneeded[facts.serial] = reason
         else:
             chosen.append(facts)
     lacking = ""
@@ -75,7 +75,9 @@ def choose(
     if selection.most is not None and phones < selection.most:
         each = f" of different {selection.one_of_each}" if selection.one_of_each else ""
         lacking = f"the plan asks for {selection.most} phones{each}, and {phones} fit"
-    return Choice(chosen=tuple(sorted(facts.serial for facts in chosen)), spare=spare, unfit=unfit, lacking=lacking)
+    return Choice(
+        chosen=tuple(sorted(facts.serial for facts in chosen)), unneeded=unneeded, unfit=unfit, lacking=lacking
+    )
 
 
 def missed(

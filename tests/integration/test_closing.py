@@ -15,8 +15,8 @@ from orchestrator.app import farm_control
 from orchestrator.app.board import PublishedBoard
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import devices, measuring, stored
+from orchestrator.engine.campaign import close_campaign
 from orchestrator.engine.events import CampaignStarted
-from orchestrator.engine.invocation import close_campaign
 from orchestrator.engine.rounds import open_works
 from orchestrator.errors import UsageError
 from orchestrator.queueing.queue import FarmQueue

@@ -59,7 +59,7 @@ def test_a_selection_takes_the_first_phones_that_it_needs(selection: dict[str, o
 def test_every_phone_that_isnt_taken_has_its_reason() -> None:
     choice = choose(DeviceSelection(one_of_each="profile", most=1, where=("android < 15",)), PHONES, LABELS)
     assert choice.unfit == {"D": "'android < 15' doesn't hold"}
-    assert choice.spare == {
+    assert choice.unneeded == {
         "B": "1 phone is enough for the plan",
         "C": "A has the same profile, pixel-8",
         "E": "its profile isn't known, and one phone of each is wanted",

@@ -12,11 +12,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from orchestrator.clock import SystemClock
 from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.device_campaign import DeviceCampaign, DeviceResult
 from orchestrator.engine.events import CampaignEnded
-from orchestrator.engine.workload import Services, Workload
+from orchestrator.engine.invocation import Services, Workload
 from orchestrator.errors import LinkLostError
 from orchestrator.ports import Fitness, InvocationRequest
 from orchestrator.records.campaign import Campaign, Invocation
@@ -25,6 +24,7 @@ from orchestrator.records.identity import Serial
 from orchestrator.records.run import DelegateTruth, Outcome, RawOutput, ToolReport
 from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
 from orchestrator.store.opening import MemoryStore
+from tests.samples.manual_clock import ManualClock
 from tests.unit.analysis.test_rounds import SERIAL, campaign, case, run
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -42,6 +42,9 @@ class Rig:
     unfit: list[bool] = field(default_factory=list)
     #: Whether a phone that is lost is got back.
     comes_back: bool = False
+    #: For how long it is away then.
+    away_s: float = 0.0
+    clock: ManualClock = field(default_factory=lambda: ManualClock(NOW))
     lease: Any = None
     cancelled: threading.Event = field(default_factory=threading.Event)
     restored: list[Serial] = field(default_factory=list)
@@ -94,10 +97,10 @@ class Rig:
             tools={ToolName.NATIVE: cast(Any, SimpleNamespace(run=self._run, parse=self._parse))},
             lease=self.lease or cast(Any, SimpleNamespace(acquire=lambda serial, wait_s: contextlib.nullcontext())),
             conditioner=cast(Any, conditioner),
-            rescuer=cast(Any, SimpleNamespace(rescue=lambda device, **others: self.comes_back)),
+            rescuer=cast(Any, SimpleNamespace(rescue=self._rescue)),
             quarantine=cast(Any, SimpleNamespace(put=self.kept_out.__setitem__)),
             observer=cast(Any, SimpleNamespace(on_event=self.told.append)),
-            clock=SystemClock(),
+            clock=self.clock,
             cancelled=self.cancelled,
             unfit_pause_s=0.01,
         )
@@ -121,6 +124,10 @@ class Rig:
         """What the store has of a case, by number."""
         runs = [item for item in self.store.runs() if item.case == one]
         return sorted((item.invocation, item.outcome) for item in runs)
+
+    def _rescue(self, *arguments: object, **others: object) -> bool:
+        self.clock.advance(self.away_s)
+        return self.comes_back
 
     def _prepare(self, device: Any, *arguments: object, **others: object) -> Fitness:
         is_unfit = device.serial == SERIAL and bool(self.unfit) and self.unfit.pop(0)

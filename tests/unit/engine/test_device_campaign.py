@@ -19,7 +19,7 @@ from orchestrator.errors import StoreError
 from orchestrator.ports import InvocationRequest
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.identity import Serial
-from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.run import OUT_OF_TIME, Outcome, RunRecord
 from orchestrator.records.workload import Pass
 from orchestrator.store.opening import MemoryStore
 from tests.unit.analysis.test_rounds import SERIAL, campaign, case, run
@@ -97,6 +97,20 @@ def test_what_is_measured_is_counted_without_checks_and_curves_that_were_cut() -
     cut = [run(replace(curve, number=number), number) for number in range(3)]
     whole = [*cut, *(run(replace(curve, number=number), number) for number in range(3, 6))]
     assert [done_count(planned, [*measured, *more], SERIAL) for more in ([], cut, whole)] == [1, 1, 2]
+
+
+def test_the_budget_goes_on_while_a_phone_is_away() -> None:
+    ends = iter(["ok", "lost"])
+    begun = of(SERIAL, count=3)
+    begun = replace(begun, terms=replace(begun.terms, budget_s=100.0))
+    rig = Rig(campaign=begun, end=lambda request: next(ends, "ok"), comes_back=True, away_s=90.0)
+    assert rig.measure() == DeviceResult()
+    assert rig.stored(case(1)) == [(0, Outcome.COMPLETED), (1, Outcome.COMPLETED), (2, Outcome.COMPLETED)]
+    ends = iter(["ok", "lost"])
+    rig = Rig(campaign=begun, end=lambda request: next(ends, "ok"), comes_back=True, away_s=100.0)
+    assert rig.measure() == DeviceResult()
+    assert rig.stored(case(1)) == [(0, Outcome.COMPLETED), (1, Outcome.SKIPPED), (2, Outcome.SKIPPED)]
+    assert {run.reason_code for run in rig.store.runs() if run.outcome is Outcome.SKIPPED} == {OUT_OF_TIME}
 
 
 def test_a_phone_that_is_not_fit_is_restored_and_asked_again_while_others_work() -> None:
