@@ -49,6 +49,9 @@ _DEVICE_ID: Final = re.compile(r"([a-z][a-z0-9]*)-(\d{2})")
 _KINDS: Final = {"android": DeviceKind.ANDROID, "ios": DeviceKind.IOS}
 _FLAG: Final = re.compile(r"--(\w+)=(\S+)")
 _MOST_FAULTS: Final = 20
+#: The flag of an imported case that says whether a process before had filled the caches; and what that one left.
+MODEL_CACHES: Final = "model_caches"
+_WARM_UP: Final = "warmup_results.pb"
 _SIZE_TOLERANCE: Final = 1e-3
 #: A model this many times as slow on a device as at least so many other models lead to expect.
 _UNUSUAL: Final = 2.5
@@ -335,6 +338,7 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
     # Without a sum the program is unknown: another session's counts as another one.
     known_by = {"sums": sums} if sums else {"session": job.folder.parent.name}
     model = batch.model("", file, 0) if file else batch.models.setdefault(batch.known[0].sha256, batch.known[0])
+    caches = said["model_caches"] or ("on" if job.file(_WARM_UP) is not None else "")
     threads = flags.get("num_threads") or flags.get("num_cpu_threads") or ""
     case = Case(
         serial=batch.device(
@@ -356,7 +360,8 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
             version=said["runtime_version"],
             platform=said["platform"],
         ),
-        flags=tuple(sorted(tokens.items())),
+        # An engine that finds its caches starts another way than one that writes them.
+        flags=tuple(sorted({**tokens, **({MODEL_CACHES: caches} if caches else {})}.items())),
         affinity="all",
     )
     heat = [
@@ -416,6 +421,7 @@ def _said(job: _Job) -> tuple[dict[str, str], Mapping[str, str]]:
     arguments = dict(_FLAG.findall(" ".join(map(str, given)))) if isinstance(given, list) and len(given) < 200 else {}
     said = {key: checked.text(key) for key in _STATED}
     said["model"] = labels.text("model") or said["model"]
+    said["model_caches"] = labels.text("model_caches")
     said["platform"] = said["platform"] or "android"
     # The parts of an object collect their faults in its list.
     if faults := dict.fromkeys([*checked.faults, *own.faults]):

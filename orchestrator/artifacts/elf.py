@@ -26,6 +26,8 @@ _ABIS: Final = {
 #: Owner of the note in benchfarm's fake binaries, which only a virtual phone can run.
 _FAKE_OWNER: Final = "benchfarm"
 _ANDROID_OWNER: Final = "Android"
+#: The flag of a program that is linked like a library, to lie anywhere in memory (DF_1_PIE).
+_PIE: Final = 0x0800_0000
 _ENTRIES_MAX: Final = 10_000
 
 
@@ -98,18 +100,21 @@ def _facts(file: Any, label: str) -> ProgramFacts:  # noqa: ANN401 - pyelftools 
     if (machine, bits) not in _ABIS:
         raise ArtifactError(f"{label!r} is for a machine that no phone has: {machine}, {bits} bits")
     android_abi, machine_name = _ABIS[machine, bits]
-    interpreter, needed, notes = "", [], []
+    interpreter, needed, notes, is_pie = "", [], [], False
     for segment in _at_most(file.iter_segments()):
         if isinstance(segment, InterpSegment):
             interpreter = str(segment.get_interp_name())
         elif isinstance(segment, DynamicSegment):
             needed = [str(tag.needed) for tag in _at_most(segment.iter_tags("DT_NEEDED"))]
+            is_pie = any(tag["d_val"] & _PIE for tag in _at_most(segment.iter_tags("DT_FLAGS_1")))
         elif isinstance(segment, NoteSegment):
             notes += list(_at_most(segment.iter_notes()))
     owners = {str(note["n_name"]) for note in notes}
     is_fake = _FAKE_OWNER in owners
+    # A static program names no interpreter; glibc's has a note of its own, and phones aren't x86_64 without one.
+    is_glibc = any(note["n_name"] == "GNU" and note["n_type"] == "NT_GNU_ABI_TAG" for note in notes)
     is_linux = interpreter.startswith(("/lib", "/usr/lib")) or (
-        not interpreter and machine == "EM_X86_64" and not owners & {_ANDROID_OWNER, _FAKE_OWNER}
+        not interpreter and (is_glibc or machine == "EM_X86_64") and not owners & {_ANDROID_OWNER, _FAKE_OWNER}
     )
     # The Android NDK's note: API level, NDK version, NDK build number (bionic's crtbrand).
     levels = (n["n_descdata"][:4] for n in notes if n["n_name"] == _ANDROID_OWNER and len(n["n_descdata"]) >= 4)
@@ -117,7 +122,7 @@ def _facts(file: Any, label: str) -> ProgramFacts:  # noqa: ANN401 - pyelftools 
     return ProgramFacts(
         is_apk=False,
         abis=(f"linux-{machine_name}" if is_linux else android_abi,),
-        is_program=file["e_type"] == "ET_EXEC" or bool(interpreter) or is_fake,
+        is_program=file["e_type"] == "ET_EXEC" or bool(interpreter) or is_pie or is_fake,
         needed=tuple(needed),
         min_sdk=next((int.from_bytes(level, "little") for level in levels), None),
         version=next((content.hex() for content in ids if len(content) <= 64), ""),

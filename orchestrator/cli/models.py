@@ -29,6 +29,10 @@ def _lines(facts: ModelFacts) -> list[str]:
     if facts.arena_bytes is not None:
         arena = f"at least {format_bytes(facts.arena_bytes)}"
     macs = "unknown" if facts.multiply_adds is None else f"{facts.multiply_adds / 1e6:.1f} million"
+    quantised = (
+        f"{facts.tensors_quantised} tensors as a whole, {facts.tensors_quantised_by_channel} by channel, "
+        f"{facts.tensors_quantised_by_block} by block"
+    )
     lines = [
         f"size           {format_bytes(facts.size_bytes)}, {format_bytes(facts.weights_bytes)} of it weights",
         f"precision      {facts.precision}",
@@ -36,7 +40,7 @@ def _lines(facts: ModelFacts) -> list[str]:
         f"multiply-adds  {macs}",
         f"arena          {arena}",
         f"tensors        {', '.join(f'{count} {name}' for name, count in facts.tensors.items()) or 'none'}",
-        f"quantised      {facts.tensors_quantised} tensors as a whole, {facts.tensors_quantised_by_channel} by channel",
+        f"quantised      {quantised}",
         f"schema         version {facts.schema_version}, runtime {_runtime(facts)}",
         f"description    {facts.description or 'none'}",
         *(f"metadata       {name} ({format_bytes(size)})" for name, size in facts.metadata.items()),

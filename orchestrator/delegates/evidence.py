@@ -75,6 +75,11 @@ _NODE_FAILED: Final = re.compile(
 _ACCELERATORS: Final = re.compile(r"NNAPI accelerators available: \[(.*)\]")
 _CHOSEN_DEVICE: Final = re.compile(r"ExecutionPlan: SIMPLE for (\S+)|findBestDevice: only one best device: \S+ = (\S+)")
 _API: Final = re.compile(r"Initialized (OpenCL|OpenGL|Metal|WebGPU)-based API(?: from serialized data)?\.")
+#: What LiteRT says since 2.4 of its accelerators; which operators they take, other lines tell.
+_ACCELERATOR: Final = re.compile(
+    r"Apply accelerator (?P<name>\w{1,60})|YNNPACK CPU accelerator (?:registered|could not be loaded)"
+    r"|enable_ynnpack was requested, but "
+)
 _NPU_FILES: Final = frozenset(
     {"litert_dispatch.cc", "dispatch_delegate.cc", "neuron_adapter_api.cc", "qnn_manager.cc", "enn_manager.cc"}
 )
@@ -179,6 +184,11 @@ class DelegateClues:
             self.gpu_split = self.gpu_split or split
         elif match := _API.match(text):
             self.backend = match[1].lower()
+        elif match := _ACCELERATOR.match(text):
+            if match["name"] and (
+                found := next((name for name in ("gpu", "npu") if name in match["name"].lower()), "")
+            ):
+                _note(self.created, found)
         elif text.startswith(_NPU_FAILED):
             _note(self.failed, "npu")
         elif text.startswith(_NNAPI_FAILED):

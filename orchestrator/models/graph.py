@@ -42,6 +42,8 @@ class Tensor:
     constant_bytes: int
     scales: tuple[float, ...]
     zero_points: tuple[int, ...]
+    #: Whether blocks of its elements have a scale each, which are in a tensor of their own.
+    is_by_block: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +176,7 @@ def _tensor(tensor: schema.TensorT, sizes: Sequence[int]) -> Tensor:
         constant_bytes=_at(sizes, tensor.buffer) if sizes else 0,
         scales=() if quantization is None else tuple(map(float, _all(quantization.scale))),
         zero_points=() if quantization is None else _integers(quantization.zeroPoint),
+        is_by_block=hasattr(getattr(quantization, "details", None), "blockSize"),
     )
 
 

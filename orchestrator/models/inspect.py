@@ -165,6 +165,7 @@ def _facts(graph: Graph, size_bytes: int) -> ModelFacts:
         tensors=dict(Counter(dtype_of(tensor) for tensor in tensors).most_common()),
         tensors_quantised=sum(len(tensor.scales) == 1 for tensor in tensors),
         tensors_quantised_by_channel=sum(len(tensor.scales) > 1 for tensor in tensors),
+        tensors_quantised_by_block=sum(tensor.is_by_block for tensor in tensors),
         parameters=sum(map(_parameters, constants.values())),
         arena_bytes=_arena_bytes(main),
         multiply_adds=_multiply_adds(main),
@@ -189,13 +190,14 @@ def _tensor_facts(tensor: Tensor) -> TensorFacts:
 _BITS: Final = {
     "float64": 64, "int64": 64, "uint64": 64, "complex64": 64, "complex128": 128, "float32": 32, "int32": 32,
     "uint32": 32, "float16": 16, "bfloat16": 16, "int16": 16, "uint16": 16, "int8": 8, "uint8": 8, "bool": 8, "int4": 4,
+    "uint4": 4, "int2": 2, "float8_e4m3fn": 8, "float8_e5m2": 8,
 }  # fmt: skip
 
 
 def _parameters(tensor: Tensor) -> int:
     """Return how many weights a constant holds: none in shapes, axes and paddings, which are plain integers."""
     kind = dtype_of(tensor)
-    counts = kind.startswith(("float", "bfloat")) or bool(tensor.scales)
+    counts = kind.startswith(("float", "bfloat")) or bool(tensor.scales) or tensor.is_by_block
     return math.prod(tensor.shape) if counts and kind in _BITS and all(size > 0 for size in tensor.shape) else 0
 
 

@@ -79,21 +79,19 @@ def _report(raw: RawOutput, case: Case) -> ToolReport:
 def _with_evidence(process: Process, logcat: bytes) -> Process:
     """Add what the job's process logged of where the operators ran; other processes log too, and are left out.
 
-    The job's is the process that logged results; of a log without any, none is.
+    The job's is the process that logged results; of a log without any, none is. Since 0.3 the command runs a process
+    before, which fills the caches: the measured one is the last with as many repetitions as its file has.
     """
     logged: defaultdict[bytes, list[str]] = defaultdict(list)
-    own: set[bytes] = set()
+    own: dict[bytes, None] = {}
     for line in logcat.splitlines():
         if found := _LOG_LINE.match(line):
             logged[found[1]].append(found[3].decode("utf-8", "replace"))
             if b"BenchmarkInfo:" in found[3] or b"litert_lm_lib.cc" in found[3]:
-                own.add(found[1])
-    if len(own) != 1:
-        return process
-    reader = LitertLmReader()
-    for text in logged[next(iter(own))]:
-        reader.feed(text)
-    for told in reader.end()[-1:]:
+                own[found[1]] = None
+    told_by = [told for pid in own for told in _last_process(logged[pid])]
+    alike = [told for told in told_by if len(told.repetitions) == len(process.repetitions)]
+    for told in (alike or told_by)[-1:]:
         process.shares, process.lines, process.gpu_api = told.shares, told.lines, told.gpu_api
         process.is_on_cpu, process.is_on_npu = told.is_on_cpu, told.is_on_npu
         process.samples_on_cpu, process.failures = told.samples_on_cpu, told.failures
@@ -102,6 +100,13 @@ def _with_evidence(process: Process, logcat: bytes) -> Process:
                 f"the log has {len(told.repetitions)} repetitions, {METRICS} has {len(process.repetitions)}",
             )
     return process
+
+
+def _last_process(lines: list[str]) -> list[Process]:
+    reader = LitertLmReader()
+    for text in lines:
+        reader.feed(text)
+    return reader.end()[-1:]
 
 
 def _doubt(raw: RawOutput) -> str:

@@ -15,6 +15,7 @@ import re
 import shlex
 import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import distribution
 from pathlib import Path
@@ -24,18 +25,17 @@ from orchestrator.delegates import DELEGATES, flags_of
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import UsageError
 from orchestrator.ports import Device, InvocationRequest
+from orchestrator.programs.grammar.litert_json import is_result, report_of
 from orchestrator.programs.running.collected import run_and_collect
 from orchestrator.programs.specification import Program
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import BuildSha, CaseKey, RunId
-from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, RawOutput, ToolReport
+from orchestrator.records.run import DelegateEvidence, DelegateTruth, RawOutput, ToolReport
 from orchestrator.records.workload import Build, Case, DelegateName, ToolName
-from orchestrator.units import US_PER_MS, US_PER_S
+from orchestrator.units import US_PER_S
 
 RESULT_FILE: Final = "result.json"
 _ERROR_LINE: Final = re.compile(r"ERROR: (?!\[[^]]*\]$)|[\w.]*(?:Error|Exception)\b: |\S+ \S+ ERROR ")
-#: What the program's figures are rounded to, in microseconds.
-RESOLUTION_US: Final = 10.0
 PILOT_RUNS: Final = 5
 
 
@@ -71,13 +71,13 @@ class LitertTool:
             result = json.loads(raw.data(RESULT_FILE) or b"null")
         except ValueError:
             result = None
-        latency = result.get("latency") if isinstance(result, dict) and raw.exit_code == 0 else None
-        if not isinstance(latency, dict):
+        if not is_result(result) or raw.exit_code != 0:
             return _failed("tool-failed", _reason(raw.data("stderr")), case)
         try:
-            return _report(result, latency, raw, case)
+            report = report_of(result)
         except (TypeError, ValueError) as error:
             return _failed("tool-failed", f"{RESULT_FILE} isn't what the program writes: {error}", case)
+        return replace(report, delegate=_delegate(result, raw, case))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,34 +135,7 @@ def installed_build(named: str = "") -> Build:
     )
 
 
-def _report(result: dict[str, object], latency: dict[str, float], raw: RawOutput, case: Case) -> ToolReport:
-    def us(name: str) -> float | None:
-        value = latency.get(name)
-        return None if value is None else round(float(value) * US_PER_MS, 3)
-
-    count = int(latency.get("num_runs", 0))
-    figures = {f"{name}_us": us(f"{name}_ms") for name in ("min", "max", "std", "p5", "median", "p95")}
-    inference = LatencySummary(count=count, mean_us=us("avg_ms"), **figures)
-    if count == 0 or not inference.mean_us:
-        return _failed("no-inferences", "the program measured no inference", case)
-    warmups = int(latency.get("num_warmup_runs", 0))
-    size_mib = result.get("model_size_mb")
-    return ToolReport(
-        outcome="ok",
-        init_us=us("init_ms"),
-        first_inference_us=us("warmup_first_ms") if warmups else None,
-        warmup_mean_us=us("warmup_avg_ms") if warmups else None,
-        inference_mean_us=inference.mean_us,
-        warmup=LatencySummary(count=warmups, first_us=us("warmup_first_ms"), mean_us=us("warmup_avg_ms")),
-        inference=inference,
-        model_size_mb=None if size_mib is None else float(str(size_mib)) * 1.048576,
-        delegate=_delegate(result, raw, case),
-        echoed={"Num threads": str(result.get("num_threads", ""))},
-        extra={"resolution_us": RESOLUTION_US},
-    )
-
-
-def _delegate(result: dict[str, object], raw: RawOutput, case: Case) -> DelegateEvidence:
+def _delegate(result: Mapping[str, object], raw: RawOutput, case: Case) -> DelegateEvidence:
     log = raw.data("stderr").decode("utf-8", "replace") + raw.data("stdout").decode("utf-8", "replace")
     made = next((line.strip() for line in log.splitlines() if "XNNPACK delegate for CPU" in line), "")
     is_xnnpack, is_full = case.delegate is DelegateName.XNNPACK, result.get("fully_accelerated") is True
@@ -177,12 +150,13 @@ def _delegate(result: dict[str, object], raw: RawOutput, case: Case) -> Delegate
     return DelegateEvidence(requested=case.delegate.value, actual=actual, truth=truth, lines=tuple(lines))
 
 
-def _failed(code: str, reason: str, case: Case) -> ToolReport:
+def _failed(code: str, reason: str, case: Case | None = None) -> ToolReport:
+    requested = case.delegate.value if case is not None else ""
     return ToolReport(
         outcome="failed",
         failure_code=code,
         failure_reason=reason,
-        delegate=DelegateEvidence(requested=case.delegate.value, truth=DelegateTruth.UNKNOWN),
+        delegate=DelegateEvidence(requested=requested, truth=DelegateTruth.UNKNOWN),
     )
 
 

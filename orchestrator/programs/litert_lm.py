@@ -132,7 +132,8 @@ class LitertLmTool:
         }
         process.asked["tokens"] = process.asked.pop("max", 0)
         report = next(report for report in reports_of(process, requested=case.delegate.value) if report.label == phase)
-        return dataclasses.replace(_ended(report, raw), label=phase)
+        ended = _ended(report, raw)
+        return dataclasses.replace(ended, label=phase, extra={**ended.extra, "engine": _engine(raw)})
 
 
 def _process(raw: RawOutput) -> Process:
@@ -190,6 +191,11 @@ def _failed(report: ToolReport, outcome: str, code: str, reason: str) -> ToolRep
     return ToolReport(outcome=outcome, failure_code=code, failure_reason=reason, delegate=delegate, extra=report.extra)
 
 
+def _engine(raw: RawOutput) -> str:
+    """Return whether the measured engine had done nothing before: only the phone's program warms it up."""
+    return "fresh" if "--skip-warmup" in raw.command else "reused"
+
+
 def _backend(case: Case) -> str:
     return flags_of(case.delegate, FlagFamily.LITERT_LM)["backend"]
 
@@ -198,7 +204,8 @@ def _host_command(request: InvocationRequest, folder: str) -> str:
     """Return the command line of ``litert-lm benchmark``; what the user's own settings say doesn't count.
 
     Caches are kept beside the model and named after its time: a link in the run's own folder keeps them apart from
-    other runs and from the user's files, so that they are cold. The command's warm-up fills them, or is skipped.
+    other runs and from the user's files, so that they are cold. A process before fills them, or is left out. The
+    command's own warm-up isn't used: since 0.19 it leaves its engine to the run, which is another quantity.
     """
     flags, case = dict(request.case.flags), request.case
     backend, cache, model = _backend(case), flags.get(CACHE, "no"), request.model_path
@@ -206,19 +213,18 @@ def _host_command(request: InvocationRequest, folder: str) -> str:
     link = f"{folder}/{model.rpartition('/')[2]}"
     words = [
         request.program_path, "benchmark", link if is_kept else model, "--config", "/dev/null", "--verbose",
-        "--runs", "1",
+        "--runs", "1", "--skip-warmup",
         "--prefill-tokens", flags["prefill_tokens"], "--decode-tokens", flags["decode_tokens"],
         "--max-num-tokens", flags["max_num_tokens"], "--cache", "disk" if is_kept else cache, "--backend", backend,
     ]  # fmt: skip
-    if cache == "cold":
-        words.append("--skip-warmup")
     if backend == "cpu":
         words += ["--cpu-thread-count", str(case.threads)]
+    filling = "" if cache == "cold" else f"{shlex.join(words)} > /dev/null 2>&1; "
     if request.run_pass is Pass.MEMORY:
         # The command prints no memory; its parent process gets it from the system.
         words = [sys.executable, "-c", _PEAK_MEMORY, *words]
     linked = f"ln -s {shlex.quote(model)} {shlex.quote(link)} && " if is_kept else ""
-    return linked + " ".join(shlex.quote(word) for word in words)
+    return f"{linked}{{ {filling}{shlex.join(words)}; }}"
 
 
 def _phone_command(request: InvocationRequest, folder: str, left_out: Set[str]) -> str:

@@ -885,6 +885,11 @@ RUN_FAILURES: Final = (
         "Leave out --dry_run; ask for num_runs of at least 1 and a max_secs above 0.",
     ),
     FailureCode(
+        "too-fast",
+        "The inferences took less than what the program rounds its figures to: there is no number.",
+        "Measure with the native program, which rounds to microseconds: --tool native --build benchmark_model=PATH.",
+    ),
+    FailureCode(
         "all-zero",
         "Every inference took 0 microseconds by the program's clock: there is no number.",
         "The model does nothing measurable; measure a larger one.",

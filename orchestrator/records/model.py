@@ -60,6 +60,7 @@ class ModelFacts:
     #: How many tensors have one scale for all of them, and how many one for each channel.
     tensors_quantised: int = 0
     tensors_quantised_by_channel: int = 0
+    tensors_quantised_by_block: int = 0
     #: Weights: elements of constants that are real numbers or stand for some; each buffer counted once.
     parameters: int = 0
     #: The largest sum of computed tensors that are needed at one operator of the main subgraph. The arena has at least

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from orchestrator.programs.grammar.protos import encode_result
+from orchestrator.records.run import LatencySummary, ToolReport
 from tests.samples.beside import OTHER_PROGRAMS
 from tests.samples.wire import field
 
@@ -344,6 +346,43 @@ def test_what_a_session_was_asked_for_is_read_from_its_own_file(cli: Cli, tmp_pa
     }  # fmt: skip
     (session.parent / "ddp_session.json").write_text("[]")
     assert "ddp_session.json is no JSON object" in cli("import", session.parent).ended_with(2).said
+
+
+def test_a_session_with_a_process_that_fills_the_caches_is_of_the_measured_one(cli: Cli, tmp_path: Path) -> None:
+    """Since 0.3 the command runs a process before the measured one, and both are in one log."""
+    session = tmp_path / "session-2"
+    language, vision = session / "gpu-caiman-35", session / "cpu-caiman-35"
+    for folder in (language, vision):
+        folder.mkdir(parents=True)
+    block = "I native  : I0919 10:00:03.000000    5001 litert_lm_lib.cc:424] BenchmarkInfo:"
+    measured = "".join(f"09-19 10:00:0{at}.000  5000  5001 {block}\n" for at in (5, 6))
+    filling = LOG.replace(" 5000 ", " 4900 ").partition("09-19 10:00:04")[0].replace("87 out of 87", "80 out of 87")
+    (language / "metrics.pb").write_bytes(metrics(*THREE))
+    (language / "provenance.txt").write_text(PROVENANCE)
+    (language / "logcat.txt").write_text(filling + LOG + measured)
+    banner = (
+        "09-19 10:00:0{at}.000  {pid}  {pid} I litert  : [benchmark_litert_model.h:94] "
+        "Model initialization: {init} ms\n"
+        "09-19 10:00:0{at}.100  {pid}  {pid} I litert  : [benchmark_litert_model.h:98] "
+        "Inference (avg): {mean} ms ({n} runs)\n"
+    )
+    summary = LatencySummary(count=50, mean_us=10_080.0, min_us=9_000.0, max_us=12_000.0, median_us=10_000.0)
+    report = ToolReport(outcome="ok", init_us=36_000.0, inference=summary, inference_mean_us=10_080.0)
+    (vision / "results.pb").write_bytes(encode_result(report, name="m"))
+    (vision / "warmup_results.pb").write_bytes(encode_result(ToolReport(outcome="ok", init_us=745_000.0), name="m"))
+    (vision / "logcat.txt").write_text(
+        banner.format(at=1, pid=4000, init="745.00", mean="0.00", n=0)
+        + banner.format(at=3, pid=5000, init="36.00", mean="10.08", n=50)
+    )
+    config = {"jobConfigs": [{"displayName": "cpu-caiman-35", "labels": {"model": "m.tflite", "model_caches": "on"}}]}
+    (session / "ddp_session.json").write_text(json.dumps({"sessionConfig": config}))
+    runs = cli("import", session, "--json").json["runs"]
+    named = {dict(run["case"]["flags"]).get("figure", run["case"]["model_name"]): run for run in runs}
+    assert named["decode"]["report"]["delegate"]["truth"] == "full"
+    assert named["m"]["report"]["init_us"] == 36_000
+    assert named["m"]["report"]["disagreements"] == []
+    # A start that finds its caches is another case than one that doesn't.
+    assert dict(named["m"]["case"]["flags"]) == {"model_caches": "on"}
 
 
 def test_own_results_leave_as_the_leaderboards_lines(lab: Lab, cli: Cli, tmp_path: Path, model: Path) -> None:

@@ -7,6 +7,7 @@ its exit code and the files that it wrote. Nothing is invented: what isn't print
 from __future__ import annotations
 
 import dataclasses
+import json
 import mmap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from orchestrator.programs.grammar.lines import (
     own_lines,
     without_foreign,
 )
+from orchestrator.programs.grammar.litert_json import is_result, report_of
 from orchestrator.programs.grammar.litert_lm import MARKS, LitertLmReader, reports_of
 from orchestrator.programs.grammar.option_blocks import SummaryRow
 from orchestrator.programs.grammar.pasted import Rejoiner, parse_pasted
@@ -161,7 +163,8 @@ def _main_transcript(console: list[Transcript], logged: list[Transcript]) -> Tra
         return refused[0]
     started = [transcript for transcript in logged if transcript.has_start]
     found = started or [transcript for transcript in logged if not transcript.is_empty] or console
-    return max(found, key=lambda transcript: (transcript.stage, len(transcript.echoed)), default=Transcript())
+    # A process that only fills caches makes no inference.
+    return max(found, key=lambda log: (log.has_inferences, log.stage, len(log.echoed)), default=Transcript())
 
 
 def _lines(
@@ -215,7 +218,8 @@ def _reports_in(packed: Buffer, requested: str = "") -> Iterator[ToolReport]:
             yield from held or ()
             held = None
             yield report
-        others = declared_reports(buffer, _lines, requested)
+        others = _litert_result(buffer) if texts is not None else []
+        others = others or declared_reports(buffer, _lines, requested)
         if held is None or any(map(_has_figure, others)):
             yield from filter(_is_surely_ours, held or ())
             yield from others if held is not None else filter(_has_figure, others)
@@ -230,6 +234,15 @@ def _reports_in(packed: Buffer, requested: str = "") -> Iterator[ToolReport]:
         hint="give the program's standard output and error, or the phone's logcat with the tags tflite and litert: "
         "any format of 'adb logcat -v' that has tags, or what Android Studio shows",
     )
+
+
+def _litert_result(buffer: Buffer) -> list[ToolReport]:
+    """Return the report of the JSON that litert-benchmark writes; none for any other text."""
+    try:
+        document = json.loads(buffer[:].decode("utf-8", "replace"))
+        return [report_of(document)] if is_result(document) else []
+    except (ValueError, TypeError, RecursionError):
+        return []
 
 
 def _has_figure(report: ToolReport) -> bool:

@@ -232,8 +232,10 @@ def _banner_summary(log: Transcript) -> LatencySummary | None:
     count = log.banner_runs.get("inference_avg")
     if count is None or "inference_avg" not in log.banner:
         return None
-    mean, low, high, std = (log.banner.get(f"inference_{name}") for name in ("avg", "min", "max", "std"))
-    return LatencySummary(count=count, mean_us=mean, min_us=low, max_us=high, std_us=std)
+    names = {"avg": "mean", "min": "min", "max": "max", "std": "std", "median": "median", "p5": "p5", "p95": "p95"}
+    return LatencySummary(
+        count=count, **{f"{name}_us": log.banner.get(f"inference_{told}") for told, name in names.items()}
+    )
 
 
 def _inference_mean(log: Transcript, inference: LatencySummary | None) -> float | None:
@@ -477,6 +479,7 @@ def _extra(log: Transcript) -> dict[str, float | str]:
         elif key == "throughput_mb_s":
             extra[key] = value
     extra["peak_available"] = "no" if log.is_peak_unavailable else None
+    extra["fully_accelerated"] = log.fully_accelerated or None
     extra["rpc_execute_us"] = log.rpc_us
     return {name: value for name, value in extra.items() if value is not None}
 

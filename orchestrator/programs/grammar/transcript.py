@@ -39,6 +39,7 @@ _SESSION: Final = re.compile(rf"Initialized session in ({NUMBER}) ?ms(?:\.|$)", 
 _MODEL_SIZE: Final = re.compile(rf"The input model file size \(MB\): ({NUMBER})$", re.ASCII)
 _PEAK: Final = re.compile(rf"Overall peak memory footprint \(MB\) via periodic monitoring: ({NUMBER})$", re.ASCII)
 _SHORT_RESULT: Final = re.compile(rf"Inference \(avg\): ({NUMBER}) (us|microseconds|ms)$", re.ASCII)
+_FULLY: Final = re.compile(r"Fully accelerated: +(True|False)$")
 _RPC: Final = re.compile(r"RPC \(execute\) time: (\d{1,18}) us", re.ASCII)
 _OPERATOR_REFUSED: Final = re.compile(r"((?:CUSTOM |DELEGATE )?[A-Z][A-Z0-9_]*[A-Z0-9](?: [\w.:-]+)?): (.+)")
 _FLAG: Final = re.compile(r"--([\w-]+)=(\"[^\"]*\"|'[^']*'|\S*)")
@@ -62,7 +63,7 @@ _PROFILE_ENDS: Final = (
 #: What the lines of figures, and those of setting up, begin with; most other lines are told from them by it.
 _FIGURE_STARTS: Final = (
     "count=", "Average inference", "Inference", "Running benchmark", "Memory footprint", "Peak memory", "Overall",
-    "No inference runs", *BANNER_KEYS,
+    "No inference runs", "Fully accelerated", *BANNER_KEYS,
 )  # fmt: skip
 _SETUP_LETTERS: Final = frozenset("SULITFPO=irm")
 #: What LiteRT-LM prints, which generates text; of its runtime it has lines in common with our programs.
@@ -106,6 +107,8 @@ class Transcript:
     banner: dict[str, float] = field(default_factory=dict)
     banner_runs: dict[str, int] = field(default_factory=dict)
     banner_failed: bool = False
+    #: What litert-benchmark says of where all operators ran: "true" or "false".
+    fully_accelerated: str = ""
     delegates: DelegateClues = field(default_factory=DelegateClues)
     failures: FailureClues = field(default_factory=FailureClues)
     profile: TableReader = field(default_factory=TableReader)
@@ -139,6 +142,11 @@ class Transcript:
     def is_of_litert_lm(self) -> bool:
         """Whether the lines are of LiteRT-LM, a program that isn't read, and none is of one that is."""
         return self.has_litert_lm_lines and not (self.has_start or self.echoed or self.stage >= STAGE_RUNNING)
+
+    @property
+    def has_inferences(self) -> bool:
+        """Whether it shows that inferences were made."""
+        return bool(self.banner_runs.get("inference_avg")) or any(stats.count for stats, _ in self.stats)
 
     @property
     def is_over(self) -> bool:
@@ -257,6 +265,8 @@ class Transcript:
             self._reach(STAGE_DONE if key == "inference_avg" else STAGE_READY)
         elif text.startswith("Peak memory usage not available"):
             self.is_peak_unavailable = True
+        elif match := _FULLY.match(text):
+            self.fully_accelerated = match[1].lower()
         elif text.startswith("No inference runs were performed"):
             self.banner_failed = True
         elif match := _RPC.search(text):

@@ -37,13 +37,16 @@ def app_bytes(**options) -> bytes:
     return out.getvalue()
 
 
-def elf(*, machine: int = 183, needed: tuple[str, ...] = (), mark: str = "", is_program: bool = False) -> bytes:
+def elf(
+    *, machine: int = 183, needed: tuple[str, ...] = (), mark: str = "", is_program: bool = False, flags_1: int = 0
+) -> bytes:
     """Return an ELF file with a dynamic segment, of 64 bits unless the machine has 32; each mark is another content."""
     wide = machine in {183, 62}
     strings = b"\0" + b"".join(name.encode() + b"\0" for name in needed)
     head, segment = (64, 56) if wide else (52, 32)
     strings_at = head + 2 * segment
-    entries = [(1, strings.index(name.encode())) for name in needed] + [(5, strings_at), (10, len(strings)), (0, 0)]
+    entries = [(1, strings.index(name.encode())) for name in needed]
+    entries += [(5, strings_at), (10, len(strings)), (0x6FFFFFFB, flags_1), (0, 0)]
     dynamic = b"".join(struct.pack("<qQ" if wide else "<iI", *entry) for entry in entries)
     content = strings + dynamic + mark.encode()
     dynamic_at = strings_at + len(strings)

@@ -14,6 +14,7 @@ from orchestrator.artifacts.apk import inspect_apk
 from orchestrator.artifacts.elf import inspect_elf, inspect_elf_bytes
 from orchestrator.artifacts.program import inspect_program
 from orchestrator.errors import ArtifactError
+from tests.unit.artifacts.sample_files import elf
 
 
 def elf_with_notes(notes: list[tuple[bytes, int, bytes]], *, interpreter: bytes = b"", machine: int = 183) -> bytes:
@@ -58,6 +59,20 @@ def test_program_of_a_linux_computer_is_told_from_androids():
     own = inspect_elf(Path("/proc/self/exe").resolve())
     assert own.abis[0].startswith("linux-")
     assert own.is_program
+
+
+@pytest.mark.parametrize(("machine", "abi"), [(183, "linux-aarch64"), (62, "linux-x86_64")])
+def test_a_static_program_of_a_linux_computer_isnt_androids(machine, abi):
+    linux = (b"GNU\0", 1, struct.pack("<IIII", 0, 3, 2, 0))
+    assert inspect_elf_bytes(elf_with_notes([linux], machine=machine), "x").abis == (abi,)
+    android = (b"Android\0", 1, struct.pack("<I", 26))
+    assert not inspect_elf_bytes(elf_with_notes([android], machine=machine), "x").abis[0].startswith("linux-")
+
+
+def test_a_static_program_that_may_lie_anywhere_is_a_program():
+    library, program = (inspect_elf_bytes(elf(machine=62, flags_1=flags), "x") for flags in (0, 0x0800_0001))
+    assert (library.is_program, program.is_program) == (False, True)
+    assert program.abis == ("linux-x86_64",)
 
 
 def test_apk_tells_package_activities_versions_and_abis(tmp_path):

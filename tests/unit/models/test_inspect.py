@@ -234,6 +234,24 @@ def test_metadata_quantisation_parameters_and_arena_are_told():
     assert quantised.arena_bytes == 128 * 128 * (8 + 16)
 
 
+@pytest.mark.parametrize(("name", "bits"), [("INT4", 4), ("UINT4", 4), ("INT2", 2)])
+def test_weights_quantised_by_block_count_as_what_they_stand_for(tmp_path, name, bits):
+    def edit(model):
+        graph = model.subgraphs[0]
+        weights = next(tensor for tensor in graph.tensors if list(tensor.shape) == [64, 256])
+        weights.type = getattr(schema.TensorType, name)
+        model.buffers[weights.buffer].data = [0] * (64 * 256 * bits // 8)
+        weights.quantization = schema.QuantizationParametersT()
+        weights.quantization.detailsType = schema.QuantizationDetails.BlockwiseQuantization
+        weights.quantization.details = schema.BlockwiseQuantizationT()
+        weights.quantization.details.blockSize = 32
+
+    plain, facts = inspect_model(FLOAT), inspect_model(edited(FLOAT, tmp_path / "m.tflite", edit))
+    assert facts.parameters == plain.parameters
+    assert facts.tensors[name.lower()] == facts.tensors_quantised_by_block == 1
+    assert facts.weights_bytes == plain.weights_bytes - 64 * 256 * 4 + 64 * 256 * bits // 8
+
+
 def test_open_shape_leaves_the_arena_unknown_and_scale_that_is_no_number_is_left_out(tmp_path):
     def edit(model):
         tensor = model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]]

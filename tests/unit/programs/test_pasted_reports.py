@@ -1,5 +1,6 @@
 """Reports as people pass them on: wrapped, numbered, in lists and tables, of several programs, without the last end."""
 
+import json
 import textwrap
 from collections.abc import Callable
 
@@ -320,3 +321,67 @@ def test_executorch_s_statistics_are_read_once(text: str) -> None:
 def test_a_text_with_nothing_of_a_program_is_refused_whatever_is_around_its_lines() -> None:
     with pytest.raises(OutputParseError):
         parse_text("1. bake a cake\n2. count=eggs\n| 3 |\n> Inference\n")
+
+
+RESULT = """\
+Model initialization:  36.20 ms
+Warmup (first):        11.50 ms
+Warmup (avg):          9.85 ms (5 runs)
+Inference (avg):       10.08 ms (50 runs)
+Inference (min):       9.20 ms
+Inference (max):       16.27 ms
+Inference (median):    10.01 ms
+Inference (std):       1.02 ms
+Inference (p5):        9.31 ms
+Inference (p95):       12.40 ms
+Fully accelerated:     True
+"""
+
+
+def test_litert_benchmark_s_text_and_its_json_say_the_same() -> None:
+    latency = {"init_ms": 36.2, "warmup_first_ms": 11.5, "warmup_avg_ms": 9.85, "num_warmup_runs": 5, "avg_ms": 10.08}
+    latency |= {"min_ms": 9.2, "max_ms": 16.27, "median_ms": 10.01, "std_ms": 1.02, "p5_ms": 9.31, "p95_ms": 12.4}
+    document = {
+        "model": "m.tflite",
+        "fully_accelerated": True,
+        "num_threads": 4,
+        "latency": {**latency, "num_runs": 50},
+    }
+    known = {
+        "init_us": 36_200, "inference_avg_us": 10_080, "inference_count": 50, "inference_min_us": 9_200,
+        "inference_max_us": 16_270, "inference_median_us": 10_010, "inference_p5_us": 9_310, "inference_p95_us": 12_400,
+    }  # fmt: skip
+    told, written = one(RESULT), one(json.dumps(document, indent=2))
+    assert told.items() >= known.items()
+    assert written.items() >= known.items()
+    assert told["fully_accelerated"] == "true"
+    assert "fully_accelerated: True" in str(written["delegate_evidence"])
+
+
+def test_inferences_shorter_than_the_program_rounds_to_are_too_fast_and_were_made() -> None:
+    latency = {"init_ms": 0.4, "num_warmup_runs": 5, "avg_ms": 0.0, "median_ms": 0.0, "num_runs": 50}
+    report = one(json.dumps({"latency": latency}))
+    assert (report["outcome"], report["failure_code"]) == ("failed", "too-fast")
+    assert "50 inferences took less than the 10.0 us" in str(report["failure_reason"])
+    assert "--tool native" in str(report["next_step"])
+
+
+@pytest.mark.parametrize(
+    ("line", "truth"),
+    [
+        ("Apply accelerator GpuAccelerator", "unknown"),
+        ("GPU accelerator could not be loaded and registered: kLiteRtStatusErrorNotFound.", "fell-back"),
+        ("YNNPACK CPU accelerator registered.", "unknown"),
+    ],
+)
+def test_what_litert_says_of_its_accelerators_is_evidence(line: str, truth: str) -> None:
+    source = "I litert  : [auto_registration.cc:50] "
+    command = "adb shell ./benchmark_litert_model --graph=m.tflite --use_gpu=true\n"
+    report = one(f"{command}{source}{line}\n{BANNER.format(source=SOURCE, init=1, mean=2, count=3)}")
+    assert report["delegate_truth"] == truth
+    assert line in str(report["delegate_evidence"])
+
+
+def test_a_figure_has_no_noise_of_binary_fractions() -> None:
+    assert 32.44 * 1000 != 32440
+    assert one(NCNN.replace(" 2.64", "32.44").replace(" 2.66", "32.50"))["inference_avg_us"] == 32440
