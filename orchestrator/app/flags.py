@@ -82,7 +82,7 @@ def _source(farm: Farm, tool: ToolName, named: str, serial: str) -> Flags:
     book = farm.flag_book
     build = _on_device(farm, tool, named, serial) if serial else _named(farm, tool, named) if named else None
     if build is None:
-        schema = documented_flags(program(tool).family)
+        schema = program(tool).own_schema or documented_flags(program(tool).family)
         return Flags(tool=tool, schema=schema, build=None, title=f"{tool}, all builds, as documented")
     schema = book.schema(build)
     how = "as it says itself" if schema.is_learned else "as documented for all builds: it wasn't asked yet"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.analysis.matching import Measured, measured_cases
@@ -11,6 +12,7 @@ from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.identity import CampaignId, RunId, campaign_id_of
 from orchestrator.records.run import RunRecord
+from orchestrator.records.tokens import is_foreign
 from orchestrator.records.workload import Pass
 
 if TYPE_CHECKING:
@@ -35,6 +37,11 @@ def find_campaigns(store: Store, word: str) -> list[Campaign]:
         return _with_its_submission(store, _previous(store, newest, others))
     if word in {"", "newest"}:
         return _with_its_submission(store, find_campaign(store, word))
+    if Path(word).suffix in {".tflite", ".litertlm", ".task"} or is_foreign(Path(word)):
+        raise UsageError(
+            f"{word!r} is a model, and compare is for what is stored",
+            hint=f"measure two models in turns: benchfarm ab model:{word} model:OTHER",
+        )
     jobs = [] if store.campaign(CampaignId(word)) is not None else _jobs_of(store, word)
     return jobs or [find_campaign(store, word)]
 

@@ -65,7 +65,8 @@ def list_attached(settings: Settings) -> CommandResult:
         text = "no phone is attached\n  plug one in, allow USB debugging on it, or start virtual ones: benchfarm lab up"
         return CommandResult(text=text, data=[])
     text = table(("serial", "phone", "system", "SoC", "profile", "state"), rows)
-    return CommandResult(text="\n".join([text, *notes]), data=listed)
+    exit_code = 0 if all(item.usable for item in listed) else DeviceError.exit_code
+    return CommandResult(text="\n".join([text, *notes]), data=listed, exit_code=exit_code)
 
 
 @command("device restore")

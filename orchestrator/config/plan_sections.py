@@ -77,7 +77,9 @@ def _model_files(pattern: object, info: ValidationInfo) -> tuple[Path, ...]:
             )
         files = [path]
     if not files:
-        raise ValueError(f"there is no file {str(path)!r}")
+        is_number = Path(pattern).name.isdigit()
+        hint = "; several values of an option are written with commas: --threads 1,4" if is_number else ""
+        raise ValueError(f"there is no file {str(path)!r}{hint}")
     for file in files:
         # Bytes that are no UTF-8 are surrogates in a name.
         if str(file) != str(file).encode("utf-8", "replace").decode():

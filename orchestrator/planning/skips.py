@@ -118,7 +118,13 @@ def skip_reason(
         where = {DeviceKind.HOST: "this computer", DeviceKind.IOS: "an iPhone"}.get(facts.kind, "a phone")
         return Skip(reason_code="tool-not-on-device", reason=f"the program '{tool}' doesn't run on {where}")
     if delegate not in its.delegates(facts.kind):
-        return Skip(reason_code="delegate-not-in-tool", reason=f"'{tool}' has no delegate '{delegate}'")
+        able = [
+            f"'--tool {other.name}'"
+            for other in programs()
+            if delegate in other.delegates(facts.kind) and other.is_for_bundles is its.is_for_bundles
+        ]
+        which = f"; {' and '.join(able)} can" if able else ""
+        return Skip(reason_code="delegate-not-in-tool", reason=f"'{tool}' has no delegate '{delegate}'{which}")
     if build is None or isinstance(build, Skip):
         return build or Skip(reason_code=NO_BUILD, reason=f"no build of '{tool}' is known")
     own = DELEGATES[delegate]

@@ -31,10 +31,11 @@ from orchestrator.programs.native import command_line
 from orchestrator.programs.running.collected import run_and_collect
 from orchestrator.programs.running.environment import library_folders
 from orchestrator.programs.specification import Option, Program
+from orchestrator.records.build_spec import FlagSchema, FlagSpec
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import BuildSha
 from orchestrator.records.run import DelegateEvidence, RawOutput, ToolReport
-from orchestrator.records.tokens import BOOST, CACHE, FIGURE, PHASES, REPETITIONS, TOKENS, flag_faults
+from orchestrator.records.tokens import BOOST, BOOSTS, CACHE, CACHES, FIGURE, PHASES, REPETITIONS, TOKENS, flag_faults
 from orchestrator.records.workload import Build, Case, Pass, ToolName
 
 _USUAL_REPETITIONS: Final = "5"
@@ -297,12 +298,32 @@ def _figures(delegate: Delegate, given: Option) -> tuple[Option, ...]:
     return tuple((*usual, (FIGURE, phase)) for phase in PHASES)
 
 
+_MEANINGS: Final = {
+    "prefill_tokens": "tokens of the prompt",
+    "decode_tokens": "tokens of the answer",
+    "max_num_tokens": "the context: prompt and answer together",
+}
+#: The flags of a plan for a language model.
+_FLAGS: Final = FlagSchema(
+    flags={
+        name: FlagSpec(name=name, kind=kind, default=default, choices=choices, meaning=meaning)
+        for name, kind, default, choices, meaning in (
+            *((name, "int32", default, (), _MEANINGS[name]) for name, default in TOKENS.items()),
+            (REPETITIONS, "int32", _USUAL_REPETITIONS, (), "repetitions of a phone's process; the first warms up"),
+            (CACHE, "string", "no", CACHES, "whether compiled parts are kept"),
+            (BOOST, "string", "disabled", BOOSTS, "whether a phone's program raises its own priority"),
+        )
+    }
+)
+
+
 PROGRAM = Program(
     name=ToolName.LITERT_LM,
     tool=LitertLmTool,
     kinds=frozenset({DeviceKind.ANDROID, DeviceKind.HOST}),
     family=FlagFamily.LITERT_LM,
     has_flags=True,
+    own_schema=_FLAGS,
     options=_figures,
     flag_faults=flag_faults,
     is_for_bundles=True,

@@ -9,6 +9,7 @@ from typing import Any
 from orchestrator.delegates import delegates_of
 from orchestrator.delegates.specification import Delegate, FlagFamily
 from orchestrator.ports import Tool
+from orchestrator.records.build_spec import FlagSchema
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.run import ToolReport
 from orchestrator.records.workload import Build, DelegateName, ToolName
@@ -64,6 +65,8 @@ class Program:
     threads: tuple[int, ...] = ()
     #: The ways in which it tries a delegate by itself, or the figures that it gives; beside a plan's flags.
     options: Callable[[Delegate, Option], tuple[Option, ...]] = lambda delegate, given: ((),)
+    #: Its flags, where they are no family's.
+    own_schema: FlagSchema | None = None
     #: What is wrong with a case's flags (the flag, and a sentence), for a program whose flags are in no table.
     flag_faults: Callable[[Mapping[str, str]], list[tuple[str, str]]] | None = None
     #: The delegates that it has; None: those of its family.

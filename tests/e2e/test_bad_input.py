@@ -31,6 +31,9 @@ def expect(done: Done, exit_code: int, *words: str) -> None:
         ("run", {}, 2, ("--resume",)),
         ("run --resume --campaign gone", {}, 2, ("no campaign",)),
         ("report nosuch", {}, 2, ("nosuch", "benchfarm results list")),
+        ("bench {model} --host --threads 1 4", {}, 2, ("/4'", "--threads 1,4")),
+        ("bench {model} --host -d nnapi --tool litert", {}, 2, ("'litert' has no delegate 'nnapi'",)),
+        ("compare old.tflite new.tflite", {}, 2, ("benchfarm ab model:old.tflite",)),
     ],
 )
 def test_what_cannot_be_done_as_asked(
@@ -144,7 +147,7 @@ def test_what_goes_without_a_store_makes_none_and_misses_none(cli: Cli, tmp_path
     path, plan = tmp_path / "later.sqlite", tmp_path / "plan.yaml"
     plan.write_text(f"models: [{model}]\ndevices: {{host: true}}\nmatrix: {{delegates: [cpu]}}\n")
     cli("--store", path, "plan", "show", plan).ok()
-    cli("--store", path, "model", "inspect", model, "--delegate", "gpu").ok()
+    cli("--store", path, "model", "inspect", model).ok()
     assert not path.exists()
 
 

@@ -338,5 +338,9 @@ def test_a_phone_that_can_not_be_used_is_named(lab: Lab, model: Path) -> None:
     done = lab.cli("bench", model, "-d", "xnnpack", "--where", "virtual", "--min-secs", "0.1", "-n", "1", "--json").ok()
     assert len(done.json["left_out"]) == 1
     assert "not used" in done.stderr
+    # A list with a phone that can't be used isn't all well; the others are ready all the same.
+    listed = lab.cli("devices", "--json").ended_with(3).json
+    assert [item["usable"] for item in listed if item["serial"] == lab.serials[0]] in ([False], [])
+    assert sum(item["usable"] for item in listed) == len(listed) - 1
     named = lab.cli("bench", model, "-d", "xnnpack", "-s", lab.serials[0], BENCHFARM_ADB_SERVER="127.0.0.1:1")
     assert named.exit_code == 3

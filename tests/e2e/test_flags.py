@@ -44,6 +44,12 @@ def test_what_a_program_says_of_its_flags_is_kept_and_shown(lab: Lab) -> None:
     assert "--use_xnnpack=" in kept.read_text("utf-8")
 
 
+def test_each_program_has_its_own_flags(cli: Cli) -> None:
+    flags = cli("flags", "--tool", "litert-lm", "--json").ok().json["flags"]
+    assert {item["name"] for item in flags} >= {"prefill_tokens", "decode_tokens", "cache"}
+    assert "gpu_backend" not in {item["name"] for item in flags}
+
+
 def test_flags_are_explained_without_any_device(cli: Cli) -> None:
     listed = cli("flags").ok().stdout
     assert "num_threads" in listed

@@ -18,6 +18,11 @@ def test_every_failure_code(code: str) -> None:
     assert f"{code}  (docs/reference/failures.md)\n" in explain(code).text
 
 
+@pytest.mark.parametrize("word", ["C", "median", "truth", "not-precise", "not precise"])
+def test_words_of_tables_are_explained(word: str) -> None:
+    assert len(explain(word).text.splitlines()) > 1
+
+
 def test_a_word_that_is_none_names_the_closest() -> None:
     with pytest.raises(UsageError, match="thortled") as raised:
         explain("thortled")
