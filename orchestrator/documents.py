@@ -5,21 +5,25 @@ this version doesn't know is left out (a newer minor version wrote it), and a ke
 default (an older version wrote the document). Every value is checked against its field's type: text
 is no number, a number no text, and nothing is converted. A value that can't be understood is an error, never a guess.
 
-Non-finite numbers are written as Python writes them (``NaN``, ``Infinity``); the text is ASCII, so that no database and
-no encoding can change it.
+Every value is bounded, because whoever can write a document could otherwise stop each page that shows it: integers have
+64 bits, figures are at most 2^63, moments lie between 1970 and 2200, texts have at most 16 Mi characters.
+Writing brings numbers of our own that are beyond these bounds, as a program may print them, to the bound; what is no
+number is null. The text is ASCII, so that no database and no encoding can change it.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Hashable
-from datetime import datetime
+from datetime import UTC, date, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import SchemaValidator
 
 from orchestrator.errors import StoreCorruptError, StoreError
 
@@ -27,6 +31,18 @@ Record = TypeVar("Record")
 
 #: pydantic's JSON reader refuses lone surrogates, which names of files may hold; Python's takes them.
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+_LARGEST_INTEGER: Final = 2**63 - 1
+_LARGEST_FLOAT: Final = 2.0**63
+#: Kind of value -> the bounds that pydantic checks.
+_BOUNDS: Final[dict[str, dict[str, Any]]] = {
+    "int": {"ge": -_LARGEST_INTEGER, "le": _LARGEST_INTEGER},
+    "float": {"ge": -_LARGEST_FLOAT, "le": _LARGEST_FLOAT},
+    "str": {"max_length": 1 << 24},
+    "datetime": {"ge": datetime(1970, 1, 1, tzinfo=UTC), "le": datetime(2200, 1, 2, tzinfo=UTC)},
+    "date": {"ge": date(1970, 1, 1), "le": date(2200, 1, 2)},
+}
+#: What numbers beyond the bounds look like in a document; other texts may, too.
+_MAYBE_BEYOND: Final = re.compile(r"[0-9]{19}|[0-9][eE][+]?[0-9]{2}|NaN|Infinity")
 #: Of a value that is refused, in a message.
 _SHOWN_CHARS: Final = 80
 
@@ -46,7 +62,41 @@ to_text = json.JSONEncoder(ensure_ascii=True, check_circular=False, separators=(
 @cache
 def _adapter(kind: Hashable) -> TypeAdapter[Any]:
     # Making one takes a thousand times as long as using it.
+    adapter = TypeAdapter(cast("type[Any]", kind))
+    adapter.validator = SchemaValidator(_bounded(adapter.core_schema))
+    return adapter
+
+
+@cache
+def _lenient(kind: Hashable) -> TypeAdapter[Any]:
     return TypeAdapter(cast("type[Any]", kind))
+
+
+def _bounded(schema: Any) -> Any:  # noqa: ANN401 - pydantic's description of a type
+    """Return what pydantic checks a type by, with bounds for every value."""
+    if isinstance(schema, list | tuple):
+        return type(schema)(_bounded(item) for item in schema)
+    if not isinstance(schema, dict):
+        return schema
+    inner = {
+        name: item if name in {"default", "metadata", "serialization"} else _bounded(item)
+        for name, item in schema.items()
+    }
+    kind = schema.get("type")
+    return {**inner, **_BOUNDS.get(kind, {})} if isinstance(kind, str) else inner
+
+
+def _within(value: Any) -> Any:  # noqa: ANN401 - a JSON value
+    """Return a plain value whose numbers are within the bounds."""
+    if isinstance(value, dict):
+        return {key: _within(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_within(item) for item in value]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return max(-_LARGEST_INTEGER, min(_LARGEST_INTEGER, value))
+    if isinstance(value, float):
+        return None if math.isnan(value) else max(-_LARGEST_FLOAT, min(_LARGEST_FLOAT, value))
+    return value
 
 
 def adapter_of(kind: type[Record]) -> TypeAdapter[Record]:
@@ -56,7 +106,9 @@ def adapter_of(kind: type[Record]) -> TypeAdapter[Record]:
 
 def dump_document(record: object) -> str:
     """Return a record (an instance of a frozen dataclass) as a JSON document in ASCII."""
-    return to_text(adapter_of(type(record)).dump_python(record, warnings=False))
+    value = adapter_of(type(record)).dump_python(record, warnings=False)
+    text = to_text(value)
+    return text if _MAYBE_BEYOND.search(text) is None else to_text(_within(value))
 
 
 def load_document(kind: type[Record], document: str, *, where: str) -> Record:
@@ -71,7 +123,10 @@ def load_document(kind: type[Record], document: str, *, where: str) -> Record:
     try:
         if _SURROGATE.search(document) is None:
             return adapter.validate_json(document, strict=True)
-        return adapter.validate_python(json.loads(document))
+        value = json.loads(document)
+        adapter.validate_json(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"), strict=True)
+        # Now no value is converted but those that JSON has no type for.
+        return cast("Record", _lenient(cast(Hashable, kind)).validate_python(value))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         if first["type"] == "json_invalid":

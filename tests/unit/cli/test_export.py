@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shutil
 import zipfile
 from dataclasses import replace
@@ -35,6 +36,9 @@ from tests.samples.stored_lab import stored
 
 #: A benchmark that never came to a figure.
 RAW = b"STARTING!\nLog parameter values verbosely: [0]\nERROR: Failed to load model\nBenchmarking failed.\n"
+
+#: Numbers that a run is known by: others are refused.
+KEPT = frozenset({"invocation", "number", "threads", "duration_s"})
 
 
 def benchfarm(home, *words, code=0):
@@ -167,6 +171,48 @@ def test_figures_and_verdicts_of_a_bundle_are_read_from_its_raw_output(lab, bund
     assert len(read) > 10
     assert all(run.report.inference is None for run in read)
     assert all(run.verdict.quality is not Quality.TRUSTED for run in read)
+
+
+@pytest.mark.parametrize("value", [2**63 - 1, -(2**63) + 1, 2.0**63, 5e-324], ids=str)
+def test_a_bundle_of_the_largest_numbers_is_shown(bundle, tmp_path, value):
+    def extreme(item, key=""):
+        if isinstance(item, dict):
+            return {name: extreme(inner, name) for name, inner in item.items()}
+        if isinstance(item, list):
+            return [extreme(inner, key) for inner in item]
+        is_number = isinstance(item, int | float) and not isinstance(item, bool) and key not in KEPT
+        return item if not is_number or isinstance(item, int) > isinstance(value, int) else value
+
+    def changes(members):
+        lines = [json.dumps(extreme(json.loads(line))) for line in members["records.jsonl"].splitlines()]
+        return members | {"records.jsonl": "\n".join(lines).encode() + b"\n"}
+
+    other = tmp_path / "other"
+    benchfarm(other, "import", changed(bundle, tmp_path, changes))
+    for words in (
+        ("report", "--out", tmp_path / "report.html"),
+        ("report", "--format", "text"),
+        ("history", "site", "--out", tmp_path / "site"),
+        ("history", "changes"),
+        ("results", "list"),
+        ("results", "runs"),
+        ("results", "runs", "--json"),
+        ("table", "--source", "store"),
+        ("export", "--format", "csv", "--out", tmp_path / "cases.csv"),
+        ("export", "--format", "json", "--out", tmp_path / "cases.json"),
+    ):
+        benchfarm(other, *words)
+
+
+@pytest.mark.parametrize("number", [b"9" * 400, b"1e300", b"Infinity", b"NaN", b'"1234"', b"true"])
+def test_a_number_beyond_all_bounds_is_refused_with_its_place(bundle, tmp_path, number):
+    def changes(members):
+        # An emoji is written as surrogates, beside which nothing may be converted.
+        records = re.sub(rb'"memory_bytes":\d+', b'"memory_bytes":' + number, members["records.jsonl"])
+        records = records.replace(b'"manufacturer":"', b'"manufacturer":"\\ud83d\\ude00')
+        return members | {"records.jsonl": records}
+
+    assert "memory_bytes" in benchfarm(tmp_path / "other", "import", changed(bundle, tmp_path, changes), code=5)
 
 
 def test_importing_twice_changes_nothing(lab, bundle, tmp_path):
