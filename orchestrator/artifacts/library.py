@@ -131,7 +131,7 @@ class BuildLibrary:
         facts = inspect_program(program.path)
         program, *libraries = [_hashed(item) for item in (program, *libraries)]
         spec = self._spec(name, (abi,) if abi else facts.abis)
-        if spec is not None and not facts.is_fake:
+        if spec is not None and (spec.sha256s or not facts.is_fake):
             check_against(spec, facts, program.file.sha256, program.path, abi=abi)
             check_complete(spec, [item.file.name for item in libraries])
         main = Arrival(path=program.path, file=replace(program.file, name=name, tag=tag))
@@ -261,7 +261,7 @@ class BuildLibrary:
         named = self._named(name_or_path) if name_or_path else self._default(tool)
         fitting = [release for release in named if release.tool is tool and fits(release.built_for, wanted)]
         pins = {sha for spec in self.specs if spec.name == name_or_path for sha in spec.sha256s}
-        usable = [r for r in fitting if not pins or r.program.sha256 in pins or r.is_virtual]
+        usable = [r for r in fitting if not pins or r.program.sha256 in pins]
         if not usable:
             raise self._missing(tool, wanted, name_or_path, named)
         build = self._with_companions(self._in_use(usable, wanted, name_or_path))

@@ -82,9 +82,13 @@ class Settings:
 
     @property
     def store_file(self) -> Path | None:
-        """The file of an SQLite store, None for another one."""
-        where = self.store.removeprefix("sqlite:///")
-        return None if "://" in where else Path(where).expanduser().absolute()
+        """The file of an SQLite store, the very one that is opened; None for another one. Raises UsageError."""
+        if "://" not in self.store:
+            return Path(self.store).expanduser().absolute()
+        from orchestrator.store.opening import locate
+
+        place = locate(self.store)
+        return place if isinstance(place, Path) else None
 
     @property
     def log_format(self) -> str:

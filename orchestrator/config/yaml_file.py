@@ -20,6 +20,8 @@ from orchestrator.errors import PlanError
 
 FILE_BYTES_MAX: Final = 1_000_000
 _DEPTH_MAX: Final = 32
+#: Values of a file, those of an alias as often as it stands there.
+_VALUES_MAX: Final = 100_000
 
 Value = str | list["Value"] | dict[str, "Value"]
 Location = tuple[str | int, ...]
@@ -147,6 +149,11 @@ class YamlFile:
         if len(location) > _DEPTH_MAX:
             raise PlanError(f"{self._line((), _place(node))}: is nested more than {_DEPTH_MAX} levels deep")
         self.places[location] = _place(node)
+        if len(self.places) > _VALUES_MAX:
+            raise PlanError(
+                f"{self._line((), _place(node))}: the file holds more than {_VALUES_MAX} values",
+                hint="an alias (*name) counts as often as it stands there; write less, or several files",
+            )
         if node.tag:
             self._fault(location, f"tags such as {node.tag} aren't supported; write the plain value", node)
         if isinstance(node, yaml.SequenceNode):

@@ -89,8 +89,16 @@ def open_store(
     """
     if str(where) == IN_MEMORY:
         return MemoryStore()
+    place = locate(where)
+    if isinstance(place, Path):
+        return _open_file(place, makes_new, busy_timeout_s, revisions)
+    return _open_server(place, makes_new, busy_timeout_s, revisions)
+
+
+def locate(where: str | Path) -> Path | URL:
+    """Return the file of an SQLite store, absolute, or the URL of a PostgreSQL one; raises UsageError."""
     if isinstance(where, Path) or "://" not in where:
-        return _open_file(Path(where), makes_new, busy_timeout_s, revisions)
+        return _absolute(Path(where))
     try:
         url = make_url(where)
     except (ArgumentError, ValueError):
@@ -100,19 +108,22 @@ def open_store(
     if scheme == "sqlite":
         if url.query or not url.database:
             raise UsageError(f"{where}: an SQLite store is a path and nothing else, for example sqlite:///runs.sqlite")
-        return _open_file(Path(url.database), makes_new, busy_timeout_s, revisions)
-    if scheme in ("postgresql", "postgres"):
-        return _open_server(url, makes_new, busy_timeout_s, revisions)
-    raise UsageError(f"a store can't be kept in {scheme!r}; use a path (SQLite) or postgresql://user@host/database")
+        return _absolute(Path(url.database))
+    if scheme not in ("postgresql", "postgres"):
+        raise UsageError(f"a store can't be kept in {scheme!r}; use a path (SQLite) or postgresql://user@host/database")
+    return url
 
 
-def _open_file(path: Path, makes_new: bool, busy_timeout_s: float, revisions: Revisions) -> Store:
+def _absolute(path: Path) -> Path:
     if path == Path() or "\x00" in str(path):
         raise UsageError("the store's path is empty or holds a NUL character; name a file")
     try:
-        path = path.expanduser().absolute()
+        return path.expanduser().absolute()
     except RuntimeError as error:
         raise UsageError(f"{path}: there is no such user, whose home folder this could be") from error
+
+
+def _open_file(path: Path, makes_new: bool, busy_timeout_s: float, revisions: Revisions) -> Store:
     if not makes_new and sqlite_file.is_missing(path):
         raise _missing(f"{path}: there is no store")
     sqlite_file.create_folder(path)

@@ -119,6 +119,22 @@ def test_only_pinned_contents_are_taken(tmp_path):
     assert library.add(good, name="p").sha256 == library.resolve(ToolName.NATIVE, "arm64-v8a").sha256 == sha256
 
 
+def test_what_looks_like_a_virtual_phones_program_is_bound_by_pins_too(tmp_path):
+    folder = tmp_path / "specs"
+    folder.mkdir()
+    fake = write_benchmark_elf(tmp_path / "fake")
+    BuildLibrary(tmp_path / "cache").add(fake, name="p")
+    (folder / "p.yaml").write_text(
+        "name: p\ntitle: T\ntool: native\nprogram: p\n"
+        f"abis:\n  arm64-v8a: {{url: https://example.com/p, sha256: {'a' * 64}}}\n"
+    )
+    library = BuildLibrary(tmp_path / "cache", load_builds([folder]))
+    with pytest.raises(ArtifactError):
+        library.resolve(ToolName.NATIVE, "arm64-v8a", name_or_path="p")
+    with pytest.raises(ArtifactError, match="pinned is a{64}"):
+        library.add(fake, name="p")
+
+
 def test_newest_of_two_builds_of_one_name_is_taken_and_the_older_by_its_digits(library, tmp_path):
     older = library.add(program(tmp_path / "benchmark_model", version="1"))
     newer = library.add(program(tmp_path / "benchmark_model", version="2"))

@@ -73,6 +73,17 @@ def test_alias_stands_for_what_it_names():
     assert parse("c: &y word\nd: *y\n").value["d"] == "word"
 
 
+def test_aliases_that_stand_for_millions_of_values_are_refused_before_they_fill_memory():
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    with pytest.raises(PlanError, match=r"f.yaml:1:\d+: the file holds more than 100000 values") as refused:
+        parse("\n".join(lines))
+    assert "alias" in refused.value.hint
+    keys = "a0: &a0 {x: 1, y: 2}\n" + "\n".join(f"a{n}: &a{n} {{x: *a{n - 1}, y: *a{n - 1}}}" for n in range(1, 30))
+    with pytest.raises(PlanError, match="more than 100000 values"):
+        parse(keys)
+
+
 def test_file_that_is_missing_huge_or_no_text_is_refused(tmp_path):
     for path, message in ((tmp_path / "none", "No such file"), (tmp_path, "Is a directory")):
         with pytest.raises(PlanError, match=f"can't be read: {message}"):
