@@ -172,9 +172,10 @@ class LiveAnswers:
         """Return all phones."""
         return self.farm().devices
 
-    def jobs(self, submission: str = "") -> Sequence[JobAnswer]:
+    def jobs(self, submission: str = "", offset: Offset = 0, limit: Limit = 100) -> Sequence[JobAnswer]:
         """Return the jobs of a submission, or all open and the newest others."""
-        return [job_answer(row) for row in self._queue.jobs(submission)] if self._queue is not None else []
+        found = self._queue.jobs(submission) if self._queue is not None else []
+        return [job_answer(row) for row in found[offset : offset + limit]]
 
     def campaigns(self, offset: Offset = 0, limit: Limit = 100) -> Sequence[CampaignAnswer]:
         """Return the campaigns, newest first."""

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
@@ -29,7 +29,8 @@ MOST_STREAMS: Final = 16
 _READ_S: Final = 1.0
 _ALIVE_S: Final = 15.0
 
-Offset = Annotated[int, Query(ge=0)]
+#: No store has more of anything, and no counter ends there.
+Offset = Annotated[int, Query(ge=0, le=2**53)]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Phones = Annotated[list[str] | None, Query()]
 
@@ -76,6 +77,8 @@ def make_api(
         docs_url=None,
         redoc_url=None,
         responses={status: {"model": ErrorAnswer} for status in (401, 403, 404, 409, 422, 503)},
+        default_response_class=_AsciiResponse,
+        dependencies=[Depends(_check_texts)],
     )
     listening: set[Request] = set()
 
@@ -147,4 +150,26 @@ def changes_something(method: str, path: str) -> bool:
 def refusal(status: int, error: str, hint: str = "") -> Response:
     """Return why a request is refused, as the API says it."""
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-    return JSONResponse({"error": error, "hint": hint}, status_code=status, headers=headers)
+    return _AsciiResponse({"error": error, "hint": hint}, status_code=status, headers=headers)
+
+
+class _AsciiResponse(JSONResponse):
+    """JSON in ASCII: names of files and what phones say may hold what UTF-8 has no bytes for."""
+
+    def render(self, content: Any) -> bytes:  # noqa: ANN401 - any JSON value
+        """Return the body."""
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+async def _check_texts(request: Request) -> None:
+    """Raise RequestValidationError for text that no database takes: with NUL, or with half of a character."""
+    try:
+        given = json.loads(await request.body() or b"null")
+    except ValueError:
+        # FastAPI says what is wrong with it.
+        given = None
+    where = {"path": request.scope["path"], "query": list(request.query_params.multi_items()), "body": given}
+    for place, value in where.items():
+        text = json.dumps(value, ensure_ascii=False)
+        if "\\u0000" in text or any("\ud800" <= char <= "\udfff" for char in text):
+            raise RequestValidationError([{"loc": (place,), "msg": "holds a character that is no text"}])

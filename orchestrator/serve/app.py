@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import hmac
 import ipaddress
+import re
 import resource
 import secrets
 import socket
+import struct
 import threading
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 from urllib.parse import quote
 
@@ -35,9 +39,11 @@ _COOKIE: Final = "benchfarm-token"
 #: At once, and never more than a quarter of the descriptors that the process may have: the rest is for what is
 #: measured beside it.
 _MOST_CONNECTIONS: Final = 64
+#: What a host and its port look like in a request: a name, an address, or an IPv6 address in brackets.
+_HOST: Final = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[^:\[\]\s]+))(?::[0-9]{1,5})?")
 #: After this time a browser asks again for what couldn't be read, seconds.
 _AGAIN_S: Final = 5
-#: For a request to come whole.
+#: For a request to come whole, and for the one who asked to read on.
 _REQUEST_S: Final = 10.0
 #: Of what a request that changes something brings along.
 _MOST_BYTES: Final = 64 * 1024
@@ -113,8 +119,13 @@ class Access:
         """Whether a request brings the token; every comparison takes the same time."""
         if not self.token or self.anyone_reads:
             return True
-        brought = (_bearer(request), request.cookies.get(_COOKIE, ""))
-        return any([same(self.token, text) for text in brought])  # noqa: C419 - each is compared
+        has_token = same(self.token, _bearer(request))
+        return same(self.reading_key, request.cookies.get(_COOKIE, "")) or has_token
+
+    @property
+    def reading_key(self) -> str:
+        """What a browser keeps in the token's place: every port of this host gets its cookies, and it only reads."""
+        return hmac.new(self.token.encode(), b"benchfarm: reading", hashlib.sha256).hexdigest()
 
     def lets_steer(self, request: Request) -> bool:
         """Whether a request brings the token in the header that no other site's script can send."""
@@ -146,11 +157,9 @@ def is_loopback(host: str) -> bool:
 
 
 def _host_name(header: str) -> str:
-    """Return the name of ``name:port``, of ``[address]:port`` the address."""
-    header = header.strip().lower()
-    if header.startswith("["):
-        return header[1:].partition("]")[0]
-    return header.rpartition(":")[0] if header.count(":") == 1 else header
+    """Return the name of ``name:port``, of ``[address]:port`` the address; empty for anything else."""
+    found = _HOST.fullmatch(header.strip().lower())
+    return (found["v6"] or found["name"]) if found is not None else ""
 
 
 def make_app(
@@ -221,7 +230,7 @@ def _refusal(request: Request, access: Access) -> Response | None:
         # under a path of its own: the new address is relative to the old one.
         response = RedirectResponse(f"./{quote(request.scope['path'].rpartition('/')[2])}", status_code=303)
         response.set_cookie(
-            _COOKIE, access.token, httponly=True, samesite="strict", secure=request.url.scheme == "https"
+            _COOKIE, access.reading_key, httponly=True, samesite="strict", secure=request.url.scheme == "https"
         )
         return response
     return None if access.admits(request) else _unknown()
@@ -278,32 +287,61 @@ def answering(app: FastAPI, listening: socket.socket) -> Iterator[None]:
 
 
 class _Guarded(H11Protocol):
-    """A connection that is closed when it asks for nothing, and of which there are never too many."""
+    """A connection that is closed when it asks for nothing or doesn't read, and of which there are never too many."""
+
+    #: Bytes that waited for the one who asked when this was last looked at.
+    _unread = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin; when all places are taken, one that asks for nothing gives its place to this one."""
+        """Begin; when all places are taken, one that asks for nothing or doesn't read gives its place to this one."""
         super().connection_made(transport)
-        self._later = self.loop.call_later(_REQUEST_S, self._end_silent)
+        self._later = self.loop.call_later(_REQUEST_S, self._end_idle)
         # What was aborted is among them for a moment yet.
         there = [item for item in self.connections if isinstance(item, _Guarded) and not item.transport.is_closing()]
+        of_address = [item for item in there if item.address == self.address]
         if len(there) > most_connections():
-            next((item for item in there if item.is_silent and item is not self), self).transport.abort()
+            self._make_room(there)
+        elif len(of_address) > max(1, most_connections() // 2):
+            self._make_room(of_address)
+
+    @property
+    def address(self) -> str:
+        """The address of the one who asks; empty when it isn't known."""
+        return self.client[0] if self.client else ""
 
     @property
     def is_silent(self) -> bool:
         """Whether no request is being answered."""
         return self.cycle is None or self.cycle.response_complete
 
+    @property
+    def unread_bytes(self) -> int:
+        """What was answered and isn't read."""
+        return self.transport.get_write_buffer_size()
+
+    def _make_room(self, held: Sequence[_Guarded]) -> None:
+        others = [item for item in held if item is not self]
+        silent = (item for item in others if item.is_silent)
+        unread = (item for item in others if item.unread_bytes)
+        next(chain(silent, unread), self).drop()
+
+    def drop(self) -> None:
+        """End the connection at once; what it didn't read is forgotten, by the system too."""
+        linger = struct.pack("ii", 1, 0)
+        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self.transport.abort()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         self._later.cancel()
         super().connection_lost(exc)
 
-    def _end_silent(self) -> None:
-        if self.is_silent:
-            self.transport.abort()
+    def _end_idle(self) -> None:
+        unread, self._unread = self._unread, self.unread_bytes
+        if self.is_silent or 0 < unread <= self._unread:
+            self.drop()
         else:
-            self._later = self.loop.call_later(_REQUEST_S, self._end_silent)
+            self._later = self.loop.call_later(_REQUEST_S, self._end_idle)
 
 
 def most_connections() -> int:

@@ -1,5 +1,6 @@
 """The live page of the farm in a real browser, on a real PostgreSQL server, as ``benchfarm serve`` serves it."""
 
+import json
 import re
 import signal
 import urllib.error
@@ -74,6 +75,32 @@ def open_farm(open_address, address):
 
 def row(page, serial):
     return page.locator("#devices tbody tr").filter(has_text=serial)
+
+
+def test_the_api_takes_no_text_that_is_none_and_lists_jobs_by_pages(address):
+    def asked(path, *, body=None):
+        request = urllib.request.Request(f"{address}api/v1/{path}", data=body, method="POST" if body else "GET")
+        request.add_header("Authorization", f"Bearer {TOKEN}")
+        request.add_header("Content-Type", "application/json")
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
+
+    for escape in (r"\ud800", r"\u0000"):
+        for name in ("scope", "kind"):
+            values = {"scope": "farm", "kind": "pause"} | {name: "SPOT"}
+            status, answer = asked("holds", body=json.dumps(values).replace("SPOT", escape).encode())
+            assert (status, "no text" in answer["error"]) == (422, True)
+        status, answer = asked("submissions", body=f'{{"schedule": "{escape}"}}'.encode())
+        assert status == 422
+    assert asked("holds", body=rb'{"scope": "phone:\ud83d\ude00"}')[0] != 422
+    _, jobs = asked("jobs")
+    assert len(jobs) == 2
+    assert asked("jobs?limit=1") == (200, jobs[:1])
+    assert asked("jobs?offset=1") == (200, jobs[1:])
+    assert asked("jobs?offset=2") == (200, [])
 
 
 def test_phones_queue_and_tonight_are_shown_and_follow_without_a_reload(open_farm, queue, store, left):

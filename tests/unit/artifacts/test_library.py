@@ -131,7 +131,7 @@ def test_what_looks_like_a_virtual_phones_program_is_bound_by_pins_too(tmp_path)
     library = BuildLibrary(tmp_path / "cache", load_builds([folder]))
     with pytest.raises(ArtifactError):
         library.resolve(ToolName.NATIVE, "arm64-v8a", name_or_path="p")
-    with pytest.raises(ArtifactError, match="pinned is a{64}"):
+    with pytest.raises(ArtifactError, match=r"pinned is a{64}"):
         library.add(fake, name="p")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import select
 import socket
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -169,3 +172,94 @@ def test_many_connections_leave_descriptors_and_a_short_log(tmp_path: Path) -> N
         assert process.stdout.readline() == "30\n"
         assert len(silent) == 260
     assert log.stat().st_size < 100_000
+
+
+PAGE = web.ServedPage(content=b"x" * 200_000, media_type="text/plain")
+#: Together more than the system keeps for one that doesn't read.
+TIMES = 60
+
+
+def connected(address: tuple[str, int]) -> socket.socket:
+    """Return a connection that asked for a page again and again and reads nothing of it."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.settimeout(60)
+    connection.connect(address)
+    connection.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n" * TIMES)
+    assert connection.recv(1) == b"H"
+    return connection
+
+
+def test_who_asks_and_never_reads_keeps_nobody_out() -> None:
+    app = web.make_app(lambda path: PAGE, access=web.Access())
+    with ExitStack() as stack:
+        listening = stack.enter_context(web.listen("127.0.0.1", 0))
+        stack.enter_context(web.answering(app, listening))
+        for _ in range(110):
+            stack.enter_context(connected(listening.getsockname()))
+        with urllib.request.urlopen(f"{address_of(listening)}/metrics", timeout=60) as answer:
+            assert len(answer.read()) == len(PAGE.content)
+
+
+def test_who_reads_nothing_more_of_an_answer_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "_REQUEST_S", 1.0)
+    app = web.make_app(lambda path: PAGE, access=web.Access())
+    with web.listen("127.0.0.1", 0) as listening, web.answering(app, listening):
+        with connected(listening.getsockname()) as connection:
+            ended = select.poll()
+            ended.register(connection, 0)
+            assert ended.poll(60_000), "the connection is still open"
+        # One that reads is answered to its end, however long that takes.
+        with connected(listening.getsockname()) as connection:
+            size = 1
+            while size < TIMES * len(PAGE.content):
+                size += len(connection.recv(1 << 16))
+
+
+def test_one_address_never_has_all_places() -> None:
+    app = web.make_app(lambda path: PAGE, access=web.Access())
+    with ExitStack() as stack:
+        listening = stack.enter_context(web.listen("127.0.0.1", 0))
+        stack.enter_context(web.answering(app, listening))
+        many = [stack.enter_context(connected(listening.getsockname())) for _ in range(web.most_connections())]
+        ended = select.poll()
+        for connection in many:
+            ended.register(connection, 0)
+        assert len(ended.poll(60_000)) >= len(many) // 2
+
+
+def test_a_browsers_cookie_reads_and_is_no_token(tmp_path: Path) -> None:
+    def steer(url: str, token: str) -> int:
+        request = urllib.request.Request(f"{url}/api/v1/holds", method="POST", data=b"{}")
+        request.add_header("Authorization", f"Bearer {token}")
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    with numbers_served(settings(tmp_path), Listening(port=0, token=TOKEN)) as url:
+        connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
+        connection.request("GET", f"/metrics?token={TOKEN}")
+        cookie = (connection.getresponse().headers["Set-Cookie"] or "").partition(";")[0]
+        connection.close()
+        assert TOKEN not in cookie
+        assert status(f"{url}/metrics", Cookie=cookie) == 200
+        assert status(f"{url}/metrics", Cookie=f"benchfarm-token={TOKEN}") == 401
+        key = cookie.partition("=")[2]
+        assert status(f"{url}/metrics", Authorization=f"Bearer {key}") == 401
+        assert steer(url, key) == 401
+        assert steer(url, TOKEN) not in {401, 403}
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("[::1]", 200), ("[::1]:8080", 200), ("localhost", 200), ("127.0.0.1:1", 200), ("[::1]evil.example", 421),
+        ("[::1]:80.evil.example", 421), ("localhost:80:80", 421), ("localhost@evil.example", 421), ("[localhost", 421),
+        ("localhost:evil.example", 421),
+    ],
+)  # fmt: skip
+def test_a_host_that_only_begins_as_ours_is_another_one(tmp_path: Path, host: str, expected: int) -> None:
+    with numbers_served(settings(tmp_path), Listening(port=0)) as url:
+        assert status(f"{url}/metrics", Host=host) == expected
