@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 3
 PHONE_TESTS := tests/android tests/contract/test_device_contract.py tests/contract/test_phone_contract.py
 
-.PHONY: install develop sbom test test-fast test-android test-phone soak fault-matrix check quickstart docs format lock benchmarks evidence clean
+.PHONY: install develop sbom test test-fast test-lowest test-android test-phone soak fault-matrix check quickstart docs format lock benchmarks evidence clean
 
 # What running needs, and both packages of this checkout.
 install: $(VENV)/installed
@@ -65,6 +65,18 @@ soak: develop
 # The same for a farm of many hosts on PostgreSQL.
 fault-matrix: develop
 	FAULT_MATRIX=all $(BIN)/python -m pytest -q -s --force-reruns 0 tests/e2e/test_fault_matrix.py tests/e2e/test_fault_deaths.py tests/e2e/test_farm_matrix.py
+
+# The lowest versions that pyproject.toml allows, with the fast tests: a bound that doesn't hold is told.
+LOWEST := $(VENV)/lowest
+test-lowest: develop
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
+	$(BIN)/uv pip compile --quiet --python $(BIN)/python --resolution lowest-direct --extra analytics --extra farm --extra serve --extra trace \
+		--no-emit-package benchfarm-lab --output-file $(LOWEST)/requirements.txt pyproject.toml lab/pyproject.toml
+	$(BIN)/uv pip install --quiet --python $(LOWEST) -r $(LOWEST)/requirements.txt
+	$(BIN)/uv pip install --quiet --python $(LOWEST) --no-deps --editable . --editable lab
+	$(BIN)/uv pip install --quiet --python $(LOWEST) --constraints $(LOWEST)/requirements.txt \
+		hypothesis pytest pytest-rerunfailures pytest-timeout pytest-xdist
+	$(LOWEST)/bin/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not slow" tests/unit
 
 check: develop
 	$(BIN)/ruff format --check .
