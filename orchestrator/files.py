@@ -6,9 +6,11 @@ import contextlib
 import errno
 import hashlib
 import os
+import re
 import stat
 import threading
 from pathlib import Path
+from typing import IO, Final
 
 from orchestrator.errors import BenchfarmError, HostStorageError, UsageError
 
@@ -27,6 +29,24 @@ def sha256_of(path: Path) -> str:
     """Return the hash of a file's content; raises OSError."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+#: What is kept of a stream that a program prints: its first and its last half.
+OUTPUT_MOST_BYTES: Final = 16 << 20
+#: The line that stands where the middle of a stream was left out, here and on a phone (shorten.sh).
+LEFT_OUT: Final = re.compile(rb"^benchfarm: (the middle of \d+ bytes of output is left out) here$", re.MULTILINE)
+
+
+def head_and_tail(file: IO[bytes], most_bytes: int = OUTPUT_MOST_BYTES) -> bytes:
+    """Return a file's content; of a larger one whole lines of both its ends, and between them a line that says so."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    if size <= most_bytes:
+        return file.read()
+    head = file.read(most_bytes // 2).rpartition(b"\n")[0]
+    file.seek(size - most_bytes // 2)
+    tail = file.read(most_bytes // 2).partition(b"\n")[2]
+    return b"%s\nbenchfarm: the middle of %d bytes of output is left out here\n%s" % (head, size, tail)
 
 
 def own_temporary(parent: Path = Path("/tmp")) -> Path | None:  # noqa: S108 - what is made there is checked

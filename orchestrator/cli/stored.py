@@ -196,8 +196,7 @@ def reparse(settings: Settings, campaigns: Campaigns = ()) -> CommandResult:
     text = f"{counted(review.reviewed, 'run')} read again, {len(review.changed)} changed"
     if review.pruned:
         text += f"; {review.pruned} stay as they are, their raw output was deleted"
-    changed = [run.run_id for run in review.changed]
-    return CommandResult(text=text, data={"reviewed": review.reviewed, "changed": changed, "pruned": review.pruned})
+    return CommandResult(text=text, data=review)
 
 
 _Named = Annotated[Texts, arg("Campaigns, by id or its beginning.", metavar="CAMPAIGN...")]

@@ -26,6 +26,7 @@ from orchestrator.errors import (
     LinkLostError,
     TransferError,
 )
+from orchestrator.files import OUTPUT_MOST_BYTES
 from orchestrator.ports import ProcessResult
 from orchestrator.records.identity import RunId
 from orchestrator.scripts import Answer, call, mark, text
@@ -33,12 +34,16 @@ from orchestrator.scripts import Answer, call, mark, text
 _T = TypeVar("_T")
 #: In front of a run's folder in its wrapper's command line, so that strays are told from other processes.
 LABEL: Final = "benchfarm-run:"
-_OUTPUT_LIMIT_BYTES: Final = 256 << 20
+_OUTPUT_LIMIT_BYTES: Final = 64 << 20
+#: What the script that shortens outputs counts in.
+_BLOCK_BYTES: Final = 1 << 16
 #: A file up to this size comes with the news of the run's end; a larger one takes its own time.
 _SMALL_BYTES: Final = 256 << 10
 #: One wait on the phone lasts no longer than that, so that a link that died without a word is noticed, and a run whose
 #: shell was killed.
 _LONGEST_WAIT_S: Final = 5.0
+#: What a phone may take to copy two outputs' ends.
+_SHORTENING_S: Final = 120.0
 #: The phone sleeps in steps of that: what a wake-up costs that doesn't come.
 WAIT_STEP_S: Final = 0.5
 #: What a round trip may take beside the wait itself.
@@ -143,7 +148,13 @@ class DetachedRuns:
 
     def _read(self, folder: str, names: Sequence[str]) -> Sequence[bytes | None]:
         paths = [f"{folder}/{name}" for name in names]
-        return self._through_cuts(lambda: self._link.read_files(paths, limit_bytes=_OUTPUT_LIMIT_BYTES))
+        shorten = call("shorten", OUTPUT_MOST_BYTES // 2 // _BLOCK_BYTES, folder, "out", "err")
+
+        def read() -> Sequence[bytes | None]:
+            self._link.shell(shorten, timeout_s=_SHORTENING_S, what="shortening a run's output")
+            return self._link.read_files(paths, limit_bytes=_OUTPUT_LIMIT_BYTES)
+
+        return self._through_cuts(read)
 
     def _check_writing(self, folder: str, *, what: str) -> None:
         """Raise what keeps a run's folder from being written: a run fails in many ways then, few of which say so."""

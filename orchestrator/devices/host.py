@@ -7,11 +7,14 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, NoReturn
+
+import psutil
 
 from orchestrator.child_environment import child_environment
 from orchestrator.clock import Clock, Deadline, SystemClock
@@ -25,7 +28,7 @@ from orchestrator.errors import (
     TransferError,
     UsageError,
 )
-from orchestrator.files import make_private, sha256_of
+from orchestrator.files import head_and_tail, make_private, sha256_of
 from orchestrator.ports import PackageInfo, PlacedFile, ProcessResult, ShellResult
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import RunId
@@ -102,13 +105,11 @@ class HostRuns:
                 # Also what the command left in the background: nothing may go on using the cores.
                 kill_group(process.pid)
                 process.wait()
-            out.seek(0)
-            err.seek(0)
             was_cancelled = cancelled is not None and cancelled.is_set()
             return ProcessResult(
                 exit_code=exit_code,
-                stdout=out.read(),
-                stderr=err.read(),
+                stdout=head_and_tail(out),
+                stderr=head_and_tail(err),
                 timed_out=exit_code is None and not was_cancelled,
                 duration_s=duration_s,
                 files={name: path.read_bytes() for name in files if (path := folder / name).is_file()},
@@ -262,18 +263,32 @@ def kill_group(leader: int) -> None:
 def run_program(
     command: Sequence[str], *, environ: Mapping[str, str], timeout_s: float, stdin: bytes = b""
 ) -> tuple[int, bytes, bytes]:
-    """Run a program to its end; return its exit code and both streams.
+    """Run a program to its end; return its exit code and both streams, of long ones both ends.
 
-    Its whole process group is killed when it takes longer. Raises subprocess.TimeoutExpired, OSError.
+    All that it started is killed when it takes longer. Raises subprocess.TimeoutExpired, OSError.
     """
-    process = subprocess.Popen(
-        command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        start_new_session=True,
-    )  # fmt: skip
-    try:
-        stdout, stderr = process.communicate(stdin, timeout=timeout_s)
-    finally:
-        if process.poll() is None:
-            kill_group(process.pid)
-            process.communicate()
-    return process.returncode, stdout, stderr
+    # Files, not pipes: what it leaves behind may hold them open for as long as it likes.
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = subprocess.Popen(
+            command, env=environ, stdin=subprocess.PIPE, stdout=out, stderr=err, start_new_session=True
+        )
+        try:
+            process.communicate(stdin, timeout=timeout_s)
+        finally:
+            if process.poll() is None:
+                kill_family(process.pid)
+                process.wait()
+        return process.returncode, head_and_tail(out), head_and_tail(err)
+
+
+def kill_family(leader: int) -> None:
+    """Kill a child of ours with its process group and all that descends from it, in sessions of their own too."""
+    below: list[psutil.Process] = []
+    with contextlib.suppress(psutil.Error):
+        below = psutil.Process(leader).children(recursive=True)
+    for process in below:
+        # Each is known by its start as well: a stranger with its number isn't killed.
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    kill_group(leader)
+    psutil.wait_procs(below, timeout=_REST_S)

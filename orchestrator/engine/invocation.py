@@ -17,6 +17,7 @@ from orchestrator.analysis.samples import with_busy_clock
 from orchestrator.clock import Clock
 from orchestrator.engine.events import FilePlaced
 from orchestrator.errors import InstallError, ModelError
+from orchestrator.files import LEFT_OUT
 from orchestrator.ports import Device, InvocationRequest, Observer, ParityReference, SessionTool, Tool
 from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, Invocation
@@ -261,6 +262,8 @@ class Reading:
 def read(tool: Tool, raw: RawOutput, case: Case) -> Reading:
     """Return what raw output says of a case."""
     report = with_parity(tool.parse(raw, case), raw, case)
+    if cut := LEFT_OUT.search(raw.data("stdout")) or LEFT_OUT.search(raw.data("stderr")):
+        report = replace(report, extra={**report.extra, "output_cut": cut[1].decode()})
     if not isinstance(tool, SessionTool):
         report = with_busy_clock(report, raw.data(SAMPLES_FILE))
     elif report.outcome == "ok":

@@ -12,7 +12,7 @@ from orchestrator.engine.reference_check import carried_over, keep_doubts, with_
 from orchestrator.ports import Tool
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import is_pruned
-from orchestrator.records.identity import CampaignId
+from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.plan import Screen
 from orchestrator.records.run import Attachment, Outcome, RawOutput, RunRecord
 from orchestrator.records.sample import SAMPLES_FILE
@@ -32,7 +32,7 @@ class Review:
 
     reviewed: int
     #: Runs whose reading changed.
-    changed: tuple[RunRecord, ...]
+    changed: tuple[RunId, ...]
     #: Runs whose raw output was deleted: they stay as they were read.
     pruned: int = 0
 
@@ -93,8 +93,9 @@ def reparse(store: Store, tools: Mapping[ToolName, Tool], *, campaign_ids: Seque
     """Read every stored raw output again and store what is different now; the raw output stays as it is."""
     devices = store.devices()
     screens = {campaign.campaign_id: campaign.terms.quiet.screen for campaign in store.campaigns(with_hidden=True)}
-    reviewed, pruned, changed = 0, 0, []
-    for run in list(store.runs(campaign_ids=campaign_ids)):
+    reviewed, pruned = 0, 0
+    changed: list[RunId] = []
+    for run in store.runs(campaign_ids=campaign_ids):
         if run.report is None or run.outcome not in _READ_FROM_OUTPUT:
             continue
         attachments = store.attachments(run.run_id)
@@ -119,9 +120,9 @@ def reparse(store: Store, tools: Mapping[ToolName, Tool], *, campaign_ids: Seque
                 reason=again.reason,
                 verdict=again.verdict,
             )
-            changed.append(run)
+            changed.append(run.run_id)
     # Runs from before doubts were stored, and checks that read otherwise now.
-    known = {run.run_id for run in changed}
+    known = set(changed)
     for campaign_id in campaign_ids or [item.campaign_id for item in store.campaigns(with_hidden=True)]:
-        changed += [run for run in keep_doubts(store, campaign_id) if run.run_id not in known]
+        changed += [run.run_id for run in keep_doubts(store, campaign_id) if run.run_id not in known]
     return Review(reviewed=reviewed, changed=tuple(changed), pruned=pruned)

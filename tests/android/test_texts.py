@@ -15,7 +15,7 @@ from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.server import AdbServer
 from orchestrator.errors import FolderRefusedError, InstallError, RunAsRefusedError, SystemDownError
-from orchestrator.files import sha256_of
+from orchestrator.files import LEFT_OUT, OUTPUT_MOST_BYTES, sha256_of
 from orchestrator.ports import InvocationRequest
 from orchestrator.programs.apk import PACKAGE, ApkTool
 from orchestrator.records.device import DeviceFacts, DeviceKind
@@ -338,3 +338,11 @@ def test_a_folder_that_the_shell_user_may_not_write_is_told_as_that(device: AdbD
     with pytest.raises(FolderRefusedError) as raised:
         device._link.push(source, "/data/system/new/model.tflite")
     assert "ls -ld /data/local/tmp" in raised.value.hint
+
+
+def test_a_run_that_prints_very_much_is_kept_by_both_ends(device: AdbDevice) -> None:
+    command = "echo first; yes 0123456789 | head -c 40000000; echo; echo last"
+    output = device.run_detached(command, run_id=RunId("much"), timeout_s=200).stdout
+    assert len(output) < OUTPUT_MOST_BYTES + 100
+    assert len(LEFT_OUT.findall(output)) == 1
+    assert (output.splitlines()[0], output.splitlines()[-1]) == (b"first", b"last")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.devices.link import files_of
+from orchestrator.files import LEFT_OUT
 from orchestrator.ports import ShellResult
 from orchestrator.scripts import call, framed, mark, read
 from tests.shells.conftest import Shell
@@ -196,3 +197,19 @@ def test_what_this_computer_lacks_is_left_out(shell: Shell, name: str) -> None:
         assert f"/proc/sys/kernel/random/boot_id:{BOOT}\n" in told
     if name == "snapshot_state":
         assert "doze light=mWakefulness=Awake deviceidle enabled light\n" in told
+
+
+def test_a_long_output_keeps_whole_lines_of_both_ends(shell: Shell) -> None:
+    path, lines = shell.folder / "out", [b"%07d\n" % number for number in range(50_000)]
+    path.write_bytes(b"".join(lines))
+    (shell.folder / "err").write_bytes(b"short\n")
+    for _ in range(2):  # as over a link that broke
+        assert shell.call("shorten", 1, shell.folder, "out", "err", "missing").returncode == 0
+    kept = path.read_bytes()
+    cut = LEFT_OUT.search(kept)
+    assert cut is not None
+    assert b"".join(lines).startswith(kept[: cut.start()])
+    assert b"".join(lines).endswith(kept[cut.end() + 1 :])
+    assert 120_000 < len(kept) < 132_000
+    assert (shell.folder / "err").read_bytes() == b"short\n"
+    assert not list(shell.folder.glob("*.short"))
