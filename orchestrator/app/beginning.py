@@ -12,9 +12,10 @@ from typing import Final
 
 from orchestrator import __version__
 from orchestrator.app import time_limits
+from orchestrator.app.phones import all_at_once
 from orchestrator.bootstrap import Farm, this_computer
 from orchestrator.engine.flag_check import check_flags, learn_flags
-from orchestrator.errors import PlanError, UsageError
+from orchestrator.errors import DeviceBusyError, DeviceError, PlanError, UsageError
 from orchestrator.files import sha256_of
 from orchestrator.planning.expansion import Expansion, HostFiles, expand, reference_case
 from orchestrator.planning.skips import NO_BUILD, is_not_there
@@ -264,6 +265,38 @@ def new_campaign(
     )
 
 
+#: How long a device that somebody uses is waited for at the least: a look at it takes a moment.
+_LEASE_WAIT_S: Final = 5.0
+_POLL_S: Final = 1.0
+
+
+def hold(farm: Farm, campaign: Campaign, devices: Iterable[Device]) -> None:
+    """Have a campaign and those devices that it measures for this process, before the campaign is stored.
+
+    Raises DeviceBusyError when other processes, computers or programs still use all devices after `Farm.wait`.
+    """
+
+    def busy(device: Device) -> DeviceBusyError | None:
+        while True:
+            try:
+                farm.lease.reserve(device.serial, wait_s=max(_LEASE_WAIT_S, farm.wait.remaining_s))
+                farm.conditioner.take(device, on_wait=lambda text: farm.note(device.serial, text))
+            except DeviceBusyError as error:
+                if farm.wait.expired or farm.clock.wait(_POLL_S, farm.cancelled):
+                    return error
+            except DeviceError:
+                # The campaign itself waits for a phone that was lost, and says what else is wrong.
+                return None
+            else:
+                return None
+
+    farm.hold_campaign(campaign.campaign_id, campaign.name)
+    serials = {item.case.serial for item in campaign.invocations}
+    refused = all_at_once(busy, [device for device in devices if device.serial in serials])
+    if refused and (first := refused[0]) is not None and all(refused):
+        raise first
+
+
 def begin(
     farm: Farm,
     plan: Plan,
@@ -274,7 +307,7 @@ def begin(
     campaign_id: CampaignId | None = None,
     host: str = "",
 ) -> Campaign:
-    """Store a new campaign with all that its resumption needs, and return it; raises StoreError kinds.
+    """Store a new campaign with all that its resumption needs, and return it; raises StoreError kinds, as `hold`.
 
     ``campaign_id`` and ``host`` are a farm's job's.
     """
@@ -286,6 +319,7 @@ def begin(
         host=host or campaign.host,
         skipped=beginning.expansion.skipped,
     )
+    hold(farm, campaign, [device for device, _ in devices])
     farm.store.begin_campaign(campaign, devices=facts, models=list(beginning.models), builds=list(beginning.builds))
     return campaign
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import socket
 import threading
 import time
@@ -17,10 +16,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote as percent_encode
+from urllib.parse import unquote
 
 from orchestrator.app.progress import difference_so_far
 from orchestrator.bootstrap import Farm, Settings, this_computer
-from orchestrator.devices.lease import is_dead, own_life
+from orchestrator.devices.lease import Locks
 from orchestrator.engine.events import (
     CampaignEnded,
     CampaignStarted,
@@ -207,15 +207,12 @@ class PublishedBoard:
 
     @property
     def _path(self) -> Path:
-        # A process may run several campaigns at once.
-        return self._folder / f"{os.getpid()}-{percent_encode(self._campaign_id, safe='')}.json"
+        return self._folder / f"{percent_encode(self._campaign_id, safe='')}.json"
 
     def _write(self) -> None:
         self._written_s = time.monotonic()
         content = {
             "campaign_id": self._campaign_id,
-            "life": own_life(),
-            "pid": os.getpid(),
             "at": time.time(),
             "rows": [{**asdict(row), "standing": row.standing.name} for row in self._board.rows()],
         }
@@ -232,24 +229,29 @@ class PublishedBoard:
 class Shown:
     """The board of a process that runs now."""
 
-    pid: int
+    #: That process, in words.
+    holder: str
     rows: tuple[PhoneRow, ...]
 
 
-def read_boards(folder: Path) -> Mapping[str, Shown]:
-    """Return the boards of campaigns that run on this computer now, by the campaign's id; others are removed."""
+def read_boards(folder: Path, campaigns: Locks) -> Mapping[str, Shown]:
+    """Return the boards of campaigns that this computer's processes hold now, by the campaign's id.
+
+    Others are removed: those of processes that are gone.
+    """
     shown: dict[str, Shown] = {}
     for path in sorted(folder.glob("*.json")):
+        holder = campaigns.live_holder(unquote(path.stem))
         try:
-            content = json.loads(path.read_text("utf-8"))
-            if is_dead(content["life"]):
+            if not holder:
                 path.unlink(missing_ok=True)
                 continue
+            content = json.loads(path.read_text("utf-8"))
             age_s = max(0.0, time.time() - content["at"])
             rows = [PhoneRow(**{**row, "standing": Standing[row["standing"]]}) for row in content["rows"]]
             for row in rows:
                 row.eta_s = None if row.eta_s is None else max(0.0, row.eta_s - age_s)
-            shown[content["campaign_id"]] = Shown(pid=content["pid"], rows=tuple(rows))
+            shown[content["campaign_id"]] = Shown(holder=holder, rows=tuple(rows))
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return shown
@@ -270,13 +272,8 @@ def resumable(campaign: Campaign) -> Iterator[None]:
     try:
         yield
     except InterruptedByUserError as error:
-        error.hint = f"resume it: benchfarm run --resume --campaign {campaign.campaign_id}"
+        error.hint = f"resume it: benchfarm run --resume {campaign.campaign_id}"
         raise
-
-
-def runner_here(shown: Shown) -> str:
-    """Return the process that writes a board, in words."""
-    return f"process {shown.pid} on {socket.gethostname()}"
 
 
 def runner_elsewhere(settings: Settings, campaign: Campaign) -> str:

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
+from orchestrator.app.board import runner_elsewhere
 from orchestrator.app.farm_beside import owners_of
 from orchestrator.app.phones import check_file
 from orchestrator.bootstrap import Farm
 from orchestrator.errors import BenchfarmError, DeviceError
-from orchestrator.records.campaign import CampaignStatus
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
@@ -275,7 +275,6 @@ def _leases(farm: Farm) -> list[Finding]:
 
 def _campaigns(farm: Farm) -> list[Finding]:
     progress = farm.store.progress(only_open=True)
-    busy = bool(farm.lease.live_holders())
     found = []
     known_open = farm.store.campaigns(only_open=True)
     owners = owners_of(farm.settings, [item.campaign_id for item in known_open])
@@ -284,13 +283,14 @@ def _campaigns(farm: Farm) -> list[Finding]:
         if owner is not None and owner.is_open:
             # The farm's workers resume it.
             continue
-        if owner is None and campaign.status is CampaignStatus.RUNNING and (busy or farm.settings.store_file is None):
-            # Another process of this host, or another host, may be at it.
+        if farm.campaigns.live_holder(campaign.campaign_id) or (
+            owner is None and runner_elsewhere(farm.settings, campaign)
+        ):
             continue
         stored, planned = progress.get(campaign.campaign_id, (0, 0))
         text = f"{campaign.campaign_id} ({campaign.name}) is open: {stored} of {planned} planned invocations stored"
         name = campaign.campaign_id
-        step = f"'benchfarm run --resume --campaign {name}' resumes it, 'benchfarm results close {name}' gives it up"
+        step = f"'benchfarm run --resume {name}' resumes it, 'benchfarm results close {name}' gives it up"
         found.append(warning("campaigns", text, step))
     most = 10
     further = (

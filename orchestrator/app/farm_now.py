@@ -139,7 +139,7 @@ class FarmNow:
     def _on_boards(self, now: datetime) -> dict[str, dict[str, Any]]:
         """Return what the phones of campaigns that this computer runs do, as fields of a DeviceAnswer, by serial."""
         found: dict[str, dict[str, Any]] = {}
-        for campaign_id, shown in read_boards(self._farm.board_folder).items():
+        for campaign_id, shown in read_boards(self._farm.board_folder, self._farm.campaigns).items():
             for row in shown.rows:
                 if row.standing is not Standing.DONE:
                     is_away = row.standing in {Standing.AWAY, Standing.ABANDONED}

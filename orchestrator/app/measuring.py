@@ -171,6 +171,7 @@ def run_campaign(farm: Farm, prepared: Prepared) -> CampaignEnded:
     All that measures goes through here: ``run``, ``bench``, comparisons, resumed campaigns and a farm's jobs.
     """
     campaign, opened = prepared.campaign, prepared.opened
+    farm.hold_campaign(campaign.campaign_id, campaign.name)
     observer = PublishedBoard(farm.observer, farm.board_folder)
     farm.at_exit.callback(observer.close)
     farm.on_push = lambda serial, name, sent_bytes, size_bytes: observer.on_event(
@@ -284,7 +285,7 @@ def _kept_out(farm: Farm, serial: Serial) -> str:
     """Return why a phone isn't even asked anything; one that is measured by another command would be disturbed."""
     if reason := farm.quarantine.reason(serial):
         return f"in quarantine: {reason}"
-    holder = farm.lease.live_holder(serial)
+    holder = farm.user_of(serial)
     return f"in use by {holder}" if holder else ""
 
 

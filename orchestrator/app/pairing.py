@@ -11,7 +11,7 @@ from orchestrator.analysis.compare import CLAIM_LEVEL, threshold_for
 from orchestrator.analysis.comparison import ComparedCase, Comparison, compare_measured
 from orchestrator.analysis.matching import Axis, Fact, Rule
 from orchestrator.analysis.pairing import PairCount, first_invocations, pair_counts
-from orchestrator.app.beginning import expansion_of, files_of, host_files, identify, new_campaign
+from orchestrator.app.beginning import expansion_of, files_of, hold, host_files, identify, new_campaign
 from orchestrator.app.measuring import Prepared, open_cases, reopen, run_campaign
 from orchestrator.app.stored import load_measured
 from orchestrator.bootstrap import Farm, OpenedDevices
@@ -154,7 +154,8 @@ def prepare(farm: Farm, request: AbRequest, opened: OpenedDevices | None = None)
 
 
 def measure(farm: Farm, prepared: Prepared) -> CampaignEnded:
-    """Store the campaign and run it to its end."""
+    """Store the campaign and run it to its end; raises as `hold` before it is stored."""
+    hold(farm, prepared.campaign, [device for device, _ in prepared.opened.devices])
     farm.store.begin_campaign(
         prepared.campaign, devices=prepared.opened.facts, models=prepared.models, builds=prepared.builds
     )

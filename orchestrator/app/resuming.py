@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from orchestrator.app.board import Shown, read_boards, runner_elsewhere, runner_here
+from orchestrator.app.board import runner_elsewhere
 from orchestrator.app.farm_beside import owners_of
 from orchestrator.app.measuring import MeasuredCampaign, measure, open_cases, reopen
 from orchestrator.app.pairing import go_on
@@ -21,22 +21,17 @@ from orchestrator.records.workload import Pass
 
 
 def resume(farm: Farm, prefix: str = "") -> MeasuredCampaign | CampaignEnded | None:
-    """Resume a campaign that was cut off: the one that is named, else the newest open one.
+    """Resume a campaign that was cut off: the one that is named, else the newest open one that has runs.
 
     Returns what came of it, of an A/B comparison its campaign's end; None when none is named and none is open.
 
     Raises UsageError when the one that is named isn't open, when those that are open are others' to resume, when a
     process is at it now, or when its files have gone.
     """
-    boards = read_boards(farm.board_folder)
-    campaign = find_campaign(farm.store, prefix, only_open=True) if prefix else _newest_open(farm, boards)
+    campaign = find_campaign(farm.store, prefix, only_open=True) if prefix else _chosen(farm)
     if campaign is None:
         return None
-    if shown := boards.get(campaign.campaign_id):
-        raise UsageError(
-            f"campaign {campaign.campaign_id} ({campaign.name}) is run by {runner_here(shown)} now",
-            hint="'benchfarm status --watch' shows how it stands; stop that process before you resume it",
-        )
+    farm.hold_campaign(campaign.campaign_id, campaign.name)
     if campaign.terms.pairing is not None:
         return go_on(farm, campaign)
     cases = open_cases(farm, campaign)
@@ -56,42 +51,55 @@ def restore_left(farm: Farm, serials: Collection[Serial]) -> None:
             farm.observer.on_event(Notice(event="resume", text=text, level="warning", keys=keys))
 
 
-def _newest_open(farm: Farm, boards: Mapping[str, Shown]) -> Campaign | None:
-    """Return the newest open campaign that measures what a plan asks for, and say which; None when nothing is open.
+def _chosen(farm: Farm) -> Campaign | None:
+    """Return the open campaign to resume when none is named, and say which others are open; None when none is open.
 
-    Those that are run now are left to whoever does, and the farm's jobs to its workers. A trace is left to whoever
-    names it: it answered somebody who was waiting. Raises UsageError when nothing else is open.
+    It is the newest that measures what a plan asks for, one that has runs before one that has none. Those that are run
+    now are left to whoever does, and the farm's jobs to its workers. A search and a trace are left to whoever names
+    them: they answered somebody who was waiting. Raises UsageError when nothing else is open.
     """
-    others, running, queued = [], [], []
     known_open = farm.store.campaigns(only_open=True)
     if not known_open:
         return None
+    progress = farm.store.progress(only_open=True)
     owners = owners_of(farm.settings, [item.campaign_id for item in known_open])
+    usual, others, running, queued = [], [], [], []
     for known in known_open:
-        if known.campaign_id in owners and owners[known.campaign_id].is_open:
-            queued.append(known.campaign_id)
-            continue
-        if shown := boards.get(known.campaign_id):
-            running.append(f"{known.campaign_id} by {runner_here(shown)}")
-            continue
-        if where := runner_elsewhere(farm.settings, known):
-            others.append(f"{known.campaign_id} (on {where})")
-            continue
-        campaign = farm.store.campaign(known.campaign_id)
-        assert campaign is not None
-        kind = _kind_of(campaign)
-        if not kind:
-            begun = f"{campaign.created_at.astimezone():%Y-%m-%d %H:%M}"
-            text = f"resumes campaign {campaign.campaign_id} ({campaign.name}, begun {begun})"
-            keys = {"campaign_id": campaign.campaign_id, "campaign": campaign.name}
-            farm.observer.on_event(Notice(event="campaign-resumed", text=text, keys=keys))
-            return campaign
-        others.append(f"{campaign.campaign_id} ({kind})")
-    named = f"; run now: {', '.join(running)}" if running else ""
-    named += f"; left to the farm's workers: {', '.join(queued)}" if queued else ""
-    named += f"; open, but resumed by name only: {', '.join(others)}" if others else ""
-    way = "'benchfarm run --resume --campaign ID' resumes one" if others else "'benchfarm results list' lists them"
-    raise UsageError(f"there is no campaign that could be resumed in {farm.store.name}{named}", hint=way)
+        identity = known.campaign_id
+        stored, planned = progress.get(identity, (0, 0))
+        if identity in owners and owners[identity].is_open:
+            queued.append(str(identity))
+        elif holder := farm.campaigns.live_holder(identity):
+            running.append(f"{identity} by {holder}")
+        elif where := runner_elsewhere(farm.settings, known):
+            others.append(f"{identity} (on {where})")
+        elif kind := _kind_of(_whole(farm, identity)):
+            others.append(f"{identity} ({kind})")
+        else:
+            begun = f"{known.created_at.astimezone():%Y-%m-%d %H:%M}"
+            usual.append(
+                (known, stored, f"{identity} ({known.name}, begun {begun}, {stored} of {planned} runs stored)")
+            )
+    if not usual:
+        named = f"; run now: {', '.join(running)}" if running else ""
+        named += f"; left to the farm's workers: {', '.join(queued)}" if queued else ""
+        named += f"; open, but resumed by name only: {', '.join(others)}" if others else ""
+        way = "'benchfarm run --resume ID' resumes one" if others else "'benchfarm results list' lists them"
+        raise UsageError(f"there is no campaign that could be resumed in {farm.store.name}{named}", hint=way)
+    # The store lists the newest first.
+    chosen = next((item for item in usual if item[1]), usual[0])
+    further = [item[2] for item in usual if item is not chosen] + others
+    text = f"resumes campaign {chosen[2]}"
+    text += f"; 'benchfarm run --resume ID' resumes another one: {', '.join(further)}" if further else ""
+    keys = {"campaign_id": chosen[0].campaign_id, "campaign": chosen[0].name}
+    farm.observer.on_event(Notice(event="campaign-resumed", text=text, keys=keys))
+    return _whole(farm, chosen[0].campaign_id)
+
+
+def _whole(farm: Farm, campaign_id: CampaignId) -> Campaign:
+    campaign = farm.store.campaign(campaign_id)
+    assert campaign is not None, "it has just been listed"
+    return campaign
 
 
 def _kind_of(campaign: Campaign) -> str:
@@ -125,14 +133,15 @@ def close_cancelled(farm: Farm, campaign_ids: Iterable[CampaignId]) -> int:
 
 
 def check_left_alone(farm: Farm, campaigns: Sequence[Campaign]) -> None:
-    """Raise UsageError for a campaign that a process, another computer or a farm's worker is at, or will be."""
-    boards = read_boards(farm.board_folder)
+    """Raise UsageError for a campaign that a process, another computer or a farm's worker is at, or will be.
+
+    Those that aren't can be begun by nobody until the farm is closed.
+    """
     owners = owners_of(farm.settings, [item.campaign_id for item in campaigns])
     for campaign in campaigns:
         name = f"campaign {campaign.campaign_id} ({campaign.name})"
         owner = owners.get(campaign.campaign_id)
-        if shown := boards.get(campaign.campaign_id):
-            raise UsageError(f"{name} is run by {runner_here(shown)} now", hint="stop that process first")
+        farm.hold_campaign(campaign.campaign_id, campaign.name)
         if owner is not None and owner.is_open:
             raise UsageError(
                 f"{name} is a job of the farm that waits or runs",

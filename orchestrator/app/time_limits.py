@@ -8,6 +8,7 @@ from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
 from orchestrator.bootstrap import Farm
+from orchestrator.clock import Deadline
 from orchestrator.errors import UsageError
 from orchestrator.planning.expansion import Expansion
 from orchestrator.planning.time_budget import cut_to_time
@@ -35,15 +36,23 @@ def limited(plan: Plan, *, budget: str, until: str, now: datetime) -> Plan:
 
 def budget_of(text: str) -> float | None:
     """Return the seconds of ``--budget``, None for an empty text; raises UsageError."""
-    if not text:
-        return None
-    try:
-        seconds = parse_seconds(text)
-    except ValueError as error:
-        raise UsageError(f"--budget: {error}") from error
-    if seconds <= 0:
+    seconds = span_of("--budget", text)
+    if seconds is not None and seconds <= 0:
         raise UsageError(f"--budget {text} leaves no time", hint="for example 20 min")
     return seconds
+
+
+def span_of(option: str, text: str) -> float | None:
+    """Return the seconds that an option says, None for an empty text; raises UsageError."""
+    try:
+        return parse_seconds(text) if text else None
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from error
+
+
+def waiting(text: str) -> Deadline:
+    """Return until when phones that are in use are waited for, as ``--wait`` says; raises UsageError."""
+    return Deadline(span_of("--wait", text) or 0.0)
 
 
 def moment_of(text: str, now: datetime) -> datetime:

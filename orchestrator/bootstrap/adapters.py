@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from orchestrator.devices.books import QuarantineFolder
     from orchestrator.devices.conditioning import LadderConditioner
     from orchestrator.devices.hub_power import HubPower
-    from orchestrator.devices.lease import FileLease
+    from orchestrator.devices.lease import FileLease, Locks
     from orchestrator.devices.recovery import LadderRescuer
     from orchestrator.ports import Device, ParityReference, Tool
     from orchestrator.programs.flags.book import FlagBook
@@ -200,6 +200,13 @@ class Adapters:
         from orchestrator.devices.lease import FileLease
 
         return FileLease(self.settings.state_folder / "leases")
+
+    @cached_property
+    def campaigns(self) -> Locks:
+        """Exclusive holds on campaigns that are measured, between the processes of this computer."""
+        from orchestrator.devices.lease import Locks
+
+        return Locks(self.settings.state_folder / "campaigns")
 
     @cached_property
     def quarantine(self) -> QuarantineFolder:

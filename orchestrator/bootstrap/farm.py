@@ -17,6 +17,7 @@ from orchestrator.bootstrap import virtual_lab
 from orchestrator.bootstrap.adapters import Adapters
 from orchestrator.bootstrap.builds import BuildChoice
 from orchestrator.bootstrap.settings import Settings
+from orchestrator.clock import Deadline
 from orchestrator.errors import (
     AdbUnavailableError,
     DeviceBusyError,
@@ -30,7 +31,7 @@ from orchestrator.planning.selection import Choice, check_names, choose, missed
 from orchestrator.predicates import Labels
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
-from orchestrator.records.identity import Serial
+from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.plan import DeviceSelection
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ _JOIN_TIMEOUT_S: Final = 3.0
 #: How long a phone may take to be listed once its port has power.
 _BACK_S: Final = 15.0
 _BACK_POLL_S: Final = 0.3
+#: How often a phone that another process uses is looked at.
+_USE_POLL_S: Final = 0.5
 
 
 class Farm(Adapters):
@@ -82,9 +85,12 @@ class Farm(Adapters):
         self.on_missing: Callable[[Sequence[BuildSpec]], None] = lambda specs: None
         #: What is to be done before devices and store are closed.
         self.at_exit = contextlib.ExitStack()
+        #: How long phones that others use are waited for, all together.
+        self.wait = Deadline(0.0)
         #: Changes on this computer that were undone before phones were looked for, by serial number.
         self.powered_on: dict[Serial, list[str]] = {}
         self._opened: list[Device] = []
+        self._held_campaigns: set[CampaignId] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -93,9 +99,16 @@ class Farm(Adapters):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.at_exit.close()
+        self.lease.end_reservations()
         for device in self._opened:
             device.close()
         self.close_store()
+
+    def note(self, serial: str, text: str) -> None:
+        """Report something of a phone to the observer."""
+        from orchestrator.engine.events import DeviceNote
+
+        self.observer.on_event(DeviceNote(serial=Serial(serial), text=text, is_problem=True))
 
     @cached_property
     def builds(self) -> BuildChoice:
@@ -113,6 +126,22 @@ class Farm(Adapters):
     def board_folder(self) -> Path:
         """Where the campaigns that this computer's processes run write down how they stand."""
         return self.settings.state_folder / "boards"
+
+    def hold_campaign(self, campaign_id: CampaignId, name: str) -> None:
+        """Have a campaign for this process until the farm is closed.
+
+        Raises UsageError naming the process that has it, HostStorageError.
+        """
+        if campaign_id not in self._held_campaigns:
+            release = self.campaigns.take(campaign_id)
+            if release is None:
+                who = self.campaigns.live_holder(campaign_id) or "another process"
+                raise UsageError(
+                    f"campaign {campaign_id} ({name}) is run by {who} now",
+                    hint="'benchfarm status --watch' shows its progress; stop that process first",
+                )
+            self._held_campaigns.add(campaign_id)
+            self.at_exit.callback(release)
 
     def lab_server(self) -> AdbServer | None:
         """The adb server of the virtual lab, None when no lab is up."""
@@ -249,12 +278,13 @@ class Farm(Adapters):
         lost while they are opened, are ``left_out``, unless phones are named; with ``despite_losses`` those that are
         lost, can't be used or aren't there are left out also then, as long as one can be used.
 
-        Phones that another process uses are left out too, and asked nothing, unless they are named; with
-        ``despite_use`` they are there as they were last seen.
+        Phones that another process still uses after `wait` are left out too, and asked nothing; with ``despite_use``
+        they are there as they were last seen.
 
         Raises:
             UsageError: a profile, pool or tag that is named is known of no device.
             NoDeviceError: nothing fits, or a serial number that was named isn't attached.
+            DeviceBusyError: another process uses a phone that was named.
             DeviceUnusableError: a phone that was named can't be used; the message says why.
             DeviceError: a phone that was named was lost while it was opened.
         """
@@ -302,14 +332,14 @@ class Farm(Adapters):
         attached = [self.kept_out(item) for item in attached]
         # "Any 2 of these four" wants two, not each of them.
         names_each = bool(selection.serials) and selection.most is None
-        if not names_each and not despite_use:
+        if not despite_use:
             attached = [self._in_use(item) for item in attached]
         wanted = [item for item in attached if not selection.serials or item.fits(selection.serials)]
         usable = [item for item in wanted if item.seen.usable]
         if names_each and not (despite_losses and usable):
             for serial in selection.serials:
                 self.pick(serial, attached)
-        opened, lost = self._open_each(usable, asks_used=not despite_use)
+        opened, lost = self._open_each(usable)
         if lost and names_each and not despite_losses:
             raise next(iter(lost.values()))
         reasons = {serial: str(error).removeprefix(f"{error.serial}: ") for serial, error in lost.items()}
@@ -334,16 +364,14 @@ class Farm(Adapters):
             choice=choice,
         )
 
-    def _open_each(
-        self, phones: Sequence[Attached], *, asks_used: bool
-    ) -> tuple[list[tuple[Device, DeviceFacts]], dict[str, DeviceError]]:
+    def _open_each(self, phones: Sequence[Attached]) -> tuple[list[tuple[Device, DeviceFacts]], dict[str, DeviceError]]:
         """Open phones in parallel; one that is lost at that mustn't keep the others from being measured.
 
-        Without ``asks_used``, what the store knows of a phone that another process uses is taken for what it is now.
+        What the store knows of a phone that another process uses is taken for what it is now.
         """
         from orchestrator.devices.discovery import PHONES_AT_ONCE
 
-        used = [] if asks_used else [item for item in phones if self.lease.live_holder(Serial(item.seen.serial))]
+        used = [item for item in phones if self.lease.live_holder(Serial(item.seen.serial))]
         stored = self.store.devices() if used else {}
         known = {item.seen.serial: stored.get(Serial(item.seen.serial)) for item in used}
         with ThreadPoolExecutor(max_workers=max(1, min(PHONES_AT_ONCE, len(phones)))) as pool:
@@ -359,10 +387,23 @@ class Farm(Adapters):
                 lost[serial] = error
         return opened, lost
 
+    def user_of(self, serial: Serial) -> str:
+        """Return which process uses a device, in words; empty for none, or none any more within `wait`."""
+        holder, is_told = self.lease.live_holder(serial), False
+        while holder and not self.wait.expired:
+            if not is_told:
+                self.note(serial, f"waits until it is free: in use by {holder}")
+                is_told = True
+            if self.clock.wait(min(_USE_POLL_S, self.wait.remaining_s), self.cancelled):
+                break
+            holder = self.lease.live_holder(serial)
+        return holder
+
     def _in_use(self, item: Attached) -> Attached:
         """Return the phone as one that can't be used when another process uses it: opening it would disturb a run."""
-        holder = self.lease.live_holder(Serial(item.seen.serial)) if item.seen.usable else ""
-        return item.unusable(f"in use by {holder}", "wait until it is done") if holder else item
+        holder = self.user_of(Serial(item.seen.serial)) if item.seen.usable else ""
+        advice = "--wait 10m waits for it in 'bench', 'run' and 'ab'; or choose another one"
+        return replace(item.unusable(f"in use by {holder}", advice), is_busy=True) if holder else item
 
     def kept_out(self, item: Attached) -> Attached:
         """Return the phone as one that can't be used when it is in quarantine."""
@@ -412,7 +453,8 @@ class Farm(Adapters):
             raise NoDeviceError("is not attached" + _reasons(found), serial=serial, hint=hint)
         usable = next((item for item in fitting if item.seen.usable), None)
         if usable is None:
-            raise DeviceUnusableError(fitting[0].seen.reason, serial=serial, hint=fitting[0].seen.advice)
+            kind = DeviceBusyError if fitting[0].is_busy else DeviceUnusableError
+            raise kind(fitting[0].seen.reason, serial=serial, hint=fitting[0].seen.advice)
         return usable
 
 
@@ -424,6 +466,8 @@ class Attached:
     seen: Seen
     #: What an iPhone's list says of it.
     told: Mapping[str, str] = field(default_factory=dict)
+    #: Another process uses it.
+    is_busy: bool = False
 
     def fits(self, serials: Sequence[str]) -> bool:
         """Whether one of these names the phone: its serial number or the server's name for it."""

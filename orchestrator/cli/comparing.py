@@ -14,7 +14,7 @@ from orchestrator.app.comparing import comparison_html, default_path, rule_for, 
 from orchestrator.app.options import Listed, Out, Paths, Texts, arg, opt
 from orchestrator.app.pairing import AbRequest, pair_comparison
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, PlanKeys, command
+from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, PlanKeys, Wait, command
 from orchestrator.cli.progress import farm_telling
 from orchestrator.cli.result import CommandResult, format_of, share_of, table, to_json
 from orchestrator.config.plan_keys import PlanOptions
@@ -170,6 +170,7 @@ def ab(
     options: Annotated[PlanOptions, PlanKeys(f"{ON_PHONES} {PAIR_KEYS}", **PAIR_HELP)],
     pairs: PairOptions,
     output: Output,
+    wait: Wait = "",
 ) -> CommandResult:
     """Measure two sides in turns on the same phone.
 
@@ -178,6 +179,7 @@ def ab(
     request = pairs.request(options, sides=sides, name="ab")
     output.check()
     with farm_telling(settings) as farm:
+        farm.wait = time_limits.waiting(wait)
         return told_pairs(farm, pairing.compare_ab(farm, request), output)
 
 

@@ -75,7 +75,7 @@ WORDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
 _WORDS: Final = {word: about for section in WORDS.values() for word, about in section.items()}
 #: The groups of options in the help of a command with many; what isn't named here is common.
 PANELS: Final[dict[str, frozenset[str]]] = {
-    "Devices": frozenset({"--device", "--profile", "--where", "--one-of-each", "--any", "--host"}),
+    "Devices": frozenset({"--device", "--profile", "--where", "--one-of-each", "--any", "--host", "--wait"}),
     "Measuring": frozenset({
         "--invocations", "--precision", "--budget", "--sustained", "--num-runs", "--min-secs", "--max-secs", "--detect",
         "--most-pairs", "--fresh",
@@ -323,6 +323,7 @@ def _html(out: Path | None) -> Path | None:
 
 
 Json = Annotated[bool, opt("--json", "Print the result as JSON.")]
+Wait = Annotated[str, opt("--wait", "Wait at most this long for phones that are in use, 10m (default: do without).")]
 HtmlOut = Annotated[Path | None, opt("--out -o", "File for the HTML report.", callback=_html)]
 Accuracy = Annotated[Path | None, opt("--accuracy", "CSV of model,accuracy in percent.")]
 

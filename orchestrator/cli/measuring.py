@@ -12,7 +12,7 @@ from orchestrator.app.measuring import MeasuredCampaign, read_again, stopped
 from orchestrator.app.options import arg, opt
 from orchestrator.app.reporting import report_title, write_html
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, HtmlOut, PlanKeys, command
+from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, HtmlOut, PlanKeys, Wait, command
 from orchestrator.cli.progress import farm_telling
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, Streamed
 from orchestrator.cli.terminal import columns
@@ -21,7 +21,6 @@ from orchestrator.config.plan_keys import PlanOptions
 from orchestrator.engine.events import Notice
 from orchestrator.errors import HostStorageError, UsageError
 from orchestrator.files import check_writable
-from orchestrator.records.plan import Plan
 from orchestrator.records.workload import Pass, SkippedCase
 from orchestrator.report.escapes import one_line
 
@@ -32,7 +31,9 @@ _BENCH = PlanKeys(
 
 
 @command("bench")
-def bench(settings: Settings, options: Annotated[PlanOptions, _BENCH], out: HtmlOut = None) -> CommandResult:
+def bench(
+    settings: Settings, options: Annotated[PlanOptions, _BENCH], out: HtmlOut = None, wait: Wait = ""
+) -> CommandResult:
     """Measure models on phones; name the fastest delegate.
 
     Example: benchfarm bench model.tflite
@@ -44,39 +45,47 @@ def bench(settings: Settings, options: Annotated[PlanOptions, _BENCH], out: Html
     if out is not None:
         check_writable(out)
     with farm_telling(settings) as farm:
+        farm.wait = time_limits.waiting(wait)
         return told(farm, measuring.bench(farm, plan), out)
 
 
 @command("run")
 def run(
     settings: Settings,
-    plan: Annotated[Path | None, arg("Plan file (YAML).")] = None,
+    plan: Annotated[Path | None, arg("Plan file (YAML); with --resume a campaign's id or the beginning of it.")] = None,
     *,
-    resume: Annotated[bool, opt("--resume", "Resume an interrupted campaign.")] = False,
-    campaign: Annotated[str, opt("--campaign", "With --resume: which campaign (default: the newest open one).")] = "",
+    resume: Annotated[
+        bool, opt("--resume", "Resume an interrupted campaign (default: the newest open one that has runs).")
+    ] = False,
     budget: Annotated[str, opt("--budget", "Time budget per device, 2h. Cases that don't fit are left out.")] = "",
     until: Annotated[str, opt("--until", "Stop at this time: 06:00, or a date with a time.")] = "",
+    wait: Wait = "",
     out: HtmlOut = None,
 ) -> CommandResult:
     """Run a plan, or resume an interrupted campaign.
 
-    Example: benchfarm run plan.yaml | benchfarm run --resume
+    Example: benchfarm run plan.yaml
+
+    Example: benchfarm run --resume
     """
     from orchestrator.config.plan import load_plan
 
-    if resume == (plan is not None):
-        raise UsageError("give either a plan file or --resume", hint="benchfarm run plan.yaml | benchfarm run --resume")
-    if plan is None:
+    if resume:
         if budget or until:
             raise UsageError("a campaign keeps the time that it began with", hint="leave out --budget and --until")
-        return _resumed(settings, campaign, out)
-    if campaign:
-        raise UsageError("--campaign goes with --resume", hint="a plan begins a campaign of its own: leave it out")
+        return _resumed(settings, str(plan or ""), out, wait)
+    if plan is None:
+        raise UsageError("give either a plan file or --resume", hint="benchfarm run plan.yaml | benchfarm run --resume")
     loaded = load_plan(plan, home=settings.data_folder)
-    return execute(settings, time_limits.limited(loaded, budget=budget, until=until, now=SystemClock().now()), out)
+    limited = time_limits.limited(loaded, budget=budget, until=until, now=SystemClock().now())
+    if out is not None:
+        check_writable(out)
+    with farm_telling(settings) as farm:
+        farm.wait = time_limits.waiting(wait)
+        return told(farm, measuring.run(farm, limited), out)
 
 
-def _resumed(settings: Settings, campaign: str, out: Path | None) -> CommandResult:
+def _resumed(settings: Settings, campaign: str, out: Path | None, wait: str) -> CommandResult:
     """Resume a campaign; when none is named and none is open, nothing is left, and all is well."""
     from orchestrator.app import resuming
     from orchestrator.cli.comparing import Output, told_pairs
@@ -84,19 +93,12 @@ def _resumed(settings: Settings, campaign: str, out: Path | None) -> CommandResu
     if out is not None:
         check_writable(out)
     with farm_telling(settings, makes_store=False) as farm:
+        farm.wait = time_limits.waiting(wait)
         done = resuming.resume(farm, campaign)
         if done is None:
             text = f"nothing is left to resume in {farm.store.name}"
             return CommandResult(text=text, data={"campaign_id": None})
         return told(farm, done, out) if isinstance(done, MeasuredCampaign) else told_pairs(farm, done, Output())
-
-
-def execute(settings: Settings, plan: Plan, out: Path | None) -> CommandResult:
-    """Run a plan, however it came to be; raises UsageError kinds before anything runs."""
-    if out is not None:
-        check_writable(out)
-    with farm_telling(settings) as farm:
-        return told(farm, measuring.run(farm, plan), out)
 
 
 def told(farm: Farm, measured: MeasuredCampaign, out: Path | None) -> CommandResult:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from orchestrator.app.board import PhoneRow, Shown, Standing, read_boards, runner_elsewhere, runner_here, stored_rows
+from orchestrator.app.board import PhoneRow, Shown, Standing, read_boards, runner_elsewhere, stored_rows
 from orchestrator.app.options import opt
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.frame import Json, command
@@ -52,7 +52,7 @@ def status(
 
 def look(farm: Farm, width: int | None = None, height: int | None = None) -> CommandResult:
     """Return every open campaign, phone by phone, and the quarantine; None is as wide or high as it takes."""
-    boards, progress = read_boards(farm.board_folder), farm.store.progress(only_open=True)
+    boards, progress = read_boards(farm.board_folder, farm.campaigns), farm.store.progress(only_open=True)
     found = [
         _campaign(farm, item, boards.get(item.campaign_id), progress.get(item.campaign_id, (0, 0)))
         for item in farm.store.campaigns(only_open=True)
@@ -81,7 +81,7 @@ def _campaign(
     holder, where = "", runner_elsewhere(farm.settings, campaign)
     if shown is not None:
         # The process that runs it knows better than what is stored, and nothing needs to be read.
-        rows, holder = shown.rows, runner_here(shown)
+        rows, holder = shown.rows, shown.holder
     elif not where:
         rows = stored_rows(farm, campaign.campaign_id, progress)
     phones = [

@@ -18,7 +18,7 @@ import psutil
 
 from orchestrator.child_environment import child_environment
 from orchestrator.clock import Clock, Deadline, SystemClock
-from orchestrator.devices.lease import is_dead, life_of
+from orchestrator.devices.lease import is_still, started_at
 from orchestrator.devices.probing import host_facts, host_state
 from orchestrator.devices.processes import folder_name
 from orchestrator.errors import (
@@ -98,7 +98,7 @@ class HostRuns:
                 start_new_session=True, env=child_environment(),
             )  # fmt: skip
             try:
-                (folder / _LEADER_FILE).write_text(f"{process.pid}\n{life_of(process.pid)}")
+                (folder / _LEADER_FILE).write_text(f"{process.pid} {started_at(process.pid)}")
                 exit_code = self._wait(process, folder / "rc", deadline, cancelled)
                 duration_s = self._clock.monotonic_s() - begun_s
             finally:
@@ -124,9 +124,9 @@ class HostRuns:
         killed: list[str] = []
         for folder in sorted(self._runs_folder.glob("*")):
             with contextlib.suppress(OSError, ValueError):
-                pid, life = (folder / _LEADER_FILE).read_text().split("\n")
-                # Its life tells our process from a stranger who got its number later.
-                if life and not is_dead(life):
+                pid, started = (folder / _LEADER_FILE).read_text().split()
+                # A stranger may have its number by now.
+                if is_still(int(pid), float(started), folder=folder):
                     kill_group(int(pid))
                     killed.append(f"run {folder.name} (pid {pid})")
             shutil.rmtree(folder, ignore_errors=True)

@@ -1,55 +1,40 @@
-"""Who may use a device: the right to it is a lock on a file, which ends with its process, however that ends.
+"""Who holds a phone or a campaign, and which process is which: answers that are proven now, by the system itself.
 
-A pid alone doesn't identify a process: it is given again, and two containers of one name have the same ones. A *life*
-names the computer's boot, the pid namespace, the pid and when it was started; it is empty where one can't be read.
+A lock on a file (flock) ends with its process, however that ends; notes only tell people who it is. A pid is given
+again, by the next boot and in each pid namespace. Whatever differs between systems (macOS has no /proc) stands here.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import socket
-from collections.abc import Generator, Mapping
+import time
+from collections.abc import Callable, Generator
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote as percent_encode
 from urllib.parse import unquote
 
-from filelock import FileLock, Timeout
+import psutil
 
-from orchestrator.clock import Clock, SystemClock
+from orchestrator.clock import Clock, Deadline, SystemClock
 from orchestrator.errors import DeviceBusyError, HostStorageError
 from orchestrator.files import make_private
 from orchestrator.records.identity import Serial
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
-_NAMESPACE: Final = Path("/proc/self/ns/pid")
-#: Fields of /proc/PID/stat after the name in parentheses: state is the first, the start in clock ticks the 20th.
-_STATE, _STARTED = 0, 19
 _POLL_S: Final = 0.05
-
-
-def own_life() -> str:
-    """Return this process's life, empty where the system doesn't tell (no Linux)."""
-    return life_of(os.getpid())
-
-
-def life_of(pid: int) -> str:
-    """Return a process's life, empty where the system doesn't tell or there is none."""
-    place, started = _place(), _stat(pid)
-    return f"{place} {pid} {started[1]}" if place and started else ""
-
-
-def is_dead(life: str) -> bool:
-    """Whether the process that wrote this life is certainly gone; False when nothing is known of it."""
-    place, pid, started = (*life.rsplit(" ", 2), "", "")[:3]
-    if not place or place != _place() or not pid.isdigit():
-        return False
-    found = _stat(int(pid))
-    # A zombie does nothing any more, its parent just hasn't looked.
-    return found is None or found[0] in {"Z", "X"} or found[1] != started
+#: Who asks whether a lock is held has it for a moment: that mustn't look like a holder.
+_SHORTEST_WAIT_S: Final = 0.25
+#: The system's own estimate of a process's start moves by so much.
+_START_S: Final = 2.0
+_LONGEST_NOTE_BYTES: Final = 4096
+#: What psutil raises where a process isn't there, or the system doesn't tell of it.
+_UNKNOWN: Final = (psutil.Error, OSError, ValueError, RuntimeError)
 
 
 def own_boot() -> str:
@@ -60,86 +45,167 @@ def own_boot() -> str:
         return ""
 
 
-def _place() -> str:
-    """Return within what a pid means something: this boot and this pid namespace."""
-    boot = own_boot()
+def started_at(pid: int) -> float | None:
+    """Return when a process was started, in seconds since 1970; None when there is none, or nobody tells."""
     try:
-        return f"{boot} {_NAMESPACE.readlink()}" if boot else ""
-    except OSError:
+        return psutil.Process(pid).create_time()
+    except _UNKNOWN:
+        return None
+
+
+def is_still(pid: int, started_s: float, *, folder: Path) -> bool:
+    """Whether a process runs now that has this number, was started then and works in this folder; False if unknown."""
+    try:
+        process = psutil.Process(pid)
+        return (
+            abs(process.create_time() - started_s) <= _START_S
+            and process.status() != psutil.STATUS_ZOMBIE
+            and Path(process.cwd()).samefile(folder)
+        )
+    except _UNKNOWN:
+        return False
+
+
+def command_line(pid: int) -> str:
+    """Return a process's command line; empty when there is none, or nobody tells."""
+    try:
+        return " ".join(psutil.Process(pid).cmdline())
+    except _UNKNOWN:
         return ""
 
 
-def _stat(pid: int) -> tuple[str, str] | None:
-    """Return a process's state and start; None when there is no such process."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-    except OSError:
-        return None
-    return (fields[_STATE], fields[_STARTED]) if len(fields) > _STARTED else None
-
-
-class FileLease:
-    """Leases among the processes (and threads) of one computer, one file per device in ``folder``."""
+class Locks:
+    """Locks by name among the processes (and threads) of one computer, a file in ``folder`` for each that is held."""
 
     def __init__(self, folder: Path, *, purpose: str = "", clock: Clock | None = None) -> None:
-        """``purpose`` is shown to others who want the device."""
+        """``purpose`` is shown to others who want what is locked."""
         self._folder = folder
         self._purpose = purpose
         self._clock = clock or SystemClock()
 
-    @contextlib.contextmanager
-    def acquire(self, serial: Serial, *, wait_s: float = 0.0) -> Generator[None]:
-        """Hold the device while the context lasts; raises DeviceBusyError naming the holder."""
+    def take(self, name: str, *, wait_s: float = 0.0) -> Callable[[], None] | None:
+        """Return what releases the lock, None when another has it still after ``wait_s``. Raises HostStorageError."""
+        path, deadline = self._path(name), Deadline(max(wait_s, _SHORTEST_WAIT_S))
         try:
             make_private(self._folder)
-            # A lock object of its own for each holder: one object would let its own process in again.
-            lock = FileLock(self._path(serial, "lock"), timeout=max(0.0, wait_s), poll_interval=_POLL_S)
-            lock.acquire()
-        except Timeout:
-            raise DeviceBusyError(
-                f"in use by {self.holder(serial) or 'another process'}",
-                serial=serial,
-                hint="wait until it is done, or choose another device",
-            ) from None
+            while (descriptor := _locked(path)) is None:
+                if deadline.expired:
+                    return None
+                time.sleep(_POLL_S)
         except OSError as error:
-            raise HostStorageError(f"the lease of {serial} can't be kept in {self._folder}: {error}") from error
+            raise HostStorageError(f"{path} can't be locked: {error}") from error
         note = {
-            "pid": os.getpid(), "life": own_life(), "host": socket.gethostname(), "purpose": self._purpose,
+            "pid": os.getpid(), "host": socket.gethostname(), "purpose": self._purpose,
             "since": self._clock.now().isoformat(),
         }  # fmt: skip
-        try:
-            # The note is for people: the lock holds without it, also on a full disk.
+        # The note is for people: the lock holds without it, also on a full disk.
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, json.dumps(note).encode())
+
+        def release() -> None:
+            # While it is held: who waits for it sees that the file has no name any more, and makes another.
             with contextlib.suppress(OSError):
-                self._path(serial, "holder").write_text(json.dumps(note), "utf-8")
+                path.unlink()
+            os.close(descriptor)
+
+        return release
+
+    def live_holder(self, name: str) -> str:
+        """Return who holds a lock now, in words; empty for nobody."""
+        return _holder(self._path(name))
+
+    def live_holders(self) -> dict[str, str]:
+        """Return the locks that somebody holds now, each with its holder."""
+        found = {unquote(path.stem): _holder(path) for path in sorted(self._folder.glob("*.lock"))}
+        return {name: holder for name, holder in found.items() if holder}
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{percent_encode(name, safe='')}.lock"
+
+
+def _locked(path: Path) -> int | None:
+    """Return a file that is locked for this process, None when another has the lock; raises OSError."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(descriptor).st_nlink:
+            return descriptor
+    except BlockingIOError:
+        pass
+    except BaseException:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return None
+
+
+def _holder(path: Path) -> str:
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _who(file.read(_LONGEST_NOTE_BYTES))
+    return ""
+
+
+def _who(note: bytes) -> str:
+    """Return a holder's note in words."""
+    try:
+        found = json.loads(note)
+        since = datetime.fromisoformat(found["since"]).astimezone()
+        purpose = f" ({found['purpose']})" if found["purpose"] else ""
+        return f"process {found['pid']} on {found['host']}{purpose} since {since:%Y-%m-%d %H:%M:%S}"
+    except (ValueError, KeyError, TypeError):
+        return "another process"
+
+
+class FileLease:
+    """Leases of devices: a thread of one process uses a device, and nobody else."""
+
+    def __init__(self, folder: Path, *, purpose: str = "", clock: Clock | None = None) -> None:
+        """See Locks."""
+        self._locks = Locks(folder, purpose=purpose, clock=clock)
+        #: Leases that were taken for the next `acquire` of this object.
+        self._reserved: dict[Serial, Callable[[], None]] = {}
+
+    @contextlib.contextmanager
+    def acquire(self, serial: Serial, *, wait_s: float = 0.0) -> Generator[None]:
+        """Hold the device while the context lasts; raises DeviceBusyError naming the holder, HostStorageError."""
+        release = self._reserved.pop(serial, None) or self._take(serial, wait_s)
+        try:
             yield
         finally:
-            self._path(serial, "holder").unlink(missing_ok=True)
-            lock.release()
+            release()
 
-    def holder(self, serial: Serial) -> str:
-        """Return who holds the device in words, empty when nobody said so; a killed process leaves its note."""
-        return self._noted(serial)[0]
+    def reserve(self, serial: Serial, *, wait_s: float = 0.0) -> None:
+        """Take the device for the next `acquire` of this object; `end_reservations` gives it back. Raises as that."""
+        if serial not in self._reserved:
+            self._reserved[serial] = self._take(serial, wait_s)
+
+    def end_reservations(self) -> None:
+        """Give back what was reserved and not acquired."""
+        while self._reserved:
+            self._reserved.popitem()[1]()
 
     def live_holder(self, serial: Serial) -> str:
-        """Return who holds the device now, empty for nobody: a killed process's note doesn't count."""
-        words, life = self._noted(serial)
-        return "" if is_dead(life) else words
+        """Return who holds the device now, in words; empty for nobody."""
+        return self._locks.live_holder(_lock_name(serial))
 
     def live_holders(self) -> dict[Serial, str]:
-        """Return the devices that somebody holds now, each with its holder; a killed process's note doesn't count."""
-        names = (path.name.removeprefix("device-").removesuffix(".holder") for path in self._folder.glob("*.holder"))
-        serials = sorted(Serial(unquote(name)) for name in names)
-        return {serial: holder for serial in serials if (holder := self.live_holder(serial))}
+        """Return the devices that somebody holds now, each with its holder."""
+        return {Serial(name.removeprefix("device-")): who for name, who in self._locks.live_holders().items()}
 
-    def _noted(self, serial: Serial) -> tuple[str, str]:
-        try:
-            note: Mapping[str, Any] = json.loads(self._path(serial, "holder").read_text("utf-8"))
-            since = datetime.fromisoformat(note["since"]).astimezone()
-            purpose = f" ({note['purpose']})" if note["purpose"] else ""
-            words = f"process {note['pid']} on {note['host']}{purpose} since {since:%Y-%m-%d %H:%M:%S}"
-            return words, str(note["life"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return "", ""
+    def _take(self, serial: Serial, wait_s: float) -> Callable[[], None]:
+        release = self._locks.take(_lock_name(serial), wait_s=wait_s)
+        if release is None:
+            raise DeviceBusyError(
+                f"in use by {self.live_holder(serial) or 'another process'}",
+                serial=serial,
+                hint="wait until it is done, or choose another device",
+            )
+        return release
 
-    def _path(self, serial: Serial, suffix: str) -> Path:
-        return self._folder / f"device-{percent_encode(serial, safe='')}.{suffix}"
+
+def _lock_name(serial: Serial) -> str:
+    return f"device-{serial}"

@@ -23,6 +23,7 @@ from filelock import FileLock, Timeout
 from orchestrator.child_environment import child_environment
 from orchestrator.clock import Deadline
 from orchestrator.devices.address import ServerAddress, configured_address, parse_address
+from orchestrator.devices.lease import command_line
 from orchestrator.devices.server import AdbServer
 from orchestrator.errors import AdbUnavailableError, DeviceError, UsageError
 from orchestrator.files import is_private, make_private, own_temporary, write_whole
@@ -190,8 +191,9 @@ class OwnServer(AdbServer):
             time.sleep(_POLL_S)
 
     def _is_running(self) -> bool:
-        """Whether this very process lives and listens."""
-        return self._is_alive() and self._listens(_START_TIMEOUT_S)
+        """Whether a server listens in a folder that this user alone may enter, which says enough of who it is."""
+        has_ended = self._popen is not None and self._popen.poll() is not None
+        return not has_ended and self._listens(_START_TIMEOUT_S)
 
     def _listens(self, timeout_s: float) -> bool:
         try:
@@ -202,7 +204,7 @@ class OwnServer(AdbServer):
     def _is_alive(self) -> bool:
         if self._popen is not None:
             return self._popen.poll() is None
-        return self._pid > 0 and self.address.spec in _command_line(self._pid)
+        return self._pid > 0 and self.address.spec in command_line(self._pid)
 
     def _kill(self) -> None:
         """End the process and wait for that; use force when it doesn't end."""
@@ -213,18 +215,6 @@ class OwnServer(AdbServer):
             deadline = Deadline(_KILL_TIMEOUT_S)
             while self._is_alive() and not deadline.expired:
                 time.sleep(_POLL_S)
-
-
-def _command_line(pid: int) -> str:
-    """Return a process's command line; it tells a server from a stranger who got its pid later."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-    if Path("/proc/self").exists():
-        return ""
-    shown = subprocess.run(
-        ["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False, env=child_environment()
-    )
-    return shown.stdout
 
 
 def _name(*, usb: bool) -> str:

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.app.board import PublishedBoard
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import stored
-from orchestrator.engine.events import CampaignStarted
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.identity import RunId
@@ -55,15 +53,9 @@ def test_a_campaign_is_removed_with_its_runs_for_who_is_sure(settings: Settings,
 def test_a_campaign_that_is_being_measured_is_not_removed(settings: Settings, samples: Samples) -> None:
     two_campaigns(settings, samples, status=CampaignStatus.RUNNING)
     with Farm(settings) as farm:
-        campaign = farm.store.campaign(samples.campaign("one").campaign_id)
-        assert campaign is not None
-        board = PublishedBoard(_Deaf(), farm.board_folder)
-        board.on_event(CampaignStarted(campaign=campaign, devices=(), stored={}, left={}, total=1, done=0))
-        try:
-            with pytest.raises(UsageError, match=r"one .* is run by process"):
-                stored.remove(settings, ["one"], yes=True)
-        finally:
-            board.close()
+        farm.hold_campaign(samples.campaign("one").campaign_id, "nightly")
+        with pytest.raises(UsageError, match=r"one .* is run by process"):
+            stored.remove(settings, ["one"], yes=True)
     assert listed(settings) == ["one", "two"]
 
 
@@ -90,8 +82,3 @@ def test_hidden_campaigns_are_out_of_sight_until_they_are_named_or_shown_again(
     assert "all 2 campaigns are hidden" in stored.campaigns(settings).text
     stored.unhide(settings, ["one", "two"])
     assert listed(settings) == ["one", "two"]
-
-
-class _Deaf:
-    def on_event(self, event: object) -> None:
-        """Note nothing."""

@@ -29,7 +29,7 @@ def expect(done: Done, exit_code: int, *words: str) -> None:
         ("bench {model} --host -d gpuu", {}, 2, ("gpuu", "gpu")),
         ("bench {model} --host --flag graph=/x", {}, 2, ("graph",)),
         ("run", {}, 2, ("--resume",)),
-        ("run --resume --campaign gone", {}, 2, ("no campaign",)),
+        ("run --resume gone", {}, 2, ("no campaign",)),
         ("report nosuch", {}, 2, ("nosuch", "benchfarm results list")),
         ("bench {model} --host --threads 1 4", {}, 2, ("/4'", "--threads 1,4")),
         ("bench {model} --host -d nnapi --tool litert", {}, 2, ("'litert' has no delegate 'nnapi'",)),

@@ -38,7 +38,7 @@ def test_a_budget_that_is_too_small_measures_the_plans_first_cases_and_says_what
     assert {"campaign-started", "run-stored", "campaign-ended"} <= {line["event"] for line in lines}
     assert {line["campaign_id"] for line in lines if line["event"] == "run-stored"} == {told["campaign_id"]}
     # A resume owes nothing.
-    assert lab.cli("run", "--resume", "--campaign", told["campaign_id"]).exit_code == 2
+    assert lab.cli("run", "--resume", told["campaign_id"]).exit_code == 2
     check_raw_output_is_deleted(lab, tmp_path)
 
 

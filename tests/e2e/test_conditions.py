@@ -76,19 +76,19 @@ def test_a_phone_that_another_computer_holds_is_refused_with_its_name(rooted: La
         rooted.shell(serial, f"rm -f {folder}/owner")
 
 
-def test_a_phone_that_another_home_uses_is_left_alone_without_a_word_of_putting_it_back(
-    lab: Lab, tmp_path: Path
-) -> None:
+def test_a_phone_that_another_home_uses_is_left_alone_before_a_campaign_exists(lab: Lab, tmp_path: Path) -> None:
     serial, other = lab.serials[1], Claims(tmp_path, clock=SystemClock())
+    before = lab.cli("results", "list", "--json").ok().json
     lab.shell(serial, other.script(WORK_FOLDER, hold_s=100_000))
     try:
         done = lab.cli("bench", MODEL, "-d", "xnnpack", "-s", serial, "-n", 1, "--min-secs", "0.1", "--json")
     finally:
         lab.shell(serial, call("release", WORK_FOLDER, other.token))
-    assert done.exit_code != 0
-    assert f"in use by process {os.getpid()}" in done.json["lost"][serial]
+    assert done.exit_code == 3
+    assert f"{serial}: in use by process {os.getpid()}" in done.stderr
     # Nothing was changed on it.
     assert "be restored" not in done.stderr
+    assert lab.cli("results", "list", "--json").ok().json == before
 
 
 def test_a_screen_that_the_plan_wants_off_is_no_fault_of_a_run(lab: Lab, tmp_path: Path) -> None:

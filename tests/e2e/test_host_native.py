@@ -17,22 +17,26 @@ from tests.samples.places import NATIVE
 SOURCE = r"""
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 int main(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) if (!strncmp(argv[i], "--graph=", 8)) fprintf(stderr, "given %s\n", argv[i]);
+    for (int i = 1; i < argc; i++) if (!strncmp(argv[i], "--graph=", 8)) {
+        fprintf(stderr, "given %s\n", argv[i]);
+        sleep(LASTS);
+    }
     fputs(TEXT, stdout);
     return EXIT;
 }
 """
 
 
-def build(folder: Path, recording: str) -> Path:
+def build(folder: Path, recording: str, *, lasts_s: int = 0) -> Path:
     """Compile a fake binary for the program that prints a recording's lines and ends with its exit code."""
     lines = (NATIVE / recording).read_text("utf-8").splitlines()
     body = [line for line in lines if not line.startswith(("# cmd:", "# exit:"))]
     exit_code = next(line.split()[-1] for line in lines if line.startswith("# exit:"))
     quoted = "".join('"' + line.replace("\\", "\\\\").replace('"', '\\"') + '\\n"\n' for line in body)
     source, program = folder / "program.c", folder / "linux_x86-64_benchmark_model"
-    source.write_text(SOURCE.replace("TEXT", quoted).replace("EXIT", exit_code))
+    source.write_text(SOURCE.replace("TEXT", quoted).replace("EXIT", exit_code).replace("LASTS", str(lasts_s)))
     subprocess.run([c_compiler(), "-o", program, source], check=True, capture_output=True)
     return program
 

@@ -37,7 +37,7 @@ def test_status_tells_each_phones_work_while_it_runs_and_after_it_was_cut_off(
     assert shown["battery_heat_c"] > 0
     assert campaign["eta_s"] > 0
     # Nobody resumes it meanwhile, and nobody says that it ended.
-    for words in ((), ("--campaign", campaign["campaign_id"])):
+    for words in ((), (campaign["campaign_id"],)):
         refused = lab.cli("run", "--resume", *words)
         assert refused.exit_code == 2, refused.stderr
         assert f"process {process.pid} " in refused.stderr
@@ -61,7 +61,7 @@ def test_what_was_cut_off_waits_for_a_resume_until_it_was_resumed(lab: Lab, plan
     assert "cut off" in told
     assert "waits for a resume" in told
     lab.clear()
-    lab.cli("run", "--resume", "--campaign", campaign).ok()
+    lab.cli("run", "--resume", campaign).ok()
     assert campaign not in lab.cli("status").ok().stdout
 
 

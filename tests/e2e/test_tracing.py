@@ -192,4 +192,4 @@ def test_a_bare_resume_takes_the_measurement_that_was_cut_off_and_not_the_trace_
     refused = lab.cli("run", "--resume")
     assert refused.exit_code == 2
     assert f"{trace['campaign_id']} (a trace)" in refused.stderr
-    assert lab.cli("run", "--resume", "--campaign", trace["campaign_id"]).exit_code == 0
+    assert lab.cli("run", "--resume", trace["campaign_id"]).exit_code == 0

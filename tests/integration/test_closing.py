@@ -12,11 +12,9 @@ import pytest
 
 from orchestrator.analysis.rounds import standings
 from orchestrator.app import farm_control
-from orchestrator.app.board import PublishedBoard
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import devices, measuring, stored
 from orchestrator.engine.campaign import close_campaign
-from orchestrator.engine.events import CampaignStarted
 from orchestrator.engine.rounds import open_works
 from orchestrator.errors import UsageError
 from orchestrator.queueing.queue import FarmQueue
@@ -76,7 +74,7 @@ def test_a_closed_campaign_is_finished_and_says_what_was_abandoned(settings: Set
     assert {run.run_id for run in runs if run.report is not None} == {"cut-timing-0"}
     for command in (
         lambda: stored.close(settings, ["cut"]),
-        lambda: measuring.run(settings, resume=True, campaign="cut"),
+        lambda: measuring.run(settings, Path("cut"), resume=True),
     ):
         with pytest.raises(UsageError, match="no campaign that could be resumed 'cut'"):
             command()
@@ -111,13 +109,9 @@ def test_a_campaign_that_a_process_runs_is_not_closed_nor_any_other_that_was_nam
     with Farm(settings) as opened:
         interrupted(opened.store, samples)
         running = interrupted(opened.store, samples, "now", status=CampaignStatus.RUNNING)
-        board = PublishedBoard(_Deaf(), opened.board_folder)
-    board.on_event(CampaignStarted(campaign=running, devices=(), stored={}, left={}, total=8, done=1))
-    try:
+        opened.hold_campaign(running.campaign_id, running.name)
         with pytest.raises(UsageError, match=r"campaign now \(nightly\) is run by process"):
             stored.close(settings, ["cut", "now"])
-    finally:
-        board.close()
     with Farm(settings) as opened:
         assert len(opened.store.campaigns(only_open=True)) == 2
     assert stored.close(settings, ["cut", "now"]).exit_code == 0
@@ -129,11 +123,6 @@ def test_what_another_computer_runs_is_closed_there(shared: Settings, samples: S
     with pytest.raises(UsageError, match="run by elsewhere") as caught:
         stored.close(shared, ["there"])
     assert caught.value.hint == "close it on that computer"
-
-
-class _Deaf:
-    def on_event(self, event: object) -> None:
-        """Note nothing."""
 
 
 @pytest.fixture

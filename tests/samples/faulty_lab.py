@@ -190,7 +190,7 @@ def finished(lab: Lab, log: str, **environ: str) -> list[dict[str, Any]]:
     campaign, status = status_of(lab, log, **environ)
     if status != "finished":
         release(lab, **environ)
-        lab.cli("run", "--resume", "--campaign", campaign, timeout_s=HANGS_S, **environ)
+        lab.cli("run", "--resume", campaign, timeout_s=HANGS_S, **environ)
         campaign, status = status_of(lab, log, **environ)
     restore_as_told(lab, log, **environ)
     assert status == "finished", log[-6000:]

@@ -9,7 +9,7 @@ from orchestrator.cli.result import share_of
 from orchestrator.config.plan_keys import builds_of
 from orchestrator.errors import UsageError
 from tests.samples.command import Cli
-from tests.samples.places import MODELS, REPO
+from tests.samples.places import MODELS
 
 MODEL, OTHER = map(str, sorted(MODELS.glob("*.tflite")))
 TABLE = ("table", "--source", "published")
@@ -25,7 +25,6 @@ def cli(tmp_path: Path) -> Cli:
     ("words", "told"),
     [
         (("compare", "a", "b", "--campaign", "c"), "--campaign is for --by"),
-        (("run", str(REPO / "examples" / "plan.yaml"), "--campaign", "a"), "--campaign goes with --resume"),
         # A file's name says its format.
         ((*TABLE, "--format", "csv", "--out", "t.html"), "t.html: the file's name ends as html does, and --format is"),
         ((*TABLE, "--out", "t.xml"), "t.xml: this command writes text, markdown, html"),

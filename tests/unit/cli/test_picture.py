@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-import json
+import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +14,7 @@ from rich.console import Console
 from orchestrator.app.board import PhoneRow, PublishedBoard, Standing, read_boards
 from orchestrator.app.progress import describe
 from orchestrator.cli.live import TerminalObserver, about, campaign_eta_s, picture
+from orchestrator.devices.lease import Locks
 from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceFinished, DeviceNote
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.identity import CampaignId, Serial
@@ -79,33 +80,42 @@ class Nobody:
 
 
 def test_another_process_sees_how_a_campaign_stands_as_long_as_it_runs(tmp_path: Path) -> None:
-    board = PublishedBoard(Nobody(), tmp_path / "boards")
+    folder, campaigns = tmp_path / "boards", Locks(tmp_path / "campaigns")
+    release = campaigns.take(CAMPAIGN.campaign_id)
+    assert release is not None
+    board = PublishedBoard(Nobody(), folder)
     board.on_event(STARTED)
-    shown = read_boards(tmp_path / "boards")["night-1"]
+    shown = read_boards(folder, campaigns)["night-1"]
     assert [(row.serial, row.stored, row.left, row.doing) for row in shown.rows] == [
         ("A", 2, 2, "starts"), ("B", 0, 3, "starts"),
     ]  # fmt: skip
-    (file,) = (tmp_path / "boards").iterdir()
-    content = json.loads(file.read_text())
+    assert f"process {os.getpid()} on " in shown.holder
+    (file,) = folder.iterdir()
     # A process that was killed leaves its file.
-    (tmp_path / "boards" / "1.json").write_text(json.dumps({**content, "life": content["life"] + "0"}))
-    (tmp_path / "boards" / "2.json").write_text("{")
-    assert read_boards(tmp_path / "boards") == {"night-1": shown}
-    assert not (tmp_path / "boards" / "1.json").exists()
+    (folder / "gone.json").write_text(file.read_text().replace("night-1", "gone"))
+    (folder / "torn.json").write_text("{")
+    assert read_boards(folder, campaigns) == {"night-1": shown}
+    assert list(folder.iterdir()) == [file]
     board.on_event(ENDED)
     assert not file.exists()
+    board.on_event(STARTED)
+    release()
+    assert read_boards(folder, campaigns) == {}
 
 
 def test_campaigns_of_one_process_are_shown_each_until_its_own_end(tmp_path: Path) -> None:
-    folder = tmp_path / "boards"
+    folder, campaigns = tmp_path / "boards", Locks(tmp_path / "campaigns")
     one, other = PublishedBoard(Nobody(), folder), PublishedBoard(Nobody(), folder)
     one.on_event(STARTED)
     # Ids are anybody's words.
     job = replace(CAMPAIGN, campaign_id=CampaignId("../night/2"))
     other.on_event(replace(STARTED, campaign=job, left={A: 1}))
-    assert {name: shown.rows[0].left for name, shown in read_boards(folder).items()} == {"night-1": 2, "../night/2": 1}
+    for name in (CAMPAIGN.campaign_id, job.campaign_id):
+        assert campaigns.take(name) is not None
+    shown = read_boards(folder, campaigns)
+    assert {name: item.rows[0].left for name, item in shown.items()} == {"night-1": 2, "../night/2": 1}
     one.on_event(ENDED)
-    assert list(read_boards(folder)) == ["../night/2"]
+    assert list(read_boards(folder, campaigns)) == ["../night/2"]
     other.on_event(replace(ENDED, campaign=job))
     assert list(folder.iterdir()) == []
 

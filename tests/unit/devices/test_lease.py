@@ -1,11 +1,12 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from orchestrator.devices.lease import FileLease, is_dead, own_life
+from orchestrator.devices.lease import FileLease, is_still, started_at
 from orchestrator.errors import DeviceBusyError
 from orchestrator.records.identity import Serial
 
@@ -48,7 +49,7 @@ def test_a_lease_is_released_when_its_holder_raises(tmp_path: Path) -> None:
     lease = FileLease(tmp_path)
     with pytest.raises(KeyError), lease.acquire(PHONE):
         raise KeyError
-    assert lease.holder(PHONE) == ""
+    assert lease.live_holder(PHONE) == ""
     with lease.acquire(PHONE):
         pass
 
@@ -75,25 +76,69 @@ def test_a_lease_is_waited_for(tmp_path: Path) -> None:
 
 def test_a_serial_with_awkward_characters_stays_inside_the_folder(tmp_path: Path) -> None:
     with FileLease(tmp_path / "leases").acquire(Serial("../../etc/x:y z")):
-        assert [path.parent for path in (tmp_path / "leases").iterdir()] == [tmp_path / "leases"] * 2
+        assert [path.parent for path in (tmp_path / "leases").iterdir()] == [tmp_path / "leases"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["leases"]
 
 
-def test_a_killed_holder_is_told_from_a_living_one_though_its_note_is_left(tmp_path: Path) -> None:
+def test_who_holds_a_phone_is_told_by_the_lock_whatever_was_written_down(tmp_path: Path) -> None:
     holder = hold_in_another_process(tmp_path, PHONE)
     lease = FileLease(tmp_path)
     assert f"process {holder.pid}" in lease.live_holder(PHONE)
+    assert lease.live_holders() == {PHONE: lease.live_holder(PHONE)}
     holder.kill()
     # Not waited for: it is a zombie, and its pid is still taken.
     os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)
-    assert lease.live_holder(PHONE) == ""
-    assert f"process {holder.pid}" in lease.holder(PHONE)
+    assert [path.name for path in tmp_path.iterdir()] == [f"device-{PHONE}.lock"]
+    assert (lease.live_holder(PHONE), lease.live_holders()) == ("", {})
     holder.communicate()
+    with lease.acquire(PHONE):
+        (tmp_path / f"device-{PHONE}.lock").write_text("no note")
+        assert lease.live_holder(PHONE) == "another process"
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_a_pid_that_was_given_again_is_another_life() -> None:
-    life = own_life()
-    assert not is_dead(life)
-    assert is_dead(life + "0")
-    assert not is_dead("")
-    assert not is_dead("another-boot pid:[1] 1 5")
+def test_asking_who_holds_a_phone_keeps_nobody_from_it(tmp_path: Path) -> None:
+    asked, over = FileLease(tmp_path), threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            asked.live_holder(PHONE)
+
+    askers = [threading.Thread(target=ask) for _ in range(3)]
+    for asker in askers:
+        asker.start()
+    try:
+        for _ in range(200):
+            with FileLease(tmp_path).acquire(PHONE):
+                pass
+    finally:
+        over.set()
+        for asker in askers:
+            asker.join()
+
+
+def test_a_reserved_phone_is_the_next_ones_and_nobody_elses(tmp_path: Path) -> None:
+    lease = FileLease(tmp_path)
+    lease.reserve(PHONE)
+    lease.reserve(OTHER)
+    with pytest.raises(DeviceBusyError), FileLease(tmp_path).acquire(PHONE):
+        pass
+    with lease.acquire(PHONE):
+        assert set(lease.live_holders()) == {PHONE, OTHER}
+    lease.end_reservations()
+    assert lease.live_holders() == {}
+
+
+def test_a_process_is_that_one_only_with_its_number_its_start_and_its_folder(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"], cwd=tmp_path) as process:
+        started_s = started_at(process.pid)
+        assert started_s is not None
+        assert is_still(process.pid, started_s, folder=tmp_path)
+        assert not is_still(process.pid, started_s - 60.0, folder=tmp_path)
+        assert not is_still(process.pid, started_s, folder=tmp_path.parent)
+        assert not is_still(os.getpid(), started_s, folder=tmp_path)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert not is_still(process.pid, started_s, folder=tmp_path)
+    assert not is_still(process.pid, started_s, folder=tmp_path)
+    assert started_at(process.pid) is None

@@ -1,0 +1,83 @@
+"""A phone that is in use is waited for or refused before a campaign exists; a resume prefers what has runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.conftest import Lab
+
+WORDS = ("-d", "xnnpack", "-t", 1, "-n", 1, "--min-secs", "0.1")
+
+
+def using(lab: Lab, model: Path) -> tuple[subprocess.Popen[str], str]:
+    """Have a process use the first phone until it is killed; return it with its campaign."""
+    lab.fault(lab.serials[0], "program-hang")
+    process = lab.cli.start("bench", model, "-s", lab.serials[0], *WORDS)
+    assert process.stderr is not None
+    return process, next(found[1] for line in process.stderr if (found := re.search(r"campaign (\S+) '", line)))
+
+
+def listed(lab: Lab) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = lab.cli("results", "list", "--json").ok().json
+    return rows
+
+
+def test_a_phone_in_use_is_refused_before_a_campaign_exists(lab: Lab, model: Path) -> None:
+    serial = lab.serials[0]
+    process, _ = using(lab, model)
+    before = listed(lab)
+    plan = lab.cli.home / "plan.yaml"
+    plan.write_text(f"models: [{model}]\ndevices: {{serials: [{serial}]}}\nmatrix: {{delegates: [xnnpack]}}\n")
+    for words in (
+        ("bench", model, "-s", serial, *WORDS),
+        ("run", plan),
+        ("ab", "threads:1", "threads:2", "-m", model, "-s", serial, "-d", "xnnpack"),
+    ):
+        refused = lab.cli(*words).ended_with(3)
+        assert f"{serial}: in use by process {process.pid} on " in refused.stderr
+        assert "--wait 10m waits for it" in refused.stderr
+    assert listed(lab) == before
+    process.kill()
+    process.communicate()
+
+
+def test_a_phone_in_use_is_waited_for_as_long_as_was_said(lab: Lab, model: Path) -> None:
+    serial = lab.serials[0]
+    process, _ = using(lab, model)
+    before = listed(lab)
+    second = lab.cli.start("bench", model, "-s", serial, *WORDS, "--wait", "10m")
+    assert second.stderr is not None
+    assert any(f"waits until it is free: in use by process {process.pid}" in line for line in second.stderr)
+    assert len(listed(lab)) == len(before)
+    lab.clear()
+    process.kill()
+    process.communicate()
+    second.communicate()
+    assert second.returncode == 0
+    assert len(listed(lab)) == len(before) + 1
+    assert "--wait" in lab.cli("bench", model, "-s", serial, "--wait", "soon").ended_with(2).stderr
+
+
+def test_a_resume_that_names_none_prefers_what_has_runs_and_tells_of_the_others(lab: Lab, model: Path) -> None:
+    serial = lab.serials[0]
+    words = ("bench", model, "-s", serial, *WORDS[:4], "-n", 3, "--min-secs", "0.1")
+    for stored in (1, 0):
+        if not stored:
+            lab.fault(serial, "program-hang")
+        process = lab.cli.start(*words)
+        assert process.stderr is not None
+        mark = " 1/3 " if stored else "campaign "
+        assert any(mark in line for line in process.stderr)
+        process.kill()
+        process.communicate()
+        lab.clear()
+    newest, older = [item["campaign_id"] for item in listed(lab)[:2]]
+    done = lab.cli("run", "--resume").ok()
+    assert f"resumes campaign {older} ({model.stem}, begun " in done.stderr
+    others = done.stderr.partition("'benchfarm run --resume ID' resumes another one: ")[2]
+    assert re.match(rf"{newest} \(.*, 0 of 3 runs stored\)", others)
+    assert json.loads(lab.cli("run", "--resume", newest[:-1], "--json").ok().stdout)["campaign_id"] == newest

@@ -1,0 +1,111 @@
+"""After a power cut, in a restarted container, without /proc: work is resumed, and no stranger's process dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import poll_until
+from tests.e2e.conftest import Lab
+from tests.e2e.test_host_native import build
+from tests.samples.command import Cli
+from tests.samples.places import BENCHFARM
+
+#: Where the commands after the cut run: how it is entered, and what is done in it first.
+WORLDS = {
+    "another boot": (
+        ("--mount",),
+        "cat /proc/sys/kernel/random/uuid >$TMP/boot && mount --bind $TMP/boot /proc/sys/kernel/random/boot_id",
+    ),
+    "another pid namespace": (("--mount", "--pid", "--fork", "--mount-proc"), "true"),
+    "no /proc": (("--mount",), "mount -t tmpfs none /proc"),
+}
+needs_namespaces = pytest.mark.skipif(
+    subprocess.run(["unshare", "--mount", "--pid", "--fork", "true"], capture_output=True, check=False).returncode != 0,
+    reason="this user may not make namespaces (root may)",
+)
+pytestmark = [needs_namespaces, pytest.mark.parametrize("world", WORLDS)]
+
+
+def ask(cli: Cli, world: str, folder: Path, script: str) -> str:
+    """Return what a shell says in a world; ``$B`` is the command there."""
+    options, first = WORLDS[world]
+    done = subprocess.run(
+        ["unshare", *options, "sh", "-c", f"{first}\n{script}"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, check=False, timeout=300, env=cli.environ(B=str(BENCHFARM), TMP=str(folder)),
+    )  # fmt: skip
+    assert "Traceback" not in done.stdout, done.stdout
+    return done.stdout
+
+
+def cut_off(lab: Lab, model: Path) -> str:
+    """Begin a campaign on the first phone, cut it off as a power cut does when the phone was changed; return its id."""
+    serial = lab.serials[0]
+    lab.fault(serial, "program-hang")
+    process = lab.cli.start("bench", model, "-s", serial, "-d", "xnnpack", "-t", 1, "-n", 2, "--min-secs", "0.1")
+    journal = lab.cli.home / "state" / "journals" / f"device-{serial}.undo"
+    poll_until(journal.exists, "the phone is changed")
+    poll_until(lambda: lab.cli("status", "--json").ok().json["campaigns"], "the campaign is begun")
+    (campaign,) = lab.cli("status", "--json").ok().json["campaigns"]
+    process.kill()
+    process.communicate()
+    lab.clear()
+    return str(campaign["campaign_id"])
+
+
+def test_a_campaign_that_was_cut_off_is_resumed_and_its_phone_restored(
+    lab: Lab, model: Path, tmp_path: Path, world: str
+) -> None:
+    serial = lab.serials[0]
+    campaign = cut_off(lab, model)
+    said = ask(lab.cli, world, tmp_path, "$B doctor; $B status; $B run --resume; echo ended with $?; $B doctor")
+    before, resumed = said.split("resumes campaign", 1)
+    assert f"{serial} was left changed by a process that is gone" in before
+    assert f"{campaign} (" in before
+    assert "cut off" in before
+    assert "ended with 0" in resumed
+    assert "left changed" not in resumed
+    (listed,) = [item for item in lab.cli("results", "list", "--json").ok().json if item["campaign_id"] == campaign]
+    assert listed["status"] == "finished"
+
+
+def test_a_campaign_that_was_cut_off_is_closed(lab: Lab, model: Path, tmp_path: Path, world: str) -> None:
+    campaign = cut_off(lab, model)
+    said = ask(lab.cli, world, tmp_path, f"$B results close {campaign}; $B doctor")
+    assert f"{campaign} (" in said
+    assert "closed; 2 invocations that were left are abandoned" in said
+    assert "left changed" not in said
+
+
+def test_a_stranger_that_has_the_number_of_a_run_that_was_cut_off_lives_on(
+    cli: Cli, model: Path, tmp_path: Path, world: str
+) -> None:
+    recording = "xnnpack_true_fully_delegated.txt"
+    (tmp_path / "slow").mkdir()
+    slow, quick = build(tmp_path / "slow", recording, lasts_s=600), build(tmp_path, recording)
+    words = ("bench", model, "-d", "xnnpack", "--host", "--tool", "native", "-t", 1, "-n", 1, "--build")
+    runs = cli.home / "state" / "host" / "runs"
+    process = cli.start(*words, f"native={slow}")
+    poll_until(lambda: any(note.read_text() for note in runs.glob("*/leader")), "a run is begun")
+    (note,) = runs.glob("*/leader")
+    number = int(note.read_text().split()[0])
+    process.kill()
+    process.communicate()
+    os.killpg(number, signal.SIGKILL)
+    again = " ".join(map(str, words))
+    said = ask(
+        cli, world, tmp_path,
+        f"""
+        setsid sleep 600 & stranger=$!
+        sed -i "s/\\b{number}\\b/$stranger/g" {note}
+        $B {again} native={quick}
+        kill -9 $stranger && echo the stranger lived
+        """,
+    )  # fmt: skip
+    assert "1 stored, 0 left" in said, said
+    assert "the stranger lived" in said
+    assert not note.exists()
