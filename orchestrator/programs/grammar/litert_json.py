@@ -33,7 +33,7 @@ def report_of(result: Mapping[str, Any]) -> ToolReport:
         return ToolReport(
             outcome="failed", failure_code="no-inferences", failure_reason="the program measured no inference"
         )
-    if not inference.mean_us:
+    if not inference.mean_us or inference.median_us == 0:
         reason = f"{counted(count, 'inference')} took less than the {format_latency(RESOLUTION_US)} that it rounds to"
         return ToolReport(outcome="failed", failure_code="too-fast", failure_reason=reason)
     warmups = int(latency.get("num_warmup_runs", 0))

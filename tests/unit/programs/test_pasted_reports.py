@@ -358,8 +358,9 @@ def test_litert_benchmark_s_text_and_its_json_say_the_same() -> None:
     assert "fully_accelerated: True" in str(written["delegate_evidence"])
 
 
-def test_inferences_shorter_than_the_program_rounds_to_are_too_fast_and_were_made() -> None:
-    latency = {"init_ms": 0.4, "num_warmup_runs": 5, "avg_ms": 0.0, "median_ms": 0.0, "num_runs": 50}
+@pytest.mark.parametrize("mean_ms", [0.0, 0.01])
+def test_inferences_shorter_than_the_program_rounds_to_are_too_fast_and_were_made(mean_ms: float) -> None:
+    latency = {"init_ms": 0.4, "num_warmup_runs": 5, "avg_ms": mean_ms, "median_ms": 0.0, "num_runs": 50}
     report = one(json.dumps({"latency": latency}))
     assert (report["outcome"], report["failure_code"]) == ("failed", "too-fast")
     assert "50 inferences took less than the 10.0 us" in str(report["failure_reason"])
