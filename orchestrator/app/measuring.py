@@ -18,7 +18,7 @@ from orchestrator.bootstrap import Farm, OpenedDevices
 from orchestrator.config.plan_keys import PlanOptions
 from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.events import CampaignEnded, DeviceNote, FileMoving, Notice
-from orchestrator.engine.invocation import Services, Workload
+from orchestrator.engine.invocation import Context
 from orchestrator.engine.rounds import open_works, slim
 from orchestrator.errors import NoDeviceError, UsageError
 from orchestrator.files import sha256_of
@@ -177,7 +177,11 @@ def run_campaign(farm: Farm, prepared: Prepared) -> CampaignEnded:
     farm.on_push = lambda serial, name, sent_bytes, size_bytes: observer.on_event(
         FileMoving(serial=Serial(serial), name=name, sent_bytes=sent_bytes, size_bytes=size_bytes)
     )
-    services = Services(
+    context = Context(
+        campaign=campaign,
+        models={model.sha256: model for model in prepared.models},
+        builds={build.sha256: build for build in prepared.builds},
+        known_flags={build.sha256: farm.flag_book.names(build) for build in prepared.builds},
         store=farm.store,
         tools=farm.tools,
         lease=farm.lease,
@@ -189,16 +193,10 @@ def run_campaign(farm: Farm, prepared: Prepared) -> CampaignEnded:
         cancelled=farm.cancelled,
         reference=farm.reference,
     )
-    workload = Workload(
-        campaign=campaign,
-        models={model.sha256: model for model in prepared.models},
-        builds={build.sha256: build for build in prepared.builds},
-        known_flags={build.sha256: farm.flag_book.names(build) for build in prepared.builds},
-    )
     for serial, reason in opened.left_out.items():
         observer.on_event(DeviceNote(serial=Serial(serial), text=f"not used: {reason}", is_problem=True))
     with resumable(campaign):
-        return run_on_devices(workload, opened.devices, services)
+        return run_on_devices(context, opened.devices)
 
 
 _Known = TypeVar("_Known", Model, Build)

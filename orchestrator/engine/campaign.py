@@ -13,7 +13,7 @@ from orchestrator.analysis.rounds import savings
 from orchestrator.clock import Clock
 from orchestrator.engine.device_campaign import DeviceCampaign, DeviceResult, WorkingDevices, runs_of
 from orchestrator.engine.events import CampaignEnded, CampaignStarted
-from orchestrator.engine.invocation import RunRecords, Services, Workload
+from orchestrator.engine.invocation import Context, RunRecords
 from orchestrator.engine.reference_check import keep_doubts
 from orchestrator.engine.rounds import OpenWork, following, open_works, slim
 from orchestrator.errors import InterruptedByUserError
@@ -33,9 +33,7 @@ _POLL_S: Final = 0.5
 _Stored = tuple[Sequence[RunRecord], Mapping[Serial, OpenWork]]
 
 
-def run_on_devices(
-    workload: Workload, devices: Sequence[tuple[Device, DeviceFacts]], services: Services
-) -> CampaignEnded:
+def run_on_devices(context: Context, devices: Sequence[tuple[Device, DeviceFacts]]) -> CampaignEnded:
     """Run every invocation that isn't stored yet, on the devices that are there.
 
     A device that is lost is waited for while others work, and ends its own part only. Whatever happens, each device is
@@ -45,14 +43,14 @@ def run_on_devices(
         InterruptedByUserError: Ctrl-C; the status is INTERRUPTED.
         StoreError, HostStorageError: a run couldn't be kept.
     """
-    campaign = workload.campaign
-    runs, works = _stored(services, workload)
+    campaign = context.campaign
+    runs, works = _stored(context)
     lost: dict[Serial, str] = {
         serial: "not attached, or not usable"
         for serial, work in works.items()
         if work.invocations and serial not in {device.serial for device, _ in devices}
     }
-    services.observer.on_event(
+    context.observer.on_event(
         CampaignStarted(
             campaign=campaign,
             devices=tuple(facts for _, facts in devices),
@@ -68,32 +66,30 @@ def run_on_devices(
         # This computer drives the phones: measured at the same time, its figures would be adb's.
         for is_host in (False, True):
             now = [item for item in with_work if (item[0].kind is DeviceKind.HOST) is is_host]
-            for serial, part in _all_at_once(workload, now, services).items():
+            for serial, part in _all_at_once(context, now).items():
                 lost |= {serial: part.lost} if part.lost else {}
                 faults += [part.fault] if part.fault is not None else []
-        if services.cancelled.is_set():
+        if context.cancelled.is_set():
             raise InterruptedByUserError
-        at_end = _stored(services, workload)
+        at_end = _stored(context)
         if not _left(at_end[1]):
             status = CampaignStatus.FINISHED
     except KeyboardInterrupt:
         raise InterruptedByUserError from None
     finally:
-        result = _end(services, workload, status, lost, at_end)
+        result = _end(context, status, lost, at_end)
     return replace(result, fault=faults[0] if faults else None)
 
 
-def _all_at_once(
-    workload: Workload, devices: Sequence[tuple[Device, DeviceFacts]], services: Services
-) -> dict[Serial, DeviceResult]:
+def _all_at_once(context: Context, devices: Sequence[tuple[Device, DeviceFacts]]) -> dict[Serial, DeviceResult]:
     """Measure each device in a thread of its own, and return how each ended."""
     working = WorkingDevices([facts.serial for _, facts in devices])
     results: dict[Serial, DeviceResult] = {}
 
     def part(device: Device, facts: DeviceFacts) -> None:
-        results[facts.serial] = DeviceCampaign(device, facts, workload, services, working).run()
+        results[facts.serial] = DeviceCampaign(device, facts, context, working).run()
 
-    _in_threads({facts.serial: partial(part, device, facts) for device, facts in devices}, services.cancelled)
+    _in_threads({facts.serial: partial(part, device, facts) for device, facts in devices}, context.cancelled)
     return results
 
 
@@ -165,29 +161,27 @@ def close_campaign(campaign: Campaign, store: Store, tools: Mapping[ToolName, To
     return count
 
 
-def _stored(services: Services, workload: Workload) -> _Stored:
+def _stored(context: Context) -> _Stored:
     """Return a campaign's runs, and what they leave open on each device."""
-    runs = runs_of(services, workload)
-    return runs, open_works(workload.campaign, runs, services.tools)
+    runs = runs_of(context)
+    return runs, open_works(context.campaign, runs, context.tools)
 
 
-def _end(
-    services: Services, workload: Workload, status: CampaignStatus, lost: Mapping[Serial, str], stored: _Stored | None
-) -> CampaignEnded:
+def _end(context: Context, status: CampaignStatus, lost: Mapping[Serial, str], stored: _Stored | None) -> CampaignEnded:
     """``stored`` is what was read when all devices were through; None where they weren't."""
-    campaign, finished_at = workload.campaign, services.clock.now()
+    campaign, finished_at = context.campaign, context.clock.now()
     # Also of a check that was stored right before a crash.
     if any(item.run_pass is Pass.REFERENCE for item in campaign.invocations) and keep_doubts(
-        services.store, campaign.campaign_id
+        context.store, campaign.campaign_id
     ):
         stored = None
-    services.store.set_status(campaign.campaign_id, status, finished_at)
-    runs, works = stored or _stored(services, workload)
+    context.store.set_status(campaign.campaign_id, status, finished_at)
+    runs, works = stored or _stored(context)
     ended = replace(campaign, status=status, finished_at=finished_at)
     result = CampaignEnded(
         campaign=ended, stored=_done(runs), left=_left(works), lost=lost, savings=savings(campaign, runs)
     )
-    services.observer.on_event(result)
+    context.observer.on_event(result)
     return result
 
 

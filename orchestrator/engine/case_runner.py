@@ -10,7 +10,7 @@ from typing import Final
 
 from orchestrator.analysis.rounds import is_hopeless
 from orchestrator.engine.events import DeviceNote, InvocationStarted, Measuring, RunStored
-from orchestrator.engine.invocation import Placer, RunRecords, Services, Workload, basis_of, covered, request_of
+from orchestrator.engine.invocation import Context, Placer, RunRecords, basis_of, covered, request_of
 from orchestrator.engine.rounds import slim
 from orchestrator.errors import (
     AdbUnavailableError,
@@ -82,8 +82,7 @@ class CaseRunner:
         self,
         device: Device,
         facts: DeviceFacts,
-        workload: Workload,
-        services: Services,
+        context: Context,
         runs: list[RunRecord],
         failures: CaseFailures,
         time: TimeLeft,
@@ -91,11 +90,10 @@ class CaseRunner:
         """``runs`` are the device's of this campaign, and get what is stored; ``failures`` are its cases' so far."""
         self._device = device
         self._facts = facts
-        self._workload = workload
-        self._services = services
+        self._context = context
         self._runs = runs
         self._failures = failures
-        terms = workload.campaign.terms
+        terms = context.campaign.terms
         #: What is left of the campaign's time.
         self.time = time
         # A comparison or search of thread counts needs each of them.
@@ -103,8 +101,8 @@ class CaseRunner:
         self._unused = None if is_each else UnusedThreads(runs)
         self._was_told_of_time = False
         self._told_unused: set[CaseKey] = set()
-        self._placer = Placer(device, workload, services)
-        self._records = RunRecords(facts, workload.campaign, services.tools, services.clock)
+        self._placer = Placer(device, context)
+        self._records = RunRecords(facts, context.campaign, context.tools, context.clock)
         #: How many invocations were dealt with, and how many are known of.
         self._position = 0
         self._total = 0
@@ -184,14 +182,14 @@ class CaseRunner:
 
         Raises DeviceError kinds, and InterruptedByUserError.
         """
-        fitness = self._services.conditioner.prepare(
+        fitness = self._context.conditioner.prepare(
             self._device,
             limits,
-            quiet=self._workload.campaign.terms.quiet,
+            quiet=self._context.campaign.terms.quiet,
             recent=recent,
             on_wait=lambda reason: self._note(f"waits to be fit: {reason}"),
             on_note=lambda text: self._note(text, is_problem=True),
-            cancelled=self._services.cancelled,
+            cancelled=self._context.cancelled,
         )
         self._check_cancelled()
         return fitness
@@ -202,8 +200,8 @@ class CaseRunner:
         self._last_state = (0.0, None)
 
     def _keep(self, run: RunRecord) -> None:
-        self._services.store.append_run(run)
-        self._services.observer.on_event(RunStored(run=run, position=self._position, total=self._total))
+        self._context.store.append_run(run)
+        self._context.observer.on_event(RunStored(run=run, position=self._position, total=self._total))
         self._runs.append(slim(run))
         self.time.learn(run)
         if self._unused is not None:
@@ -217,7 +215,7 @@ class CaseRunner:
             raise DeviceUnfitError(run.reason, serial=self._facts.serial)
 
     def _tell_started(self, invocation: Invocation) -> None:
-        self._services.observer.on_event(
+        self._context.observer.on_event(
             InvocationStarted(invocation=invocation, position=self._position, total=self._total)
         )
 
@@ -246,19 +244,19 @@ class CaseRunner:
         raw = self._last_raw
         if raw is None or run.report is None or run.outcome in (Outcome.ABORTED, Outcome.UNFIT):
             return
-        for other in covered(self._services.tools[invocation.case.tool], raw, invocation, queue):
+        for other in covered(self._context.tools[invocation.case.tool], raw, invocation, queue):
             yield self._records.measured(other, raw, before=run.state_before, after=run.state_after)
 
     def _check_cancelled(self) -> None:
-        if self._services.cancelled.is_set():
+        if self._context.cancelled.is_set():
             raise InterruptedByUserError
 
     def _run_with_retries(self, invocation: Invocation, *, at_rest: bool = True) -> RunRecord:
         error: BenchfarmError | None = None
-        started_at = self._services.clock.now()
+        started_at = self._context.clock.now()
         for attempt in range(1, ATTEMPTS + 1):
             self._check_cancelled()
-            started_at = self._services.clock.now()
+            started_at = self._context.clock.now()
             try:
                 return self._run_once(invocation, started_at, at_rest=at_rest)
             except (StoreError, HostStorageError, InterruptedByUserError, DeviceUnusableError, DeviceBusyError):
@@ -286,14 +284,14 @@ class CaseRunner:
 
     def _run_once(self, invocation: Invocation, started_at: datetime, *, at_rest: bool) -> RunRecord:
         case = _as_run(invocation)
-        tool = self._services.tools[case.tool]
-        basis = basis_of(invocation, self._workload, self._services) if invocation.run_pass is Pass.PARITY else None
+        tool = self._context.tools[case.tool]
+        basis = basis_of(invocation, self._context) if invocation.run_pass is Pass.PARITY else None
         if isinstance(basis, tuple):
             return self._records.not_run(invocation, Outcome.SKIPPED, *basis, at=started_at)
         placed = self._placer.place(case)
         inputs = self._placer.place_inputs(basis.inputs) if basis is not None else ()
         # Without a rest it is only looked how the device is.
-        limits = self._workload.campaign.terms.limits if at_rest else _NO_LIMITS
+        limits = self._context.campaign.terms.limits if at_rest else _NO_LIMITS
         fitness = self.rest(limits, recent=self._recent_state())
         if fitness.reason and at_rest:
             reason = f"not fit after {format_duration(fitness.waited_s)}: {fitness.reason}"
@@ -303,20 +301,20 @@ class CaseRunner:
         request = request_of(
             case,
             placed,
-            self._workload,
+            self._context,
             self._facts,
             run_pass=invocation.run_pass,
             number=invocation.number,
             cache_folder=f"{self._device.work_folder}/start-caches/{case.case_key}",
             inputs=inputs,
         )
-        self._services.observer.on_event(Measuring(invocation=invocation))
-        raw = tool.run(self._device, request, cancelled=self._services.cancelled)
+        self._context.observer.on_event(Measuring(invocation=invocation))
+        raw = tool.run(self._device, request, cancelled=self._context.cancelled)
         self._check_cancelled()
         if basis is not None:
             raw = replace(raw, attachments=(*raw.attachments, *basis.attachments))
         after = self._state_after(before)
-        self._last_state = (self._services.clock.monotonic_s(), after)
+        self._last_state = (self._context.clock.monotonic_s(), after)
         self._last_raw = raw
         return self._records.measured(invocation, raw, run_id=request.run_id, before=before, after=after)
 
@@ -338,11 +336,11 @@ class CaseRunner:
     def _recent_state(self) -> DeviceState | None:
         """Return the state after the last run if nothing has happened since; a computer changes too quickly."""
         read_at_s, state = self._last_state
-        age_s = self._services.clock.monotonic_s() - read_at_s
+        age_s = self._context.clock.monotonic_s() - read_at_s
         return state if age_s < RECENT_S and self._device.kind is not DeviceKind.HOST else None
 
     def _note(self, text: str, *, is_problem: bool = False) -> None:
-        self._services.observer.on_event(DeviceNote(serial=self._facts.serial, text=text, is_problem=is_problem))
+        self._context.observer.on_event(DeviceNote(serial=self._facts.serial, text=text, is_problem=is_problem))
 
 
 def _as_run(invocation: Invocation) -> Case:

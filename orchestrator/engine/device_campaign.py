@@ -21,7 +21,7 @@ from orchestrator.engine.events import (
     RoundAdded,
     RunStored,
 )
-from orchestrator.engine.invocation import Services, Workload
+from orchestrator.engine.invocation import Context
 from orchestrator.engine.reference_check import ReferenceCheck
 from orchestrator.engine.rounds import OpenWork, done_count, following, open_work, slim
 from orchestrator.errors import (
@@ -114,17 +114,16 @@ class DeviceCampaign:
         self,
         device: Device,
         facts: DeviceFacts,
-        workload: Workload,
-        services: Services,
+        context: Context,
         others: WorkingDevices | None = None,
     ) -> None:
         """``others`` are the process's devices; a device that is measured alone isn't waited for when it is lost."""
         self._device = device
         self._facts = facts
         self._serial = facts.serial
-        self._workload = workload
-        self._campaign = workload.campaign
-        self._all_services = self._services = services
+        self._campaign = context.campaign
+        self._context = context
+        self._observer = context.observer
         self._others = others or WorkingDevices()
         #: What was abandoned on the device, also after it was away.
         self._failures = CaseFailures()
@@ -164,7 +163,7 @@ class DeviceCampaign:
         return DeviceResult()
 
     def _under_lease(self) -> None:
-        with self._all_services.lease.acquire(self._serial, wait_s=_LEASE_WAIT_S):
+        with self._context.lease.acquire(self._serial, wait_s=_LEASE_WAIT_S):
             try:
                 self._until_done()
             finally:
@@ -195,15 +194,14 @@ class DeviceCampaign:
 
     def _begin(self) -> None:
         """Read what is stored of the device."""
-        services, campaign = self._all_services, self._campaign
-        self._runs = runs_of(services, self._workload, serials=[self._serial])
+        campaign = self._campaign
+        self._runs = runs_of(self._context, serials=[self._serial])
         self._is_read = True
         #: Of an A/B comparison, and the plan that was last reported.
         self._pairs, self._told = None, ""
         if campaign.terms.pairing is not None:
             self._pairs = PairProgress(campaign, self._serial, self._runs)
-            services = replace(services, observer=_Sides(services.observer, self._pairs))
-        self._services = services
+            self._context = replace(self._context, observer=_Sides(self._observer, self._pairs))
 
     def _measure(self) -> None:
         """Run what is open: the plan's invocations, what the stopping rule adds, sustained curves.
@@ -213,15 +211,11 @@ class DeviceCampaign:
         work = self._open_work()
         if not work.invocations:
             return
-        services = self._services
+        context = self._context
         if self._time is None:
-            self._time = TimeLeft(self._campaign, self._runs, services.clock, self._serial, services.store.recent_runs)
-        runner = CaseRunner(self._device, self._facts, self._workload, services, self._runs, self._failures, self._time)
-        check = (
-            ReferenceCheck(self._device, self._workload, self._services, runner, self._runs, self._marks[0])
-            if self._marks
-            else None
-        )
+            self._time = TimeLeft(self._campaign, self._runs, context.clock, self._serial, context.store.recent_runs)
+        runner = CaseRunner(self._device, self._facts, context, self._runs, self._failures, self._time)
+        check = ReferenceCheck(self._device, self._context, runner, self._runs, self._marks[0]) if self._marks else None
 
         def between() -> None:
             if check is not None and not runner.time.is_over:
@@ -244,11 +238,11 @@ class DeviceCampaign:
             check.end()
 
     def _open_work(self) -> OpenWork:
-        return open_work(self._campaign, self._runs, self._serial, self._services.tools)
+        return open_work(self._campaign, self._runs, self._serial, self._context.tools)
 
     def _tell_added(self, added: Sequence[Invocation]) -> None:
         if self._pairs is None:
-            self._services.observer.on_event(_round_of(self._serial, added))
+            self._context.observer.on_event(_round_of(self._serial, added))
             return
         counts = repr(self._pairs.counts())
         if counts != self._told:
@@ -257,18 +251,18 @@ class DeviceCampaign:
 
     def _is_back(self, error: DeviceError) -> bool:
         """Wait for the device, which was lost, as long as others work: it costs nothing then."""
-        services = self._services
-        if services.cancelled.is_set():
+        context = self._context
+        if context.cancelled.is_set():
             return False
         text = f"lost: {_text(self._device, error)}; its remaining runs resume when it reconnects"
         self._note(text, is_problem=True, is_away=True)
         self._others.remove(self._serial)
-        is_back = services.rescuer.rescue(
+        is_back = context.rescuer.rescue(
             self._device,
             keep_waiting=lambda: bool(self._others),
             may_reboot=self._campaign.terms.may_reboot,
             on_note=self._note,
-            cancelled=services.cancelled,
+            cancelled=context.cancelled,
         )
         if is_back:
             self._others.add(self._serial)
@@ -278,12 +272,12 @@ class DeviceCampaign:
     def _is_asked_again(self, error: DeviceUnfitError) -> bool:
         """Leave the device, which isn't fit, alone for a while, restored; False when no other works any more."""
         self._others.remove(self._serial)
-        if not self._others.work_for(0.0, self._services.cancelled):
+        if not self._others.work_for(0.0, self._context.cancelled):
             return False
         text = f"{_text(self._device, error)}; it is asked again while others work"
         self._note(text, is_problem=True, is_away=True)
         self._restore()
-        if not self._others.work_for(self._services.unfit_pause_s, self._services.cancelled):
+        if not self._others.work_for(self._context.unfit_pause_s, self._context.cancelled):
             return False
         self._others.add(self._serial)
         self._note("is asked again", is_away=False)
@@ -306,10 +300,10 @@ class DeviceCampaign:
         if not self._is_read:
             self._begin()
         left = len(self._open_work().invocations)
-        self._services.observer.on_event(DeviceFinished(serial=self._serial, left=left, reason=reason))
+        self._context.observer.on_event(DeviceFinished(serial=self._serial, left=left, reason=reason))
 
     def _keep_out(self, reason: str) -> None:
-        self._services.quarantine.put(self._serial, reason)
+        self._context.quarantine.put(self._serial, reason)
         self._note(f"is in quarantine; 'benchfarm device release {shlex.quote(self._serial)}' ends it", is_problem=True)
 
     def _restore(self) -> None:
@@ -318,11 +312,11 @@ class DeviceCampaign:
             try:
                 if attempt > 1:
                     self._device.wait_until_ready(timeout_s=_RESTORE_READY_S)
-                self._services.conditioner.restore(self._device, on_note=lambda text: self._note(text, is_problem=True))
+                self._context.conditioner.restore(self._device, on_note=lambda text: self._note(text, is_problem=True))
             except BenchfarmError as error:
                 if attempt < _RESTORES_MAX and isinstance(error, DeviceError) and _may_return(error):
                     continue
-                if self._serial in self._services.conditioner.unrestored():
+                if self._serial in self._context.conditioner.unrestored():
                     again = f"'benchfarm device restore {shlex.quote(self._serial)}' tries again"
                     text = f"could not be restored ({error}); {again}"
                     self._note(text, is_problem=True)
@@ -333,7 +327,7 @@ class DeviceCampaign:
             return
 
     def _note(self, text: str, *, is_problem: bool = False, is_away: bool | None = None) -> None:
-        self._services.observer.on_event(
+        self._context.observer.on_event(
             DeviceNote(serial=self._serial, text=text, is_problem=is_problem, is_away=is_away)
         )
 
@@ -371,9 +365,9 @@ def _round_of(serial: Serial, added: Sequence[Invocation]) -> RoundAdded:
     )
 
 
-def runs_of(services: Services, workload: Workload, *, serials: Sequence[Serial] = ()) -> list[RunRecord]:
+def runs_of(context: Context, *, serials: Sequence[Serial] = ()) -> list[RunRecord]:
     """Return the campaign's runs, of some devices or of all, as decisions need them."""
-    return [slim(run) for run in services.store.runs(campaign_ids=[workload.campaign.campaign_id], serials=serials)]
+    return [slim(run) for run in context.store.runs(campaign_ids=[context.campaign.campaign_id], serials=serials)]
 
 
 def run_sustained(runner: CaseRunner, marker: Invocation, runs: Sequence[RunRecord], *, sustained_s: float) -> None:

@@ -39,9 +39,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Services:
-    """What every device of a campaign uses together."""
+class Context:
+    """What the devices of a campaign share: the campaign, what its cases refer to, and what measures them."""
 
+    campaign: Campaign
+    #: By sha256.
+    models: Mapping[str, Model]
+    builds: Mapping[str, Build]
+    #: The flags that a build has, by its sha256; those that weren't asked are left out.
+    known_flags: Mapping[str, frozenset[str]] = field(default_factory=dict)
     store: Store
     tools: Mapping[ToolName, Tool]
     lease: FileLease
@@ -58,25 +64,6 @@ class Services:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
-    """What the cases of a campaign refer to, by content."""
-
-    campaign: Campaign
-    models: Mapping[str, Model]
-    builds: Mapping[str, Build]
-    #: The flags that a build has, by its sha256; those that weren't asked are left out.
-    known_flags: Mapping[str, frozenset[str]] = field(default_factory=dict)
-
-    def build(self, sha256: str) -> Build:
-        """Return a build that a case names."""
-        return self.builds[sha256]
-
-    def of_package(self, package: str) -> set[str]:
-        """Return the builds of an app: only one of them can be installed."""
-        return {build.sha256 for build in self.builds.values() if build.package == package}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
     """Where a case's files lie on a device."""
 
@@ -90,10 +77,9 @@ class Placed:
 class Placer:
     """Places the files of cases on one device."""
 
-    def __init__(self, device: Device, workload: Workload, services: Services) -> None:
+    def __init__(self, device: Device, context: Context) -> None:
         self._device = device
-        self._workload = workload
-        self._services = services
+        self._context = context
         self._placed: dict[tuple[object, ...], Placed] = {}
 
     def forget(self) -> None:
@@ -106,11 +92,11 @@ class Placer:
         known = self._placed.get(key)
         if known is not None:
             return known
-        model = self._workload.models[case.model_sha256]
-        build = self._workload.build(case.build_sha256)
+        model = self._context.models[case.model_sha256]
+        build = self._context.builds[case.build_sha256]
         # What must lie together is known by all of its contents.
         set_sha256 = content_key([build.sha256, *case.files]) if case.files else ""
-        hosts = self._workload.campaign.terms.files
+        hosts = self._context.campaign.terms.files
         # First, for an iPhone's files lie in its app's folder.
         program_path = self._put_program(case.tool, build, set_sha256)
         placed = Placed(
@@ -147,13 +133,14 @@ class Placer:
             return ""
         if tool.is_app or build.package:
             assert build.path is not None
-            begun_s = self._services.clock.monotonic_s()
+            begun_s = self._context.clock.monotonic_s()
             pushed_bytes = self._device.install(
-                build.path, sha256=build.sha256, package=build.package, cancelled=self._services.cancelled
+                build.path, sha256=build.sha256, package=build.package, cancelled=self._context.cancelled
             )
             self._tell(build.name, pushed_bytes, begun_s)
             # An app of the same name has taken the place of the other build's.
-            replaced = self._workload.of_package(build.package) - {build.sha256}
+            same = {other.sha256 for other in self._context.builds.values() if other.package == build.package}
+            replaced = same - {build.sha256}
             for key in [key for key in self._placed if key[1] in replaced]:
                 del self._placed[key]
             return ""
@@ -170,7 +157,7 @@ class Placer:
         set_sha256: str = "",
     ) -> str:
         assert source is not None, f"{name} is known from the store only"
-        begun_s = self._services.clock.monotonic_s()
+        begun_s = self._context.clock.monotonic_s()
         placed = self._device.place(
             source, kind=kind, sha256=sha256, name=safe_name(name), executable=executable, set_sha256=set_sha256
         )
@@ -178,8 +165,8 @@ class Placer:
         return placed.path
 
     def _tell(self, name: str, pushed_bytes: int, begun_s: float) -> None:
-        duration_s = self._services.clock.monotonic_s() - begun_s
-        self._services.observer.on_event(
+        duration_s = self._context.clock.monotonic_s() - begun_s
+        self._context.observer.on_event(
             FilePlaced(serial=self._device.serial, name=name, pushed_bytes=pushed_bytes, duration_s=duration_s)
         )
 
@@ -187,7 +174,7 @@ class Placer:
 def request_of(
     case: Case,
     placed: Placed,
-    workload: Workload,
+    context: Context,
     facts: DeviceFacts,
     *,
     run_pass: Pass,
@@ -201,14 +188,14 @@ def request_of(
         run_id=RunId(uuid.uuid4().hex),
         run_pass=run_pass,
         facts=facts,
-        build=workload.build(case.build_sha256),
+        build=context.builds[case.build_sha256],
         model_path=placed.model_path,
         program_path=placed.program_path,
         file_paths=placed.file_paths,
-        timeout_s=workload.campaign.terms.timeout_s + 2 * case.max_secs,
-        known_flags=workload.known_flags.get(case.build_sha256, frozenset()),
+        timeout_s=context.campaign.terms.timeout_s + 2 * case.max_secs,
+        known_flags=context.known_flags.get(case.build_sha256, frozenset()),
         number=number,
-        load=load_text(run_pass, number, workload.campaign.terms.contention),
+        load=load_text(run_pass, number, context.campaign.terms.contention),
         cache_folder=cache_folder,
         inputs=inputs,
     )
@@ -362,16 +349,16 @@ _OWN_INPUTS: Final = (
 )  # fmt: skip
 
 
-def basis_of(invocation: Invocation, workload: Workload, services: Services) -> ParityBasis | tuple[str, str]:
+def basis_of(invocation: Invocation, context: Context) -> ParityBasis | tuple[str, str]:
     """Return what an invocation's outputs are to be compared with; code and reason for one that can't be run."""
     case = invocation.case
     if not program(case.tool).is_benchmark_model:
         return "parity-not-in-tool", f"'{case.tool}' writes no outputs that could be compared"
-    if services.reference is None:
+    if context.reference is None:
         return "parity-no-reference", "nothing here computes the reference outputs"
     if owned := [name for name in _OWN_INPUTS if name in dict(case.flags)]:
         return "parity-own-inputs", f"the flag {owned[0]} says itself what the inputs or outputs are"
     try:
-        return services.reference.basis(workload.models[case.model_sha256], workload.campaign.terms.parity_inputs)
+        return context.reference.basis(context.models[case.model_sha256], context.campaign.terms.parity_inputs)
     except ModelError as error:
         return "parity-no-reference", str(error)

@@ -21,7 +21,7 @@ from orchestrator.analysis.brackets import (
 from orchestrator.clock import Deadline
 from orchestrator.engine.case_runner import READY_S, CaseRunner
 from orchestrator.engine.events import DeviceNote
-from orchestrator.engine.invocation import Services, Workload
+from orchestrator.engine.invocation import Context
 from orchestrator.errors import DeviceError, DeviceSetAsideError, DeviceUnusableError
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Invocation
@@ -105,23 +105,21 @@ class ReferenceCheck:
     def __init__(
         self,
         device: Device,
-        workload: Workload,
-        services: Services,
+        context: Context,
         runner: CaseRunner,
         runs: Sequence[RunRecord],
         marker: Invocation,
     ) -> None:
         """``runs`` are the device's of this campaign and grow as they are stored."""
         self._device = device
-        self._workload = workload
-        self._services = services
+        self._context = context
         self._runner = runner
         self._runs = runs
         self._case = marker.case
         self._checked_at_s = 0.0
-        campaign_id = workload.campaign.campaign_id
+        campaign_id = context.campaign.campaign_id
         #: Of earlier campaigns, in the order in which they were stored.
-        self._history_us = earlier_figures_us(services.store, self._case.case_key, campaign_id)
+        self._history_us = earlier_figures_us(context.store, self._case.case_key, campaign_id)
 
     def begin(self) -> None:
         """Ask how the device is before anything else; raises DeviceUnusableError for one that is to be set aside."""
@@ -143,7 +141,7 @@ class ReferenceCheck:
 
     def between(self) -> None:
         """Ask again when the last time is long ago; raises DeviceUnusableError for a device to be set aside."""
-        if self._services.clock.monotonic_s() - self._checked_at_s < EVERY_S:
+        if self._context.clock.monotonic_s() - self._checked_at_s < EVERY_S:
             return
         verdict = self._ask()
         if verdict.moved:
@@ -160,7 +158,7 @@ class ReferenceCheck:
         self._cool()
         verdict = self._ask()
         tried = "after cooling"
-        if verdict.moved and self._workload.campaign.terms.may_reboot and self._device.kind is DeviceKind.ANDROID:
+        if verdict.moved and self._context.campaign.terms.may_reboot and self._device.kind is DeviceKind.ANDROID:
             self._note(f"the reference workload is still {_change(verdict)}; the phone is rebooted")
             self._reboot()
             verdict = self._ask()
@@ -180,17 +178,17 @@ class ReferenceCheck:
             item = Invocation(case=self._case, run_pass=Pass.REFERENCE, number=invocation)
             while not self._runner.has_stored(item):
                 self._runner.run_one(item)
-        self._checked_at_s = self._services.clock.monotonic_s()
+        self._checked_at_s = self._context.clock.monotonic_s()
         check = next(check for check in checks(self._runs) if check.number == number)
         verdict = verdict_of(self._runs, check, self._history_us)
         if verdict.moved:
-            campaign_id = self._workload.campaign.campaign_id
-            keep_doubts(self._services.store, campaign_id, serials=[self._device.serial])
+            campaign_id = self._context.campaign.campaign_id
+            keep_doubts(self._context.store, campaign_id, serials=[self._device.serial])
         return verdict
 
     def _cool(self) -> None:
         """Wait until the battery is as cool as at the beginning, and nothing limits the clocks."""
-        limits = self._workload.campaign.terms.limits
+        limits = self._context.campaign.terms.limits
         baseline = baseline_of(self._runs)
         heat_c = baseline.battery_heat_c if baseline is not None else None
         most_c = limits.battery_heat_c_max if heat_c is None else min(limits.battery_heat_c_max, heat_c + _WARMER_C)
@@ -199,9 +197,9 @@ class ReferenceCheck:
             self._note(f"didn't cool to what it was: {fitness.reason}")
 
     def _reboot(self) -> None:
-        clock, before = self._services.clock, self._device.state().boot_id
+        clock, before = self._context.clock, self._device.state().boot_id
         # What was changed is restored first: some of it would be forgotten, and the rest left.
-        self._services.conditioner.restore(self._device)
+        self._context.conditioner.restore(self._device)
         try:
             self._device.shell("reboot")
         except DeviceError as error:
@@ -219,11 +217,11 @@ class ReferenceCheck:
                     raise
             if deadline.expired:
                 raise DeviceUnusableError("didn't reboot when asked", serial=self._device.serial)
-            clock.wait(0.5, self._services.cancelled)
+            clock.wait(0.5, self._context.cancelled)
         self._runner.forget()
 
     def _note(self, text: str, *, is_problem: bool = False) -> None:
-        self._services.observer.on_event(DeviceNote(serial=self._device.serial, text=text, is_problem=is_problem))
+        self._context.observer.on_event(DeviceNote(serial=self._device.serial, text=text, is_problem=is_problem))
 
 
 def _change(verdict: ReferenceVerdict) -> str:

@@ -15,7 +15,7 @@ from typing import Any, cast
 from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.device_campaign import DeviceCampaign, DeviceResult
 from orchestrator.engine.events import CampaignEnded
-from orchestrator.engine.invocation import Services, Workload
+from orchestrator.engine.invocation import Context
 from orchestrator.errors import LinkLostError
 from orchestrator.ports import Fitness, InvocationRequest
 from orchestrator.records.campaign import Campaign, Invocation
@@ -68,31 +68,26 @@ class Rig:
 
     def measure(self) -> DeviceResult:
         """Measure what is open on the one phone; as whoever begins the campaign, or resumes it in another process."""
-        workload = self._begun()
-        return DeviceCampaign(self.phone(SERIAL), FACTS, workload, self.services()).run()
+        return DeviceCampaign(self.phone(SERIAL), FACTS, self.context()).run()
 
     def measure_all(self, *serials: Serial) -> CampaignEnded:
         """Measure what is open on several phones at once."""
         phones = [(self.phone(serial), replace(FACTS, serial=serial)) for serial in serials]
-        return run_on_devices(self._begun(), phones, self.services())
+        return run_on_devices(self.context(), phones)
 
-    def _begun(self) -> Workload:
+    def context(self) -> Context:
+        """What the phones share; the campaign is stored first."""
         if self.store.campaign(self.campaign.campaign_id) is None:
             serials = {item.case.serial for item in self.campaign.invocations}
             devices = [replace(FACTS, serial=serial) for serial in serials]
             self.store.begin_campaign(self.campaign, devices=devices, models=[MODEL], builds=[BUILD])
-        return Workload(
-            campaign=self.campaign,
-            models={MODEL.sha256: MODEL},
-            builds={BUILD.sha256: BUILD},
-        )
-
-    def services(self) -> Services:
-        """What the phones use together."""
         conditioner = SimpleNamespace(
             prepare=self._prepare, restore=lambda device, on_note: self.restored.append(device.serial)
         )
-        return Services(
+        return Context(
+            campaign=self.campaign,
+            models={MODEL.sha256: MODEL},
+            builds={BUILD.sha256: BUILD},
             store=self.store,
             tools={ToolName.NATIVE: cast(Any, SimpleNamespace(run=self._run, parse=self._parse))},
             lease=self.lease or cast(Any, SimpleNamespace(acquire=lambda serial, wait_s: contextlib.nullcontext())),
