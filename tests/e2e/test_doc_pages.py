@@ -48,15 +48,12 @@ NOT_RUN = {
     "benchfarm lab down": "the test's own lab",
     "benchfarm build fetch": "a download: tests/e2e/test_builds.py",
     "benchfarm model fetch": "a download",
-    "benchfarm model evaluate": "tests/e2e/test_evaluations.py",
     "benchfarm model build": "minutes of TensorFlow: tests/unit/models/test_building.py",
     "benchfarm build add libhexagon": "needs Hexagon's libraries: tests/e2e/test_builds.py",
-    "benchfarm import benchmark_result": "needs an app's results: tests/e2e/test_iphone_and_imports.py",
     "benchfarm import ~/.cache": "needs another lab's results: tests/e2e/test_lab_sessions.py",
     "benchfarm import measurements.jsonl": "needs another lab's results: tests/e2e/test_lab_sessions.py",
     "benchfarm bench model.tflite -s 00008150": "needs an iPhone: tests/e2e/test_iphone_on_a_cable.py",
     "benchfarm device check -s 00008150": "needs an iPhone: tests/e2e/test_iphone_on_a_cable.py",
-    "benchfarm import report.json": "needs an app's results: tests/e2e/test_iphone_and_imports.py",
     "benchfarm import console.txt": "needs an app's results: tests/e2e/test_iphone_and_imports.py",
     "benchfarm compare --by device": "needs an iPhone's results: tests/e2e/test_iphone_and_imports.py",
     "benchfarm model inspect qwen3": "a bundle of a gigabyte",
@@ -93,7 +90,6 @@ SHORTER = {
     ("bench",): {"-n": "2", "--min-secs": "0.1"},
     ("ab",): {"--most-pairs": "3", "--min-secs": "0.1"},
     ("bisect",): {"--most-pairs": "3", "--min-secs": "0.1"},
-    ("device", "quiet"): {"-n": "4", "--option": "fixed_performance"},
 }
 #: Commands whose exit code is an answer: 1 says no.
 ANSWERS = {"ab", "advise", "bisect", "compare", "doctor", "farm", "history", "model", "plan", "report", "results"}
