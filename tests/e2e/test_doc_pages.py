@@ -172,7 +172,7 @@ def reader(lab_of: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory)
     for name, source in {"model": first, "old": first, "new": second}.items():
         shutil.copy(source, folder / f"{name}.tflite")
     plan = (
-        "models: model.tflite\nmatrix: {delegates: [xnnpack, gpu], threads: 1}\ndevices: {any: 1, join: false}\n"
+        "models: model.tflite\nmatrix: {delegates: [xnnpack, gpu], threads: 1}\ndevices: {any: 1}\n"
         "settings: {min_secs: 0.1}\ninvocations: 2\n"
     )
     for name in ("plan", "nightly", "check"):

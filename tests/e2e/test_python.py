@@ -31,7 +31,7 @@ def python(running_lab: VirtualPhones, tmp_path_factory: pytest.TempPathFactory)
     folder = tmp_path_factory.mktemp("python")
     shutil.copy(min(MODELS.glob("*float*.tflite")), folder / "model.tflite")
     (folder / "plan.yaml").write_text(
-        "models: model.tflite\nmatrix: {delegates: cpu, threads: 1}\ndevices: {profiles: pixel-3, join: false}\n"
+        "models: model.tflite\nmatrix: {delegates: cpu, threads: 1}\ndevices: {profiles: pixel-3}\n"
         "settings: {min_secs: 0.1}\ninvocations: 2\n"
     )
     blocks = re.findall(r"```python\n(.*?)```", (REPO / "docs" / "python.md").read_text("utf-8"), re.S)
