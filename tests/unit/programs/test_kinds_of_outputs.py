@@ -16,8 +16,8 @@ def run(*setup: str, mean: str = "306869", first: str = "332961", init: str = "2
             "STARTING!", "Log parameter values verbosely: [0]", "Num threads: [4]", "Graph: [/data/local/tmp/m.tflite]",
             *setup,
             f"count=25 first=313325 curr=308050 min=299074 max=3247030 avg={mean} std=6003",
-            f"Inference timings in us: Init: {init}, First inference: {first}, Warmup (avg): 318238, "
-            f"Inference (avg): {mean}",
+            (f"Inference timings in us: Init: {init}, First inference: {first}, Warmup (avg): 318238, "
+            f"Inference (avg): {mean}"),
             end,
         ]
     )  # fmt: skip
@@ -121,20 +121,20 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
         {"delegate_truth": "wrong-backend", "actual_delegate": "nnapi-reference", "inference_avg_us": 402153},
     ),
     "NNAPI refuses what changes its size": (
-        "WARNING: Attempting to use a delegate that only supports static-sized tensors with a graph that has "
+        ("WARNING: Attempting to use a delegate that only supports static-sized tensors with a graph that has "
         "dynamic-sized tensors (tensor#704 is a dynamic-sized tensor).\n"
-        "ERROR: Failed to apply NNAPI delegate.\nERROR: Benchmarking failed.\n",
+        "ERROR: Failed to apply NNAPI delegate.\nERROR: Benchmarking failed.\n"),
         {"outcome": "failed", "delegate_status": "failed", "requested_delegate": "nnapi"},
     ),
     "NNAPI was applied and took nothing": (
-        "INFO: Though NNAPI delegate is explicitly applied, the model graph\n"
+        ("INFO: Though NNAPI delegate is explicitly applied, the model graph\n"
         "      will not be executed by the delegate.\n"
-        "INFO: Inference (avg): 21140.3 us\n",
+        "INFO: Inference (avg): 21140.3 us\n"),
         {"outcome": "ok", "delegate_status": "none", "requested_delegate": "nnapi", "inference_avg_us": 21140.3},
     ),
     "a sentence wrapped by its author, and a unit in words": (
-        "Explicitly applied NNAPI delegate, and the model graph will be\ncompletely executed by the delegate.\n"
-        "Inference (avg): 766 microseconds\n",
+        ("Explicitly applied NNAPI delegate, and the model graph will be\ncompletely executed by the delegate.\n"
+        "Inference (avg): 766 microseconds\n"),
         {"outcome": "ok", "delegate_status": "full", "actual_delegate": "nnapi", "inference_avg_us": 766},
     ),
     "XNNPACK tells no total": (
@@ -146,18 +146,18 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
         {"delegate_status": "none", "actual_delegate": "cpu", "inference_avg_us": 17138},
     ),
     "the words of 2019": (
-        "STARTING!\nNum threads: [1]\nGraph: [/data/local/tmp/m.tflite]\nUse nnapi : [0]\nUse legacy nnapi : [0]\n"
+        ("STARTING!\nNum threads: [1]\nGraph: [/data/local/tmp/m.tflite]\nUse nnapi : [0]\nUse legacy nnapi : [0]\n"
         "Use gpu : [0]\nLoaded model /data/local/tmp/m.tflite\nInitialized session in 1.892ms\n"
         "count=6 first=91810 curr=88216 min=84000 max=91810 avg=86184.3 std=2000\n"
         "count=50 first=89000 curr=129193 min=88216 max=129193 avg=115062 std=7678\n"
-        "Average inference timings in us: Warmup: 86184.3, Init: 1892, no stats: 115062\n",
+        "Average inference timings in us: Warmup: 86184.3, Init: 1892, no stats: 115062\n"),
         {"outcome": "ok", "inference_avg_us": 115062, "warmup_avg_us": 86184.3, "actual_delegate": "cpu"},
     ),
     "only count and result lines of a notebook": (
-        "    !adb shell /data/local/tmp/benchmark_model --graph=/data/local/tmp/m.tflite --num_threads=8 "
+        ("    !adb shell /data/local/tmp/benchmark_model --graph=/data/local/tmp/m.tflite --num_threads=8 "
         "--use_xnnpack=true\n    # count=50 first=187881 curr=177890 min=172574 max=273037 avg=179291 std=14146\n"
         "    # Inference timings in us: Init: 97564, First inference: 267559, Warmup (avg): 206443, "
-        "Inference (avg): 179291\n",
+        "Inference (avg): 179291\n"),
         {"requested_delegate": "xnnpack", "delegate_status": "unknown", "inference_avg_us": 179291, "num_threads": 8},
     ),
     "an operator that needs TensorFlow": (
@@ -165,11 +165,11 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
         {"outcome": "failed", "missing": "flex", "failure_reason": "Node number 213 (FlexErf) failed to prepare."},
     ),
     "an iPhone's console, each line twice": (
-        "2023-04-18 11:09:18.315345+0800 Demo[2245:652100] Created TensorFlow Lite delegate for Metal.\n"
+        ("2023-04-18 11:09:18.315345+0800 Demo[2245:652100] Created TensorFlow Lite delegate for Metal.\n"
         "INFO: Created TensorFlow Lite delegate for Metal.\n"
         "2023-04-18 11:09:18.412768+0800 Demo[2245:652101] Node number 0 (FlexDecodeJpeg) failed to prepare.\n"
         "ERROR: Node number 0 (FlexDecodeJpeg) failed to prepare.\n"
-        "Failed to initialize: internalError(Failed to allocate memory for input tensors.)\n",
+        "Failed to initialize: internalError(Failed to allocate memory for input tensors.)\n"),
         {"outcome": "failed", "delegate_status": "failed", "requested_delegate": "metal"},
     ),
     "an external delegate that crashed": (
@@ -179,8 +179,8 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
         {"outcome": "crashed", "failure_reason": "Segmentation fault", "requested_delegate": "external"},
     ),
     "another program's crash": (
-        "06-18 10:20:42.000  1111  1111 F libc    : Fatal signal 11 (SIGSEGV), code 1 (SEGV_MAPERR), fault addr 0x0\n"
-        "06-18 10:20:42.100  1200  1200 F DEBUG   : pid: 1111, tid: 1111, name: rome  >>> org.browser <<<\n",
+        ("06-18 10:20:42.000  1111  1111 F libc    : Fatal signal 11 (SIGSEGV), code 1 (SEGV_MAPERR), fault addr 0x0\n"
+        "06-18 10:20:42.100  1200  1200 F DEBUG   : pid: 1111, tid: 1111, name: rome  >>> org.browser <<<\n"),
         {"outcome": "crashed", "process": "org.browser"},
     ),
     "an NPU that took the compiled model": (
@@ -211,8 +211,8 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
         {"outcome": "failed", "failure_reason": "INSTALL_FAILED_UPDATE_INCOMPATIBLE"},
     ),
     "an app that was started": (
-        "m.tflite: 1 file pushed, 0 skipped. (5058721 bytes in 0.155s)\nPerforming Streamed Install\nSuccess\n"
-        "Starting: Intent { cmp=org.tensorflow.lite.benchmark/.BenchmarkModelActivity }\n",
+        ("m.tflite: 1 file pushed, 0 skipped. (5058721 bytes in 0.155s)\nPerforming Streamed Install\nSuccess\n"
+        "Starting: Intent { cmp=org.tensorflow.lite.benchmark/.BenchmarkModelActivity }\n"),
         {"outcome": "ok", "install": "Success", "pushed_bytes": 5058721},
     ),
 }  # fmt: skip
