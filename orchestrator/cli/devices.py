@@ -62,7 +62,10 @@ def list_attached(settings: Settings) -> CommandResult:
         elif found and (offer := unchecked_hint(settings, found)):
             notes.append(offer)
     if not rows:
-        text = "no phone is attached\n  plug one in, allow USB debugging on it, or start virtual ones: benchfarm lab up"
+        text = (
+            "no phone is attached\n  plug one in, allow USB debugging on it, or start virtual ones: benchfarm lab up\n"
+            "  a Samsung phone that doesn't show: turn off Auto Blocker in its settings (Security and privacy)"
+        )
         return CommandResult(text=text, data=[])
     text = table(("serial", "phone", "system", "SoC", "profile", "state"), rows)
     exit_code = 0 if all(item.usable for item in listed) else DeviceError.exit_code
