@@ -95,7 +95,10 @@ def _lines(connection: Connection) -> Generator[bytes]:
 
 
 def _output(connection: Connection, reader: PacketReader, data: bytes, said: bytearray) -> bytes:
-    """Return what logcat printed; what it complained of is added to ``said``. Raises LinkLostError at its end."""
+    """Return what logcat printed; what it complained of is added to ``said``.
+
+    Raises LinkLostError or LogOverrunError at its end.
+    """
     output = bytearray()
     try:
         for packet_id, payload in reader.feed(data):
@@ -105,9 +108,9 @@ def _output(connection: Connection, reader: PacketReader, data: bytes, said: byt
                 said[:] = (said + payload)[-_COMPLAINT_BYTES:]
             elif packet_id == EXIT:
                 reason = bytes(said or output[-_COMPLAINT_BYTES:]).decode("utf-8", "replace").strip()
-                raise LinkLostError(
-                    f"logcat ended with exit code {payload[0] if payload else '?'}: {reason!r}",
-                    serial=connection.serial,
+                what = f"logcat ended with exit code {payload[0] if payload else '?'}"
+                raise service_failure(reason, serial=connection.serial, what=what) or LinkLostError(
+                    f"{what}: {reason!r}", serial=connection.serial
                 )
     except ValueError as error:
         raise LinkLostError(f"logcat: {error}", serial=connection.serial) from error

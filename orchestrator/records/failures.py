@@ -1070,7 +1070,7 @@ ERROR_FAILURES: Final = (
     ),
     FailureCode(
         "log-overrun",
-        ("The phone's log was overwritten faster than it could be read, again and again."),
+        ("The phone's log was overwritten faster than it could be read."),
         "Give the log more room: adb logcat -G 16M; end the app that floods it.",
         (FailureText(pattern="read: unexpected EOF", example="read: unexpected EOF!", source=Source.SERVICE),),
     ),

@@ -14,7 +14,7 @@ from benchfarm_lab.samples import benchmark_apk, benchmark_elf
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.server import AdbServer
-from orchestrator.errors import FolderRefusedError, InstallError, RunAsRefusedError, SystemDownError
+from orchestrator.errors import FolderRefusedError, InstallError, LogOverrunError, RunAsRefusedError, SystemDownError
 from orchestrator.files import LEFT_OUT, OUTPUT_MOST_BYTES, sha256_of
 from orchestrator.ports import InvocationRequest
 from orchestrator.programs.apk import PACKAGE, ApkTool
@@ -338,6 +338,13 @@ def test_a_folder_that_the_shell_user_may_not_write_is_told_as_that(device: AdbD
     with pytest.raises(FolderRefusedError) as raised:
         device._link.push(source, "/data/system/new/model.tflite")
     assert "ls -ld /data/local/tmp" in raised.value.hint
+
+
+def test_a_log_that_was_overwritten_is_no_lost_link(device: AdbDevice, phone: RealPhone) -> None:
+    stand_in(phone, "logcat", "echo 'read: unexpected EOF!' >&2; exit 1")
+    with pytest.raises(LogOverrunError, match="unexpected EOF") as raised, device.follow_log() as lines:
+        list(lines)
+    assert "logcat -G 16M" in raised.value.hint
 
 
 def test_a_run_that_prints_very_much_is_kept_by_both_ends(device: AdbDevice) -> None:
