@@ -64,7 +64,7 @@ for upper in ("bootstrap", "app", "cli"):
 #: Library -> the parts that own it. Several where both sides of a seam need it and must not share code.
 OWNERS = {
     "adbutils": {"devices"},
-    "psutil": {"devices/lease.py"},
+    "psutil": {"devices"},
     "sqlalchemy": {"store"},
     "psycopg": {"store", "queueing"},
     "psycopg_pool": {"queueing"},
