@@ -7,8 +7,8 @@ import errno
 import hashlib
 import os
 import re
+import secrets
 import stat
-import threading
 from pathlib import Path
 from typing import IO, Final
 
@@ -76,7 +76,8 @@ def write_whole(path: Path, content: bytes | str, *, is_private: bool = True) ->
 
     A folder that has to be made is this user's alone, unless it isn't ``is_private``. Raises OSError.
     """
-    draft = path.with_name(f".{path.name}.{threading.get_native_id()}.tmp")
+    # Neither a thread's nor a process's number is unique: two containers that share a folder have the same ones.
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         make_private(path.parent) if is_private else path.parent.mkdir(parents=True, exist_ok=True)
         draft.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -104,7 +105,7 @@ def unwritable(path: Path, error: OSError) -> BenchfarmError:
 
 def check_writable(path: Path) -> None:
     """Make sure that a file can be written here, before the work for it is done; raises as :func:`write_file`."""
-    probe = path.with_name(f".{path.name}.{os.getpid()}.probe")
+    probe = path.with_name(f".{path.name}.{secrets.token_hex(8)}.probe")
     write_file(probe, b"")
     probe.unlink()
     if path.is_dir():

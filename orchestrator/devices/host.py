@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
-import signal
 import subprocess
 import tempfile
 import threading
@@ -14,11 +12,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, NoReturn
 
-import psutil
-
 from orchestrator.child_environment import child_environment
 from orchestrator.clock import Clock, Deadline, SystemClock
-from orchestrator.devices.lease import is_still, started_at
+from orchestrator.devices.lease import is_still, kill_family, kill_group, started_at
 from orchestrator.devices.probing import host_facts, host_state
 from orchestrator.devices.processes import folder_name
 from orchestrator.errors import (
@@ -254,12 +250,6 @@ def shell_code(returncode: int) -> int:
     return 128 - returncode if returncode < 0 else returncode
 
 
-def kill_group(leader: int) -> None:
-    """Kill a process group; not an error when it is gone."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)
-
-
 def run_program(
     command: Sequence[str], *, environ: Mapping[str, str], timeout_s: float, stdin: bytes = b""
 ) -> tuple[int, bytes, bytes]:
@@ -279,16 +269,3 @@ def run_program(
                 kill_family(process.pid)
                 process.wait()
         return process.returncode, head_and_tail(out), head_and_tail(err)
-
-
-def kill_family(leader: int) -> None:
-    """Kill a child of ours with its process group and all that descends from it, in sessions of their own too."""
-    below: list[psutil.Process] = []
-    with contextlib.suppress(psutil.Error):
-        below = psutil.Process(leader).children(recursive=True)
-    for process in below:
-        # Each is known by its start as well: a stranger with its number isn't killed.
-        with contextlib.suppress(psutil.Error):
-            process.kill()
-    kill_group(leader)
-    psutil.wait_procs(below, timeout=_REST_S)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -59,11 +60,18 @@ class UndoJournal:
         self.folder = folder
 
     def pending(self, serial: Serial) -> list[Change]:
-        """Return the changes that weren't undone, oldest first."""
+        """Return the changes that weren't undone, oldest first; raises HostStorageError when that can't be read."""
+        path = self._path(serial, "undo")
         try:
-            return parse_changes(self._path(serial, "undo").read_text("utf-8"))
-        except OSError:
+            return parse_changes(path.read_text("utf-8"))
+        except FileNotFoundError:
             return []
+        except (OSError, ValueError) as error:
+            # Taken for nothing, it would be overwritten by the next change.
+            raise HostStorageError(
+                f"what is to be undone on {serial} can't be read from {path}: {error}",
+                hint="make the file readable, or move it away after a look at what it names",
+            ) from error
 
     def add(self, serial: Serial, *changes: Change) -> None:
         """Write changes down; raises HostStorageError, and the changes must not be made then."""
@@ -109,7 +117,7 @@ class UndoJournal:
                     path.unlink()
                 return
             make_private(self.folder)
-            draft = path.with_suffix(f".{os.getpid()}.tmp")
+            draft = path.with_suffix(f".{secrets.token_hex(8)}.tmp")
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import json
 import os
+import signal
 import socket
 import time
 from collections.abc import Callable, Generator
@@ -32,6 +33,8 @@ _POLL_S: Final = 0.05
 _SHORTEST_WAIT_S: Final = 0.25
 #: The system's own estimate of a process's start moves by so much.
 _START_S: Final = 2.0
+#: How long killed processes may take to be gone.
+_KILLED_S: Final = 2.0
 _LONGEST_NOTE_BYTES: Final = 4096
 #: What psutil raises where a process isn't there, or the system doesn't tell of it.
 _UNKNOWN: Final = (psutil.Error, OSError, ValueError, RuntimeError)
@@ -72,6 +75,25 @@ def command_line(pid: int) -> str:
         return " ".join(psutil.Process(pid).cmdline())
     except _UNKNOWN:
         return ""
+
+
+def kill_group(leader: int) -> None:
+    """Kill a process group; not an error when it is gone."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def kill_family(leader: int) -> None:
+    """Kill a child of ours with its process group and all that descends from it, in sessions of their own too."""
+    below: list[psutil.Process] = []
+    with contextlib.suppress(psutil.Error):
+        below = psutil.Process(leader).children(recursive=True)
+    for process in below:
+        # Each is known by its start as well: a stranger with its number isn't killed.
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    kill_group(leader)
+    psutil.wait_procs(below, timeout=_KILLED_S)
 
 
 class Locks:

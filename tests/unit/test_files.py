@@ -1,5 +1,7 @@
 """A file is written whole or not at all, and nothing is left beside it."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,24 @@ def test_a_failure_leaves_what_was_there_and_nothing_else(tmp_path: Path) -> Non
         write_whole(tmp_path / "other", "\ud800")
     assert [item.name for item in tmp_path.iterdir()] == ["taken"]
     assert [item.name for item in taken.iterdir()] == ["inside"]
+
+
+def test_writers_whose_threads_have_one_number_lose_nothing(tmp_path: Path) -> None:
+    """Two containers that share a folder number their threads alike."""
+    script = """
+import sys, threading
+from pathlib import Path
+from orchestrator.files import write_whole
+threading.get_native_id = lambda: 7
+for number in range(200):
+    write_whole(Path(sys.argv[1]) / "shared.json", sys.argv[2] * 1000)
+"""
+    writers = [
+        subprocess.Popen([sys.executable, "-c", script, str(tmp_path), word], stderr=subprocess.PIPE) for word in "abcd"
+    ]
+    assert [writer.communicate()[1] for writer in writers] == [b""] * 4
+    assert (tmp_path / "shared.json").read_text() in {word * 1000 for word in "abcd"}
+    assert [path.name for path in tmp_path.iterdir()] == ["shared.json"]
 
 
 def test_a_folder_that_is_made_is_the_users_alone_and_an_older_one_stays(tmp_path: Path) -> None:
