@@ -79,7 +79,9 @@ def framed(scripts: Mapping[str, str]) -> str:
     """
     sections = (f'echo; echo "{mark()}{name}"\n{{\n{script}\n}} </dev/null\n' for name, script in scripts.items())
     # However the shell ends, it says so; a mark begins a line even where the output before it didn't end its own.
-    return f"trap 'echo; echo \"{mark()}{_END}\"' EXIT\n" + "".join(sections)
+    # Not of one that is told to end: some run the trap of EXIT then, and exit with 0.
+    traps = f"trap 'echo; echo \"{mark()}{_END}\"' EXIT\ntrap 'trap - EXIT; exit 143' TERM\n"
+    return traps + "".join(sections)
 
 
 def read(result: Result) -> Answer | None:

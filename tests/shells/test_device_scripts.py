@@ -74,8 +74,9 @@ def test_sections_come_apart_whatever_their_scripts_do(shell: Shell) -> None:
 def test_an_answer_is_whole_however_its_scripts_end(shell: Shell, leave: str) -> None:
     answer = shell.ask(before="echo 1", leaving=f"echo 2; {leave}", after="echo 3")
     assert (answer.exit_code, answer.texts()) == (3, {"before": "1\n", "leaving": "2\n"})
-    gone = shell.run(framed({"gone": "echo 1; kill -KILL $$"}))
-    assert read(ShellResult(exit_code=gone.returncode & 255, stdout=gone.stdout, stderr=b"")) is None
+    for signal in ("KILL", "TERM"):
+        gone = shell.run(framed({"gone": f"echo 1; kill -{signal} $$; sleep 0.1", "after": "echo 2"}))
+        assert read(ShellResult(exit_code=gone.returncode & 255, stdout=gone.stdout, stderr=b"")) is None
 
 
 @pytest.mark.parametrize("has_sha256sum", [True, False])

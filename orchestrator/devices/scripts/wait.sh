@@ -14,7 +14,7 @@ cd "$1" || exit 1
 step=$2
 steps=$3
 s=
-trap '[ -z "$s" ] || kill $s; rm -f waiter; exit 143' HUP TERM
+trap '[ -z "$s" ] || kill $s; rm -f waiter; trap - EXIT; exit 143' HUP TERM
 i=0
 n=1
 late=0
