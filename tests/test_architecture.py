@@ -19,7 +19,7 @@ LAB_DOORS = {"bootstrap/virtual_lab.py"}
 #: What the command line knows types and words of, and never calls a function of.
 BELOW_APP = {
     "analysis", "artifacts", "delegates", "devices", "engine", "models", "planning", "programs",
-    "queueing", "store",
+    "queueing", "reading", "store",
 }  # fmt: skip
 #: So many parameters may a function have, besides self or cls.
 PARAMETERS_MOST = 8
@@ -49,7 +49,8 @@ ALLOWED: dict[str, set[str]] = {
     "config": PORTS | {"documents", "resources", "predicates"},
     "devices": PORTS | {"documents"},
     "artifacts": PORTS | {"documents", "programs"},
-    "programs": PORTS | {"delegates", "config"},
+    "reading": RECORDS | {"delegates"},
+    "programs": PORTS | {"delegates", "config", "reading"},
     "models": PORTS | {"delegates"},
     "store": PORTS | {"documents"},
     "queueing": PORTS,
@@ -243,7 +244,7 @@ def test_no_module_needs_itself() -> None:
 
 
 #: Where delegates and programs are at home; whoever else needs to know something of one asks its record.
-HOMES = {"delegates", "programs"}
+HOMES = {"delegates", "programs", "reading"}
 #: What else spells the name of a delegate or a program, and why. It only gets shorter.
 ELSEWHERE = {
     "records/workload.py": "the vocabulary: the enumerations themselves, and what is meant where nobody names one",

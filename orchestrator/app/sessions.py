@@ -30,8 +30,8 @@ from orchestrator.programs.device_lab import (
     STDOUT,
 )
 from orchestrator.programs.grammar.leaderboard import ACCELERATORS, Checked, Row, is_row, read_row
-from orchestrator.programs.grammar.litert_lm import Process, names_gpu
-from orchestrator.programs.grammar.protos import decode_language_model
+from orchestrator.reading.litert_lm import Process, names_gpu
+from orchestrator.reading.protos import decode_language_model
 from orchestrator.records.campaign import Origin
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, ModelSha, Serial, content_key

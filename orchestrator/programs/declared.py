@@ -16,12 +16,12 @@ from orchestrator.delegates.specification import Delegate
 from orchestrator.errors import ArtifactError
 from orchestrator.files import sha256_of
 from orchestrator.ports import Device, InvocationRequest
-from orchestrator.programs.grammar.failures import signal_failure
-from orchestrator.programs.grammar.lines import parse_line
 from orchestrator.programs.native import affinity_mask
 from orchestrator.programs.running.collected import run_and_collect
 from orchestrator.programs.running.environment import library_folders
 from orchestrator.programs.specification import Option, Program
+from orchestrator.reading.failures import signal_failure
+from orchestrator.reading.lines import parse_line
 from orchestrator.records.identity import BuildSha
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, RawOutput, ToolReport
 from orchestrator.records.tokens import FIGURE

@@ -15,10 +15,11 @@ from typing import Final
 from orchestrator.errors import OutputParseError
 from orchestrator.programs.foreign_app import ImportedTool
 from orchestrator.programs.grammar.leaderboard import read_row
-from orchestrator.programs.grammar.litert_lm import LitertLmReader, Process, reports_of
-from orchestrator.programs.grammar.output import RunFiles, parse_run
-from orchestrator.programs.grammar.protos import decode_language_model
 from orchestrator.programs.specification import Program
+from orchestrator.reading.litert_lm import LitertLmReader, Process, reports_of
+from orchestrator.reading.protos import decode_language_model
+from orchestrator.reading.report import RunFiles
+from orchestrator.reading.run import parse_run
 from orchestrator.records.run import RawOutput, ToolReport
 from orchestrator.records.tokens import FIGURE, PHASES
 from orchestrator.records.workload import Case, ToolName

@@ -25,9 +25,9 @@ from orchestrator.delegates import DELEGATES, flags_of
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import UsageError
 from orchestrator.ports import Device, InvocationRequest
-from orchestrator.programs.grammar.litert_json import is_result, report_of
 from orchestrator.programs.running.collected import run_and_collect
 from orchestrator.programs.specification import Program
+from orchestrator.reading.litert_json import is_result, report_of
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import BuildSha, CaseKey, RunId
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, RawOutput, ToolReport

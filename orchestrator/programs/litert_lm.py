@@ -24,13 +24,13 @@ from orchestrator.delegates import flags_of
 from orchestrator.delegates.specification import Delegate, FlagFamily
 from orchestrator.errors import ArtifactError, OutputParseError
 from orchestrator.ports import Device, InvocationRequest, Turn
-from orchestrator.programs.grammar.failures import signal_failure
-from orchestrator.programs.grammar.litert_lm import LitertLmReader, Process, reports_of
-from orchestrator.programs.grammar.protos import decode_language_model
 from orchestrator.programs.native import command_line
 from orchestrator.programs.running.collected import run_and_collect
 from orchestrator.programs.running.environment import library_folders
 from orchestrator.programs.specification import Option, Program
+from orchestrator.reading.failures import signal_failure
+from orchestrator.reading.litert_lm import LitertLmReader, Process, reports_of
+from orchestrator.reading.protos import decode_language_model
 from orchestrator.records.build_spec import FlagSchema, FlagSpec
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import BuildSha

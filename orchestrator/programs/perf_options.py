@@ -30,11 +30,11 @@ from orchestrator.programs.grammar.option_blocks import (
     split_options,
     summary_rows_in,
 )
-from orchestrator.programs.grammar.output import parse_run
 from orchestrator.programs.native import command_line
 from orchestrator.programs.running.collected import read_collected, run_and_collect
 from orchestrator.programs.running.environment import in_mode
 from orchestrator.programs.specification import Program
+from orchestrator.reading.run import parse_run
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import RunId
 from orchestrator.records.run import Attachment, DelegateEvidence, RawOutput, ToolReport

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orchestrator.programs.grammar.protos import encode_result
+from orchestrator.reading.protos import encode_result
 from orchestrator.records.run import LatencySummary, ToolReport
 from tests.samples.beside import OTHER_PROGRAMS
 from tests.samples.wire import field

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.delegates import DELEGATES
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.grammar.failures import system_failure
-from orchestrator.programs.grammar.lines import Buffer, Line
+from orchestrator.reading.failures import system_failure
+from orchestrator.reading.lines import Buffer, Line
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
 from orchestrator.records.workload import DelegateName
 from orchestrator.units import US_PER_MS, US_PER_S

@@ -17,7 +17,7 @@ from typing import Final
 
 from orchestrator.delegates.judging import extent_of
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.grammar.litert_lm import Process, Repetition, reports_of
+from orchestrator.reading.litert_lm import Process, Repetition, reports_of
 from orchestrator.records.run import DelegateEvidence, DelegateShare, LatencySummary, ToolReport
 from orchestrator.records.tokens import PHASES
 from orchestrator.records.workload import DelegateName

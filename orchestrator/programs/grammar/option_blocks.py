@@ -13,9 +13,9 @@ from typing import Final
 
 from orchestrator.delegates import delegates_of, flags_of
 from orchestrator.delegates.specification import FlagFamily
-from orchestrator.programs.grammar.figures import parse_stats
-from orchestrator.programs.grammar.lines import parse_line
-from orchestrator.programs.grammar.transcript import UNCONSUMED
+from orchestrator.reading.figures import parse_stats
+from orchestrator.reading.lines import parse_line
+from orchestrator.reading.transcript import UNCONSUMED
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import LatencySummary
 from orchestrator.records.workload import Case, DelegateName

@@ -1,7 +1,7 @@
 """Reading what a benchmark program printed: one grammar for all programs, years and ways that output takes.
 
-``parse_text`` and ``parse_file`` read what somebody pastes or keeps; ``parse_run`` reads one invocation of ours, with
-its exit code and the files that it wrote. Nothing is invented: what isn't printed stays None.
+``parse_text`` and ``parse_file`` read what somebody pastes or keeps: it is split into runs, and each is read by
+``orchestrator.reading``, as a run of ours is. Nothing is invented: what isn't printed stays None.
 """
 
 from __future__ import annotations
@@ -9,38 +9,36 @@ from __future__ import annotations
 import dataclasses
 import json
 import mmap
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import OutputParseError
 from orchestrator.programs.grammar.declared import declared_reports
-from orchestrator.programs.grammar.failures import Crash, SystemLog
-from orchestrator.programs.grammar.figures import parse_ios_view
 from orchestrator.programs.grammar.forms import json_text, unwrapped
-from orchestrator.programs.grammar.lines import (
+from orchestrator.programs.grammar.option_blocks import SummaryRow
+from orchestrator.programs.grammar.pasted import Rejoiner, parse_pasted
+from orchestrator.programs.grammar.public import describe, to_public
+from orchestrator.programs.grammar.series import Series
+from orchestrator.programs.grammar.splitting import RunSplitter, parse_adb_session
+from orchestrator.reading.failures import Crash
+from orchestrator.reading.figures import parse_ios_view
+from orchestrator.reading.lines import (
     LONGEST_LINE_BYTES,
     Buffer,
     Line,
     is_long_logcat,
     iterate_blocks,
     iterate_long_logcat,
-    own_lines,
     without_foreign,
 )
-from orchestrator.programs.grammar.litert_json import is_result, report_of
-from orchestrator.programs.grammar.litert_lm import MARKS, LitertLmReader, reports_of
-from orchestrator.programs.grammar.option_blocks import SummaryRow
-from orchestrator.programs.grammar.pasted import Rejoiner, parse_pasted
-from orchestrator.programs.grammar.public import describe, to_public
-from orchestrator.programs.grammar.run_report import RunFiles, build_report
-from orchestrator.programs.grammar.series import Series
-from orchestrator.programs.grammar.splitting import RunSplitter, parse_adb_session
-from orchestrator.programs.grammar.transcript import Transcript
+from orchestrator.reading.litert_json import is_result, report_of
+from orchestrator.reading.litert_lm import MARKS, LitertLmReader, reports_of
+from orchestrator.reading.report import build_report
+from orchestrator.reading.transcript import Transcript
 from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolReport
 
-__all__ = ["RunFiles", "describe", "parse_file", "parse_run", "parse_text", "to_public"]
+__all__ = ["describe", "parse_file", "parse_text", "to_public"]
 
 #: Texts without any line of a benchmark program are looked through for other forms up to this size.
 _SMALL_BYTES: Final = 2_000_000
@@ -97,74 +95,6 @@ def iterate_file(path: Path) -> Iterator[ToolReport]:
                 yield from _reports_in(mapped)
     except (OSError, ValueError) as error:
         raise OutputParseError(f"{path} can't be read: {error}") from error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
-    """How a run was started."""
-
-    #: The file name of a native program, by which the phone's log names its process.
-    program: str = ""
-    #: What the plan set; not every program echoes it.
-    flags: Mapping[str, str] = field(default_factory=dict)
-
-
-def parse_run(
-    *,
-    stdout: bytes = b"",
-    stderr: bytes = b"",
-    logcat: bytes = b"",
-    exit_code: int | None,
-    timed_out: bool = False,
-    files: RunFiles | None = None,
-    requested: str = "",
-    started: Started | None = None,
-) -> ToolReport:
-    """Read one invocation of ours; whatever it left behind, a report comes back.
-
-    Args:
-        stdout: the program's standard output, as a whole.
-        stderr: its standard error.
-        logcat: what the phone logged meanwhile; for an app this is the only text.
-        exit_code: None when there is none (an app) or it isn't known.
-        timed_out: whether benchfarm ended the run at its deadline.
-        files: what it wrote beside its output.
-        requested: the delegate that was asked for; the flags in the output are used when it is empty.
-        started: how it was started, where that is known.
-    """
-    started = started or Started()
-    splitter = RunSplitter(is_single=True)
-    for data in (stdout, stderr):
-        for line in own_lines(data):
-            splitter.feed(line)
-    logged = RunSplitter(system=SystemLog(program=started.program))
-    for block in iterate_blocks(logcat):
-        for line in own_lines(without_foreign(block)):
-            logged.feed(line)
-    transcript = _main_transcript(splitter.transcripts[:1], logged.transcripts)
-    transcript.flags = {**started.flags, **transcript.flags}
-    return build_report(
-        transcript,
-        system=logged.system,
-        exit_code=exit_code,
-        timed_out=timed_out,
-        files=files,
-        requested=requested,
-    )
-
-
-def _main_transcript(console: list[Transcript], logged: list[Transcript]) -> Transcript:
-    """Return the transcript of the benchmark: the console's, or for an app its process's among those that log.
-
-    What the console holds of an app is the activity manager's answer, which counts when it is a refusal.
-    """
-    refused = [transcript for transcript in console if not transcript.is_empty or transcript.failures.ended_badly]
-    if refused:
-        return refused[0]
-    started = [transcript for transcript in logged if transcript.has_start]
-    found = started or [transcript for transcript in logged if not transcript.is_empty] or console
-    # A process that only fills caches makes no inference.
-    return max(found, key=lambda log: (log.has_inferences, log.stage, len(log.echoed)), default=Transcript())
 
 
 def _lines(

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.programs.grammar.figures import BANNER_KEYS, NUMBER
-from orchestrator.programs.grammar.lines import LAST_WORD, Line, parse_decoded
+from orchestrator.reading.figures import BANNER_KEYS, NUMBER
+from orchestrator.reading.lines import LAST_WORD, Line, parse_decoded
 
 _SPACES: Final = str.maketrans(dict.fromkeys("\u00a0\u2007\u202f", " ") | dict.fromkeys("\u200b\ufeff"))
 #: A colour, also one whose escape character was lost or written out.

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from orchestrator.programs.grammar.figures import mean_as_printed, parse_footprint
-from orchestrator.programs.grammar.lines import parse_decoded
-from orchestrator.programs.grammar.run_report import build_report, contradictions, warmup_and_inference
 from orchestrator.programs.grammar.splitting import RunSplitter
-from orchestrator.programs.grammar.transcript import Transcript
+from orchestrator.reading.figures import mean_as_printed, parse_footprint
+from orchestrator.reading.lines import parse_decoded
+from orchestrator.reading.report import build_report, contradictions, warmup_and_inference
+from orchestrator.reading.transcript import Transcript
 from orchestrator.records.run import LatencySummary, ToolReport
 
 _NUMBER: Final = r"(\d{1,12}(?:\.\d{1,9})?(?:e\+\d\d)?)"

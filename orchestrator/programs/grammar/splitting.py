@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.delegates.evidence import ECHO_NAMES
-from orchestrator.programs.grammar.failures import FailureClues, SystemLog
-from orchestrator.programs.grammar.lines import Line
-from orchestrator.programs.grammar.op_profile import INIT_TITLE, RUN_TITLE
 from orchestrator.programs.grammar.option_blocks import SummaryRow, parse_row, starts_summary
-from orchestrator.programs.grammar.transcript import (
+from orchestrator.reading.failures import FailureClues, SystemLog
+from orchestrator.reading.lines import Line
+from orchestrator.reading.profile import INIT_TITLE, RUN_TITLE
+from orchestrator.reading.transcript import (
+    APP_START,
     ECHO,
     FIRST_ECHO,
     STAGE_ECHO,
@@ -70,7 +71,6 @@ _TABLE: Final = re.compile(r"=+ (?:Run Order|Top by Computation Time|Summary by 
 #: A heading of Markdown; with a single ``#`` a notebook marks output.
 _MARKDOWN: Final = re.compile(r"\s*#{2,6} +(?P<title>\S.*?)[ #]*$")
 _OPTIONS: Final = "The list of TFLite runtime options to be benchmarked:"
-_APP_START: Final = "Running TensorFlow Lite benchmark with args:"
 _DELEGATE_START: Final = (
     "Explicitly applied",
     "Though ",
@@ -99,8 +99,6 @@ class RunSplitter:
     runs: list[Transcript | ToolReport] = field(default_factory=list)
     rows: list[SummaryRow] = field(default_factory=list)
     system: SystemLog = field(default_factory=SystemLog)
-    #: One run only, whatever the lines look like: the output of one process that benchfarm started.
-    is_single: bool = False
     _open: dict[int | None, Transcript] = field(default_factory=dict)
     _nslog_texts: dict[str, int] = field(default_factory=dict)
     #: Process -> what performance options said of unknown flags, once, before the options' runs.
@@ -135,7 +133,7 @@ class RunSplitter:
         key = line.pid if line.style == "logcat" else None
         transcript = self._open.get(key)
         may_open = _may_open(line)
-        if transcript is None or (may_open and not self.is_single and self._begins_run(line, transcript)):
+        if transcript is None or (may_open and self._begins_run(line, transcript)):
             transcript = self._begin(key, transcript)
             if line.text.startswith(FIRST_ECHO) and key in self._of_all_options:
                 transcript.read_unconsumed(self._of_all_options[key])
@@ -245,7 +243,7 @@ class RunSplitter:
         is_later = stage >= STAGE_RUNNING or transcript.is_over
         if text.startswith("STARTING!"):
             return not transcript.is_empty and not transcript.has_only_start
-        if text.startswith(_APP_START):
+        if text.startswith(APP_START):
             return not transcript.is_empty
         if text.startswith(FIRST_ECHO):
             return stage >= STAGE_LOADED or transcript.is_over or FIRST_ECHO in transcript.echoed
@@ -274,12 +272,9 @@ class RunSplitter:
         title = _title(_HEADING, line) or _title(_MARKDOWN, line)
         if title and not (transcript.has_command or transcript.echoed):
             transcript.title = title
-        elif text.startswith(_APP_START):
-            transcript.read_command(text.partition(":")[2])
-            transcript.has_start = True
         elif is_command(text):
             transcript.has_command = True
-            if line.style == "console" and not self.is_single:
+            if line.style == "console":
                 self._command, self._command_goes_on = [text], text.endswith(_CONTINUES)
             else:
                 transcript.read_command(text)

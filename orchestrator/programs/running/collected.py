@@ -13,8 +13,9 @@ from typing import Final
 from orchestrator.errors import DeviceError
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.flags.arguments import PROFILE_FILE, RESULT_FILE, RUNTIME_INFO_FILE, files_written
-from orchestrator.programs.grammar.output import RunFiles, Started, parse_run
 from orchestrator.programs.running.environment import in_mode, mode_files
+from orchestrator.reading.report import RunFiles
+from orchestrator.reading.run import Started, parse_run
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.sample import SAMPLES_FILE

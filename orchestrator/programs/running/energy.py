@@ -20,7 +20,6 @@ from typing import Final, Protocol
 from orchestrator.delegates import DELEGATES
 from orchestrator.errors import DeviceCommandError, HostStorageError, OutputParseError
 from orchestrator.ports import Device, InvocationRequest, Tool, Turn, TurnTool
-from orchestrator.programs.grammar.protos import decode_message
 from orchestrator.programs.running.energy_figure import (
     LEAST_UPDATES,
     BatterySample,
@@ -31,6 +30,7 @@ from orchestrator.programs.running.energy_figure import (
     of_rails,
 )
 from orchestrator.programs.running.recording import Hold, Recorder
+from orchestrator.reading.protos import decode_message
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.energy import (
     BATTERY_FILE,

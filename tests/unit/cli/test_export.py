@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from orchestrator.bootstrap import this_computer
-from orchestrator.programs.grammar.protos import decode_result
+from orchestrator.reading.protos import decode_result
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.run import Attachment
 from orchestrator.records.verdict import Quality

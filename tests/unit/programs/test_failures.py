@@ -3,8 +3,9 @@
 import pytest
 
 from docs.write_commands import failures_page
-from orchestrator.programs.grammar.failures import SIGNALS, FailureClues, SystemLog, signal_failure
-from orchestrator.programs.grammar.output import parse_run, parse_text
+from orchestrator.programs.grammar.output import parse_text
+from orchestrator.reading.failures import SIGNALS, FailureClues, SystemLog, signal_failure
+from orchestrator.reading.run import parse_run
 from orchestrator.records.failures import FAILURES, Source, next_step_of, texts_of
 from tests.samples.places import REPO
 

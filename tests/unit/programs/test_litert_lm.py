@@ -3,8 +3,8 @@
 import pytest
 
 from orchestrator.analysis.findings import repetition_findings
-from orchestrator.programs.grammar.litert_lm import duration_us
 from orchestrator.programs.grammar.output import describe, parse_text, to_public
+from orchestrator.reading.litert_lm import duration_us
 from orchestrator.records.run import DelegateTruth, ToolReport
 from tests.samples.beside import OTHER_PROGRAMS
 

@@ -8,7 +8,7 @@ from benchfarm_lab.samples import HEXAGON_LIBRARIES
 from lab.tests.unit import tiny_models
 from lab.tests.unit.bench_phone import BenchPhone
 from orchestrator.analysis.outcome import ending_of
-from orchestrator.programs.grammar.output import parse_run
+from orchestrator.reading.run import parse_run
 from orchestrator.records.failures import next_step_of
 from orchestrator.records.run import DelegateTruth, Outcome
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from orchestrator.programs.grammar.op_profile import OperatorProfile, parse_tables
 from orchestrator.programs.grammar.output import parse_text
-from orchestrator.programs.grammar.protos import parse_op_profile
+from orchestrator.reading.profile import OperatorProfile, parse_tables
+from orchestrator.reading.protos import parse_op_profile
 from orchestrator.records.run import DelegateTruth
 from tests.samples.places import NATIVE
 

@@ -3,8 +3,10 @@
 import pytest
 
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.grammar.output import RunFiles, describe, parse_run
-from orchestrator.programs.grammar.protos import decode_result, decode_runtime_info
+from orchestrator.programs.grammar.output import describe
+from orchestrator.reading.protos import decode_result, decode_runtime_info
+from orchestrator.reading.report import RunFiles
+from orchestrator.reading.run import parse_run
 from orchestrator.records.run import DelegateTruth
 from tests.samples.places import NATIVE
 

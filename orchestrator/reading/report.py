@@ -12,11 +12,11 @@ from typing import Final, TypeVar
 from orchestrator.delegates.evidence import family, is_delegate_kernel, read_request
 from orchestrator.delegates.judging import Judge, RuntimeNodes
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.grammar.failures import CRASH_CODES, Failure, SystemLog, signal_failure
-from orchestrator.programs.grammar.figures import mean_as_printed
-from orchestrator.programs.grammar.op_profile import OperatorProfile
-from orchestrator.programs.grammar.protos import decode_result, decode_runtime_info, parse_op_profile
-from orchestrator.programs.grammar.transcript import Transcript
+from orchestrator.reading.failures import CRASH_CODES, Failure, SystemLog, signal_failure
+from orchestrator.reading.figures import mean_as_printed
+from orchestrator.reading.profile import OperatorProfile
+from orchestrator.reading.protos import decode_result, decode_runtime_info, parse_op_profile
+from orchestrator.reading.transcript import Transcript
 from orchestrator.records.run import (
     SETUP_CODES,
     DelegateEvidence,

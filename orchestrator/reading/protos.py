@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from orchestrator.delegates.judging import RuntimeNodes
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.grammar.litert_lm import Process, Repetition
-from orchestrator.programs.grammar.op_profile import OperatorProfile, parse_tables
+from orchestrator.reading.litert_lm import Process, Repetition
+from orchestrator.reading.profile import OperatorProfile, parse_tables
 from orchestrator.records.run import (
     DelegateShare,
     LatencySummary,

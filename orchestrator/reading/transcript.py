@@ -8,8 +8,8 @@ from typing import Final
 
 from orchestrator.delegates import ENABLING_FLAGS
 from orchestrator.delegates.evidence import ECHO_NAMES, DelegateClues
-from orchestrator.programs.grammar.failures import FailureClues
-from orchestrator.programs.grammar.figures import (
+from orchestrator.reading.failures import FailureClues
+from orchestrator.reading.figures import (
     BANNER_KEYS,
     NUMBER,
     has_all_digits,
@@ -22,8 +22,8 @@ from orchestrator.programs.grammar.figures import (
     parse_timings,
     to_us,
 )
-from orchestrator.programs.grammar.lines import Line
-from orchestrator.programs.grammar.op_profile import INIT_TITLE, RUN_TITLE, TABLE_TITLE, TableReader
+from orchestrator.reading.lines import Line
+from orchestrator.reading.profile import INIT_TITLE, RUN_TITLE, TABLE_TITLE, TableReader
 from orchestrator.records.run import LatencySummary
 
 #: How far a run has come; a line of an earlier stage after a later one belongs to the next run.
@@ -31,6 +31,8 @@ STAGE_NEW, STAGE_ECHO, STAGE_LOADED, STAGE_DELEGATES, STAGE_READY, STAGE_RUNNING
 
 #: The first parameter that is echoed.
 FIRST_ECHO: Final = "Log parameter values verbosely"
+#: What the app says first, with the arguments that it was given.
+APP_START: Final = "Running TensorFlow Lite benchmark with args:"
 #: The program's word on flags that it doesn't know.
 UNCONSUMED: Final = "Unconsumed cmdline flags:"
 
@@ -65,7 +67,7 @@ _FIGURE_STARTS: Final = (
     "count=", "Average inference", "Inference", "Running benchmark", "Memory footprint", "Peak memory", "Overall",
     "No inference runs", "Fully accelerated", *BANNER_KEYS,
 )  # fmt: skip
-_SETUP_LETTERS: Final = frozenset("SULITFPO=irm")
+_SETUP_LETTERS: Final = frozenset("SULIRTFPO=irm")
 #: What LiteRT-LM prints, which generates text; of its runtime it has lines in common with our programs.
 _OF_LITERT_LM: Final = re.compile(
     r"BenchmarkInfo:$|(?:Prefill|Decode) Turns? [\d(]|(?:Prefill|Decode) [Ss]peed: +[\d.]+ tokens/s"
@@ -293,8 +295,10 @@ class Transcript:
         return {name: value for name, value in timings.items() if name != "inference"}
 
     def _read_setup(self, line: Line, text: str) -> bool:
-        if text.startswith("STARTING!"):
+        if text.startswith(("STARTING!", APP_START)):
             self.has_start = True
+            if text.startswith(APP_START):
+                self.read_command(text.partition(":")[2])
             self._reach(STAGE_ECHO)
         elif text.startswith(UNCONSUMED):
             self.read_unconsumed(text)
