@@ -1,19 +1,14 @@
 """One line of output, taken apart: what the program said, and what the way it took put in front.
 
-The same message reaches us as ``INFO: msg`` (console, since about 2023), ``msg`` (console, older),
-``06-18 10:20:41.572 4669 4669 I tflite  : msg`` (logcat threadtime), ``06-18 10:20:41.572 I/tflite  ( 4669): msg``
-(time), ``I/tflite  ( 4669): msg`` (brief), ``I( 4669) msg  (tflite)`` (process), ``I( 4669: 4669) msg`` (thread), with
-seconds in the place of the date (epoch, monotonic), below a line ``[ 06-18 10:20:41.572  4669: 4669 I/tflite   ]``
-(long), as Android Studio shows it, with an NSLog header (iOS), or indented; and any of these in colours, or in UTF-16,
-which a Windows shell writes. What people put around lines is in ``pasted``.
+A program's own line is ``INFO: msg`` (since about 2023) or ``msg``; the phone's log, as benchfarm has it written, puts
+``06-18 10:20:41.572 4669 4669 I tflite  : `` before it. Other formats are in ``programs/grammar/headers.py``.
 """
 
 from __future__ import annotations
 
-import codecs
 import mmap
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,70 +19,22 @@ LONGEST_LINE_BYTES: Final = 65_536
 
 _BLOCK_BYTES: Final = 1 << 15
 
-_DATE: Final = r"(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d"
-_SECONDS: Final = r"\d{1,12}\.\d{3,9}"
+DATE: Final = r"(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d"
+SECONDS: Final = r"\d{1,12}\.\d{3,9}"
 _THREADTIME: Final = re.compile(
-    rf"\s*(?:{_DATE}\.\d{{3,9}}(?: [+-]\d{{4}})?|{_SECONDS})\s+(?:[a-z_]\w*\s+|\d+\s+(?=\d+\s+\d+ ))?"
+    rf"\s*(?:{DATE}\.\d{{3,9}}(?: [+-]\d{{4}})?|{SECONDS})\s+(?:[a-z_]\w*\s+|\d+\s+(?=\d+\s+\d+ ))?"
     r"(?P<pid>\d{1,9})\s+\d{1,9} (?P<severity>[VDIWEFAS]) (?P<tag>[^\s:][^:]*?)\s*:(?: (?P<text>.*))?$",
     re.ASCII | re.DOTALL,
 )
-_BRIEF: Final = re.compile(
-    rf"\s*(?:(?:(?:(?:\d{{4}}-)?\d\d-\d\d )?\d\d:\d\d:\d\d(?:\.\d{{3,9}})?|{_SECONDS}) )?"
-    r"(?:(?P<studio_pid>\d{1,9})-\d{1,9}/\S{1,200} )?"
-    r"(?P<severity>[VDIWEFAS])/(?P<tag>[^(]*?)\s*(?:\(\s*(?P<pid>\d{1,9})\))?:(?: (?P<text>.*))?$",
-    re.ASCII | re.DOTALL,
-)
-#: Android Studio since 2022: tag and process's name in columns, the message two spaces after the severity. The date
-#: and the process's name can be switched off.
-_STUDIO: Final = re.compile(
-    rf"\s*(?:{_DATE}|\d\d:\d\d:\d\d)\.\d{{3}}\s+(?P<pid>\d{{1,9}})-\d{{1,9}}\s+(?P<tag>\S.{{0,80}}?)\s+"
-    r"(?:\S{1,200}\s+)?(?P<severity>[VDIWEFA])(?: {1,2}(?P<text>.*))?$",
-    re.ASCII | re.DOTALL,
-)
-#: A line whose process number, and maybe time, somebody took out; of our tags only, since less shows what it is.
-_SHORTENED: Final = re.compile(
-    rf"\s*(?:(?:{_DATE}|\d\d:\d\d:\d\d)(?:\.\d{{3,9}})?\s+)?(?P<severity>[VDIWEF])\s+"
-    rf"(?P<tag>{'|'.join(sorted(OUR_TAGS, key=len, reverse=True))})\s*:(?: (?P<text>.*))?$",
-    re.ASCII | re.DOTALL,
-)
-#: Logcat's letters; only a line that begins with a digit or one of these and a mark can have a header.
-_LETTERS: Final = frozenset("VDIWEFAS")
 _DIGITS: Final = frozenset("0123456789")
-_PROCESS: Final = re.compile(
-    r"(?P<severity>[VDIWEFAS])\(\s*(?P<pid>\d{1,9})\) (?P<text>.*?)  \((?P<tag>[^()]{1,80})\)\s*$",
-    re.ASCII | re.DOTALL,
-)
-#: It names no tag, so that a line may be anybody's: it is read as one of ours.
-_THREAD: Final = re.compile(
-    r"(?P<severity>[VDIWEFAS])\(\s*(?P<pid>\d{1,9}):\s*(?:0x)?[0-9a-f]{1,9}\) (?P<text>.*)$", re.ASCII | re.DOTALL
-)
 _COLOUR: Final = re.compile(r"\x1b\[[\d;]{0,20}[A-Za-z]", re.ASCII)
-_NSLOG: Final = re.compile(
-    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+(?:[+-]\d{4})? [^\[\]]{1,100}\[(?P<pid>\d{1,9})(?::\d+)?\] (?P<text>.*)$",
-    re.ASCII | re.DOTALL,
-)
 _SEVERITY: Final = re.compile(r"(?P<severity>INFO|WARN|WARNING|ERROR|FATAL|VERBOSE|DEBUG): ?(?P<text>.*)$", re.DOTALL)
 _SOURCE_FILE: Final = re.compile(
     r"\[(?:[A-Za-z]:)?(?P<file>[\w./\\ +-]+\.(?:cc|h|cpp|mm)):\d+\] ?(?P<text>.*)$", re.DOTALL
 )
-_LONG_HEADER: Final = re.compile(
-    rf"\[ +(?:{_DATE}\.\d{{3,9}}(?: [+-]\d{{4}})?|{_SECONDS})\s+(?:[a-z_]\w*:\s*)?"
-    r"(?P<pid>\d{1,9}):\s*(?:0x)?[0-9a-f]{1,9} (?P<severity>[VDIWEFAS])/(?P<tag>.*?)\s*\]$",
-    re.ASCII,
-)
-_LONG_START: Final = re.compile(
-    rb"^(?:\x1b\[[\d;]*m)?\[ +(?:(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d|\d{1,12})\.\d{3}.{3,60} [VDIWEFAS]/.{0,80}\]\r?$",
-    re.MULTILINE,
-)
 LAST_WORD: Final = re.compile(r"[^\s,]*$")
 #: Ends of a line after which nothing of its last word can be missing.
 _WHOLE_END: Final = re.compile(r"(?:[)\]|=!*]|[A-Za-z]\.|\d ?(?:[mu]s|MB(?:/s)?))$", re.ASCII)
-_MARKS: Final = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
-
 
 #: A line that another part of the phone logged, in the formats of long logs, under a tag that isn't ours and by which
 #: nothing is said of how a process ended.
@@ -134,17 +81,27 @@ class Line:
         return self.style == "logcat" and self.tag not in OUR_TAGS
 
 
+def threadtime_header(whole: str) -> Line | None:
+    """Return a line without the header of ``logcat -v threadtime``; None where it has none."""
+    if whole.lstrip()[:1] not in _DIGITS or (match := _THREADTIME.match(whole)) is None:
+        return None
+    text = match["text"] or ""
+    return Line(
+        raw=text, text=text, severity=match["severity"], style="logcat", tag=match["tag"].strip(), pid=int(match["pid"])
+    )
+
+
 def parse_line(data: bytes, *, cut: bool = False) -> Line:
     """Take one line apart; ``cut`` says that it has no line end, so its last word may not be whole."""
     return parse_decoded(data[:LONGEST_LINE_BYTES].decode("utf-8", "replace"), cut=cut)
 
 
-def parse_decoded(whole: str, *, cut: bool = False) -> Line:
-    """Take one line apart like :func:`parse_line`, of which the bytes are decoded."""
+def parse_decoded(whole: str, *, cut: bool = False, header: Callable[[str], Line | None] = threadtime_header) -> Line:
+    """Take one line apart like :func:`parse_line`, of which the bytes are decoded; ``header`` takes a log's off."""
     whole = whole.rstrip("\r\n\0")
     if "\x1b" in whole:
         whole = _COLOUR.sub("", whole)
-    line = _without_header(whole) if _may_have_header(whole) else Line(whole, whole)
+    line = header(whole) or Line(whole, whole)
     stripped = _plain(line) if line.style == "console" else line.text.lstrip()
     if stripped.startswith("[") and (match := _SOURCE_FILE.match(stripped)):
         line.source_file = match["file"].replace("\\", "/").rpartition("/")[2]
@@ -165,50 +122,7 @@ def _plain(line: Line) -> str:
     if (match := _SEVERITY.match(text)) is not None:
         line.severity = match["severity"][0]
         text = match["text"]
-    elif text[:1] in _LETTERS and (header := _SHORTENED.match(text)) is not None:
-        line.severity, line.tag, line.style = header["severity"], header["tag"], "logcat"
-        text = header["text"] or ""
-        line.raw = text
     return text
-
-
-def _may_have_header(whole: str) -> bool:
-    start = whole.lstrip()[:2]
-    return start[:1] in _DIGITS or (start[:1] in _LETTERS and start[1:] in {"/", "("})
-
-
-def _without_header(whole: str) -> Line:
-    for pattern in (_THREADTIME, _BRIEF, _STUDIO, _SHORTENED, _PROCESS, _THREAD):
-        if match := pattern.match(whole):
-            groups = match.groupdict()
-            text, pid = groups["text"] or "", groups.get("pid") or groups.get("studio_pid")
-            return Line(
-                raw=text,
-                text=text,
-                severity=match["severity"],
-                style="logcat",
-                tag=_whole_tag(groups.get("tag", "tflite").strip()),
-                pid=int(pid) if pid else None,
-            )
-    if match := _NSLOG.match(whole):
-        return Line(raw=match["text"], text=match["text"], style="nslog", pid=int(match["pid"]))
-    return Line(raw=whole, text=whole)
-
-
-def _whole_tag(tag: str) -> str:
-    """Return the tag of ours that Android Studio shortened in its middle; any other as it is."""
-    start, dots, end = tag.partition("...")
-    if not dots:
-        return tag
-    return next((ours for ours in OUR_TAGS if ours.startswith(start) and ours.endswith(end)), tag)
-
-
-def to_utf8(buffer: Buffer) -> Buffer:
-    """Return a text that begins with a byte order mark as UTF-8 without it; any other as it is."""
-    for mark, encoding in _MARKS:
-        if buffer[: len(mark)] == mark:
-            return buffer[len(mark) :].decode(encoding, "replace").encode()
-    return buffer
 
 
 def iterate_lines(buffer: Buffer) -> Iterator[tuple[bytes, bool]]:
@@ -250,24 +164,3 @@ def without_foreign(block: bytes) -> bytes:
     """Return whole lines without those of a log that tell nothing of a benchmark or of how it ended."""
     # What SELinux denies is logged under the tag of whom it denied it to.
     return block if b"denied" in block else _FOREIGN_LINES.sub(b"", b"\n" + block)[1:]
-
-
-def is_long_logcat(buffer: Buffer) -> bool:
-    """Whether the text has the headers of ``logcat -v long``, each on a line of its own above its message."""
-    return _LONG_START.search(buffer[0:65_536]) is not None
-
-
-def iterate_long_logcat(buffer: Buffer) -> Iterator[Line]:
-    """Yield the lines of every message of a ``logcat -v long`` text, each as if its header stood before it."""
-    header: re.Match[str] | None = None
-    for data, cut in iterate_lines(buffer):
-        line = parse_line(data, cut=cut)
-        found = _LONG_HEADER.match(line.raw.rstrip()) if line.style == "console" else None
-        if found is not None:
-            header = found
-        elif header is None or line.style != "console":
-            yield line
-        else:
-            line.style, line.tag = "logcat", header["tag"]
-            line.severity, line.pid = header["severity"], int(header["pid"])
-            yield line

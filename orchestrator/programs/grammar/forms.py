@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from typing import IO, Final
 
 from orchestrator.errors import OutputParseError
-from orchestrator.reading.lines import Buffer, to_utf8
+from orchestrator.programs.grammar.headers import to_utf8
+from orchestrator.reading.lines import Buffer
 
 #: More than this isn't unpacked: a file of a few kilobytes may claim to hold terabytes.
 MOST_UNPACKED_BYTES: Final = 1 << 30

@@ -16,6 +16,7 @@ from typing import Final
 from orchestrator.errors import OutputParseError
 from orchestrator.programs.grammar.declared import declared_reports
 from orchestrator.programs.grammar.forms import json_text, unwrapped
+from orchestrator.programs.grammar.headers import is_long_logcat, iterate_long_logcat
 from orchestrator.programs.grammar.option_blocks import SummaryRow
 from orchestrator.programs.grammar.pasted import Rejoiner, parse_pasted
 from orchestrator.programs.grammar.public import describe, to_public
@@ -27,9 +28,7 @@ from orchestrator.reading.lines import (
     LONGEST_LINE_BYTES,
     Buffer,
     Line,
-    is_long_logcat,
     iterate_blocks,
-    iterate_long_logcat,
     without_foreign,
 )
 from orchestrator.reading.litert_json import is_result, report_of

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from orchestrator.programs.grammar.headers import any_header
 from orchestrator.reading.figures import BANNER_KEYS, NUMBER
 from orchestrator.reading.lines import LAST_WORD, Line, parse_decoded
 
@@ -78,11 +79,11 @@ def parse_pasted(text: str, *, cut: bool = False) -> Line:
         text = _COLOUR.sub("", text)
     if "**" in text:
         text = _EMPHASIS.sub("", text)
-    line = parse_decoded(text, cut=cut)
+    line = parse_decoded(text, cut=cut, header=any_header)
     for _ in range(_MOST_DECORATIONS):
         if line.style != "console" or (rest := _without_decoration(text)) is None:
             break
-        line, text = parse_decoded(rest, cut=cut), rest
+        line, text = parse_decoded(rest, cut=cut, header=any_header), rest
     return line
 
 

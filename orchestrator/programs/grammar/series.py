@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from orchestrator.programs.grammar.pasted import parse_pasted
 from orchestrator.programs.grammar.splitting import RunSplitter
 from orchestrator.reading.figures import mean_as_printed, parse_footprint
-from orchestrator.reading.lines import parse_decoded
 from orchestrator.reading.report import build_report, contradictions, warmup_and_inference
 from orchestrator.reading.transcript import Transcript
 from orchestrator.records.run import LatencySummary, ToolReport
@@ -152,7 +152,7 @@ class Series:
         """Learn the form of a run that went well, from its first line up to the next run's."""
         splitter = RunSplitter()
         for each in text.split("\n")[:-1]:
-            line = parse_decoded(each)
+            line = parse_pasted(each)
             if line.style != "console":
                 return
             splitter.feed(line)
