@@ -17,13 +17,13 @@ from orchestrator.errors import OutputParseError
 from orchestrator.programs.grammar.declared import declared_reports
 from orchestrator.programs.grammar.forms import json_text, unwrapped
 from orchestrator.programs.grammar.headers import is_long_logcat, iterate_long_logcat
+from orchestrator.programs.grammar.ios_view import parse_ios_view
 from orchestrator.programs.grammar.option_blocks import SummaryRow
 from orchestrator.programs.grammar.pasted import Rejoiner, parse_pasted
 from orchestrator.programs.grammar.public import describe, to_public
 from orchestrator.programs.grammar.series import Series
 from orchestrator.programs.grammar.splitting import RunSplitter, parse_adb_session
 from orchestrator.reading.failures import Crash
-from orchestrator.reading.figures import parse_ios_view
 from orchestrator.reading.lines import (
     LONGEST_LINE_BYTES,
     Buffer,
