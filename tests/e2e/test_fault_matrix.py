@@ -67,6 +67,12 @@ OF_THE_PHONE = {
     "foreign-load": PHASES,
     "battery-low percent=19": PHASES,
     "battery-health": PHASES,
+    "closed": ("open:shell", "open:sync"),
+    "answer-cut bytes=30": ("shell",),
+    "banner text=Welcome": ("",),
+    "tool-warning": ("",),
+    "properties-denied": ("",),
+    "noisy-log lines_per_s=20": ("",),
 }
 OF_THE_PROGRAM = {
     "segv": IN_A_RUN,
