@@ -55,7 +55,8 @@ ALLOWED: dict[str, set[str]] = {
     "store": PORTS | {"documents"},
     "queueing": PORTS,
     "serve": PORTS,
-    "report": PORTS | {"analysis", "delegates", "programs", "resources"},
+    "tables": PORTS | {"analysis", "delegates", "resources"},
+    "report": PORTS | {"analysis", "delegates", "programs", "resources", "tables"},
     "engine": PORTS | {"planning", "analysis", "delegates", "programs", "store", "devices"},
 }
 #: bootstrap puts everything together, app holds the use cases, cli shows them: each may know all that stands before it.

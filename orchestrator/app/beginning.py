@@ -26,7 +26,7 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import BuildSha, CampaignId, Serial
 from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.workload import Build, Companion, DelegateName, Model, Pass, Skip, ToolName
-from orchestrator.report.escapes import one_line
+from orchestrator.tables.escapes import one_line
 
 
 def new_campaign_id(at: datetime) -> CampaignId:

@@ -177,7 +177,7 @@ def _results(farm: Farm, chosen: list[Campaign], request: ExportRequest) -> list
 def _protos(farm: Farm, chosen: Sequence[Campaign], request: ExportRequest) -> dict[Path, bytes]:
     """Return a BenchmarkResult for each run that has figures: what the program wrote, or else what was read of it."""
     from orchestrator.reading.protos import encode_result
-    from orchestrator.report.escapes import visible
+    from orchestrator.tables.escapes import visible
 
     wanted = set(_run_ids(farm, chosen, request.runs))
     made: dict[Path, bytes] = {}

@@ -16,7 +16,7 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.workload import Case
-from orchestrator.report.rows import ResultRow
+from orchestrator.tables.rows import ResultRow
 from orchestrator.units import counted
 
 if TYPE_CHECKING:

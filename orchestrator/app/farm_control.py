@@ -18,8 +18,8 @@ from orchestrator.errors import UsageError
 from orchestrator.quantities import parse_age
 from orchestrator.queueing.queue import FarmQueue
 from orchestrator.records.identity import CampaignId
-from orchestrator.report.escapes import one_line
 from orchestrator.serve.answers import DoneAnswer
+from orchestrator.tables.escapes import one_line
 from orchestrator.units import format_bytes
 
 #: Seconds between two polls of the queue.

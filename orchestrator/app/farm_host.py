@@ -20,7 +20,7 @@ from orchestrator.queueing.queue import Announced, FarmQueue
 from orchestrator.queueing.submissions import IN_QUARANTINE
 from orchestrator.queueing.worker import Look, Say
 from orchestrator.records.identity import Serial
-from orchestrator.report.escapes import one_line
+from orchestrator.tables.escapes import one_line
 
 #: How long a phone may take to answer once it is reconnected.
 _ANSWER_S: Final = 10.0

@@ -51,7 +51,7 @@ from orchestrator.queueing.worker import Callbacks, Ended, Say, Worker
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import DeviceSelection
-from orchestrator.report.escapes import one_line
+from orchestrator.tables.escapes import one_line
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store

@@ -18,7 +18,7 @@ from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from orchestrator.errors import UsageError
-from orchestrator.report.escapes import one_line
+from orchestrator.tables.escapes import one_line
 
 _TRIES: Final = 3
 _PAUSE_S: Final = 2.0

@@ -28,7 +28,7 @@ from orchestrator.records.plan import Plan
 from orchestrator.records.tokens import FIGURE, is_foreign, is_language_model
 from orchestrator.records.verdict import ComparisonOutcome
 from orchestrator.records.workload import PER_TOKEN_TOOLS, Build, Case
-from orchestrator.report.escapes import one_line
+from orchestrator.tables.escapes import one_line
 from orchestrator.units import format_percent
 
 #: What two sides may differ in -> the fact that is then free, and the parts of a case that differ with it.

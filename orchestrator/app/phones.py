@@ -20,7 +20,7 @@ from orchestrator.files import check_writable
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection
-from orchestrator.report.escapes import one_line
+from orchestrator.tables.escapes import one_line
 
 if TYPE_CHECKING:
     from orchestrator.devices.audit import Difference

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.records.device import DeviceFacts
-from orchestrator.report.escapes import one_line
+from orchestrator.tables.escapes import one_line
 
 _TEXT: Final = """\
 # What it means:  benchfarm plan show {file}      Run it:  benchfarm run {file}

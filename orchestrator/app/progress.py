@@ -24,7 +24,7 @@ from orchestrator.records.campaign import Campaign
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
 from orchestrator.records.start import stage_of
 from orchestrator.records.workload import Case, Pass
-from orchestrator.report.escapes import one_line
+from orchestrator.tables.escapes import one_line
 from orchestrator.units import counted, format_bytes, format_change, format_duration, format_figure, format_latency
 
 #: Passes whose latency is shown when a run is stored.

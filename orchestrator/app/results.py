@@ -11,7 +11,7 @@ from orchestrator.analysis.comparison import Comparison as Compared
 from orchestrator.app.reporting import report_title, write_html
 from orchestrator.records.campaign import Campaign
 from orchestrator.report.data import ReportData
-from orchestrator.report.rows import ResultRow
+from orchestrator.tables.rows import ResultRow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +23,7 @@ _SHOWN = 200
 class Results(Sequence[ResultRow]):
     """The cases of one campaign, or of several, each with its figure and what that is worth.
 
-    A sequence of :class:`orchestrator.report.rows.ResultRow`, by model, device and configuration.
+    A sequence of :class:`orchestrator.tables.rows.ResultRow`, by model, device and configuration.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ from orchestrator.records.history import is_pruned
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.run import Attachment, Outcome, RawOutput, RunRecord, ToolReport
 from orchestrator.records.workload import DECLARED, Case, DelegateName, ToolName
-from orchestrator.report.escapes import one_line
+from orchestrator.tables.escapes import one_line
 
 if TYPE_CHECKING:
     import io

@@ -38,7 +38,7 @@ from orchestrator.records.identity import BuildSha, ModelSha, Serial, content_ke
 from orchestrator.records.run import Attachment, RawOutput
 from orchestrator.records.tokens import FIGURE, PHASES, TOKENS
 from orchestrator.records.workload import Build, Case, Model
-from orchestrator.report.escapes import one_line
+from orchestrator.tables.escapes import one_line
 
 _JOB: Final = re.compile(r"(cpu|gpu|npu)-([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
 _OTHER_RUN: Final = re.compile(r"(?:metrics_)?((cpu|gpu|npu)(?:_\d{1,4})?)\.(?:pb|exit)")

@@ -43,8 +43,8 @@ from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import THREADS_UNUSED, Outcome
 from orchestrator.records.verdict import Grade, Quality
 from orchestrator.records.workload import Case, Pass
-from orchestrator.report.labels import page_name
 from orchestrator.resources import data_folder
+from orchestrator.tables.labels import page_name
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store

@@ -32,14 +32,14 @@ from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import Quality
 from orchestrator.report.grids import Column, Grid, badge_of, choice_of, column_of, number_of
-from orchestrator.report.labels import STATE_CLASSES, column_decimals, page_name, short_names
 from orchestrator.report.page_policy import pack
 from orchestrator.report.render import render_html, render_template
-from orchestrator.report.rows import origin_of
 from orchestrator.report.site_folder import SiteFolder
 from orchestrator.report.sparklines import CHART_SIZE, NightChart, night_chart, spark_box, spark_path
 from orchestrator.report.vega import packed_runtime
 from orchestrator.resources import data_folder
+from orchestrator.tables.labels import STATE_CLASSES, column_decimals, page_name, short_names
+from orchestrator.tables.rows import origin_of
 from orchestrator.units import US_PER_MS, format_change
 
 #: Rows of the overview for browsers without scripts.

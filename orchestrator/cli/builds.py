@@ -25,7 +25,7 @@ from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import ArtifactError, PlanError
 from orchestrator.records.build_spec import BuildSpec, FlagSpec
 from orchestrator.records.workload import USUAL_TOOL, Build
-from orchestrator.report.escapes import one_line
+from orchestrator.tables.escapes import one_line
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from orchestrator.files import check_writable, write_file
 from orchestrator.quantities import parse_seconds
 from orchestrator.report import comparisons
 from orchestrator.report.comparisons import interval_text
-from orchestrator.report.escapes import one_line
+from orchestrator.tables.escapes import one_line
 from orchestrator.units import format_change
 
 if TYPE_CHECKING:

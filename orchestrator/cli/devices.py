@@ -32,8 +32,8 @@ from orchestrator.errors import DeviceError, StoreError, UsageError
 from orchestrator.files import write_file
 from orchestrator.ports import Device
 from orchestrator.records.device import DeviceFacts
-from orchestrator.report.escapes import one_line
 from orchestrator.serve.answers import DoneAnswer
+from orchestrator.tables.escapes import one_line
 
 
 @command("devices")

@@ -11,8 +11,8 @@ from orchestrator.app.options import Texts, arg
 from orchestrator.cli.frame import command
 from orchestrator.cli.result import CommandResult, Streamed
 from orchestrator.errors import UsageError, nearest
-from orchestrator.report.escapes import one_line
 from orchestrator.resources import data_folder
+from orchestrator.tables.escapes import one_line
 
 PAGES: Final = ("concepts.md", "reference/findings.md", "reference/failures.md")
 

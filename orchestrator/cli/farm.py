@@ -22,8 +22,8 @@ from orchestrator.cli.progress import observer_for_stderr, tell
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, format_of, table
 from orchestrator.cli.terminal import say
 from orchestrator.errors import InterruptedByUserError, UsageError
-from orchestrator.report.escapes import one_line
 from orchestrator.serve.answers import DoneAnswer
+from orchestrator.tables.escapes import one_line
 from orchestrator.units import format_duration
 
 #: Submissions that are over of which the newest are listed.

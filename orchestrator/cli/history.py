@@ -23,7 +23,7 @@ from orchestrator.engine.history import FoundChange, OutputsChange, Question, Re
 from orchestrator.errors import UsageError
 from orchestrator.extras import require_packages
 from orchestrator.files import write_file
-from orchestrator.report.escapes import markdown_text, one_line
+from orchestrator.tables.escapes import markdown_text, one_line
 from orchestrator.units import format_change
 
 _SELECTION = (

@@ -19,7 +19,7 @@ from orchestrator.engine.events import (
     RunStored,
 )
 from orchestrator.records.run import Outcome
-from orchestrator.report.escapes import one_line, visible
+from orchestrator.tables.escapes import one_line, visible
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -22,7 +22,7 @@ from orchestrator.engine.events import Notice
 from orchestrator.errors import HostStorageError, UsageError
 from orchestrator.files import check_writable
 from orchestrator.records.workload import Pass, SkippedCase
-from orchestrator.report.escapes import one_line
+from orchestrator.tables.escapes import one_line
 
 _BENCH = PlanKeys(
     "models delegates threads every_thread_count passes host invocations precision budget sustained name tools flags "

@@ -15,7 +15,7 @@ from orchestrator.cli.frame import command
 from orchestrator.cli.progress import tell
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.records.model import ModelFacts, TensorFacts
-from orchestrator.report.escapes import one_line
+from orchestrator.tables.escapes import one_line
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from orchestrator.errors import AdbUnavailableError, UsageError
 from orchestrator.files import write_file
 from orchestrator.records.plan import Plan
 from orchestrator.records.workload import Pass
-from orchestrator.report.escapes import one_line
-from orchestrator.report.labels import unique_labels
+from orchestrator.tables.escapes import one_line
+from orchestrator.tables.labels import unique_labels
 from orchestrator.units import counted, format_duration
 
 

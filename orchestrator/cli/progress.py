@@ -22,7 +22,7 @@ from orchestrator.cli.terminal import lines_that_fit, say, say_json
 from orchestrator.engine.events import Notice
 from orchestrator.ports import Observer
 from orchestrator.records.build_spec import BuildSpec
-from orchestrator.report.escapes import one_line
+from orchestrator.tables.escapes import one_line
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:

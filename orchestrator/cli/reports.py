@@ -17,8 +17,8 @@ from orchestrator.cli.result import CommandResult, format_of, table, to_json
 from orchestrator.cli.terminal import columns
 from orchestrator.files import write_file
 from orchestrator.report.data import ReportData
-from orchestrator.report.passes import SustainedRow
-from orchestrator.report.rows import ResultRow
+from orchestrator.tables.passes import SustainedRow
+from orchestrator.tables.rows import ResultRow
 from orchestrator.units import format_change, format_duration, format_latency
 
 #: A case with one of its attempts.

@@ -14,7 +14,7 @@ from typing import Final
 from orchestrator.errors import UsageError
 from orchestrator.quantities import parse_percent
 from orchestrator.records.run import RunRecord
-from orchestrator.report.escapes import is_unseen, text_table
+from orchestrator.tables.escapes import is_unseen, text_table
 
 #: A plain text table, as all commands print it.
 table: Final = text_table

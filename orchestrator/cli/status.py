@@ -17,7 +17,7 @@ from orchestrator.cli.live import campaign_eta_s, picture
 from orchestrator.cli.result import CommandResult
 from orchestrator.cli.terminal import say
 from orchestrator.records.campaign import Campaign, CampaignStatus
-from orchestrator.report.escapes import one_line
+from orchestrator.tables.escapes import one_line
 
 #: What a campaign that another computer runs is called for programs.
 _ELSEWHERE = "elsewhere"

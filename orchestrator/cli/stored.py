@@ -22,7 +22,7 @@ from orchestrator.files import write_file
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.run import Outcome
-from orchestrator.report.escapes import one_line
+from orchestrator.tables.escapes import one_line
 from orchestrator.units import counted, format_bytes
 
 if TYPE_CHECKING:

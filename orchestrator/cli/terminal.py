@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TextIO, cast
 
-from orchestrator.report.escapes import visible_block
+from orchestrator.tables.escapes import visible_block
 
 #: Moves to the upper left corner and clears the screen.
 _CLEAR_SCREEN = "\x1b[H\x1b[2J"

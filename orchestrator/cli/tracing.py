@@ -17,7 +17,7 @@ from orchestrator.cli.progress import farm_telling
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.programs.running.trace import AppSummary, LeftOut, Part, TraceSummary
 from orchestrator.records.run import Outcome
-from orchestrator.report.escapes import one_line
+from orchestrator.tables.escapes import one_line
 
 #: Operators that the text lists; JSON lists all.
 _ROWS = 30

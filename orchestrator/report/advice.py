@@ -16,9 +16,9 @@ from orchestrator.analysis.compare import Ratio, speed_up
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import all_but, grouped
 from orchestrator.report.data import ReportData
-from orchestrator.report.escapes import visible
-from orchestrator.report.rows import ResultRow
 from orchestrator.report.winners import alike, figure_of
+from orchestrator.tables.escapes import visible
+from orchestrator.tables.rows import ResultRow
 from orchestrator.units import counted, format_percent
 
 #: Two figures of which one is a single run's differ beyond this factor: far more than what two processes of one

@@ -16,13 +16,14 @@ from orchestrator.records.run import DelegateEvidence, RunRecord
 from orchestrator.records.verdict import Severity
 from orchestrator.records.workload import Build, Case, Model, Pass, grouped
 from orchestrator.report.data import ReportData
-from orchestrator.report.escapes import without_folders
 from orchestrator.report.headline import headline_of
-from orchestrator.report.labels import MODEL_HASH, configuration_labels, configuration_order, unique_labels
-from orchestrator.report.looks import LogExcerpt, Outputs, Trace, shown_logs
-from orchestrator.report.operators import diff_pairs, profiles_of
 from orchestrator.report.page_policy import without_collector
-from orchestrator.report.passes import (
+from orchestrator.report.winners import contests_of, with_comparisons
+from orchestrator.tables.escapes import without_folders
+from orchestrator.tables.labels import MODEL_HASH, configuration_labels, configuration_order, unique_labels
+from orchestrator.tables.looks import LogExcerpt, Outputs, Trace, shown_logs
+from orchestrator.tables.operators import diff_pairs, profiles_of
+from orchestrator.tables.passes import (
     energy_row,
     known_median,
     latency_reports,
@@ -31,7 +32,7 @@ from orchestrator.report.passes import (
     sustained_rows,
     usable_reports,
 )
-from orchestrator.report.rows import (
+from orchestrator.tables.rows import (
     SEVERITIES,
     DeviceRow,
     FindingRow,
@@ -42,7 +43,6 @@ from orchestrator.report.rows import (
     origin_of,
     title_of,
 )
-from orchestrator.report.winners import contests_of, with_comparisons
 
 _VIRTUAL_SUFFIX = " (virtual)"
 _MODEL_SUFFIX = ".tflite"

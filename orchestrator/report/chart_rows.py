@@ -8,10 +8,10 @@ from typing import Final
 
 from orchestrator.records.workload import grouped
 from orchestrator.report.data import ReportData
-from orchestrator.report.escapes import visible
-from orchestrator.report.operators import Place, Profile
-from orchestrator.report.rows import ResultRow
 from orchestrator.report.scaling import on_front, thread_steps
+from orchestrator.tables.escapes import visible
+from orchestrator.tables.operators import Place, Profile
+from orchestrator.tables.rows import ResultRow
 from orchestrator.units import US_PER_MS
 
 ChartRow = dict[str, str | float | bool | None]

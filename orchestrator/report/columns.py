@@ -11,8 +11,8 @@ from typing import Any, Final
 from orchestrator.analysis.matching import Measured
 from orchestrator.records.campaign import Campaign
 from orchestrator.report.data import ReportData
-from orchestrator.report.rows import InvocationRow, ResultRow
 from orchestrator.report.winners import Contest
+from orchestrator.tables.rows import InvocationRow, ResultRow
 from orchestrator.units import tokens_per_s
 
 Scalar = str | int | float | bool | None

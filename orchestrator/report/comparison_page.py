@@ -18,13 +18,13 @@ from orchestrator.report.comparisons import (
     summary_line,
     worst_first,
 )
-from orchestrator.report.escapes import visible
 from orchestrator.report.evidence import Part, case_evidence
-from orchestrator.report.labels import column_decimals, figure_text
-from orchestrator.report.operators import compare_profiles
 from orchestrator.report.page_policy import pack
 from orchestrator.report.render import EVIDENCE_SIZE, render_template
-from orchestrator.report.rows import ResultRow
+from orchestrator.tables.escapes import visible
+from orchestrator.tables.labels import column_decimals, figure_text
+from orchestrator.tables.operators import compare_profiles
+from orchestrator.tables.rows import ResultRow
 from orchestrator.units import US_PER_MS, format_percent
 
 #: Cases that are laid out with bars and runs; of a longer comparison, Markdown and JSON have the others.

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from orchestrator.analysis.comparison import ComparedCase, Comparison, FailOn, Overall
 from orchestrator.analysis.matching import Measured
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
-from orchestrator.report.escapes import markdown_table, markdown_text, visible
+from orchestrator.tables.escapes import markdown_table, markdown_text, visible
 from orchestrator.units import counted, format_change, format_figure, format_percent
 
 _FORBIDDEN_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.workload import Build
 from orchestrator.report.headline import Headline
-from orchestrator.report.operators import DiffPair
-from orchestrator.report.rows import DeviceRow, ModelRow, ResultRow, SkipRow
 from orchestrator.report.winners import Contest
+from orchestrator.tables.operators import DiffPair
+from orchestrator.tables.rows import DeviceRow, ModelRow, ResultRow, SkipRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,9 @@ from orchestrator.delegates import place_of
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence, FigureKind
 from orchestrator.records.workload import Pass
-from orchestrator.report.escapes import visible, visible_block
-from orchestrator.report.labels import (
+from orchestrator.report.matrix import figures_decimals
+from orchestrator.tables.escapes import visible, visible_block
+from orchestrator.tables.labels import (
     NOTHING,
     PARITY_CLASSES,
     PARITY_WORDS,
@@ -30,7 +31,7 @@ from orchestrator.report.labels import (
     figure_text,
     figure_unit,
 )
-from orchestrator.report.looks import (
+from orchestrator.tables.looks import (
     LOG_CHARACTERS,
     LogExcerpt,
     Trace,
@@ -41,8 +42,7 @@ from orchestrator.report.looks import (
     hottest_text,
     shorter,
 )
-from orchestrator.report.matrix import figures_decimals
-from orchestrator.report.rows import BestMark, FindingRow, InvocationRow, ResultRow
+from orchestrator.tables.rows import BestMark, FindingRow, InvocationRow, ResultRow
 from orchestrator.units import US_PER_MS, format_bytes, format_duration
 
 #: A part of the evidence: JSON with text at its ends.

@@ -14,11 +14,11 @@ from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceState
 from orchestrator.report.columns import campaign_of, flat_record, invocation_record, picked
 from orchestrator.report.data import ReportData
-from orchestrator.report.escapes import csv_text, markdown_table, markdown_text, visible
-from orchestrator.report.labels import NOTHING, figure_text
 from orchestrator.report.matrix import figures_decimals
-from orchestrator.report.passes import EnergyRow
-from orchestrator.report.rows import BestMark, DeviceRow, ResultRow, origin_of
+from orchestrator.tables.escapes import csv_text, markdown_table, markdown_text, visible
+from orchestrator.tables.labels import NOTHING, figure_text
+from orchestrator.tables.passes import EnergyRow
+from orchestrator.tables.rows import BestMark, DeviceRow, ResultRow, origin_of
 
 SCHEMA: Final = "benchfarm-report"
 #: Raised when a key goes away or changes its meaning; new keys don't raise it.

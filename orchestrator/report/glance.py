@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.records.workload import grouped
-from orchestrator.report.labels import ShortNames, column_decimals, figure_text, figure_unit
-from orchestrator.report.rows import DeviceRow, ModelRow
 from orchestrator.report.winners import Certainty, Contest, kind_title
+from orchestrator.tables.labels import ShortNames, column_decimals, figure_text, figure_unit
+from orchestrator.tables.rows import DeviceRow, ModelRow
 from orchestrator.units import US_PER_MS, format_percent
 
 #: Lines of one kind of phone each; in a report with more of them, phones of any kind with one answer share a line.

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
 
-from orchestrator.report.escapes import visible
-from orchestrator.report.labels import column_decimals
+from orchestrator.tables.escapes import visible
+from orchestrator.tables.labels import column_decimals
 from orchestrator.units import US_PER_MS
 
 Row = TypeVar("Row")

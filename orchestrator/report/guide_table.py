@@ -26,10 +26,10 @@ from orchestrator.records.tokens import worded
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Case, DelegateName, ProcessMode, grouped
 from orchestrator.report.columns import picked
-from orchestrator.report.escapes import csv_text, markdown_table, markdown_text, text_table, visible
-from orchestrator.report.labels import MODEL_HASH, NOTHING, unique_labels
 from orchestrator.report.published import PublishedFigure
-from orchestrator.report.rows import origin_of
+from orchestrator.tables.escapes import csv_text, markdown_table, markdown_text, text_table, visible
+from orchestrator.tables.labels import MODEL_HASH, NOTHING, unique_labels
+from orchestrator.tables.rows import origin_of
 from orchestrator.units import US_PER_MS, counted, format_figure, tokens_per_s
 
 MEASURED: Final = "measured with benchfarm"

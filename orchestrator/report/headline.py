@@ -12,9 +12,9 @@ from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import IMPORTED_TOOLS, Pass
-from orchestrator.report.labels import ShortNames, short_names
-from orchestrator.report.rows import DeviceRow, ResultRow
 from orchestrator.report.winners import Contest, answers_of, kind_title
+from orchestrator.tables.labels import ShortNames, short_names
+from orchestrator.tables.rows import DeviceRow, ResultRow
 from orchestrator.units import counted, format_percent
 
 _MOST_WARNINGS: Final = 6

@@ -14,7 +14,7 @@ from orchestrator.programs import program
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.run import Attachment, Outcome, RunRecord
 from orchestrator.records.workload import Build, Model
-from orchestrator.report.escapes import one_line, visible_block
+from orchestrator.tables.escapes import one_line, visible_block
 from orchestrator.units import format_bytes, format_figure
 
 #: Lines of each stream that are shown: of its beginning and of its end.

@@ -18,7 +18,7 @@ from orchestrator.records.device import DeviceState
 from orchestrator.records.identity import CampaignId, CaseKey
 from orchestrator.records.run import Outcome, RunRecord, ToolReport
 from orchestrator.records.workload import Pass
-from orchestrator.report.rows import RUN_PLACE
+from orchestrator.tables.rows import RUN_PLACE
 
 #: One for all: an empty mapping takes room too.
 _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from orchestrator.analysis.summary import Summary
 from orchestrator.records.workload import grouped
 from orchestrator.report.data import ReportData
-from orchestrator.report.labels import column_decimals, configuration_order, figure_unit, with_key
-from orchestrator.report.rows import DeviceRow, ModelRow, ResultRow, SkipRow
+from orchestrator.tables.labels import column_decimals, configuration_order, figure_unit, with_key
+from orchestrator.tables.rows import DeviceRow, ModelRow, ResultRow, SkipRow
 from orchestrator.units import US_PER_MS
 
 

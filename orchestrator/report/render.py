@@ -24,11 +24,17 @@ from orchestrator.report.advice import advice_of
 from orchestrator.report.chart_rows import ChartRow, chart_rows
 from orchestrator.report.charts import CHARTS, Chart
 from orchestrator.report.data import ReportData
-from orchestrator.report.escapes import visible
 from orchestrator.report.evidence import case_evidence, moment_text
 from orchestrator.report.glance import winner_blocks
 from orchestrator.report.grids import Grid
-from orchestrator.report.labels import (
+from orchestrator.report.matrix import matrix_tables
+from orchestrator.report.page_policy import inline_script, pack, page_policy, without_collector
+from orchestrator.report.sections import grids_of
+from orchestrator.report.vega import packed_runtime
+from orchestrator.report.winners import Certainty
+from orchestrator.resources import data_folder
+from orchestrator.tables.escapes import visible
+from orchestrator.tables.labels import (
     NOTHING,
     PARITY_CLASSES,
     PARITY_WORDS,
@@ -40,13 +46,7 @@ from orchestrator.report.labels import (
     page_name,
     short_names,
 )
-from orchestrator.report.matrix import matrix_tables
-from orchestrator.report.page_policy import inline_script, pack, page_policy, without_collector
-from orchestrator.report.rows import SEVERITIES, BestMark, FindingRow, ResultRow, origin_of
-from orchestrator.report.sections import grids_of
-from orchestrator.report.vega import packed_runtime
-from orchestrator.report.winners import Certainty
-from orchestrator.resources import data_folder
+from orchestrator.tables.rows import SEVERITIES, BestMark, FindingRow, ResultRow, origin_of
 from orchestrator.units import format_bytes, format_change, format_duration, format_latency
 
 #: Cases whose matrix and evidence stand on the page itself, to be read without scripts and to be printed. Beyond,

@@ -9,8 +9,8 @@ from typing import Final
 
 from orchestrator.analysis.case_result import OWN_FIGURE
 from orchestrator.records.workload import all_but
-from orchestrator.report.rows import ResultRow
 from orchestrator.report.winners import alike, fixed_cores
+from orchestrator.tables.rows import ResultRow
 
 _BESIDE_THREADS: Final = all_but("threads", "affinity")
 

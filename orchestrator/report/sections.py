@@ -9,12 +9,12 @@ from orchestrator.analysis.energy import Mean
 from orchestrator.records.verdict import Quality
 from orchestrator.report.data import ReportData
 from orchestrator.report.grids import Column, Grid, badge_of, choice_of, column_of, count_of, ms_of, number_of
-from orchestrator.report.labels import NOTHING, PARITY_CLASSES, PARITY_WORDS
 from orchestrator.report.matrix import figures_decimals
-from orchestrator.report.operators import DiffPair, OperatorRow, Place, TypeRow
-from orchestrator.report.passes import EnergyRow, LoadRow
-from orchestrator.report.rows import BestMark, ResultRow
 from orchestrator.report.scaling import ThreadStep, thread_steps
+from orchestrator.tables.labels import NOTHING, PARITY_CLASSES, PARITY_WORDS
+from orchestrator.tables.operators import DiffPair, OperatorRow, Place, TypeRow
+from orchestrator.tables.passes import EnergyRow, LoadRow
+from orchestrator.tables.rows import BestMark, ResultRow
 
 Item = TypeVar("Item")
 Node = TypeVar("Node", OperatorRow, TypeRow)

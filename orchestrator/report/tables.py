@@ -14,12 +14,12 @@ from orchestrator.records.run import OUT_OF_TIME, DelegateTruth, Outcome
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Pass, grouped
 from orchestrator.report.data import ReportData
-from orchestrator.report.escapes import display_width, fit, visible, wrap
-from orchestrator.report.labels import NOTHING, PARITY_WORDS, figure_ms, figure_text
 from orchestrator.report.matrix import figures_decimals
-from orchestrator.report.passes import EnergyRow
-from orchestrator.report.rows import BestMark, ResultRow, origin_of
 from orchestrator.report.text_matrix import MARKS, NOT_PLANNED, matrix_lines
+from orchestrator.tables.escapes import display_width, fit, visible, wrap
+from orchestrator.tables.labels import NOTHING, PARITY_WORDS, figure_ms, figure_text
+from orchestrator.tables.passes import EnergyRow
+from orchestrator.tables.rows import BestMark, ResultRow, origin_of
 from orchestrator.units import counted, format_percent
 
 #: Before the interval of a figure that isn't known as closely as it is wanted.

@@ -7,10 +7,10 @@ from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.report.data import ReportData
-from orchestrator.report.escapes import display_width, fit, text_table, visible, wrap
-from orchestrator.report.labels import STATUS_WORDS, figure_text, short_names
 from orchestrator.report.matrix import MatrixTable, matrix_tables
-from orchestrator.report.rows import BestMark, ResultRow
+from orchestrator.tables.escapes import display_width, fit, text_table, visible, wrap
+from orchestrator.tables.labels import STATUS_WORDS, figure_text, short_names
+from orchestrator.tables.rows import BestMark, ResultRow
 from orchestrator.units import format_percent
 
 #: Longer names of devices give way to their serial numbers; longer heads of columns are cut.

@@ -20,8 +20,8 @@ from orchestrator.analysis.matching import SETTINGS
 from orchestrator.analysis.summary import Summary
 from orchestrator.programs import is_usual
 from orchestrator.records.workload import Case, grouped
-from orchestrator.report.labels import PARITY_WORDS, short_names
-from orchestrator.report.rows import BestMark, ResultRow
+from orchestrator.tables.labels import PARITY_WORDS, short_names
+from orchestrator.tables.rows import BestMark, ResultRow
 from orchestrator.units import counted, format_figure, format_percent
 
 #: Cases that say nothing about which configuration is fastest.

@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.cli.result import Streamed, json_pieces, table, to_json
 from orchestrator.cli.terminal import say, say_json
-from orchestrator.report.escapes import one_line
+from orchestrator.tables.escapes import one_line
 
 
 class Colour(enum.StrEnum):

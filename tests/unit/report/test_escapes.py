@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.report.escapes import (
+from orchestrator.tables.escapes import (
     csv_text,
     display_width,
     fit,

@@ -9,11 +9,11 @@ import pytest
 
 from orchestrator.records.identity import Serial
 from orchestrator.report.assembly import build_report_data
-from orchestrator.report.escapes import display_width, visible
 from orchestrator.report.exports import SCHEMA, SCHEMA_VERSION, to_bencher, to_csv, to_json, to_markdown, to_parquet
 from orchestrator.report.frames import frame_of, typed
 from orchestrator.report.tables import render_text_table
 from orchestrator.resources import data_folder
+from orchestrator.tables.escapes import display_width, visible
 from tests.samples.sample_lab import (
     HOSTILE_NAMES,
     MOBILENET,

@@ -9,8 +9,8 @@ from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.records.workload import DelegateName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.glance import winner_blocks
-from orchestrator.report.labels import short_names
 from orchestrator.report.winners import Certainty
+from orchestrator.tables.labels import short_names
 from tests.samples.sample_lab import MOBILENET, REAL_PIXEL, case, lab_of, series
 
 GPU = DelegateName.GPU

@@ -7,9 +7,9 @@ from orchestrator.errors import ArtifactError, DeviceError, HostStorageError, ki
 from orchestrator.records.failures import FAILURES
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
 from orchestrator.report.assembly import build_report_data
-from orchestrator.report.labels import column_decimals, configuration_labels, truth_words, unique_labels
 from orchestrator.report.matrix import matrix_tables
-from orchestrator.report.next_steps import finding_step
+from orchestrator.tables.labels import column_decimals, configuration_labels, truth_words, unique_labels
+from orchestrator.tables.next_steps import finding_step
 from tests.samples.sample_lab import MOBILENET, PIXEL_3, PIXEL_4, case, lab_of, series
 
 

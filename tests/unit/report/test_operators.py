@@ -10,7 +10,7 @@ import pytest
 from orchestrator.programs.grammar.output import parse_text
 from orchestrator.records.run import OperatorTime
 from orchestrator.records.workload import DelegateName
-from orchestrator.report.operators import Place, Profile, compare_profiles, profiles_of
+from orchestrator.tables.operators import Place, Profile, compare_profiles, profiles_of
 from tests.samples.sample_lab import (
     CPU_ROWS,
     GPU_PART,

@@ -17,9 +17,9 @@ from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
 from orchestrator.report.exports import to_csv, to_json, to_markdown
 from orchestrator.report.render import render_html
-from orchestrator.report.rows import BestMark, ResultRow
 from orchestrator.report.sections import grids_of
 from orchestrator.report.tables import render_text_table
+from orchestrator.tables.rows import BestMark, ResultRow
 from tests.samples.sample_lab import NATIVE, REAL_PIXEL, SKEW, case, lab_of, run, series, skewed
 
 GPU = case(REAL_PIXEL, delegate=DelegateName.GPU, threads=1)

@@ -15,10 +15,10 @@ from orchestrator.records.workload import DelegateName, Pass, ToolName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.columns import flat_record
 from orchestrator.report.exports import to_markdown
-from orchestrator.report.passes import load_rows
 from orchestrator.report.render import render_html
-from orchestrator.report.rows import BestMark
 from orchestrator.report.tables import render_text_table
+from orchestrator.tables.passes import load_rows
+from orchestrator.tables.rows import BestMark
 from tests.samples.sample_lab import (
     CAMPAIGN,
     CPU_ROWS,

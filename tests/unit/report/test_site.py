@@ -16,10 +16,10 @@ from orchestrator.records.pairing import Pairing
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Finding, Grade, Quality, QualityVerdict, Severity
 from orchestrator.records.workload import Pass
-from orchestrator.report.labels import page_name
 from orchestrator.report.site_folder import MANIFEST, SiteFolder
 from orchestrator.report.sparklines import spark_path
 from orchestrator.store.opening import MemoryStore
+from orchestrator.tables.labels import page_name
 from tests.samples.history_lab import NIGHTS, fill
 
 HOSTILE = "../../<img src=x onerror=alert(1)>\u202e\n"

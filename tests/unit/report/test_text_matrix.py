@@ -13,9 +13,9 @@ from orchestrator.records.workload import Case, DelegateName, Pass
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.columns import winner_data
 from orchestrator.report.data import ReportData
-from orchestrator.report.escapes import display_width
 from orchestrator.report.tables import render_text_table
 from orchestrator.report.winners import answer_text, answers_of, next_step, winners
+from orchestrator.tables.escapes import display_width
 from tests.samples.sample_lab import PIXEL_3, case, lab_of, run, series
 
 PHONES = [replace(PIXEL_3, serial=Serial(f"R58M{number:02}"), is_virtual=False) for number in range(12)]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from orchestrator.records.sample import Sample
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.evidence import case_evidence
-from orchestrator.report.looks import HEIGHT, WIDTH, condition_traces, sample_traces
+from orchestrator.tables.looks import HEIGHT, WIDTH, condition_traces, sample_traces
 from tests.samples.sample_lab import case, lab_of, series
 
 

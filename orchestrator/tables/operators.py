@@ -15,7 +15,7 @@ from orchestrator.records.workload import grouped
 from orchestrator.units import counted, format_latency
 
 if TYPE_CHECKING:
-    from orchestrator.report.rows import ResultRow
+    from orchestrator.tables.rows import ResultRow
 
 #: A change below both of these is noise of a profiled run, which is a single one.
 _LEAST_SHARE: Final = 0.05

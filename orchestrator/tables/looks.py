@@ -14,10 +14,10 @@ from orchestrator.records.identity import RunId
 from orchestrator.records.run import Attachment, Outcome, RunRecord
 from orchestrator.records.sample import SAMPLES_FILE, Sample
 from orchestrator.records.verdict import Quality
-from orchestrator.report.labels import NOTHING
+from orchestrator.tables.labels import NOTHING
 
 if TYPE_CHECKING:
-    from orchestrator.report.rows import InvocationRow
+    from orchestrator.tables.rows import InvocationRow
 
 #: Returns what runs left behind, in any order; runs that are unknown are left out.
 Outputs = Callable[[Sequence[RunId]], Iterable[tuple[RunId, tuple[Attachment, ...]]]]

@@ -19,11 +19,11 @@ from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import THREADS_UNUSED, DelegateEvidence, DelegateTruth, FigureKind, RunRecord
 from orchestrator.records.verdict import Finding, Severity
 from orchestrator.records.workload import Case, SkippedCase
-from orchestrator.report.labels import NOTHING, PARITY_WORDS, STATUS_WORDS, fallback_words, truth_words
-from orchestrator.report.looks import LogExcerpt, Trace
-from orchestrator.report.next_steps import finding_step, next_step
-from orchestrator.report.operators import Profile
-from orchestrator.report.passes import EnergyRow, LoadRow, StartRow, SustainedRow
+from orchestrator.tables.labels import NOTHING, PARITY_WORDS, STATUS_WORDS, fallback_words, truth_words
+from orchestrator.tables.looks import LogExcerpt, Trace
+from orchestrator.tables.next_steps import finding_step, next_step
+from orchestrator.tables.operators import Profile
+from orchestrator.tables.passes import EnergyRow, LoadRow, StartRow, SustainedRow
 from orchestrator.units import counted, format_percent, tokens_per_s
 
 _MOST_OPERATORS: Final = 6
