@@ -19,7 +19,7 @@ LAB_DOORS = {"bootstrap/virtual_lab.py"}
 #: What the command line knows types and words of, and never calls a function of.
 BELOW_APP = {
     "analysis", "artifacts", "delegates", "devices", "engine", "models", "planning", "programs",
-    "queueing", "reading", "store",
+    "reading", "store",
 }  # fmt: skip
 #: So many parameters may a function have, besides self or cls.
 PARAMETERS_MOST = 8
@@ -53,7 +53,6 @@ ALLOWED: dict[str, set[str]] = {
     "programs": PORTS | {"delegates", "config", "reading"},
     "models": PORTS | {"delegates"},
     "store": PORTS | {"documents"},
-    "queueing": PORTS,
     "serve": PORTS,
     "tables": PORTS | {"analysis", "delegates", "resources"},
     "report": PORTS | {"analysis", "delegates", "programs", "resources", "tables"},
@@ -62,15 +61,18 @@ ALLOWED: dict[str, set[str]] = {
 #: bootstrap puts everything together, app holds the use cases, cli shows them: each may know all that stands before it.
 for upper in ("bootstrap", "app", "cli"):
     ALLOWED[upper] = set(ALLOWED)
+#: An extension knows the core; the core knows none but through its doors.
+ALLOWED["extensions"] = set(ALLOWED)
+EXTENSION_DOORS = {"app/queue_beside.py", "cli/frame.py"}
 
 #: Library -> the parts that own it. Several where both sides of a seam need it and must not share code.
 OWNERS = {
     "adbutils": {"devices"},
     "psutil": {"devices"},
     "sqlalchemy": {"store"},
-    "psycopg": {"store", "queueing"},
-    "psycopg_pool": {"queueing"},
-    "procrastinate": {"queueing"},
+    "psycopg": {"store", "extensions/farm"},
+    "psycopg_pool": {"extensions/farm"},
+    "procrastinate": {"extensions/farm"},
     "pandas": {"report/frames.py", "app/results.py"},
     "jinja2": {"report/render.py"},
     "vl_convert": {"report/vega.py"},
@@ -80,7 +82,7 @@ OWNERS = {
     "tensorflow": {"models"},
     "keras": {"models"},
     "ai_edge_litert": {"models"},
-    "pydantic": {"config", "documents.py"},
+    "pydantic": {"config", "documents.py", "extensions/farm/manifest.py"},
     "regex": {"config/patterns.py"},
     "yaml": {"config"},
     "requests": {"artifacts", "app/notifying.py"},
@@ -173,6 +175,25 @@ def test_a_module_imports_only_what_its_layer_may_know() -> None:
                 assert any(where == owner or where.startswith(f"{owner}/") for owner in owners), (
                     f"{where}:{line}: {name}"
                 )
+
+
+def test_the_core_names_no_extension_and_no_extension_another() -> None:
+    """What only some users need comes and goes as a folder; who loads it by name is a door."""
+    found = set()
+    for path in modules():
+        where = path.relative_to(PACKAGE)
+        named = set(re.findall(r"orchestrator\.extensions(?:\.(\w+))?", text_of(path)))
+        if where.parts[0] != "extensions" and named:
+            found.add(where.as_posix())
+        if where.parts[0] == "extensions" and len(where.parts) > 2:
+            assert named <= {where.parts[1]}, f"{where} knows {named}"
+    assert found <= EXTENSION_DOORS
+
+
+def test_no_statement_names_a_table_of_procrastinate() -> None:
+    """Its queue is reached by its public API; what isn't there isn't ours."""
+    named = {path for path in modules() if re.search(r"procrastinate_(jobs|events|workers)", text_of(path))}
+    assert named == set()
 
 
 def test_the_lab_and_benchfarm_know_each_other_by_one_door() -> None:

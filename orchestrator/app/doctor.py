@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
 from orchestrator.app.board import runner_elsewhere
-from orchestrator.app.farm_beside import owners_of
 from orchestrator.app.phones import check_file
+from orchestrator.app.queue_beside import owners_of
 from orchestrator.bootstrap import Farm
 from orchestrator.errors import BenchfarmError, DeviceError
 from orchestrator.units import format_bytes

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.analysis.series import first_moment, night_of
 from orchestrator.app.board import Standing, doing_of, read_boards
+from orchestrator.app.queue_beside import IN_QUARANTINE, QueueView
 from orchestrator.bootstrap import Farm
-from orchestrator.config.farm_documents import read_facts
-from orchestrator.errors import BenchfarmError, PlanError
+from orchestrator.documents import adapter_of
+from orchestrator.errors import BenchfarmError
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId, Serial
@@ -29,7 +30,6 @@ from orchestrator.serve.answers import (
 )
 
 if TYPE_CHECKING:
-    from orchestrator.queueing.queue import FarmQueue
     from orchestrator.store.opening import Store
 
 #: Seconds for which an answer stays, at least, and how many times as long as reading it took.
@@ -48,7 +48,7 @@ _STANDINGS: Final = {
 }
 #: Of one that several hosts have, the state that counts; and the order of the list of phones.
 _ORDER: Final = (
-    "measuring", "abandoned", "away", "quarantined", "unusable", "silent", "waiting", "held", "free", "idle",
+    "clash", "measuring", "abandoned", "away", "quarantined", "unusable", "silent", "waiting", "held", "free", "idle",
 )  # fmt: skip
 _JOB_ORDER: Final = ("runs", "waits", "failed")
 #: Rows of the queue, as it gives them.
@@ -58,7 +58,7 @@ _Rows = Sequence[Mapping[str, Any]]
 class FarmNow:
     """Reads the farm again when what it knows is old; many may ask at once, and one of them reads."""
 
-    def __init__(self, farm: Farm, queue: FarmQueue | None, *, can_be_steered: bool) -> None:
+    def __init__(self, farm: Farm, queue: QueueView | None, *, can_be_steered: bool) -> None:
         """``queue`` None: the phones are those of this computer."""
         self._farm = farm
         self._queue = queue
@@ -133,7 +133,7 @@ class FarmNow:
             hosts=tuple(answer_of(HostAnswer, row) for row in queue.hosts()),
             jobs=tuple(map(job_answer, listed[:_MOST_JOBS])),
             more_jobs=max(0, len(listed) - _MOST_JOBS),
-            holds=holds,
+            holds=dict(holds),
         )
 
     def _on_boards(self, now: datetime) -> dict[str, dict[str, Any]]:
@@ -199,9 +199,9 @@ def _announced_facts(rows: _Rows) -> dict[Serial, DeviceFacts]:
     """Return what hosts say of their phones, by serial number; what a newer benchfarm says may not be read."""
     found = {}
     for row in rows:
-        with suppress(PlanError):
+        with suppress(ValueError):
             if row["facts"]:
-                found[Serial(row["serial"])] = read_facts(row["facts"])
+                found[Serial(row["serial"])] = adapter_of(DeviceFacts).validate_json(row["facts"], strict=True)
     return found
 
 
@@ -256,8 +256,6 @@ def _rounded(moment: datetime) -> datetime:
 
 def _phone_state(row: Mapping[str, Any]) -> tuple[str, str]:
     """Return the state of an announced phone, and the reason."""
-    from orchestrator.queueing.submissions import IN_QUARANTINE
-
     state, reason = row["state"], row["reason"]
     if state == "unusable" and reason.startswith(IN_QUARANTINE):
         return "quarantined", reason.removeprefix(IN_QUARANTINE)

@@ -24,14 +24,14 @@ from orchestrator.records.run import Outcome
 from orchestrator.serve.app import ServedPage
 
 if TYPE_CHECKING:
-    from orchestrator.queueing.queue import FarmQueue
+    from orchestrator.app.queue_beside import QueueView
 
 #: Runs are counted of the campaigns begun in these hours.
 HOURS: Final = 24
 #: Seconds for all that is read. Prometheus waits 10 s by default, and takes an answer that comes later for none.
 _ANSWER_S: Final = 5.0
 #: The states of a phone; of one that several hosts have, the first counts.
-_ORDER: Final = ("busy", "free", "held", "silent", "unusable")
+_ORDER: Final = ("clash", "busy", "free", "held", "silent", "unusable")
 _LATE: Final = f"of campaigns begun in the last {HOURS} hours"
 _OF_RUN: Final = f"of a phone after the last invocation {_LATE}."
 #: Name -> what it is about, and its labels.
@@ -75,7 +75,7 @@ class Numbers(Collector):
     """
 
     def __init__(
-        self, farm: Farm, queue: FarmQueue | None, *, is_of_host: bool = False, answer_s: float = _ANSWER_S
+        self, farm: Farm, queue: QueueView | None, *, is_of_host: bool = False, answer_s: float = _ANSWER_S
     ) -> None:
         """``is_of_host``: of this host alone; what hosts share is counted in one place, not by each.
 
@@ -179,7 +179,7 @@ class Numbers(Collector):
         yield "benchfarm_host_unrestored_phones", {(): len(self._farm.conditioner.unrestored())}
 
 
-def _of_queue(queue: FarmQueue) -> Iterator[_Known]:
+def _of_queue(queue: QueueView) -> Iterator[_Known]:
     states: dict[str, str] = {}
     for phone in queue.phones():
         states[phone["serial"]] = min(phone["state"], states.get(phone["serial"], "unusable"), key=_ORDER.index)

@@ -16,6 +16,7 @@ from orchestrator.analysis.changepoint import RECENT_NIGHTS
 from orchestrator.app import site_pages
 from orchestrator.app.farm_now import FarmNow, job_answer
 from orchestrator.app.phones import release_phone
+from orchestrator.app.queue_beside import QueueView, extension
 from orchestrator.app.site import Site, SiteSeries, gather, report_marks
 from orchestrator.app.stored import find_campaigns
 from orchestrator.bootstrap import Farm
@@ -40,7 +41,6 @@ from orchestrator.serve.answers import (
 from orchestrator.serve.api import Limit, MissingError, Offset, Phones, Route
 
 if TYPE_CHECKING:
-    from orchestrator.queueing.queue import FarmQueue
     from orchestrator.serve.app import ServedPage
 
 #: Seconds for which the pages stay as they are, and how many times as long as gathering them took.
@@ -138,7 +138,7 @@ class LivePages:
 class LiveAnswers:
     """What the API answers with: the farm and the store as they are now."""
 
-    def __init__(self, farm: Farm, queue: FarmQueue | None, pages: LivePages, *, can_be_steered: bool) -> None:
+    def __init__(self, farm: Farm, queue: QueueView | None, pages: LivePages, *, can_be_steered: bool) -> None:
         self._settings = farm.settings
         self._farm = farm
         self._queue = queue
@@ -246,21 +246,15 @@ class LiveAnswers:
         """Pause or drain a part of the farm."""
         if wanted.kind not in {"pause", "drain"}:
             raise UsageError(f"{wanted.kind!r} isn't known", hint="pause or drain")
-        from orchestrator.app import farm_control
-
-        return self._done(lambda: farm_control.hold(self._settings, [wanted.scope], wanted.kind))
+        return self._done(lambda: extension("control").hold(self._settings, [wanted.scope], wanted.kind))
 
     def resume(self, scope: str) -> DoneAnswer:
         """End a pause or drain."""
-        from orchestrator.app import farm_control
-
-        return self._done(lambda: farm_control.release(self._settings, [scope]))
+        return self._done(lambda: extension("control").release(self._settings, [scope]))
 
     def cancel(self, submission: str, phone: Phones = None) -> DoneAnswer:
         """Cancel a submission, or some phones' part of it."""
-        from orchestrator.app import farm_control
-
-        return self._done(lambda: farm_control.cancel(self._settings, submission, phone or []))
+        return self._done(lambda: extension("control").cancel(self._settings, submission, phone or []))
 
     def release(self, serial: str) -> DoneAnswer:
         """End a phone's quarantine."""

@@ -54,7 +54,7 @@ WORDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "history": ("history", "Find changes over nightly runs, and write history pages."),
         "serve": ("history", "Serve the history pages and the live page of the farm."),
     },
-    "Farm": {"farm": ("farm", "Run plans on the phones of many hosts.")},
+    "Farm": {"farm": ("extensions.farm", "Run plans on the phones of many hosts.")},
     "Things": {
         "build": ("builds", "List, download and choose the benchmark programs."),
         "model": ("models", "Inspect, compare, build and download models."),
@@ -73,6 +73,14 @@ WORDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
 }
 _WORDS: Final = {word: about for section in WORDS.values() for word, about in section.items()}
+
+
+def _module_of(module: str) -> str:
+    """Return where a word's commands are: in this package, or in an extension's."""
+    is_extension = module.startswith("extensions.")
+    return f"orchestrator.{module}.cli" if is_extension else f"orchestrator.cli.{module}"
+
+
 #: The groups of options in the help of a command with many; what isn't named here is common.
 PANELS: Final[dict[str, frozenset[str]]] = {
     "Devices": frozenset({"--device", "--profile", "--where", "--one-of-each", "--any", "--host", "--wait"}),
@@ -122,7 +130,7 @@ class Root(typer.core.TyperGroup):
         if cmd_name not in _loaded and cmd_name in _WORDS:
             _loaded.add(cmd_name)
             for module in _WORDS[cmd_name][0].split():
-                importlib.import_module(f"orchestrator.cli.{module}")
+                importlib.import_module(_module_of(module))
         return self.commands.get(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as above

@@ -11,9 +11,9 @@ from typing import Annotated, Final
 from orchestrator.analysis.changepoint import LEAST_CHANGE
 from orchestrator.app import history
 from orchestrator.app.access import Listening, access_of, address_of
-from orchestrator.app.farm_beside import queue_beside
 from orchestrator.app.notifying import FORMS, Message, receiver_of, send
 from orchestrator.app.options import Out, Texts, arg, opt
+from orchestrator.app.queue_beside import queue_beside
 from orchestrator.app.site import TITLE, Since, SiteRequest, Title, first_night
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.frame import command

@@ -127,6 +127,19 @@ class DeviceFacts:
         return tuple(sorted(cpu for cluster in known if (cluster.max_khz or 0) > slowest for cpu in cluster.cpus))
 
 
+def told_apart(one: DeviceFacts, other: DeviceFacts, *, at_once: bool = False) -> str:
+    """Return by what two phones of one serial number differ, in words; empty when they may be the same one.
+
+    ``at_once``: both were seen at the same time, so that neither was updated or restarted in between.
+    """
+    names = ["manufacturer", "model", "codename", *(["fingerprint"] if at_once else [])]
+    pairs = {name: (getattr(one, name), getattr(other, name)) for name in names}
+    differing = [name for name, (own, its) in pairs.items() if own and its and own != its]
+    if not differing and at_once and one.boot_id and other.boot_id and one.boot_id != other.boot_id:
+        return "boot"
+    return ", ".join(differing)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceState:
     """What a device is like at one moment; None or an empty mapping is unknown, never a guess."""

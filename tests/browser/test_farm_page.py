@@ -8,8 +8,8 @@ import urllib.request
 
 import pytest
 
-from orchestrator.config.farm_documents import dump
-from orchestrator.queueing.queue import Announced, FarmQueue
+from orchestrator.extensions.farm.manifest import dump
+from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.store.opening import open_store
 from tests.browser.conftest import PHONE, serious_faults
 from tests.conftest import installed
@@ -17,6 +17,7 @@ from tests.samples import live_farm
 from tests.samples.command import Cli
 from tests.samples.history_lab import fill
 from tests.samples.postgresql import private_cluster
+from tests.samples.submissions import host_lives
 
 expect = installed("playwright.sync_api").expect
 TOKEN = "a-token-that-nobody-guesses"
@@ -133,7 +134,7 @@ def test_phones_queue_and_tonight_are_shown_and_follow_without_a_reload(open_far
 
 def test_of_many_phones_those_that_are_free_are_folded(open_farm, queue):
     known = {f"free-{number}": Announced(facts=dump(live_farm.facts_of(live_farm.FREE))) for number in range(20)}
-    queue.register("lab-3", benchfarm_version="0.1.0")
+    host_lives(queue, "lab-3", version="0.1.0")
     queue.announce("lab-3", known)
     queue.rows("UPDATE farm_hosts SET seen_at = now() + interval '1 hour'")
     page = open_farm()

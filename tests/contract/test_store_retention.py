@@ -217,8 +217,8 @@ def test_a_damaged_store_is_not_copied_as_if_it_were_whole(tmp_path: Path, sampl
 
 
 def test_a_dump_of_postgresql_brings_store_and_queue_back(postgresql: Cluster, samples) -> None:
-    from orchestrator.queueing.queue import FarmQueue
-    from tests.samples.submissions import submit
+    from orchestrator.extensions.farm.queue import FarmQueue
+    from tests.samples.submissions import begin, host_lives, submit
 
     name = postgresql.create()
     store = open_store(postgresql.url(name))
@@ -226,8 +226,8 @@ def test_a_dump_of_postgresql_brings_store_and_queue_back(postgresql: Cluster, s
     known = list(store.runs(with_attachments=True))
     with FarmQueue(postgresql.url(name)) as queue:
         submit(queue, "A", "B", priority=3)
-        worker_id = queue.register("one", benchfarm_version="1")
-        assert queue.claim("one", worker_id, ["A"]) is not None
+        host_lives(queue, "one", version="1")
+        begin(queue, "A", host="one")
         dump = postgresql.folder / f"{name}.dump"
         postgresql.run("pg_dump", "--format=custom", f"--file={dump}", name)
     store.close()
@@ -239,9 +239,5 @@ def test_a_dump_of_postgresql_brings_store_and_queue_back(postgresql: Cluster, s
     found.close()
     with FarmQueue(postgresql.url(restored)) as queue:
         assert [job["status"] for job in queue.jobs("night")] == ["runs", "waits"]
-        # Nobody holds what ran at that moment: the first worker requeues it, and it is given out again.
-        worker_id = queue.register("one", benchfarm_version="1")
-        assert len(queue.reap(dead_after_s=0.0)) == 1
-        queue.beat("one", worker_id)
-        claimed = queue.claim("one", worker_id, ["A"])
-        assert claimed is not None
+        # Nobody does any more what ran at that moment: it is begun again.
+        assert begin(queue, "A", host="one").deaths == 1

@@ -99,10 +99,11 @@ def test_everything_that_a_plan_names_reaches_the_hosts(
 def test_models_that_are_not_tflite_keep_their_ending_and_a_program_of_ones_own_goes_along(
     farm: FarmOfHosts, tmp_path: Path, name: str
 ) -> None:
+    from tests.e2e.test_declared_programs import GGUF
     from tests.e2e.test_language_models import TINY
 
     gguf, words, plan = tmp_path / "little.gguf", tmp_path / "words.txt", tmp_path / "plan.yaml"
-    gguf.write_bytes(b"GGUF" + name.encode() + bytes(60_000))
+    gguf.write_bytes(GGUF.read_bytes() + name.encode())
     words.write_text("words")
 
     def written(*models: Path, extra: str = "") -> Path:
@@ -165,7 +166,9 @@ def test_a_killed_hosts_job_is_ended_by_another_host_that_reaches_the_phone(
     finally:
         farm.two.rest()
         farm.two.adb_server = ""
-    assert (ended["status"], ended["host"], ended["tries"]) == ("done", "two", 0), ended
+    assert (ended["status"], ended["host"]) == ("done", "two"), ended
+    # The next host comes at once, when what the dead one began may still run on the phone.
+    assert ended["tries"] <= 1, farm.two.log()
     farm.expect_no_loss(name, 16, before)
 
 

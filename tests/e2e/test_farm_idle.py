@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator.queueing.queue import FarmQueue
+from orchestrator.extensions.farm.queue import FarmQueue
 from tests.conftest import poll_until
 from tests.samples.farm_hosts import PATIENCE_S, Database, private_database
-from tests.samples.submissions import submit
+from tests.samples.submissions import begin, host_lives, submit
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Lab
@@ -71,10 +71,10 @@ def test_an_idle_phone_that_hangs_is_told_and_comes_back_and_one_that_another_ho
     with FarmQueue(database.url) as queue:
 
         def states() -> dict[str, str]:
-            queue.beat("other", other)
+            host_lives(queue, "other")
             return {row["serial"]: row["unusable"] for row in queue.phones() if row["host"] == "host"}
 
-        other = queue.register("other", benchfarm_version="1")
+        host_lives(queue, "other", version="1")
         poll_until(lambda: states() == {measured: "", free: ""}, "both phones are announced", PATIENCE_S)
         queue.hold(f"phone:{measured}", "pause")
         # Longer than a look of the worker, which would take the job.
@@ -87,8 +87,7 @@ def test_an_idle_phone_that_hangs_is_told_and_comes_back_and_one_that_another_ho
         # A test that is tried once more is another submission.
         submission = f"s-{secrets.token_hex(3)}"
         submit(queue, measured, name=submission)
-        claimed = queue.claim("other", other, [measured])
-        assert claimed is not None
+        begun = begin(queue, measured, host="other")
         for serial in (measured, free):
             lab.fault(serial, "hang")
         # Both were due at the same look.
@@ -99,9 +98,9 @@ def test_an_idle_phone_that_hangs_is_told_and_comes_back_and_one_that_another_ho
         said = "has no job and doesn't answer; it is reconnected"
         poll_until(lambda: f"{free} {said}" in worker.read_text(), "it is woken", PATIENCE_S)
         assert f"{measured} {said}" not in worker.read_text()
-        queue.finish(other, claimed.job_id, "succeeded", "")
+        queue.end(begun, "done", "")
         poll_until(lambda: "stopped answering" in states()[measured], "so is the other one then", PATIENCE_S)
         lab.clear()
         poll_until(lambda: states() == {measured: "", free: ""}, "both are back", PATIENCE_S)
-        queue.unregister("other", other)
+        queue.leave("other")
         queue.release(f"phone:{measured}")

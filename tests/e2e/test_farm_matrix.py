@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import procrastinate
 import psycopg
 import pytest
 
@@ -239,9 +240,10 @@ def test_delivered_twice(cell: Cell, phase: str) -> None:
         cell.farm.until_ended(cell.name)
     else:
         cell.farm.until_stored(cell.job["campaign_id"], 2)
-    cell.farm.queue.rows(
-        "UPDATE procrastinate_jobs SET status = 'todo', worker_id = NULL WHERE id = %s", cell.job["job_id"]
-    )
+    again = procrastinate.App(connector=procrastinate.SyncPsycopgConnector()).open(cell.farm.queue._pool)
+    serial, number = cell.farm.one.serial, cell.job["job_id"]
+    again.configure_task("benchfarm.phone", queue=f"phone-{serial}").defer(serial=serial, job=number)
+    again.close()
     cell.check()
 
 
@@ -329,7 +331,9 @@ def test_disk_of_the_database_full(cell: Cell, phase: str) -> None:
         with cell.at(phase), contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
             while True:
                 filler.write(bytes(4096))
-        cell.farm.until(lambda: re.search("No space left on device|disk is full", one.log()[told:]) is not None)
+        # What is left to be stored may fit into pages that are there.
+        full = re.compile("No space left on device|disk is full")
+        cell.farm.until(lambda: full.search(one.log(), told) is not None or cell.job["status"] == "done")
         (disk / "filler").unlink()
         cell.check()
         one.rest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from orchestrator.queueing.queue import FarmQueue
+from orchestrator.extensions.farm.queue import FarmQueue
 from tests.conftest import poll_until
 from tests.e2e.conftest import Lab
 from tests.e2e.test_iphone_on_a_cable import UDID, environ

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from orchestrator.queueing.queue import FarmQueue
+from orchestrator.extensions.farm.queue import FarmQueue
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import RunRecord

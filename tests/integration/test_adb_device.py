@@ -12,7 +12,6 @@ import pytest
 
 from benchfarm_lab.faults import parse_fault
 from benchfarm_lab.samples import BENCHMARK_PACKAGE, benchmark_apk
-from orchestrator.app.farm_host import HostPhones
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.clock import Deadline
 from orchestrator.devices.adb import WORK_FOLDER, AdbDevice
@@ -30,7 +29,8 @@ from orchestrator.errors import (
     TransferError,
     UsageError,
 )
-from orchestrator.queueing.queue import Announced, FarmQueue
+from orchestrator.extensions.farm.looking import HostPhones
+from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.records.identity import RunId, Serial
 from tests.samples.meanwhile import runs, switch_on_at, when
 

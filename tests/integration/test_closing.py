@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from orchestrator.analysis.rounds import standings
-from orchestrator.app import farm_control
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import devices, measuring, stored
 from orchestrator.engine.campaign import close_campaign
 from orchestrator.engine.rounds import open_works
 from orchestrator.errors import UsageError
-from orchestrator.queueing.queue import FarmQueue
+from orchestrator.extensions.farm import control as farm_control
+from orchestrator.extensions.farm.queue import FarmQueue
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.plan import StoppingRule
@@ -25,7 +25,7 @@ from orchestrator.records.run import Outcome
 from orchestrator.records.workload import Pass
 from orchestrator.store.opening import Store
 from tests.samples.stores import Samples
-from tests.samples.submissions import submit
+from tests.samples.submissions import begin, host_lives, submit
 
 if TYPE_CHECKING:
     from tests.samples.postgresql import Cluster
@@ -158,10 +158,8 @@ def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
             stored.close(shared, ["night-B"])
         assert "benchfarm farm cancel night --phone B" in caught.value.hint
         # One that failed is anybody's again, whatever computer began it.
-        worker = queue.register("two", benchfarm_version="1")
-        claimed = queue.claim("two", worker, ["B"])
-        assert claimed is not None
-        queue.finish(worker, claimed.job_id, "failed", "the phone gave up")
+        host_lives(queue, "two", version="1")
+        queue.end(begin(queue, "B", host="two"), "failed", "the phone gave up")
         with Farm(shared) as opened:
             opened.store.set_status(CampaignId("night-B"), CampaignStatus.RUNNING, None)
             (advice,) = [item for item in devices.of_host(opened) if item.check == "campaigns"]
@@ -175,8 +173,8 @@ def test_cancelling_closes_what_had_begun_and_waits_and_leaves_what_runs_to_its_
 ) -> None:
     with FarmQueue(shared.store) as queue:
         submitted(queue)
-        worker = queue.register("two", benchfarm_version="1")
-        assert queue.claim("two", worker, ["A"]) is not None
+        host_lives(queue, "two", version="1")
+        begin(queue, "A", host="two")
         result = farm_control.cancel(shared, NIGHT, [])
     said = "night: 1 jobs cancelled, 1 are being stopped; what was left of 1 that had begun is abandoned"
     assert result.text == said

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orchestrator.app.farm_payload import unpack
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.config.farm_documents import Content, Payload
 from orchestrator.errors import HostStorageError, StoreError, UsageError
-from orchestrator.queueing.contents import Contents
-from orchestrator.queueing.queue import FarmQueue
+from orchestrator.extensions.farm.contents import Contents
+from orchestrator.extensions.farm.manifest import Content, Payload
+from orchestrator.extensions.farm.payload import unpack
+from orchestrator.extensions.farm.queue import FarmQueue
 from orchestrator.records.plan import Plan
-from tests.samples.submissions import at_once, submit
+from tests.samples.submissions import at_once, begin, host_lives, submit
 
 if TYPE_CHECKING:
     from tests.samples.postgresql import Cluster
@@ -43,7 +43,7 @@ def queue(opened_url: str) -> Iterator[FarmQueue]:
 
 @pytest.fixture(autouse=True)
 def empty(queue: FarmQueue) -> None:
-    for table in ("farm_jobs", "procrastinate_jobs", "farm_submissions", "farm_files"):
+    for table in ("farm_submissions", "farm_files"):
         queue.rows(f"DELETE FROM {table}")
 
 
@@ -62,7 +62,7 @@ def host(queue: FarmQueue, tmp_path: Path) -> Callable[[str], Contents]:
 
 def old(queue: FarmQueue) -> None:
     queue.rows("UPDATE farm_files SET used_at = now() - interval '60 days'")
-    queue.rows("UPDATE procrastinate_events SET at = now() - interval '60 days'")
+    queue.rows("UPDATE farm_jobs SET changed_at = now() - interval '60 days'")
 
 
 def test_a_file_is_kept_once_and_comes_to_other_hosts_by_content(
@@ -157,7 +157,7 @@ def test_cleaning_takes_what_no_job_needs_and_nothing_else(
     contents = host("one")
     contents.keep(source, SHA256)
     contents.keep(other, spare)
-    (first, _) = submit(queue, "A", "B", files=[SHA256])
+    submit(queue, "A", "B", files=[SHA256])
     # Lately used: somebody may be about to submit it.
     queue.rows("UPDATE farm_files SET used_at = now() - interval '2 hours'")
     assert contents.clean(older_than_s=3600).files == 0
@@ -168,22 +168,19 @@ def test_cleaning_takes_what_no_job_needs_and_nothing_else(
     assert (cleaned.jobs, cleaned.files, cleaned.size_bytes) == (0, 1, 5)
     with pytest.raises(StoreError):
         host("three").fetch(spare, "other")
-    worker = queue.register("one", benchfarm_version="1")
-    for serial in ("A", "B"):
-        claimed = queue.claim("one", worker, [serial])
-        assert claimed is not None
-        if claimed.job_id == first:
-            queue.finish(worker, first, "succeeded", "")
+    host_lives(queue, "one", version="1")
+    begun = [begin(queue, serial, host="one") for serial in ("A", "B")]
+    queue.end(begun[0], "done", "")
     old(queue)
     # The submission isn't over: A's job keeps its place in it.
     assert contents.clean(older_than_s=3600).jobs == 0
-    queue.finish(worker, claimed.job_id, "succeeded", "")
-    assert (contents.clean(older_than_s=3600).jobs, contents.clean(older_than_s=3600).files) == (1, 0)
-    assert [row["serial"] for row in queue.jobs()] == ["B"]
+    queue.end(begun[1], "done", "")
+    # Its last job has only just ended.
+    assert contents.clean(older_than_s=3600).jobs == 0
     assert host("three").fetch(SHA256, "m.tflite").read_bytes() == CONTENT
     old(queue)
     cleaned = contents.clean(older_than_s=3600)
-    assert (cleaned.jobs, cleaned.files) == (1, 1)
+    assert (cleaned.jobs, cleaned.files) == (2, 1)
 
 
 def test_a_job_whose_file_was_cleaned_away_is_not_queued(

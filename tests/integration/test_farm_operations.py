@@ -15,23 +15,27 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from orchestrator.app import farm_beside, farm_control, farm_doctor, serving
-from orchestrator.app.farm_phones import away_meant, check_names, choose_phones
+from orchestrator.app import queue_beside, serving
 from orchestrator.app.gauges import Numbers
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli import devices, farm
-from orchestrator.config.farm_documents import dump
+from orchestrator.cli import devices
 from orchestrator.devices.journal import Change
 from orchestrator.errors import NoDeviceError, PlanError, UsageError
-from orchestrator.queueing.queue import Announced, FarmQueue
+from orchestrator.extensions.farm import cli as farm
+from orchestrator.extensions.farm import control as farm_control
+from orchestrator.extensions.farm import doctor as farm_doctor
+from orchestrator.extensions.farm.manifest import dump
+from orchestrator.extensions.farm.phones import Newcomers, away_meant, check_names, choose_phones
+from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import CampaignId, RunId, Serial
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.records.run import Outcome
+from orchestrator.store.opening import MemoryStore
 from tests.conftest import poll_until
 from tests.samples.places import REPO
-from tests.samples.submissions import submit
+from tests.samples.submissions import begin, host_lives, submit
 
 if TYPE_CHECKING:
     from tests.samples.postgresql import Cluster
@@ -52,10 +56,10 @@ def queue(settings: Settings) -> Iterator[FarmQueue]:
 def busy_farm(queue: FarmQueue) -> None:
     """One phone works, one is free with a job, one is paused, one can't be used, one has gone with its jobs."""
     submit(queue, "A", "B", "C", "GONE", priority=5)
-    worker_id = queue.register("one", benchfarm_version="0.0.1")
+    host_lives(queue, "one", version="0.0.1")
     phones = {serial: Announced(facts="{}") for serial in ("A", "B", "C")}
     queue.announce("one", phones | {"D": Announced(facts="{}", unusable="unauthorized")})
-    assert queue.claim("one", worker_id, ["A"]) is not None
+    begin(queue, "A", host="one")
     queue.hold("phone:C", "pause")
 
 
@@ -74,7 +78,7 @@ def found(result: object, level: str) -> dict[str, list[str]]:
 
 def test_numbers_tell_of_jobs_phones_and_how_long_a_free_phones_job_waits(queue: FarmQueue, settings: Settings) -> None:
     busy_farm(queue)
-    queue.rows("UPDATE procrastinate_events SET at = now() - interval '10 minutes'")
+    queue.rows("UPDATE farm_jobs SET again_at = now() - interval '10 minutes'")
     heard(queue)
     with Farm(settings) as farm:
         lines = Numbers(farm, queue).page().content.decode().splitlines()
@@ -140,10 +144,10 @@ def states(settings: Settings, *, silent: str = "") -> dict[tuple[str, str], str
 
 def test_only_a_phone_that_may_get_a_job_is_told_as_free(queue: FarmQueue, settings: Settings) -> None:
     busy_farm(queue)
-    other = queue.register("two", benchfarm_version="1")
+    host_lives(queue, "two", version="1")
     queue.announce("two", {serial: Announced(facts="{}") for serial in ("E", "F")})
     (number,) = submit(queue, "F", name="late")
-    assert queue.claim("two", other, ["F"]) is not None
+    begin(queue, "F", host="two")
     held = {("A", "one"): "job 1", ("B", "one"): "free", ("C", "one"): "phone:C: pause", ("D", "one"): "unauthorized"}
     assert states(settings) == held | {("E", "two"): "free", ("F", "two"): f"job {number}"}
     # Whichever submission was asked for.
@@ -170,9 +174,8 @@ def test_a_host_that_is_gone_for_good_is_forgotten_with_all_that_was_its_own(
         farm_control.forget(settings, ["host:one"])
     assert "drain host:one" in caught.value.hint
     assert len(queue.phones()) == 4
-    assert queue.rows("SELECT 1 FROM procrastinate_workers")
     queue.rows("UPDATE farm_hosts SET seen_at = now() - interval '1 minute'")
-    queue.register("two", benchfarm_version=__version__)
+    host_lives(queue, "two", version=__version__)
     queue.announce("two", {"B": Announced(facts="{}")})
     for wrong, told in (("host:three", "there is no host 'three'"), ("one", "names neither a host nor a phone")):
         with pytest.raises(UsageError, match=told):
@@ -181,8 +184,9 @@ def test_a_host_that_is_gone_for_good_is_forgotten_with_all_that_was_its_own(
     assert (result.text, result.data) == ("host:one: forgotten", {"forgotten": ["host:one"]})
     assert [row["name"] for row in queue.hosts()] == ["two"]
     assert queue.holds() == {"phone:C": "pause"}
-    assert queue.reap(dead_after_s=3600) == [1]
-    problems = found(farm.doctor(settings, host=False), "problem")
+    # Its job waits for another one.
+    assert [row["status"] for row in queue.jobs() if row["serial"] == "A"] == ["waits"]
+    problems = found(farm.doctor(settings, with_host=False), "problem")
     assert "hosts" not in problems
 
 
@@ -244,9 +248,9 @@ def test_the_status_names_submissions_that_are_over_too(queue: FarmQueue, settin
 def failed(queue: FarmQueue, submission: str, *serials: str, plan: str = "p") -> None:
     """Submit jobs, and let the first one fail."""
     first, *_ = submit(queue, *serials, name=submission, plan_name=plan, priority=9)
-    worker_id = queue.rows("SELECT worker_id FROM farm_hosts")[0]["worker_id"]
-    assert queue.claim("one", worker_id, [serials[0]]) is not None
-    assert queue.finish(worker_id, first, "failed", f"{submission} went wrong")
+    begun = queue.begin(first, "one")
+    assert begun is not None
+    assert queue.end(begun, "failed", f"{submission} went wrong") is not None
 
 
 def test_a_failed_job_is_a_problem_until_its_plan_is_submitted_again_or_a_week_is_over(
@@ -255,10 +259,10 @@ def test_a_failed_job_is_a_problem_until_its_plan_is_submitted_again_or_a_week_i
     from orchestrator import __version__
 
     def problems() -> list[str]:
-        told = found(farm.doctor(settings, host=False), "problem").get("queue", [])
+        told = found(farm.doctor(settings, with_host=False), "problem").get("queue", [])
         return [text for text in told if "failed" in text]
 
-    queue.register("one", benchfarm_version=__version__)
+    host_lives(queue, "one", version=__version__)
     queue.announce("one", {serial: Announced(facts="{}") for serial in ("A", "B", "C")})
     failed(queue, "first", "A", "B")
     failed(queue, "other", "A", plan="q")
@@ -267,7 +271,7 @@ def test_a_failed_job_is_a_problem_until_its_plan_is_submitted_again_or_a_week_i
     assert problems() == ["other: 1 jobs failed; A: other went wrong", "second: 1 jobs failed; C: second went wrong"]
     submit(queue, "A", name="third")
     assert problems() == ["other: 1 jobs failed; A: other went wrong"]
-    queue.rows("UPDATE procrastinate_events SET at = now() - interval '8 days'")
+    queue.rows("UPDATE farm_jobs SET changed_at = now() - interval '8 days'")
     assert problems() == []
 
 
@@ -287,7 +291,7 @@ def served(settings: Settings) -> tuple[bytes, str]:
     with ExitStack() as stack:
         opened = stack.enter_context(Farm(settings))
         page = serving.LivePages(opened, since=None, title="nights").page("")
-        numbers = Numbers(opened, farm_beside.queue_beside(settings, stack))
+        numbers = Numbers(opened, queue_beside.queue_beside(settings, stack))
         assert page is not None
         return page.content, numbers.page().content.decode()
 
@@ -313,9 +317,9 @@ def test_pages_and_numbers_are_served_to_a_role_that_may_only_read(reader: Setti
 def test_a_farm_in_order_has_no_problem(queue: FarmQueue, settings: Settings) -> None:
     from orchestrator import __version__
 
-    queue.register("one", benchfarm_version=__version__)
+    host_lives(queue, "one", version=__version__)
     queue.announce("one", {"A": Announced(facts="{}")})
-    result = farm.doctor(settings, host=False)
+    result = farm.doctor(settings, with_host=False)
     assert (result.exit_code, found(result, "problem"), found(result, "warning")) == (0, {}, {})
 
 
@@ -325,35 +329,45 @@ def test_a_host_that_says_what_is_wrong_with_it_is_a_problem_and_one_without_pho
     from orchestrator import __version__
 
     ails = "its phones can't be looked at: no adb server answers at 127.0.0.1:5999"
-    worker_id = queue.register("one", benchfarm_version=__version__)
-    queue.register("two", benchfarm_version=__version__)
-    queue.beat("one", worker_id, ails=ails)
-    result = farm.doctor(settings, host=False)
+    host_lives(queue, "one", version=__version__)
+    host_lives(queue, "two", version=__version__)
+    host_lives(queue, "one", version=__version__, note=ails)
+    result = farm.doctor(settings, with_host=False)
     assert found(result, "problem")["hosts"] == [f"one: {ails}"]
     assert found(result, "warning")["hosts"] == ["two has announced no phone"]
     assert ails in farm.status(settings, "").text
-    queue.beat("one", worker_id)
+    host_lives(queue, "one", version=__version__)
     assert ails not in farm.status(settings, "").text
 
 
 def test_two_phones_of_one_serial_number_are_a_problem_and_not_usable(queue: FarmQueue, settings: Settings) -> None:
     for host, model in (("one", "Pixel 3"), ("two", "Pixel 4")):
-        queue.register(host, benchfarm_version="1")
+        host_lives(queue, host, version="1")
         facts = DeviceFacts(serial=Serial("0123"), kind=DeviceKind.ANDROID, is_virtual=True, model=model)
-        queue.announce(host, {"0123": Announced(facts=dump(facts))})
-    result = farm.doctor(settings, host=False)
+        phones = {"0123": Announced(facts=dump(facts))}
+        queue.announce(host, phones)
+        Newcomers(queue, MemoryStore()).announced(phones)
+    result = farm.doctor(settings, with_host=False)
     same, none = found(result, "problem")["phones"]
     assert same.startswith("0123: several phones have this serial number: a ")
     assert "Pixel 3 (virtual) at one" in same
     assert "Pixel 4 (virtual) at two" in same
     assert none == "no phone can be used"
+    # Every list says so, and the page.
+    assert same in farm.status(settings, "").text
+    with Farm(settings) as opened:
+        pages = serving.LivePages(opened, since=None, title="")
+        (shown,) = serving.LiveAnswers(opened, queue, pages, can_be_steered=False).farm().devices
+        numbers = Numbers(opened, queue).page().content.decode()
+    assert (shown.state, shown.reason in same) == ("clash", True)
+    assert 'benchfarm_phones{state="clash"} 1.0' in numbers
     assert "phones" not in found(result, "warning")
 
 
 def test_a_database_that_is_away_is_a_problem_with_a_next_step_beside_the_checks_of_this_host(tmp_path: Path) -> None:
     url = "postgresql://benchfarm@127.0.0.1:1/none?connect_timeout=2"
     known = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=url)
-    result = farm.doctor(known, host=True)
+    result = farm.doctor(known, with_host=True)
     assert result.exit_code == 1
     assert "connection failed" in found(result, "problem")["queue"][0]
     assert {"disk", "quarantine"} <= found(result, "ok").keys()
@@ -394,8 +408,8 @@ def test_a_database_that_answers_late_has_no_other_time_for_that(
 
 def test_what_is_wrong_with_a_farm_is_told_with_a_next_step(queue: FarmQueue, settings: Settings) -> None:
     busy_farm(queue)
-    queue.rows("UPDATE procrastinate_events SET at = now() - interval '10 minutes'")
-    result = farm.doctor(settings, host=False)
+    queue.rows("UPDATE farm_jobs SET again_at = now() - interval '10 minutes'")
+    result = farm.doctor(settings, with_host=False)
     problems, warnings = found(result, "problem"), found(result, "warning")
     assert result.exit_code == 1
     assert "though its phone is free" in problems["queue"][0]
@@ -405,7 +419,7 @@ def test_what_is_wrong_with_a_farm_is_told_with_a_next_step(queue: FarmQueue, se
     assert warnings["holds"] == ["phone:C is held (pause)"]
     assert all(item.next_step for item in result.data["findings"] if item.level != "ok")  # type: ignore[index]
     queue.rows("UPDATE farm_hosts SET seen_at = now() - interval '1 hour'")
-    result = farm.doctor(settings, host=False)
+    result = farm.doctor(settings, with_host=False)
     assert "was last heard" in found(result, "problem")["hosts"][0]
 
 
@@ -463,7 +477,7 @@ def test_a_store_that_can_t_be_opened_is_one_problem_among_other_checks(tmp_path
 def test_phones_that_a_plan_names_and_of_which_nothing_is_known_keep_no_other_from_being_measured(
     queue: FarmQueue, settings: Settings
 ) -> None:
-    queue.register("one", benchfarm_version="1")
+    host_lives(queue, "one", version="1")
     queue.announce("one", {"A": Announced(facts="", unusable="in quarantine: battery swollen")})
     assert "in quarantine: battery swollen" in farm.status(settings, "").text
     wanted = DeviceSelection(serials=(Serial("A"), Serial("B"), Serial("C")))
@@ -492,12 +506,12 @@ def away_farm(queue: FarmQueue) -> None:
         serial: Announced(facts=dump(virtual_facts(serial)), labels=labels)
         for serial, labels in (("A", nightly), ("B", nightly), ("C", ""))
     }
-    queue.register("one", benchfarm_version="1")
+    host_lives(queue, "one", version="1")
     queue.announce("one", {"A": phones["A"], "B": phones["B"], "U": Announced(facts="", unusable="unauthorized")})
     queue.announce("one", {"A": phones["A"]})
-    other = queue.register("two", benchfarm_version="1")
+    host_lives(queue, "two", version="1")
     queue.announce("two", {"C": phones["C"]})
-    queue.unregister("two", other)
+    queue.leave("two")
 
 
 def test_phones_that_went_are_told_with_when_and_where_until_they_are_back_or_long_gone(
@@ -510,14 +524,14 @@ def test_phones_that_went_are_told_with_when_and_where_until_they_are_back_or_lo
     lines = [line.split(None, 1) for line in result.text.splitlines() if "away since" in line]
     assert dict(lines) == told  # type: ignore[comparison-overlap]
     assert [(row["serial"], row["host"]) for row in result.data["away"]] == [("B", "one"), ("C", "two")]  # type: ignore[index]
-    assert found(farm.doctor(settings, host=False), "warning")["away"] == [
+    assert found(farm.doctor(settings, with_host=False), "warning")["away"] == [
         f"{serial} is {text}" for serial, text in told.items()
     ]
     queue.announce("one", {serial: Announced(facts=dump(virtual_facts(serial))) for serial in ("A", "B")})
     assert [row["serial"] for row in queue.away()] == ["C"]
-    queue.rows("UPDATE farm_sightings SET seen_at = now() - interval '8 days'")
+    queue.rows("UPDATE farm_phones SET gone_at = now() - interval '8 days' WHERE gone_at IS NOT NULL")
     assert queue.away() == []
-    assert found(farm.doctor(settings, host=False), "ok")["away"] == ["no phone of the last days is missing"]
+    assert found(farm.doctor(settings, with_host=False), "ok")["away"] == ["no phone of the last days is missing"]
     numbers = dict(line.rsplit(" ", 1) for line in metrics(settings, queue).splitlines() if not line.startswith("#"))
     ages = {serial: numbers[f'benchfarm_phone_seen_timestamp_seconds{{serial="{serial}"}}'] for serial in "ABC"}
     assert float(ages["A"]) == float(ages["B"])
@@ -586,10 +600,10 @@ def test_a_phone_is_released_from_quarantine_by_its_host_though_somebody_else_as
     queue: FarmQueue, settings: Settings, tmp_path: Path
 ) -> None:
     """The host keeps it; whoever looks at the farm's page may be anywhere."""
-    from orchestrator.app.farm_host import HostPhones
     from orchestrator.devices.discovery import KnownPhones
+    from orchestrator.extensions.farm.looking import HostPhones
 
-    queue.register("one", benchfarm_version="0.0.1")
+    host_lives(queue, "one", version="0.0.1")
     queue.announce("one", {"A": Announced(facts="", unusable="in quarantine: it moved (since yesterday)")})
     heard(queue)
     elsewhere = Settings.from_environment({}, home=tmp_path / "elsewhere", store=settings.store)

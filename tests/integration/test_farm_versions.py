@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from orchestrator.errors import StoreError
-from orchestrator.queueing.queue import FarmQueue
+from orchestrator.extensions.farm.queue import FarmQueue
 
 if TYPE_CHECKING:
     from tests.samples.postgresql import Cluster
@@ -31,7 +31,7 @@ def test_a_queue_of_another_version_is_refused_with_a_reason(url: str, change: s
     with FarmQueue(url) as queue:
         queue.hold("farm", "pause")
         queue.rows(change)
-    with pytest.raises(StoreError, match="this benchfarm knows version 2") as told, FarmQueue(url):
+    with pytest.raises(StoreError, match="this benchfarm knows version 4") as told, FarmQueue(url):
         pass
     assert hint in told.value.hint
     with FarmQueue(url, is_guest=True) as queue:

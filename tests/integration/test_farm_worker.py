@@ -1,11 +1,11 @@
-"""A host's worker on a real queue, its phones and jobs played: what it tells the queue, and when it is over."""
+"""A host's worker on a real database, its phones and jobs played: what it tells the farm, and when it is over."""
 
 from __future__ import annotations
 
 import signal
 import socket
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -17,27 +17,29 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.pool import Pool
 
-from orchestrator.app.farm_worker import WorkerRequest, run_job
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.farm import worker as work
 from orchestrator.devices.journal import Change
 from orchestrator.errors import PlanError, StoreError, UsageError
-from orchestrator.queueing.contents import Contents
-from orchestrator.queueing.queue import Announced, Claimed, FarmQueue
-from orchestrator.queueing.worker import TRIES_MAX, Callbacks, Ended, Look, Worker
+from orchestrator.extensions.farm.cli import worker as work
+from orchestrator.extensions.farm.contents import Contents
+from orchestrator.extensions.farm.host import WorkerRequest
+from orchestrator.extensions.farm.job import run_job
+from orchestrator.extensions.farm.queue import DEATHS_MAX, Announced, Delivery, FarmQueue
+from orchestrator.extensions.farm.worker import TRIES_MAX, Callbacks, Ended, HostWorker, Look
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.store.opening import Store
 from tests.conftest import poll_until
-from tests.samples.submissions import empty, submit
+from tests.samples.submissions import begin, empty, host_lives, submit
 
 if TYPE_CHECKING:
     from tests.samples.postgresql import Cluster
 
 PHONES = {"A": Announced(facts="{}", labels='{"pools": ["nightly"]}'), "B": Announced(facts="{}", unusable="offline")}
-#: As docs/guides/many-hosts.md has it.
+#: As docs/reference/farm.md has it.
 STORE_CONNECTIONS, STORE_CONNECTIONS_KEPT = 5, 2
-Run = Callable[[Claimed, threading.Event], Ended]
+DONE = Ended(status="done", note="4 stored")
+Run = Callable[[Delivery, threading.Event], Ended]
 
 
 @pytest.fixture(scope="module")
@@ -69,16 +71,16 @@ def worker(
     said: list[str] | None = None,
     look: object = None,
     *,
-    host_id: str = "",
-    dead_after_s: float = 3600.0,
+    host: str = "one",
+    dead_after_s: float = 60.0,
     abandoned: list[str] | None = None,
     told: list[dict[str, object]] | None = None,
-) -> Worker:
+) -> HostWorker:
     def phones(known: Mapping[str, Announced], busy: Collection[str]) -> Look:
         return Look(phones=PHONES)
 
-    def give_up(claimed: Claimed) -> None:
-        (abandoned if abandoned is not None else []).append(claimed.campaign_id)
+    def give_up(begun: Delivery) -> None:
+        (abandoned if abandoned is not None else []).append(begun.campaign_id)
 
     def tell(text: str, /, *, level: str = "info", **keys: object) -> None:
         if said is not None:
@@ -86,14 +88,18 @@ def worker(
         if told is not None:
             told.append({"text": text, "level": level, **keys})
 
-    callbacks = Callbacks(run=run, look=look or phones, give_up=give_up, say=tell)  # type: ignore[arg-type]
-    return Worker(
-        queue, callbacks, host="one", benchfarm_version="1", dead_after_s=dead_after_s, look_s=0.05, host_id=host_id
+    callbacks = Callbacks(
+        run=run,
+        look=look or phones,  # type: ignore[arg-type]
+        give_up=give_up,
+        announced=lambda phones: [],
+        say=tell,
     )
+    return HostWorker(queue, callbacks, host=host, benchfarm_version="1", dead_after_s=dead_after_s, look_s=0.05)
 
 
 @contextmanager
-def working(queue: FarmQueue, made: Worker) -> Iterator[threading.Thread]:
+def working(queue: FarmQueue, made: HostWorker) -> Iterator[threading.Thread]:
     thread = threading.Thread(target=lambda: made.run(until_empty=False), daemon=True)
     thread.start()
     try:
@@ -103,7 +109,6 @@ def working(queue: FarmQueue, made: Worker) -> Iterator[threading.Thread]:
         queue.hold("farm", "drain")
         for row in queue.jobs():
             queue.cancel(row["submission"])
-        queue.rows("DELETE FROM farm_hosts")
         raise
     finally:
         thread.join(60)
@@ -113,44 +118,78 @@ def working(queue: FarmQueue, made: Worker) -> Iterator[threading.Thread]:
 until = partial(poll_until, what="it comes about", timeout_s=60)
 
 
-def stop_when_cancelled(claimed: Claimed, cancelled: threading.Event) -> Ended:
+def stop_when_cancelled(begun: Delivery, cancelled: threading.Event) -> Ended:
     assert cancelled.wait(60)
     return Ended(status="aborted", note="stopped")
 
 
-def test_a_worker_ends_when_nothing_is_left_and_its_phones_go_with_it(queue: FarmQueue, job: int) -> None:
+def test_a_worker_ends_when_nothing_is_left_and_its_phones_are_away_then(queue: FarmQueue, job: int) -> None:
     seen: list[object] = []
 
-    def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
+    def run(begun: Delivery, cancelled: threading.Event) -> Ended:
         seen.extend(queue.phones())
-        return Ended(status="succeeded", note="4 stored")
+        return DONE
 
     assert worker(queue, run).run(until_empty=True) == 1
     assert [(row["status"], row["note"]) for row in queue.jobs()] == [("done", "4 stored")]
     assert {(row["serial"], row["unusable"]) for row in seen} == {("A", ""), ("B", "offline")}  # type: ignore[index]
     assert queue.hosts() == queue.phones() == []
+    assert [row["serial"] for row in queue.away()] == ["A", "B"]
 
 
 @pytest.mark.parametrize(
     ("ended", "tries", "least_s"),
     [
         (Ended(status="again", note="the phone is busy"), 6, 80),
-        (Ended(status="later", note="its window opens", wait_s=900.0), 5, 600),
+        (Ended(status="later", note="its program is in use", wait_s=900.0), 5, 600),
     ],
 )
 def test_what_is_not_done_waits(queue: FarmQueue, job: int, ended: Ended, tries: int, least_s: float) -> None:
     # The first tries are made again so soon that the same run may make them.
     queue.rows("UPDATE farm_jobs SET tries = 5")
-    assert worker(queue, lambda claimed, cancelled: ended).run(until_empty=True) == 0
+    assert worker(queue, lambda begun, cancelled: ended).run(until_empty=True) == 0
     (row,) = queue.jobs()
     assert (row["status"], row["note"], row["tries"]) == ("waits", ended.note, tries)
     assert row["waits_s"] >= least_s
 
 
-def test_a_phone_that_fails_again_and_again_costs_the_job(queue: FarmQueue, job: int) -> None:
-    queue.rows("UPDATE farm_jobs SET tries = %s", TRIES_MAX)
-    assert worker(queue, lambda claimed, cancelled: Ended(status="again", note="lost")).run(until_empty=True) == 1
-    assert [(row["status"], row["note"]) for row in queue.jobs()] == [("failed", "lost")]
+@pytest.mark.parametrize("counted", ["tries", "deaths"])
+def test_a_phone_that_fails_again_and_again_costs_the_job_and_so_do_hosts_that_die_at_it(
+    queue: FarmQueue, job: int, counted: str
+) -> None:
+    queue.rows(f"UPDATE farm_jobs SET {counted} = %s", {"tries": TRIES_MAX, "deaths": DEATHS_MAX}[counted])
+    assert worker(queue, lambda begun, cancelled: Ended(status="again", note="lost")).run(until_empty=True) == 1
+    note = {"tries": "lost", "deaths": f"its host died {DEATHS_MAX} times"}[counted]
+    assert [(row["status"], row["note"]) for row in queue.jobs()] == [("failed", note)]
+
+
+def test_a_job_of_a_host_that_died_is_begun_again_and_that_is_no_try_of_the_phone(queue: FarmQueue, job: int) -> None:
+    host_lives(queue, "gone")
+    lost = begin(queue, "A", host="gone")
+    assert worker(queue, lambda begun, cancelled: DONE).run(until_empty=True) == 1
+    assert [(row["status"], row["host"], row["tries"], row["deaths"]) for row in queue.jobs()] == [
+        ("done", "one", 0, 1)
+    ]
+    # It wasn't dead, only asleep: it changes nothing any more.
+    assert queue.end(lost, "failed", "too late") is None
+    assert queue.jobs()[0]["status"] == "done"
+
+
+def test_a_job_that_the_queue_has_lost_is_put_into_it_again(queue: FarmQueue, job: int) -> None:
+    begun, again = threading.Event(), Ended(status="later", note="not yet", wait_s=0.0)
+
+    def run(delivery: Delivery, cancelled: threading.Event) -> Ended:
+        if begun.is_set():
+            return DONE
+        # What is begun and what waits: nothing of the queue has to be right.
+        queue.rows("DELETE FROM procrastinate_jobs")
+        begun.set()
+        return again
+
+    with working(queue, worker(queue, run, dead_after_s=2.0)):
+        until(lambda: queue.jobs()[0]["status"] == "done")
+        queue.hold("farm", "drain")
+    assert queue.rows("SELECT * FROM procrastinate_jobs") == []
 
 
 def test_a_cancelled_job_is_stopped_and_given_up_and_a_drained_worker_ends(queue: FarmQueue, job: int) -> None:
@@ -163,88 +202,98 @@ def test_a_cancelled_job_is_stopped_and_given_up_and_a_drained_worker_ends(queue
     assert abandoned == ["night-A"]
 
 
+def test_a_phone_has_one_job_at_a_time_and_the_most_urgent_first(queue: FarmQueue) -> None:
+    order: list[str] = []
+    at_once = threading.Semaphore(1)
+    for number in range(4):
+        submit(queue, "A", name=f"n{number}", priority=number)
+
+    def run(begun: Delivery, cancelled: threading.Event) -> Ended:
+        assert at_once.acquire(blocking=False)
+        order.append(begun.submission)
+        at_once.release()
+        return DONE
+
+    assert worker(queue, run).run(until_empty=True) == 4
+    assert order == ["n3", "n2", "n1", "n0"]
+
+
+def test_a_phone_that_two_hosts_have_is_measured_by_one_until_its_connection_is_lost(
+    queue: FarmQueue, opened_url: str, job: int
+) -> None:
+    said: dict[str, list[str]] = {"one": [], "two": []}
+    may_end = threading.Event()
+
+    def run(begun: Delivery, cancelled: threading.Event) -> Ended:
+        while not cancelled.wait(0.02):
+            if may_end.is_set():
+                return DONE
+        return Ended(status="aborted", note="stopped")
+
+    with working(queue, worker(queue, run, said["one"])):
+        until(lambda: queue.jobs()[0]["status"] == "runs")
+        with FarmQueue(opened_url) as other, working(queue, worker(other, run, said["two"], host="two")):
+            until(lambda: {row["host"] for row in queue.phones() if row["serial"] == "A"} == {"one", "two"})
+            assert [row["host"] for row in queue.jobs()] == ["one"]
+            # As a network that breaks, or a server that is restarted, ends it.
+            queue.rows(
+                "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+                " AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' GROUP BY pid HAVING count(*) = 2)"
+            )
+            until(lambda: any("is lost; what runs is stopped" in line for line in said["one"]))
+            may_end.set()
+            until(lambda: queue.jobs()[0]["status"] == "done")
+            queue.hold("farm", "drain")
+    assert sum(line.startswith(f"job {job}: begins") for lines in said.values() for line in lines) >= 2
+    assert queue.jobs()[0]["tries"] == 0
+
+
 def test_a_job_whose_worker_is_stopped_waits_for_another_one_and_is_not_abandoned(queue: FarmQueue, job: int) -> None:
     abandoned: list[str] = []
+    said: list[str] = []
+    begun, restored = threading.Event(), threading.Event()
 
-    def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
-        # As Ctrl-C arrives: in the thread that works.
-        signal.raise_signal(signal.SIGINT)
-        return stop_when_cancelled(claimed, cancelled)
+    def run(delivery: Delivery, cancelled: threading.Event) -> Ended:
+        begun.set()
+        assert cancelled.wait(60)
+        # Stopped twice, it still waits for its phones.
+        until(lambda: "restoring phones; please wait" in said)
+        restored.set()
+        return Ended(status="aborted", note="stopped")
 
-    with pytest.raises(KeyboardInterrupt):
-        worker(queue, run, abandoned=abandoned).run(until_empty=False)
+    def interrupt() -> None:
+        assert begun.wait(60)
+        for _ in range(2):
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            until(lambda: bool(said))
+            restored.wait(0.2)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    thread = threading.Thread(target=interrupt, daemon=True)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            worker(queue, run, said, abandoned=abandoned).run(until_empty=False)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    thread.join(60)
+    assert restored.is_set()
     assert [(row["status"], row["note"], row["tries"]) for row in queue.jobs()] == [("waits", "one was stopped", 0)]
     assert abandoned == []
+    assert queue.hosts() == []
 
 
-def test_a_job_that_went_to_another_host_is_stopped_and_not_told_of(queue: FarmQueue, job: int) -> None:
-    said: list[str] = []
-    with working(queue, worker(queue, stop_when_cancelled, said)):
-        until(lambda: queue.jobs()[0]["status"] == "runs")
-        other = queue.register("two", benchfarm_version="1")
-        queue.rows("UPDATE procrastinate_jobs SET worker_id = %s", other)
-        until(lambda: any("isn't this host's any more" in line for line in said))
+def test_of_two_workers_of_one_name_one_works_and_the_other_one_ends_with_the_reason(
+    queue: FarmQueue, opened_url: str
+) -> None:
+    with working(queue, worker(queue, stop_when_cancelled)):
+        until(lambda: bool(queue.hosts()))
+        with FarmQueue(opened_url) as other:
+            late = worker(other, stop_when_cancelled, dead_after_s=0.2)
+            with pytest.raises(UsageError, match=r"another worker works as 'one' since 20.* UTC"):
+                late.run(until_empty=False)
+        assert len(queue.hosts()) == 1
         queue.hold("farm", "drain")
-    assert [row["status"] for row in queue.jobs()] == ["runs"]
-    assert queue.finish(other, job, "succeeded", "elsewhere")
-
-
-@pytest.mark.parametrize("is_newcomer", [True, False])
-def test_of_two_live_workers_of_one_name_one_works_and_the_other_one_ends_with_the_reason(
-    queue: FarmQueue, job: int, is_newcomer: bool
-) -> None:
-    """Else each would stop the other's jobs, in turn, until all of them are said to kill their hosts."""
-    made = worker(queue, stop_when_cancelled, host_id="a")
-    if is_newcomer:
-        number = queue.register("one", benchfarm_version="1", host_id="b")
-    with ThreadPoolExecutor(1) as pool:
-        ended = pool.submit(lambda: made.run(until_empty=False))
-        if not is_newcomer:
-            # A copy of this computer, or somebody at it who didn't know.
-            until(lambda: queue.jobs()[0]["status"] == "runs")
-            number = queue.register("one", benchfarm_version="1", host_id="a")
-        with pytest.raises(UsageError, match=r"another worker has been working as 'one' since 20.* UTC"):
-            ended.result(60)
-    assert queue.beat("one", number).is_ours
-    # Unless the one that ended did that in its last look.
-    queue.reap(dead_after_s=3600)
-    assert [(row["status"], row["deaths"]) for row in queue.jobs()] == [("waits", int(not is_newcomer))]
-
-
-@pytest.mark.parametrize("host_id", ["a", "b"], ids=["started again at once", "silent for long"])
-def test_a_name_is_its_computers_and_free_once_its_worker_was_silent_for_long(
-    queue: FarmQueue, job: int, host_id: str
-) -> None:
-    queue.register("one", benchfarm_version="1", host_id=host_id)
-    if host_id == "b":
-        queue.rows("UPDATE farm_hosts SET seen_at = now() - interval '2 hours'")
-    made = worker(queue, lambda claimed, cancelled: Ended(status="succeeded", note=""), host_id="a")
-    assert made.run(until_empty=True) == 1
-
-
-def test_a_host_that_has_just_come_takes_no_silent_hosts_job_but_one_that_nobody_has(
-    queue: FarmQueue, job: int
-) -> None:
-    """When a database is back, others are as late as this one was."""
-    (number,) = submit(queue, "C", name="other")
-    claimed = queue.claim("silent", queue.register("silent", benchfarm_version="1"), ["C"])
-    assert claimed is not None
-    queue.rows("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '2 hours'")
-
-    def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
-        return Ended(status="succeeded", note="4 stored")
-
-    assert worker(queue, run).run(until_empty=True) == 1
-    assert [(row["status"], row["deaths"]) for row in queue.jobs("other")] == [("runs", 0)]
-    # It has listened long enough.
-    with working(queue, worker(queue, run, dead_after_s=1.0)):
-        until(lambda: [(row["status"], row["deaths"]) for row in queue.jobs("other")] == [("waits", 1)])
-        assert queue.claim("silent", queue.register("silent", benchfarm_version="1"), ["C"]) is not None
-        queue.hold("farm", "drain")
-    queue.release("farm")
-    queue.register("silent", benchfarm_version="1")
-    assert worker(queue, run).run(until_empty=True) == 0
-    assert [(row["job_id"], row["status"]) for row in queue.jobs("other")] == [(number, "waits")]
 
 
 def test_a_worker_that_would_be_taken_for_dead_between_two_looks_is_refused(tmp_path: Path) -> None:
@@ -260,12 +309,13 @@ def test_what_goes_wrong_with_a_job_is_told_as_that_with_its_phone_and_campaign(
     told: list[dict[str, object]] = []
     ends = [Ended(status="again", note="the phone is busy"), Ended(status="failed", note="no such model")]
 
-    def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
+    def run(begun: Delivery, cancelled: threading.Event) -> Ended:
         return ends.pop(0)
 
     for _ in range(2):
         worker(queue, run, told=told).run(until_empty=True)
-        queue.rows("UPDATE procrastinate_jobs SET scheduled_at = now() - interval '1 hour' WHERE status = 'todo'")
+        queue.rows("UPDATE farm_jobs SET again_at = now() - interval '1 hour'")
+        queue.rows("UPDATE procrastinate_jobs SET scheduled_at = now() - interval '1 hour'")
     of_job = [line for line in told if "job" in line]
     about = {"job": job, "serial": "A", "campaign_id": "night-A"}
     assert [line["level"] for line in of_job] == ["info", "warning", "info", "error"]
@@ -333,69 +383,6 @@ def test_phones_that_cannot_be_looked_at_are_not_announced(queue: FarmQueue, job
     assert [row["status"] for row in queue.jobs()] == ["waits"]
 
 
-class LosingOneAnswer(FarmQueue):
-    """A queue whose database goes away between a claim and its answer, once."""
-
-    is_lost = False
-
-    def claim(self, host: str, worker_id: int, serials: Sequence[str]) -> Claimed | None:
-        claimed = super().claim(host, worker_id, serials)
-        if claimed is not None and not self.is_lost:
-            self.is_lost = True
-            raise StoreError("the connection was lost")
-        return claimed
-
-
-def test_a_claim_whose_answer_is_lost_does_not_keep_its_phone(
-    queue: FarmQueue, job: int, opened_again: LosingOneAnswer
-) -> None:
-    said: list[str] = []
-    made = worker(opened_again, lambda claimed, cancelled: Ended(status="succeeded", note="4 stored"), said)
-    with working(queue, made):
-        until(lambda: queue.jobs()[0]["status"] == "done")
-        queue.hold("farm", "drain")
-    assert opened_again.is_lost
-    assert queue.jobs()[0]["tries"] == 0
-    assert f"job {job}: the claim's answer was lost; it waits again" in said
-
-
-@pytest.fixture
-def opened_again(queue: FarmQueue, opened_url: str) -> Iterator[LosingOneAnswer]:
-    with LosingOneAnswer(opened_url) as again:
-        yield again
-
-
-def test_a_worker_that_is_stopped_twice_still_waits_for_its_phones(
-    queue: FarmQueue, job: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said: list[str] = []
-    begun, restored = threading.Event(), threading.Event()
-
-    def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
-        begun.set()
-        assert cancelled.wait(60)
-        until(lambda: "restoring phones; please wait" in said)
-        restored.set()
-        return Ended(status="aborted", note="stopped")
-
-    made = worker(queue, run, said)
-    beat, stops = queue.beat, [KeyboardInterrupt, KeyboardInterrupt]
-
-    def interrupted(host: str, worker_id: int, *, ails: str = "") -> object:
-        # As a signal would, in the thread that works: once while it works, once while it stops.
-        if begun.is_set() and stops:
-            raise stops.pop()
-        return beat(host, worker_id, ails=ails)
-
-    monkeypatch.setattr(queue, "beat", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        made.run(until_empty=False)
-    assert restored.is_set()
-    assert not stops
-    assert [(row["status"], row["note"]) for row in queue.jobs()] == [("waits", "one was stopped")]
-    assert queue.hosts() == []
-
-
 def test_what_is_known_of_phones_outlives_a_look_that_failed_and_busy_ones_are_named(
     queue: FarmQueue, job: int
 ) -> None:
@@ -406,14 +393,13 @@ def test_what_is_known_of_phones_outlives_a_look_that_failed_and_busy_ones_are_n
 
     def look(known: Mapping[str, Announced], busy: Collection[str]) -> Look:
         if looks:
-            # The queue says that it runs before the worker itself knows.
             assert begun.wait(60)
         looks.append((known, busy))
         return Look(phones=plays[min(len(looks), len(plays)) - 1])
 
-    def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
+    def run(delivery: Delivery, cancelled: threading.Event) -> Ended:
         begun.set()
-        return stop_when_cancelled(claimed, cancelled)
+        return stop_when_cancelled(delivery, cancelled)
 
     with working(queue, worker(queue, run, look=look)):
         until(lambda: len(looks) > len(plays))
@@ -433,8 +419,11 @@ def test_a_job_that_is_over_says_when_its_phone_is_not_restored(queue: FarmQueue
         contents = Contents(queue, tmp_path)
 
         def note(serial: Serial) -> str:
-            claimed = Claimed(job_id=job, serial=serial, submission="night", document="{}", facts="")
-            ended = run_job(lambda: Farm(settings), contents, claimed, "one", threading.Event())
+            delivery = Delivery(
+                job_id=job, serial=serial, submission="night", campaign_id=CampaignId("night-A"), document="{}",
+                facts="", tries=0, deaths=0, delivery=1,
+            )  # fmt: skip
+            ended = run_job(lambda: Farm(settings), contents, delivery, "one", threading.Event())
             assert ended.status == "failed"
             return ended.note
 
@@ -455,9 +444,10 @@ def test_a_job_that_asks_for_what_this_benchfarm_does_not_know_waits_for_one_tha
     for serial, plan in plans.items():
         submit(queue, serial, name=serial, document=f'{{"plan": {plan}, "payloads": {{"": {{}}}}}}')
 
-    def run(claimed: Claimed, cancelled: threading.Event) -> Ended:
-        return run_job(lambda: Farm(settings), Contents(queue, tmp_path), claimed, "one", cancelled)
+    def run(begun: Delivery, cancelled: threading.Event) -> Ended:
+        return run_job(lambda: Farm(settings), Contents(queue, tmp_path), begun, "one", cancelled)
 
+    queue.rows("UPDATE farm_jobs SET facts = %s", '{"serial": "A", "kind": "android", "is_virtual": true}')
     both = {serial: Announced(facts="{}") for serial in plans}
     assert worker(queue, run, look=lambda known, busy: Look(phones=both)).run(until_empty=True) == 1
     jobs = {row["serial"]: (row["status"], row["tries"], row["note"]) for row in queue.jobs()}

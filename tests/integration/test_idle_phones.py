@@ -9,12 +9,12 @@ from typing import Any
 
 from benchfarm_lab.farm import VirtualLab
 from benchfarm_lab.faults import Fault, FaultKind
-from orchestrator.app.farm_host import HostPhones
 from orchestrator.bootstrap import Attached, Farm, Settings
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.discovery import KnownPhones, list_devices
 from orchestrator.devices.server import AdbServer
-from orchestrator.queueing.queue import FarmQueue
+from orchestrator.extensions.farm.looking import HostPhones
+from orchestrator.extensions.farm.queue import FarmQueue
 
 
 def test_no_port_is_powered_off_and_on_while_any_phone_of_the_host_is_used(

@@ -19,7 +19,7 @@ import psycopg
 
 from orchestrator.devices.address import parse_address
 from orchestrator.errors import StoreError
-from orchestrator.queueing.queue import FarmQueue
+from orchestrator.extensions.farm.queue import FarmQueue
 from orchestrator.store.opening import open_store
 from tests.samples.postgresql import Cluster, private_cluster
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: A dead host's jobs are taken by others after so long.
 DEAD_AFTER_S = 4
 PATIENCE_S = 300
-OVER = ("done", "failed", "cancelled", "replaced")
+OVER = ("done", "failed", "cancelled")
 
 
 @dataclass

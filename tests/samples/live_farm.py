@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from orchestrator.analysis.series import night_of
-from orchestrator.config.farm_documents import dump
-from orchestrator.queueing.queue import Announced, FarmQueue
-from orchestrator.queueing.submissions import IN_QUARANTINE
+from orchestrator.app.queue_beside import IN_QUARANTINE
+from orchestrator.extensions.farm.manifest import dump
+from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import CampaignId, ModelSha, Serial, content_key
@@ -17,7 +17,7 @@ from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import Build, DelegateName, Model, Pass, ToolName
 from orchestrator.store.opening import Store
 from tests.samples.history_lab import NEW, case_of, plain, run_of
-from tests.samples.submissions import submit
+from tests.samples.submissions import begin, host_lives, submit
 
 WORKING, FREE, KEPT_OUT, BROKEN, VIRTUAL, AWAY = "pixel-4-a", "pixel-6-a", "pixel-5-x", "s10-b", "virtual-3", "s22-c"
 TITLES = {
@@ -89,14 +89,14 @@ def begin_tonight(store: Store, serial: str = WORKING) -> list[RunRecord]:
 
 def fill_queue(queue: FarmQueue) -> None:
     """Two hosts, five phones announced and one that was, a submission of which one job runs."""
-    first = queue.register("lab-1", benchfarm_version="0.1.0")
-    queue.register("lab-2", benchfarm_version="0.1.0")
+    host_lives(queue, "lab-1", version="0.1.0")
+    host_lives(queue, "lab-2", version="0.1.0")
     known = {serial: Announced(facts=dump(facts_of(serial))) for serial in TITLES}
     announce(queue, known)
     queue.announce("lab-2", {AWAY: known[AWAY], VIRTUAL: known[VIRTUAL]})
     queue.announce("lab-2", {VIRTUAL: known[VIRTUAL]})
     submit(queue, WORKING, KEPT_OUT, name=SUBMISSION, plan_name="nightly", priority=5)
-    assert queue.claim("lab-1", first, [WORKING]) is not None
+    begin(queue, WORKING, host="lab-1")
     # No worker runs here that would be heard.
     queue.rows("UPDATE farm_hosts SET seen_at = now() + interval '1 hour'")
 

@@ -21,7 +21,7 @@ from orchestrator.store.opening import Store
 from tests.samples.postgresql import Cluster, private_cluster
 
 if TYPE_CHECKING:
-    from orchestrator.queueing.queue import FarmQueue
+    from orchestrator.extensions.farm.queue import FarmQueue
 
 START = datetime(2026, 3, 1, 22, 0, 0, 123456, tzinfo=UTC)
 
@@ -52,7 +52,7 @@ def url(postgresql: Cluster) -> str:
 @pytest.fixture
 def connect(url: str) -> Iterator[Callable[[], FarmQueue]]:
     """Opens the queue of that database, as often as it is called."""
-    from orchestrator.queueing.queue import FarmQueue
+    from orchestrator.extensions.farm.queue import FarmQueue
 
     with ExitStack() as stack:
         yield lambda: stack.enter_context(FarmQueue(url))

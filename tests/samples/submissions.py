@@ -1,39 +1,47 @@
-"""Submissions to a farm's queue, whose plans nobody reads."""
+"""Submissions to a farm, whose plans nobody reads, and jobs of hosts that are played."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.queueing.submissions import Submission
+from orchestrator.extensions.farm.queue import Delivery, Submission
 
 if TYPE_CHECKING:
-    from orchestrator.queueing.queue import FarmQueue
+    from orchestrator.extensions.farm.queue import FarmQueue
 
 
 def empty(execute: Callable[[str], object]) -> None:
-    """Take everything out of a queue, by what does a statement."""
-    for table in ("jobs", "submissions", "hosts", "holds"):
+    """Take everything out of a farm, by what does a statement."""
+    for table in ("submissions", "hosts", "holds", "clashes"):
         execute(f"DELETE FROM farm_{table}")
     for table in ("jobs", "workers"):
         execute(f"DELETE FROM procrastinate_{table}")
 
 
 def submission(name: str = "night", **changes: Any) -> Submission:
-    """Return a submission of an hour ago."""
-    values: dict[str, Any] = {
-        "document": "{}", "plan_name": "p", "files": [], "priority": 0, "joins": True, "replaces_lost": False,
-        "opens_at": datetime.now(UTC) - timedelta(hours=1), **changes,
-    }  # fmt: skip
+    """Return a submission."""
+    values: dict[str, Any] = {"document": "{}", "plan_name": "p", "files": [], "priority": 0, **changes}
     return Submission(submission=name, **values)
 
 
 def submit(queue: FarmQueue, *serials: str, name: str = "night", **changes: Any) -> list[int]:
-    """Queue a job for each of some phones, whose facts are their serial numbers; return the jobs' numbers."""
+    """Make a job for each of some phones, whose facts are their serial numbers; return the jobs' numbers."""
     return queue.submit(submission(name, **changes), {serial: serial for serial in serials})
+
+
+def host_lives(queue: FarmQueue, host: str, *, version: str = "1", note: str = "") -> None:
+    """Have a host that is played be heard."""
+    queue.beat(host, benchfarm_version=version, note=note)
+
+
+def begin(queue: FarmQueue, serial: str, *, host: str) -> Delivery:
+    """Begin the first open job of a phone, as a host does."""
+    begun = queue.begin(queue.open_jobs([serial])[0]["job_id"], host)
+    assert begun is not None
+    return begun
 
 
 def at_once(works: Iterable[Callable[[], Any]]) -> list[Any]:

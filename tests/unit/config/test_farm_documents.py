@@ -12,7 +12,8 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from pydantic import TypeAdapter
 
-from orchestrator.config.farm_documents import (
+from orchestrator.errors import NewerPlanError, PlanError
+from orchestrator.extensions.farm.manifest import (
     Content,
     FlagFile,
     Manifest,
@@ -22,8 +23,7 @@ from orchestrator.config.farm_documents import (
     read_labels,
     read_manifest,
 )
-from orchestrator.errors import NewerPlanError, PlanError
-from orchestrator.queueing.submissions import PROTOCOL
+from orchestrator.extensions.farm.schema import PROTOCOL
 from orchestrator.records.identity import BuildSha
 from orchestrator.records.plan import Plan, PlanModel
 from orchestrator.records.workload import Build, Companion, ToolName
@@ -99,7 +99,7 @@ def test_a_host_that_does_not_know_a_field_yet_reads_the_plans_that_do_not_need_
 def test_a_default_of_what_travels_is_what_it_was_when_the_version_of_the_messages_was_made() -> None:
     """A host of another benchfarm fills in its own: it would measure something else under the same plan.
 
-    Whoever changes a default raises PROTOCOL (queueing/submissions.py); whoever adds a field writes it down here.
+    Whoever changes a default raises PROTOCOL (extensions/farm/schema.py); whoever adds a field writes it down here.
     """
     recorded = json.loads((DATA / f"defaults_of_protocol_{PROTOCOL}.json").read_text())
     assert defaults(Manifest) == recorded

@@ -122,7 +122,7 @@ def dump(record: Manifest | DeviceFacts | PhoneLabels) -> str:
     """Return a record as a JSON document.
 
     What is as it is by default isn't in it, so that a host which doesn't know a field yet reads the plans that don't
-    need it. A default that changes needs a new version of the documents (queueing/submissions.py).
+    need it. A default that changes needs a new version of the documents (schema.PROTOCOL).
     """
     return adapter_of(type(record)).dump_json(record, exclude_defaults=True).decode()
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from orchestrator.app.beginning import host_files, reference_model
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.declared_programs import file_of
-from orchestrator.config.farm_documents import Content, FlagFile, Manifest, Payload, Twin, kind_of
 from orchestrator.errors import PlanError
+from orchestrator.extensions.farm.contents import Contents
+from orchestrator.extensions.farm.manifest import Content, FlagFile, Manifest, Payload, Twin, kind_of
+from orchestrator.extensions.farm.queue import FarmQueue
 from orchestrator.files import sha256_of
 from orchestrator.planning.expansion import HostFiles
 from orchestrator.planning.skips import tools_for
-from orchestrator.queueing.contents import Contents
-from orchestrator.queueing.queue import FarmQueue
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import Plan, PlanModel

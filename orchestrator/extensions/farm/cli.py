@@ -10,11 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from orchestrator.app import farm_control, farm_submitting, farm_worker, time_limits
-from orchestrator.app.farm_control import WATCH_S, held_text, is_open, read_state, wait_for
-from orchestrator.app.farm_phones import away_text
-from orchestrator.app.farm_submitting import Submitted
-from orchestrator.app.farm_worker import WorkerRequest
+from orchestrator.app import time_limits
 from orchestrator.app.options import Texts, arg, opt
 from orchestrator.bootstrap import Settings
 from orchestrator.cli.frame import Json, command
@@ -22,6 +18,12 @@ from orchestrator.cli.progress import observer_for_stderr, tell
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, format_of, table
 from orchestrator.cli.terminal import say
 from orchestrator.errors import InterruptedByUserError, UsageError
+from orchestrator.extensions.farm import control, host
+from orchestrator.extensions.farm import submit as submitting
+from orchestrator.extensions.farm.control import WATCH_S, held_text, is_open, read_state, wait_for
+from orchestrator.extensions.farm.host import WorkerRequest
+from orchestrator.extensions.farm.phones import away_text
+from orchestrator.extensions.farm.submit import Submitted
 from orchestrator.serve.answers import DoneAnswer
 from orchestrator.tables.escapes import one_line
 from orchestrator.units import format_duration
@@ -42,7 +44,7 @@ def worker(settings: Settings, request: WorkerRequest) -> CommandResult:
 
     Example: benchfarm farm worker
     """
-    done = farm_worker.work(
+    done = host.work(
         settings,
         request,
         tell=partial(tell, settings.log_format, "worker"),
@@ -78,14 +80,12 @@ def submit(
     format_of("", out, ("html", "text", "markdown", "csv", "json"), default="html")
     if name and once:
         raise UsageError("--name and --once both name the submission", hint="give one of them")
-    done = farm_submitting.submit(settings, plan, priority=priority, name=name or once, once=bool(once))
+    done = submitting.submit(settings, plan, priority=priority, name=name or once, once=bool(once))
     if done.is_known:
         sent = CommandResult(text=f"{done.submission}: submitted before, {len(done.jobs)} jobs", data=vars(done))
         return _ended(settings, sent, done, out) if wait else sent
     lines = [f"{done.submission}: {len(done.jobs)} jobs queued, for {', '.join(job.serial for job in done.jobs)}"]
     lines[0] += f"; {done.files} files, {done.uploaded} of them new to the farm"
-    if done.waits:
-        lines[0] += f"; their window opens at {done.opens_at:%Y-%m-%d %H:%M} UTC"
     lines += [f"after the jobs of {other} on {', '.join(phones)}" for other, phones in done.overlaps.items()]
     lines += [f"{serial}: not meant: {reason}" for serial, reason in done.left_out.items()]
     lines += [f"{serial}: its host's own program is used: {why[0]}" for serial, why in done.without_program.items()]
@@ -153,13 +153,14 @@ def status(settings: Settings, submission: str) -> CommandResult:
     jobs = [
         (str(j["job_id"]), j["submission"], j["serial"], _job_state(j), str(j["priority"]), j["host"], _job_note(j))
         for j in state.jobs
-        if submission or j["status"] in {"waits", "runs", "failed", "replaced"}
+        if submission or j["status"] in {"waits", "runs", "failed"}
     ]
     lines = [table(("host", "state", "benchfarm", "note"), hosts)]
     lines += ["", table(("phone", "host", "state"), phones)]
     lines += ["", table(("job", "submission", "phone", "status", "priority", "host", "note"), jobs)]
     if not submission:
         lines += ["", *_recent(state.jobs)]
+    lines += ["", *(f"{serial}: {row['reason']}" for serial, row in state.clashes.items())] if state.clashes else []
     lines += ["", held_text(state.holds)] if state.holds else []
     for serial, items in state.no_time_for.items():
         lines += [f"{serial}: {time_limits.told(items)}", *map(_cut_text, items[:_CUT_LISTED])]
@@ -196,13 +197,7 @@ def _job_state(job: Mapping[str, Any]) -> str:
 
 
 def _job_note(job: Mapping[str, Any]) -> str:
-    came = [
-        "came later" if job["came_later"] else "",
-        f"in the place of {job['replaces']}" if job["replaces"] else "",
-        str(job["note"]),
-        f"{job['replaced_by']} takes its place" if job["replaced_by"] else "",
-    ]
-    return "; ".join(text for text in came if text)
+    return "; ".join(text for text in ("came later" if job["came_later"] else "", str(job["note"])) if text)
 
 
 @command("farm cancel")
@@ -215,7 +210,7 @@ def cancel(
 
     Example: benchfarm farm cancel nightly
     """
-    return farm_control.cancel(settings, submission, phones)
+    return control.cancel(settings, submission, phones)
 
 
 @command("farm pause")
@@ -224,7 +219,7 @@ def pause(settings: Settings, scopes: _Scopes = ()) -> DoneAnswer:
 
     Example: benchfarm farm pause host:lab-2
     """
-    return farm_control.hold(settings, scopes, "pause")
+    return control.hold(settings, scopes, "pause")
 
 
 @command("farm drain")
@@ -233,7 +228,7 @@ def drain(settings: Settings, scopes: _Scopes = ()) -> DoneAnswer:
 
     Example: benchfarm farm drain host:lab-2
     """
-    return farm_control.hold(settings, scopes, "drain")
+    return control.hold(settings, scopes, "drain")
 
 
 @command("farm resume")
@@ -242,7 +237,7 @@ def resume(settings: Settings, scopes: _Scopes = ()) -> DoneAnswer:
 
     Example: benchfarm farm resume
     """
-    return farm_control.release(settings, scopes)
+    return control.release(settings, scopes)
 
 
 @command("farm forget")
@@ -253,7 +248,7 @@ def forget(
 
     Example: benchfarm farm forget host:lab-2
     """
-    return farm_control.forget(settings, scopes)
+    return control.forget(settings, scopes)
 
 
 @command("farm clean")
@@ -266,18 +261,18 @@ def clean(
 
     Example: benchfarm farm clean --dry-run
     """
-    return farm_control.clean(settings, older_than=older_than, is_trial=dry_run)
+    return control.clean(settings, older_than=older_than, is_trial=dry_run)
 
 
 @command("farm doctor")
 def doctor(
-    settings: Settings, host: Annotated[bool, opt("--host/--no-host", "Include this host.")] = True
+    settings: Settings, with_host: Annotated[bool, opt("--host/--no-host", "Include this host.")] = True
 ) -> CommandResult:
     """Check queue, clocks, hosts and phones.
 
     Example: benchfarm farm doctor
     """
-    from orchestrator.app.farm_doctor import of_farm
     from orchestrator.cli.devices import findings
+    from orchestrator.extensions.farm.doctor import of_farm
 
-    return findings(settings, of_farm, host=host)
+    return findings(settings, of_farm, host=with_host)

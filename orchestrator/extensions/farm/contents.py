@@ -9,13 +9,11 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
-
-import psycopg
+from typing import Final
 
 from orchestrator.errors import HostStorageError, StoreError, UsageError
+from orchestrator.extensions.farm.schema import Database
 from orchestrator.files import make_private, sha256_of
-from orchestrator.queueing.database import QueueDatabase
 
 #: What was kept or used within this time stays: a submission that needs it may be on its way.
 GRACE_S: Final = 24 * 3600.0
@@ -36,7 +34,7 @@ class Cleaned:
 class Contents:
     """Contents of the farm as a host sees them: its own copies, and the database."""
 
-    def __init__(self, database: QueueDatabase, folder: Path) -> None:
+    def __init__(self, database: Database, folder: Path) -> None:
         """``folder`` is where this host's copies lie."""
         self._queue = database
         self._folder = folder
@@ -117,21 +115,26 @@ class Contents:
         return False
 
     def clean(self, *, older_than_s: float, is_trial: bool = False) -> Cleaned:
-        """Delete jobs that ended before this age, and the contents that no job needs; a trial changes nothing.
+        """Delete submissions that ended before this age, and the contents that none needs; a trial changes nothing.
 
-        A job of an open submission stays: by it, its phone keeps its place there. Contents that were brought within the
-        last day stay, too.
+        Contents that were brought within the last day stay, too.
         """
         with self._queue.connection() as connection, connection.transaction(force_rollback=is_trial):
-            jobs = _delete_jobs(connection, older_than_s)
+            ended = connection.execute(
+                "WITH ended AS (SELECT submission, count(*) AS jobs FROM farm_jobs GROUP BY submission"
+                " HAVING NOT bool_or(status IN ('waits', 'runs'))"
+                " AND max(changed_at) < now() - make_interval(secs => %s))"
+                " DELETE FROM farm_submissions s USING ended WHERE s.submission = ended.submission RETURNING jobs",
+                (older_than_s,),
+            ).fetchall()
             files = connection.execute(
                 "WITH spare AS MATERIALIZED (SELECT f.sha256 FROM farm_files f"
                 " WHERE used_at < now() - make_interval(secs => %s)"
-                " AND f.sha256 NOT IN (SELECT unnest(files) FROM farm_submissions)"
-                " ORDER BY f.sha256 FOR UPDATE OF f)"
+                " AND f.sha256 NOT IN (SELECT unnest(files) FROM farm_submissions) ORDER BY f.sha256 FOR UPDATE OF f)"
                 " DELETE FROM farm_files f USING spare WHERE f.sha256 = spare.sha256 RETURNING f.size_bytes",
                 (GRACE_S,),
             ).fetchall()
+        jobs = sum(count for (count,) in ended)
         return Cleaned(jobs=jobs, files=len(files), size_bytes=sum(size for (size,) in files))
 
     def clean_copies(self, *, older_than_s: float = CACHED_S, is_trial: bool = False) -> Cleaned:
@@ -154,27 +157,3 @@ class Contents:
 
     def _alone(self, sha256: str) -> threading.Lock:
         return self._fetching.setdefault(sha256, threading.Lock())
-
-
-def _delete_jobs(connection: psycopg.Connection[Any], older_than_s: float) -> int:
-    """Delete the jobs that ended before this age, and the submissions that have none left; return how many jobs."""
-    ended = connection.execute(
-        "SELECT f.job_id, f.submission FROM farm_jobs f WHERE (SELECT max(e.at) FROM procrastinate_events e"
-        " WHERE e.job_id = f.job_id) < now() - make_interval(secs => %s)"
-        " AND NOT EXISTS (SELECT 1 FROM farm_jobs o JOIN procrastinate_jobs j ON j.id = o.job_id"
-        " WHERE o.submission = f.submission AND j.status IN ('todo', 'doing'))",
-        (older_than_s,),
-    ).fetchall()
-    numbers = [row[0] for row in ended]
-    # In the order of QueueDatabase.brief. A submission whose every job has ended is never open again.
-    connection.execute(
-        "SELECT 1 FROM farm_submissions WHERE submission = ANY(%s) ORDER BY submission FOR UPDATE",
-        (sorted({row[1] for row in ended}),),
-    )
-    connection.execute("SELECT 1 FROM procrastinate_jobs WHERE id = ANY(%s) ORDER BY id FOR UPDATE", (numbers,))
-    jobs = connection.execute("DELETE FROM farm_jobs WHERE job_id = ANY(%s) RETURNING job_id", (numbers,)).fetchall()
-    connection.execute("DELETE FROM procrastinate_jobs WHERE id = ANY(%s)", ([row[0] for row in jobs],))
-    connection.execute(
-        "DELETE FROM farm_submissions s WHERE NOT EXISTS (SELECT 1 FROM farm_jobs f WHERE f.submission = s.submission)"
-    )
-    return len(jobs)

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator import __version__
 from orchestrator.app.doctor import Finding, ok, problem, run_checks, warning
-from orchestrator.app.farm_beside import shortcomings, worst_text
-from orchestrator.app.farm_phones import away_text, of_several
 from orchestrator.bootstrap import Farm
-from orchestrator.queueing.newcomers import HOST_SILENT_S
-from orchestrator.queueing.queue import FarmQueue
+from orchestrator.extensions.farm.control import shortcomings, worst_text
+from orchestrator.extensions.farm.phones import away_text
+from orchestrator.extensions.farm.queue import HOST_SILENT_S, FarmQueue
 from orchestrator.units import format_duration
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def of_farm(farm: Farm) -> list[Finding]:
             ("results", lambda: _results(farm.store, jobs)),
             ("clock", lambda: _clock(queue)),
             ("hosts", lambda: _hosts(queue.hosts(), {phone["host"] for phone in phones})),
-            ("phones", lambda: _phones(phones, of_several(phones))),
+            ("phones", lambda: _phones(phones, queue.clashes())),
             ("away", lambda: _away(queue.away())),
             ("holds", lambda: _holds(queue.holds())),
         )
@@ -107,7 +106,7 @@ def _hosts(hosts: Sequence[dict[str, Any]], with_phones: Collection[str]) -> lis
     return [*([ok("hosts", f"{len(alive)} alive: {', '.join(alive)}")] if alive else []), *found]
 
 
-def _phones(phones: Sequence[dict[str, Any]], several: Mapping[str, str]) -> list[Finding]:
+def _phones(phones: Sequence[dict[str, Any]], several: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
     usable = {row["serial"] for row in phones if not row["unusable"] and row["state"] != "silent"}
     usable -= several.keys()
     found = [
@@ -117,8 +116,12 @@ def _phones(phones: Sequence[dict[str, Any]], several: Mapping[str, str]) -> lis
         for phone in phones
         if phone["unusable"] and phone["serial"] not in usable
     ]
-    step = "none of them is measured: unplug all but one, or give them serial numbers of their own"
-    found += [problem("phones", f"{serial}: {reason}", step) for serial, reason in sorted(several.items())]
+    found += [
+        problem(
+            "phones", f"{serial}: {row['reason']}", f"unplug all but one, then 'benchfarm farm forget phone:{serial}'"
+        )
+        for serial, row in sorted(several.items())
+    ]
     hosts = Counter(phone["serial"] for phone in phones)
     twice = sorted(serial for serial, count in hosts.items() if count > 1 and serial not in several)
     if twice:

@@ -6,21 +6,24 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.app import time_limits
-from orchestrator.app.farm_beside import shortcomings, unknown_submission
-from orchestrator.app.farm_payload import contents_of
 from orchestrator.app.resuming import close_cancelled
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.config.farm_documents import read_labels
 from orchestrator.errors import UsageError
+from orchestrator.extensions.farm.manifest import read_labels
+from orchestrator.extensions.farm.payload import contents_of
+from orchestrator.extensions.farm.queue import FarmQueue
 from orchestrator.quantities import parse_age
-from orchestrator.queueing.queue import FarmQueue
+from orchestrator.records.history import Yield
 from orchestrator.records.identity import CampaignId
 from orchestrator.serve.answers import DoneAnswer
 from orchestrator.tables.escapes import one_line
 from orchestrator.units import format_bytes
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 #: Seconds between two polls of the queue.
 WATCH_S: Final = 2.0
@@ -35,6 +38,8 @@ class FarmState:
     #: Phones that were announced and are at no host now.
     away: Sequence[Mapping[str, Any]]
     jobs: Sequence[Mapping[str, Any]]
+    #: Serial number -> why nothing is measured under it: several phones have it.
+    clashes: Mapping[str, Mapping[str, Any]]
     #: ``farm``, ``host:NAME`` or ``phone:SERIAL`` -> pause or drain.
     holds: Mapping[str, str]
     #: Serial number -> what there was no time for.
@@ -47,7 +52,7 @@ def read_state(settings: Settings, submission: str) -> FarmState:
     """Return how a farm is, with all jobs or those of a submission; raises UsageError for one that isn't there."""
     with FarmQueue(settings.store) as queue, Farm(settings) as farm:
         hosts, phones, jobs, holds = queue.hosts(), queue.phones(), queue.jobs(submission), queue.holds()
-        away = queue.away()
+        away, clashes = queue.away(), queue.clashes()
         serials = {CampaignId(job["campaign_id"]): job["serial"] for job in jobs} if submission else {}
         cut = {serials[name]: items for name, items in time_limits.stored_left_out(farm.store, list(serials)).items()}
         lacking = shortcomings(farm.store, jobs) if submission else {}
@@ -56,11 +61,13 @@ def read_state(settings: Settings, submission: str) -> FarmState:
     return FarmState(
         hosts=hosts,
         phones=[
-            {name: value for name, value in row.items() if name != "facts"} | {"labels": read_labels(row["labels"])}
+            {name: row[name] for name in ("serial", "host", "unusable", "job", "silent_s", "state", "reason")}
+            | {"labels": read_labels(row["labels"])}
             for row in phones
         ],
         away=[{name: row[name] for name in ("serial", "host", "seen_at")} for row in away],
         jobs=jobs,
+        clashes=clashes,
         holds=holds,
         no_time_for=cut,
         without_result={serial: given.without_result for serial, given in lacking.items()},
@@ -107,12 +114,10 @@ def cancel(settings: Settings, submission: str, serials: Sequence[str]) -> DoneA
         if unknown:
             raise UsageError(f"{submission} has no job for {', '.join(unknown)}")
         stopped = queue.cancel(submission, list(serials) or None)
-        over = [job["campaign_id"] for job in jobs if stopped.get(job["job_id"], "doing") != "doing"]
+        over = [job["campaign_id"] for job in jobs if stopped.get(job["job_id"]) == "waits"]
         closed = close_cancelled(farm, map(CampaignId, over))
-    waiting, running, abandoned = (list(stopped.values()).count(status) for status in ("todo", "doing", "failed"))
+    waiting, running = (list(stopped.values()).count(status) for status in ("waits", "runs"))
     text = f"{submission}: {waiting} jobs cancelled, {running} are being stopped"
-    if abandoned:
-        text += f"; no phone takes the place of {abandoned} that failed any more"
     if closed:
         text += f"; what was left of {closed} that had begun is abandoned"
     data = {"submission": submission, "jobs": sorted(stopped), "running": running, "closed": closed}
@@ -169,6 +174,8 @@ def release(settings: Settings, scopes: Sequence[str]) -> DoneAnswer:
 def forget(settings: Settings, scopes: Sequence[str]) -> DoneAnswer:
     """Take hosts and phones out of the farm that are gone for good (``host:NAME``, ``phone:SERIAL``).
 
+    Of a serial number that several phones have, forget that: one of them is gone.
+
     Raises UsageError for a host that lives, and a phone that a host announces.
     """
     named = list(dict.fromkeys(scopes))
@@ -196,3 +203,20 @@ def _scope_text(scope: str) -> str:
 def held_text(holds: Mapping[str, str]) -> str:
     """Return what is paused or drained, a line each."""
     return "\n".join(f"{_scope_text(scope)} is held: {kind}" for scope, kind in sorted(holds.items()))
+
+
+def shortcomings(store: Store, jobs: Iterable[Mapping[str, Any]]) -> dict[str, Yield]:
+    """Return what the phones of a submission gave, by serial number; phones of whose runs each gave a result aside."""
+    serials = {CampaignId(job["campaign_id"]): str(job["serial"]) for job in jobs}
+    given = store.yields(list(serials))
+    return {serials[campaign_id]: item for campaign_id, item in given.items() if item.without_result}
+
+
+def worst_text(lacking: Mapping[str, Yield]) -> str:
+    """Return for people which phones measured all for nothing; empty when none did."""
+    return ", ".join(sorted(serial for serial, given in lacking.items() if given.is_nothing))
+
+
+def unknown_submission(name: str) -> UsageError:
+    """Return the error for a submission that isn't there."""
+    return UsageError(f"there is no submission {name!r}", hint="'benchfarm farm status' lists all")

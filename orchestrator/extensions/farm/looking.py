@@ -8,17 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 
+from orchestrator.app.queue_beside import IN_QUARANTINE
 from orchestrator.bootstrap import Attached, Farm
 from orchestrator.clock import Deadline
-from orchestrator.config.farm_documents import dump, labels_of
 from orchestrator.config.profiles import KeptInventory
 from orchestrator.devices.discovery import KnownPhones, look_at
 from orchestrator.devices.server import AdbServer, is_tcp
 from orchestrator.errors import BenchfarmError, StoreError
-from orchestrator.queueing.newcomers import GONE_S
-from orchestrator.queueing.queue import Announced, FarmQueue
-from orchestrator.queueing.submissions import IN_QUARANTINE
-from orchestrator.queueing.worker import Look, Say
+from orchestrator.extensions.farm.manifest import dump, labels_of
+from orchestrator.extensions.farm.queue import Announced, FarmQueue
+from orchestrator.extensions.farm.worker import Look, Say
 from orchestrator.records.identity import Serial
 from orchestrator.tables.escapes import one_line
 
@@ -188,11 +187,8 @@ class HostPhones:
             return None, ()
 
     def _usable_elsewhere(self) -> Collection[str]:
-        return {
-            row["serial"]
-            for row in self._queue.phones()
-            if row["host"] != self._host and row["silent_s"] <= GONE_S and not row["unusable"]
-        }
+        usable = {"busy", "free", "held"}
+        return {row["serial"] for row in self._queue.phones() if row["host"] != self._host and row["state"] in usable}
 
     def _announced(
         self, farm: Farm, attached: Attached, known: Announced | None, user_of: Callable[[str], str]

@@ -6,19 +6,17 @@ import re
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 
 from orchestrator.app.beginning import identify
-from orchestrator.app.farm_payload import contents_of, pack
-from orchestrator.app.farm_phones import away_meant, check_names, choose_phones
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.config.farm_documents import Manifest, dump, labels_of
 from orchestrator.config.plan import load_plan
 from orchestrator.errors import PlanError, UsageError
+from orchestrator.extensions.farm.manifest import Manifest, dump, labels_of
+from orchestrator.extensions.farm.payload import contents_of, pack
+from orchestrator.extensions.farm.phones import away_meant, check_names, choose_phones
+from orchestrator.extensions.farm.queue import FarmQueue, Submission
 from orchestrator.predicates import Labels
-from orchestrator.queueing.queue import FarmQueue
-from orchestrator.queueing.submissions import Submission
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId, Serial, campaign_id_of
 from orchestrator.records.plan import Plan
@@ -42,9 +40,6 @@ class Submitted:
     #: How many files the jobs need, and how many of them the farm didn't have.
     files: int
     uploaded: int
-    opens_at: datetime
-    #: Whether that is later than now.
-    waits: bool
     #: Phones that have no job, those that are away, and those of whose programs this computer has none -> why.
     left_out: Mapping[str, str]
     away: Mapping[str, str]
@@ -86,9 +81,7 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str, once: bo
             raise UsageError(f"{submission}: a submission of this name was measured before", hint="give another --name")
         contents = contents_of(settings, queue)
         uploaded = sum(contents.keep(file, sha256) for sha256, file in packed.paths.items())
-        # Of one night for all its phones, whenever each of them can be had.
-        now = queue.now()
-        made = submission_of(submission, packed.manifest, farm.inventory, priority=priority, now=now)
+        made = submission_of(submission, packed.manifest, farm.inventory, priority=priority)
         overlaps = _overlaps(queue, {facts.serial for facts in chosen})
         try:
             jobs = queue_jobs(queue, made, chosen)
@@ -101,8 +94,6 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str, once: bo
         jobs=jobs,
         files=len(packed.paths),
         uploaded=uploaded,
-        opens_at=made.opens_at,
-        waits=made.opens_at > now,
         left_out=left_out,
         away=away,
         without_program=packed.missing,
@@ -124,8 +115,6 @@ def _known(queue: FarmQueue, submission: str) -> Submitted | None:
         jobs=jobs,
         files=0,
         uploaded=0,
-        opens_at=queue.now(),
-        waits=False,
         left_out={},
         away={},
         without_program={},
@@ -154,35 +143,20 @@ def check_travels(plan: Plan) -> None:
         )
 
 
-def submission_of(
-    name: str, manifest: Manifest, inventory: Mapping[Serial, Labels], *, priority: int, now: datetime
-) -> Submission:
-    """Return a plan's submission.
-
-    Args:
-        name: Of the submission.
-        manifest: The plan with all that it names.
-        inventory: What this computer says that phones are for.
-        priority: Of all its jobs.
-        now: When it is submitted, by the database's clock.
-    """
-    plan = manifest.plan
+def submission_of(name: str, manifest: Manifest, inventory: Mapping[Serial, Labels], *, priority: int) -> Submission:
+    """Return a plan's submission; ``inventory`` is what this computer says that phones are for."""
     labels = {str(serial): labels_of(item) for serial, item in inventory.items()}
     return Submission(
         submission=name,
         document=dump(replace(manifest, labels=labels)),
-        plan_name=plan.name,
+        plan_name=manifest.plan.name,
         files=manifest.files,
         priority=priority,
-        joins=True,
-        replaces_lost=False,
-        opens_at=now,
-        until=plan.until,
     )
 
 
 def queue_jobs(queue: FarmQueue, submission: Submission, chosen: Sequence[DeviceFacts]) -> list[QueuedJob]:
-    """Queue a submission's jobs for the chosen phones; raises UsageError when it is there already."""
+    """Make a submission's jobs for the chosen phones; raises UsageError when it is there already."""
     numbers = queue.submit(submission, {facts.serial: dump(facts) for facts in chosen})
     return [
         QueuedJob(job_id=number, serial=facts.serial, campaign_id=campaign_id_of(submission.submission, facts.serial))

@@ -1,0 +1,1 @@
+"""A farm of many hosts: jobs on PostgreSQL, distributed and worked by Procrastinate."""

@@ -1,0 +1,163 @@
+"""A job: one phone's part of a submission, which is a campaign of its own however often the job is delivered."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from orchestrator.app import time_limits
+from orchestrator.app.beginning import begin, identify, named_paths, prepare
+from orchestrator.app.measuring import open_cases, reopen, run_campaign
+from orchestrator.bootstrap import Farm
+from orchestrator.config.declared_programs import lent
+from orchestrator.errors import (
+    ArtifactError,
+    BenchfarmError,
+    DeviceBusyError,
+    DeviceChangedError,
+    DeviceError,
+    HostStorageError,
+    InterruptedByUserError,
+    NewerPlanError,
+    ProgramInUseError,
+    StoreError,
+)
+from orchestrator.extensions.farm.contents import Contents
+from orchestrator.extensions.farm.manifest import read_facts, read_manifest
+from orchestrator.extensions.farm.payload import Unpacked, unpack
+from orchestrator.extensions.farm.queue import Delivery
+from orchestrator.extensions.farm.worker import Ended
+from orchestrator.ports import Device
+from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.device import DeviceFacts, told_apart
+from orchestrator.records.plan import DeviceSelection
+from orchestrator.tables.escapes import one_line
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
+
+#: What another try, here or on another host, may mend.
+_PASSING: Final = (DeviceError, StoreError, HostStorageError, ArtifactError)
+#: Seconds until a job is tried again that needs a newer benchfarm, or a program that another job declares otherwise.
+_UPDATED_S: Final = 600.0
+_IN_USE_S: Final = 60.0
+#: Seconds until a phone that somebody else uses is asked again.
+_BUSY_S: Final = 5.0
+
+
+def run_job(
+    open_farm: Callable[[], Farm], contents: Contents, job: Delivery, host: str, cancelled: threading.Event
+) -> Ended:
+    """Do what is open of a job; raises nothing. A phone that this host couldn't restore is named in the note."""
+    ended = _run_job(open_farm, contents, job, host, cancelled)
+    if ended.status == "done":
+        return ended
+    try:
+        with open_farm() as farm, farm.lease.acquire(job.serial):
+            # By this host's journal: the phone may be out of reach.
+            is_changed = job.serial in farm.conditioner.unrestored()
+    except (BenchfarmError, OSError):
+        # Whoever uses it now restores it.
+        return ended
+    text = f"{ended.note}; its phone isn't restored: benchfarm device restore {shlex.quote(job.serial)}"
+    return replace(ended, note=one_line(text)) if is_changed else ended
+
+
+def _run_job(
+    open_farm: Callable[[], Farm], contents: Contents, job: Delivery, host: str, cancelled: threading.Event
+) -> Ended:
+    try:
+        manifest, facts = read_manifest(job.document), read_facts(job.facts)
+        payload = manifest.payload_for(facts)
+        with open_farm() as farm, tempfile.TemporaryDirectory(prefix="benchfarm-inputs-") as folder:
+            farm.cancelled = cancelled
+            # First, for a model's ending may be one that only its program's file tells of.
+            with lent([contents.fetch(item.sha256, item.name) for item in payload.programs]):
+                unpacked = unpack(farm, contents, manifest.plan, payload, Path(folder))
+                return _measure(farm, job, facts, unpacked, host)
+    except InterruptedByUserError:
+        return Ended(status="aborted", note="stopped")
+    except DeviceBusyError as error:
+        return Ended(status="later", note=_noted(error), wait_s=_BUSY_S)
+    except _PASSING as error:
+        return Ended(status="again", note=_noted(error))
+    except ProgramInUseError as error:
+        return Ended(status="later", note=_noted(error), wait_s=_IN_USE_S)
+    except NewerPlanError as error:
+        return Ended(status="later", note=_noted(error), wait_s=_UPDATED_S)
+    except BenchfarmError as error:
+        return Ended(status="failed", note=_noted(error))
+    except Exception as error:  # noqa: BLE001 - one job's fault mustn't end the host's others
+        return Ended(status="again", note=one_line(f"{type(error).__name__}: {error}"))
+
+
+def _noted(error: BenchfarmError) -> str:
+    return one_line(f"{error} ({error.hint})" if error.hint else str(error))
+
+
+def _measure(farm: Farm, job: Delivery, meant: DeviceFacts, unpacked: Unpacked, host: str) -> Ended:
+    """Begin or resume a job's campaign; ``meant`` are the facts of the phone that it is for."""
+    stored = farm.store.campaign(job.campaign_id)
+    plan = replace(unpacked.plan, devices=DeviceSelection(serials=(job.serial,)))
+    models = identify(plan)
+    devices = farm.open_devices(plan.devices).devices
+    if differences := told_apart(devices[0][1], meant):
+        raise DeviceChangedError(
+            f"the phone {job.serial} here is a {devices[0][1].title}, the job is for a {meant.title} of that serial"
+            f" number: not the same {differences}"
+        )
+    beginning = prepare(farm, plan, devices, models, unpacked.named, reference=unpacked.reference)
+    if stored is None:
+        stored = begin(farm, plan, devices, beginning, unpacked.named, campaign_id=job.campaign_id, host=host)
+    # The campaign may have begun on another host, where the same contents lie elsewhere.
+    files = {**stored.terms.files, **beginning.files, **named_paths(unpacked.named)}
+    inputs = str(plan.parity_inputs) if plan.parity_inputs is not None else ""
+    ended = _run(farm, replace(stored, terms=replace(stored.terms, files=files, parity_inputs=inputs)))
+    return _restored(farm, devices[0][0], ended) if ended.status == "done" else ended
+
+
+def _restored(farm: Farm, device: Device, ended: Ended) -> Ended:
+    """Return how a job ended whose results are stored: it isn't over as long as its phone isn't as it was before.
+
+    An earlier delivery may have died, or had no disk for its journal, between the last result and that.
+    """
+    try:
+        if farm.conditioner.pending(device):
+            with farm.lease.acquire(device.serial):
+                farm.conditioner.restore(device)
+    except _PASSING as error:
+        return Ended(status="again", note=f"{ended.note}; the phone isn't restored yet: {_noted(error)}")
+    return ended
+
+
+def _run(farm: Farm, campaign: Campaign) -> Ended:
+    cases = open_cases(farm, campaign)
+    if not cases:
+        farm.store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, farm.clock.now())
+        if not campaign.invocations:
+            return Ended(status="done", note="there was no time for any of its cases")
+        return _done(farm.store, campaign, "everything was stored already")
+    result = run_campaign(farm, reopen(farm, campaign, cases))
+    if result.fault is not None:
+        raise result.fault
+    if result.left:
+        reasons = "; ".join(result.lost.values()) or "the phone gave up"
+        note = one_line(f"{result.stored} stored, {result.left} left: {reasons}")
+        if reasons.startswith("in use by "):
+            # As its file on the phone says: also of a host that died a moment ago.
+            return Ended(status="later", note=note, wait_s=_BUSY_S)
+        return Ended(status="again", note=note)
+    return _done(farm.store, campaign, f"{result.stored} stored")
+
+
+def _done(store: Store, campaign: Campaign, note: str) -> Ended:
+    """Return how a job ended that did all it could, with what its campaign has no results of."""
+    given = store.yields([campaign.campaign_id]).get(campaign.campaign_id)
+    cut = time_limits.told(time_limits.stored_left_out(store, [campaign.campaign_id]).get(campaign.campaign_id, []))
+    lacking = [text for text in (given.text if given is not None else "", cut) if text]
+    return Ended(status="done", note="; ".join([note, *lacking]))

@@ -1,0 +1,490 @@
+"""The farm as its tables have it: hosts, phones, jobs and holds.
+
+A job is a phone's part of a submission. Procrastinate's queue only distributes jobs: what has become of one stands
+here, and is changed only by whoever began it last (``Delivery``). Any host may ask anything at any time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any, Final
+
+import psycopg
+
+from orchestrator.app.queue_beside import IN_QUARANTINE
+from orchestrator.errors import UsageError
+from orchestrator.extensions.farm.schema import PROTOCOL, Database
+from orchestrator.records.device import HOST_SERIAL
+from orchestrator.records.identity import CampaignId, Serial, campaign_id_of
+from orchestrator.units import format_duration
+
+#: A host that wasn't heard for so long isn't given as alive.
+HOST_SILENT_S: Final = 15.0
+#: A job at which this many hosts died isn't given to another one: it may well be what kills them.
+DEATHS_MAX: Final = 10
+#: What was seen longer ago was taken away on purpose, as likely as not.
+_AWAY_DAYS: Final = 7
+#: A submission's name is part of campaign ids, and those are part of file names.
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+#: Procrastinate's own names are 128 characters at most.
+_LONGEST_SERIAL: Final = 112
+#: The phones that are announced, with their hosts, their job, what holds them and whether several have the number.
+_PHONES: Final = (
+    "SELECT p.serial, p.host, p.facts, p.facts_md5, p.labels, p.unusable, r.job_id AS job, s.silent_s, x.state,"
+    " CASE x.state WHEN 'clash' THEN c.reason WHEN 'unusable' THEN p.unusable WHEN 'silent' THEN"
+    " 'its host ' || h.name || ' is silent' WHEN 'held' THEN d.held ELSE '' END AS reason"
+    " FROM farm_phones p JOIN farm_hosts h ON h.name = p.host LEFT JOIN farm_clashes c ON c.serial = p.serial"
+    " LEFT JOIN farm_jobs r ON r.serial = p.serial AND r.status = 'runs' AND r.host = h.name"
+    " CROSS JOIN LATERAL (SELECT string_agg(scope || ': ' || kind, '; ' ORDER BY scope) AS held FROM farm_holds"
+    " WHERE scope IN ('farm', 'host:' || h.name, 'phone:' || p.serial)) d"
+    " CROSS JOIN LATERAL (SELECT extract(epoch FROM now() - h.seen_at)::float AS silent_s) s"
+    " CROSS JOIN LATERAL (SELECT CASE WHEN c.serial IS NOT NULL THEN 'clash'"
+    f" WHEN s.silent_s > {HOST_SILENT_S} THEN 'silent' WHEN r.job_id IS NOT NULL THEN 'busy'"
+    " WHEN p.unusable <> '' THEN 'unusable' WHEN d.held IS NOT NULL THEN 'held' ELSE 'free' END AS state) x"
+    " WHERE p.gone_at IS NULL"
+)
+#: Whether a job (f) is none's that lives.
+_IS_LEFT: Final = (
+    "(f.status = 'runs' AND NOT EXISTS (SELECT 1 FROM farm_hosts h WHERE h.name = f.host"
+    f" AND h.is_working AND h.seen_at > now() - make_interval(secs => {HOST_SILENT_S})))"
+)
+_JOBS: Final = (
+    "SELECT f.job_id, f.submission, f.serial, s.plan_name, f.campaign_id, f.host, s.priority, f.tries, f.deaths,"
+    " f.came_later, CASE WHEN x.is_left THEN 'waits' ELSE f.status END AS status,"
+    " CASE WHEN x.is_left THEN 'its host ' || f.host || ' is silent' ELSE f.note END AS note,"
+    " CASE WHEN f.status = 'waits' THEN greatest(0, extract(epoch FROM f.again_at - now())::float) END AS waits_s"
+    " FROM farm_jobs f JOIN farm_submissions s ON s.submission = f.submission"
+    f" CROSS JOIN LATERAL (SELECT {_IS_LEFT} AS is_left) x"
+)
+_OPEN: Final = "status IN ('waits', 'runs')"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A plan for the farm's phones."""
+
+    submission: str
+    #: The plan with the devices that it means, and all that it names (manifest.py).
+    document: str
+    plan_name: str
+    #: The contents that it needs, by sha256.
+    files: Sequence[str]
+    priority: int
+
+
+_COLUMNS: Final = ", ".join(item.name for item in fields(Submission))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """A campaign's job."""
+
+    submission: str
+    serial: Serial
+    #: It waits or runs: a worker resumes the campaign, and nobody else.
+    is_open: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """A job that is begun."""
+
+    job_id: int
+    serial: Serial
+    submission: str
+    campaign_id: CampaignId
+    #: The submission's plan with all that it names.
+    document: str
+    #: Those of the phone that it was made for, as a document.
+    facts: str
+    #: How often it failed on the phone before; deaths of hosts aren't counted.
+    tries: int
+    deaths: int
+    #: The number of this beginning: whoever ends it must be who began it last.
+    delivery: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announced:
+    """A phone as its host announces it."""
+
+    #: Its facts as a document, empty for one that can't be used and was never asked.
+    facts: str
+    #: Why it can't be used, empty when it can.
+    unusable: str = ""
+    #: JSON: its pools and tags.
+    labels: str = ""
+
+
+class FarmQueue(Database):
+    """The farm in a PostgreSQL database. A context manager; may be used by several threads."""
+
+    # Hosts and their phones
+
+    def beat(self, host: str, *, benchfarm_version: str, note: str, starts: bool = False) -> None:
+        """Say that a host lives, and what is wrong with it if anything."""
+        self.rows(
+            "INSERT INTO farm_hosts (name, benchfarm_version, note) VALUES (%s, %s, %s)"
+            " ON CONFLICT (name) DO UPDATE SET seen_at = now(), is_working = true,"
+            " note = excluded.note, benchfarm_version = excluded.benchfarm_version,"
+            " started_at = CASE WHEN %s THEN now() ELSE farm_hosts.started_at END",
+            host, benchfarm_version, note, starts,
+        )  # fmt: skip
+
+    def announce(self, host: str, phones: Mapping[str, Announced]) -> bool:
+        """Announce a host's phones by serial number, and whether anything of them is new; that alone is written."""
+        with self.connection() as connection:
+            gone = connection.execute(
+                "UPDATE farm_phones SET gone_at = now() WHERE host = %s AND gone_at IS NULL AND NOT serial = ANY(%s)",
+                (host, list(phones)),
+            ).rowcount
+            written = [
+                connection.execute(
+                    "INSERT INTO farm_phones (host, serial, facts, unusable, labels) VALUES (%s, %s, %s, %s, %s)"
+                    " ON CONFLICT (serial, host) DO UPDATE SET facts = excluded.facts, unusable = excluded.unusable,"
+                    " labels = excluded.labels, gone_at = NULL WHERE (farm_phones.facts, farm_phones.unusable,"
+                    " farm_phones.labels, farm_phones.gone_at IS NULL)"
+                    " IS DISTINCT FROM (excluded.facts, excluded.unusable, excluded.labels, true)",
+                    (host, serial, phone.facts, phone.unusable, phone.labels),
+                ).rowcount
+                for serial, phone in sorted(phones.items())
+            ]
+        return bool(gone) or any(written)
+
+    def leave(self, host: str) -> None:
+        """Take a host that ends out of the list; its phones are away."""
+        self.announce(host, {})
+        self.rows("UPDATE farm_hosts SET is_working = false WHERE name = %s", host)
+
+    def hosts(self) -> list[dict[str, Any]]:
+        """Return the hosts: name, benchfarm_version, started_at, silent_s, state, note (what is wrong with it).
+
+        The state is ``silent``, ``pause``, ``drain`` or ``alive``; hosts that ended by themselves aren't listed.
+        """
+        return self.rows(
+            "SELECT name, benchfarm_version, started_at, note, silent_s, CASE WHEN silent_s > %s THEN 'silent' ELSE"
+            " coalesce((SELECT kind FROM farm_holds WHERE scope = 'host:' || name), 'alive') END AS state"
+            " FROM farm_hosts CROSS JOIN LATERAL (SELECT extract(epoch FROM now() - seen_at)::float AS silent_s) s"
+            " WHERE is_working ORDER BY name",
+            HOST_SILENT_S,
+        )
+
+    def phones(self) -> list[dict[str, Any]]:
+        """Return the phones announced, one row for each host that has it.
+
+        Of each: serial, host, facts (a document), labels (JSON: its pools and tags), unusable (why), state (``clash``,
+        ``silent``, ``busy``, ``unusable``, ``held``, ``free``), reason (of the state), job (that it does, or None), and
+        of the host: silent_s.
+        """
+        return self.rows(f"{_PHONES} ORDER BY p.serial, p.host")
+
+    def away(self) -> list[dict[str, Any]]:
+        """Return the phones that a host announced within the last days and none does now.
+
+        Of each serial, host (the last one), seen_at (until when it was announced), and facts and labels of then.
+        """
+        return self.rows(
+            "SELECT DISTINCT ON (serial) serial, host, facts, labels, gone_at AS seen_at FROM farm_phones p"
+            " WHERE facts <> '' AND gone_at > now() - make_interval(days => %s)"
+            " AND NOT EXISTS (SELECT 1 FROM farm_phones o WHERE o.serial = p.serial AND o.gone_at IS NULL)"
+            " ORDER BY serial, gone_at DESC",
+            _AWAY_DAYS,
+        )
+
+    def busy_elsewhere(self, host: str) -> frozenset[str]:
+        """Return the phones that do a job of another host now."""
+        rows = self.rows(
+            f"SELECT serial FROM farm_jobs f WHERE status = 'runs' AND host <> %s AND NOT {_IS_LEFT}", host
+        )
+        return frozenset(row["serial"] for row in rows)
+
+    def seen(self) -> list[dict[str, Any]]:
+        """Return when a host that announces a phone was heard last, or until when one announced it: serial, seen_at."""
+        return self.rows(
+            "SELECT serial, max(coalesce(gone_at, seen_at)) AS seen_at FROM farm_phones JOIN farm_hosts ON name = host"
+            " GROUP BY serial ORDER BY serial"
+        )
+
+    def take_releases(self, host: str) -> list[str]:
+        """Return the phones of a host that somebody wants to be released from quarantine, each once."""
+        rows = self.rows(
+            "UPDATE farm_phones SET release_asked = false WHERE host = %s AND release_asked RETURNING serial", host
+        )
+        return [row["serial"] for row in rows]
+
+    def ask_release(self, serial: str) -> str:
+        """Have the host release a phone that keeps it in quarantine; return its name, empty when none does."""
+        rows = self.rows(
+            "UPDATE farm_phones SET release_asked = true WHERE serial = %s AND gone_at IS NULL"
+            " AND starts_with(unusable, %s) RETURNING host",
+            serial,
+            IN_QUARANTINE,
+        )
+        return str(rows[0]["host"]) if rows else ""
+
+    # Serial numbers that several phones have
+
+    def sightings(self, serials: Collection[str]) -> list[dict[str, Any]]:
+        """Return who has seen some serial numbers, and what: serial, host, facts, is_live (announced now)."""
+        return self.rows(
+            "SELECT serial, host, facts, gone_at IS NULL AND seen_at > now() - make_interval(secs => %s) AS is_live"
+            " FROM farm_phones JOIN farm_hosts ON name = host WHERE facts <> '' AND serial = ANY(%s)"
+            " ORDER BY serial, host",
+            HOST_SILENT_S,
+            list(serials),
+        )
+
+    def remember_clash(self, serial: str, reason: str, phones: Sequence[str]) -> None:
+        """Remember that several phones have a serial number, with what tells them apart; the first reason stays."""
+        self.rows(
+            "INSERT INTO farm_clashes (serial, reason, phones) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
+            serial, reason, list(phones),
+        )  # fmt: skip
+
+    def clashes(self) -> dict[str, dict[str, Any]]:
+        """Return the serial numbers that several phones have: reason, phones (their facts), since."""
+        return {row.pop("serial"): row for row in self.rows("SELECT * FROM farm_clashes ORDER BY serial")}
+
+    # Jobs
+
+    def submit(self, submission: Submission, phones: Mapping[str, str]) -> list[int]:
+        """Make a job for each phone, or none; return their numbers.
+
+        ``phones``: serial number -> facts (a document). The contents that the plan needs are in the farm already.
+
+        Raises UsageError for a submission that is there already, a name or serial number that can't be used, and a file
+        that was taken away meanwhile.
+        """
+        name = submission.submission
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"{name!r} can't name a submission", hint="letters, digits, . _ - only")
+        if wrong := [serial for serial in phones if not can_have_jobs(serial)]:
+            raise UsageError(f"{wrong[0]!r} can't be a serial number")
+        values = {item.name: getattr(submission, item.name) for item in fields(Submission)} | {"protocol": PROTOCOL}
+        keep = (
+            f"INSERT INTO farm_submissions ({_COLUMNS}, protocol) VALUES"
+            f" ({', '.join(f'%({key})s' for key in values)}) ON CONFLICT DO NOTHING"
+        )
+        with self.connection() as connection:
+            if not connection.execute(keep.encode(), values).rowcount:
+                raise UsageError(f"{name}: this submission is in the queue already")
+            held = connection.execute(
+                "WITH kept AS MATERIALIZED"
+                " (SELECT sha256 FROM farm_files WHERE sha256 = ANY(%s) ORDER BY sha256 FOR UPDATE)"
+                " UPDATE farm_files f SET used_at = now() FROM kept WHERE f.sha256 = kept.sha256",
+                (list(submission.files),),
+            )
+            if held.rowcount < len(set(submission.files)):
+                raise UsageError("a file was cleaned away before it was used", hint="submit again")
+            return [_add(connection, name, serial, facts, came_later=False) for serial, facts in phones.items()]
+
+    def to_join(self, serials: Collection[str]) -> dict[str, Submission]:
+        """Return the open submissions in which one of some phones has no job, by name."""
+        rows = self.rows(
+            f"SELECT {_COLUMNS} FROM farm_submissions s WHERE protocol = %s AND NOT cancelled"
+            f" AND EXISTS (SELECT 1 FROM farm_jobs f WHERE f.submission = s.submission AND f.{_OPEN})"
+            " AND EXISTS (SELECT unnest(%s::text[]) EXCEPT"
+            " SELECT serial FROM farm_jobs f WHERE f.submission = s.submission)"
+            " ORDER BY submission",
+            PROTOCOL,
+            list(serials),
+        )
+        return {row["submission"]: Submission(**row) for row in rows}
+
+    def join(self, name: str, choose: Callable[[Mapping[str, str]], Mapping[str, str]]) -> list[str]:
+        """Add phones to an open submission, whose row is locked meanwhile, and return them.
+
+        ``choose`` gets the facts (documents) of the phones that have jobs of it, by serial number, and returns those of
+        the phones that are to get one too.
+        """
+        with self.connection() as connection:
+            locked = connection.execute(
+                "SELECT 1 FROM farm_submissions WHERE submission = %s AND NOT cancelled FOR UPDATE", (name,)
+            ).fetchone()
+            jobs = connection.execute(
+                f"SELECT serial, facts, {_OPEN} FROM farm_jobs WHERE submission = %s FOR SHARE", (name,)
+            ).fetchall()
+            if locked is None or not any(is_open for *_, is_open in jobs):
+                return []
+            chosen = choose({serial: facts for serial, facts, _ in jobs})
+            for serial, facts in chosen.items():
+                _add(connection, name, serial, facts, came_later=True)
+        return sorted(chosen)
+
+    def open_jobs(self, serials: Collection[str]) -> list[dict[str, Any]]:
+        """Return the jobs of some phones that wait or run: job_id, serial, priority, cancel_asked, is_due."""
+        return self.rows(
+            "SELECT f.job_id, f.serial, s.priority, f.cancel_asked, f.again_at <= now() AS is_due FROM farm_jobs f JOIN"
+            f" farm_submissions s ON s.submission = f.submission WHERE f.{_OPEN} AND s.protocol = %s"
+            " AND f.serial = ANY(%s) ORDER BY f.job_id",
+            PROTOCOL,
+            list(serials),
+        )
+
+    def begin(self, job_id: int, host: str) -> Delivery | None:
+        """Begin a job that is open, also one that somebody else began before; None for one that is over."""
+        rows = self.rows(
+            "UPDATE farm_jobs f SET status = 'runs', host = %s, note = '', changed_at = now(), delivery = delivery + 1,"
+            " deaths = deaths + (status = 'runs')::integer FROM farm_submissions s WHERE s.submission = f.submission"
+            f" AND job_id = %s AND {_OPEN} AND protocol = %s AND again_at <= now()"
+            " RETURNING f.job_id, f.serial, f.submission, f.campaign_id,"
+            " s.document, f.facts, f.tries, f.deaths, f.delivery",
+            host, job_id, PROTOCOL,
+        )  # fmt: skip
+        return Delivery(**rows[0]) if rows else None
+
+    def end(
+        self, begun: Delivery, status: str, note: str, *, is_try: bool = False, wait_s: float = 0.0
+    ) -> datetime | None:
+        """End a delivery (``done``, ``failed``, ``cancelled``, or ``waits``) and return from when on it waits.
+
+        None, changing nothing, if somebody else has begun it since. ``is_try``: whether it counts as one of the phone.
+        """
+        rows = self.rows(
+            "UPDATE farm_jobs SET status = %s, note = %s, tries = tries + %s, changed_at = now(),"
+            " again_at = now() + make_interval(secs => %s) WHERE job_id = %s AND delivery = %s AND status = 'runs'"
+            " RETURNING again_at",
+            status, note, int(is_try), wait_s, begun.job_id, begun.delivery,
+        )  # fmt: skip
+        return rows[0]["again_at"] if rows else None
+
+    def jobs(self, submission: str = "") -> list[dict[str, Any]]:
+        """Return the jobs of one submission; or all that are open, and the newest 1,000. The newest last.
+
+        ``tries`` failed on the phone, ``deaths`` is how often the job's host died. ``waits_s`` is how long it waits yet
+        before it may be tried again. ``came_later``: its phone was announced after the submission.
+        """
+        which = f"f.{_OPEN} OR f.job_id > (SELECT max(job_id) - 1000 FROM farm_jobs)"
+        which = "f.submission = %s" if submission else which
+        return self.rows(f"{_JOBS} WHERE {which} ORDER BY f.job_id", *([submission] if submission else []))
+
+    def owners(self, campaign_ids: Sequence[CampaignId]) -> dict[CampaignId, Owner]:
+        """Return the jobs that some campaigns belong to; campaigns of no job aside."""
+        rows = self.rows(
+            f"SELECT campaign_id, submission, serial, {_OPEN} AS is_open FROM farm_jobs WHERE campaign_id = ANY(%s)",
+            list(campaign_ids),
+        )
+        return {row.pop("campaign_id"): Owner(**row) for row in rows}
+
+    def job_counts(self) -> list[dict[str, Any]]:
+        """Return how many jobs there are of each state and priority: state, priority, jobs."""
+        return self.rows(
+            "SELECT status AS state, priority, count(*) AS jobs FROM farm_jobs JOIN farm_submissions USING (submission)"
+            " GROUP BY 1, 2 ORDER BY 1, 2"
+        )
+
+    def lag_s(self) -> float:
+        """Return for how long the job waits that waits longest for a phone which is free; 0 for none."""
+        (row,) = self.rows(
+            f"WITH phones AS ({_PHONES}) SELECT coalesce(max(extract(epoch FROM now() - again_at)), 0)::float AS lag_s"
+            " FROM farm_jobs WHERE status = 'waits' AND again_at <= now()"
+            " AND serial IN (SELECT serial FROM phones WHERE state = 'free')"
+        )
+        return float(row["lag_s"])
+
+    def failures(self, *, within_s: float) -> list[dict[str, Any]]:
+        """Return what failed so lately of each plan's newest submission.
+
+        Of each submission: submission, jobs (how many), serial and note of the last of them.
+        """
+        return self.rows(
+            "WITH newest AS (SELECT DISTINCT ON (plan_name) submission FROM farm_jobs JOIN farm_submissions"
+            " USING (submission) ORDER BY plan_name, job_id DESC)"
+            " SELECT submission, count(*) AS jobs, (array_agg(serial ORDER BY job_id DESC))[1] AS serial,"
+            " (array_agg(note ORDER BY job_id DESC))[1] AS note FROM newest JOIN farm_jobs USING (submission)"
+            " WHERE status = 'failed' AND changed_at > now() - make_interval(secs => %s)"
+            " GROUP BY submission ORDER BY min(job_id)",
+            within_s,
+        )
+
+    def cancel(self, submission: str, serials: list[str] | None = None) -> dict[int, str]:
+        """Cancel what waits of a submission, ask for the end of what runs; return job number -> what it was.
+
+        ``serials`` narrows it to some phones; without, no phone that comes later is added to it any more.
+        """
+        with self.connection() as connection:
+            connection.execute(
+                "UPDATE farm_submissions SET cancelled = cancelled OR %s WHERE submission = %s",
+                (serials is None, submission),
+            )
+            rows = connection.execute(
+                f"WITH open AS (SELECT job_id, CASE WHEN {_IS_LEFT} THEN 'waits' ELSE status END AS state"
+                f" FROM farm_jobs f WHERE submission = %s AND {_OPEN}"
+                " AND (%s::text[] IS NULL OR serial = ANY(%s)) ORDER BY job_id FOR UPDATE)"
+                " UPDATE farm_jobs f SET cancel_asked = true, changed_at = now(), status ="
+                " CASE open.state WHEN 'waits' THEN 'cancelled' ELSE f.status END"
+                " FROM open WHERE open.job_id = f.job_id RETURNING f.job_id, open.state",
+                (submission, serials, serials),
+            ).fetchall()
+        return {number: str(status) for number, status in rows}
+
+    # Holds, and what is gone for good
+
+    def hold(self, scope: str, kind: str) -> None:
+        """Pause or drain ``farm``, ``host:NAME`` or ``phone:SERIAL``."""
+        self.rows(
+            "INSERT INTO farm_holds (scope, kind) VALUES (%s, %s)"
+            " ON CONFLICT (scope) DO UPDATE SET kind = excluded.kind",
+            scope,
+            kind,
+        )
+
+    def release(self, scope: str) -> bool:
+        """End a pause or drain; False when there was none."""
+        return bool(self.rows("DELETE FROM farm_holds WHERE scope = %s RETURNING scope", scope))
+
+    def holds(self) -> dict[str, str]:
+        """Return what is paused or drained."""
+        return {row["scope"]: row["kind"] for row in self.rows("SELECT scope, kind FROM farm_holds")}
+
+    def forget(self, scope: str) -> None:
+        """Take a host that is gone, or a phone that is away, out of the farm with its hold; or forget a clash.
+
+        ``scope``: ``host:NAME`` or ``phone:SERIAL``. Raises UsageError for one that isn't there, a host that was heard
+        lately, and a phone that a host announces.
+        """
+        kind, _, name = scope.partition(":")
+        with self.connection() as connection:
+            if kind == "host":
+                known = connection.execute(
+                    "SELECT is_working AND seen_at > now() - make_interval(secs => %s) FROM farm_hosts WHERE name = %s"
+                    " FOR UPDATE",
+                    (HOST_SILENT_S, name),
+                ).fetchone()
+                if known is not None and known[0]:
+                    raise UsageError(
+                        f"host {name} was heard within the last {format_duration(HOST_SILENT_S)}",
+                        hint=f"end its worker first: 'benchfarm farm drain host:{name}'",
+                    )
+                connection.execute("DELETE FROM farm_hosts WHERE name = %s", (name,))
+            else:
+                known = connection.execute("DELETE FROM farm_clashes WHERE serial = %s RETURNING 1", (name,)).fetchone()
+                there = connection.execute(
+                    "SELECT host FROM farm_phones WHERE serial = %s AND gone_at IS NULL", (name,)
+                ).fetchone()
+                if known is None and there is not None:
+                    hint = "unplug it, or 'benchfarm farm pause' it"
+                    raise UsageError(f"phone {name} is announced by {there[0]}", hint=hint)
+                gone = "DELETE FROM farm_phones WHERE serial = %s AND gone_at IS NOT NULL RETURNING 1"
+                known = connection.execute(gone, (name,)).fetchone() or known
+            if known is None:
+                raise UsageError(f"there is no {kind} {name!r}", hint="'benchfarm farm status' lists them")
+            connection.execute("DELETE FROM farm_holds WHERE scope = %s", (scope,))
+
+
+def can_have_jobs(serial: str) -> bool:
+    """Whether a phone can be called so; this computer is none: what comes with a job is never run on a host."""
+    return serial not in {"", HOST_SERIAL} and len(serial) <= _LONGEST_SERIAL and serial.isprintable()
+
+
+def _add(connection: psycopg.Connection[Any], submission: str, serial: str, facts: str, *, came_later: bool) -> int:
+    row = connection.execute(
+        "INSERT INTO farm_jobs (submission, serial, campaign_id, facts, came_later) VALUES (%s, %s, %s, %s, %s)"
+        " RETURNING job_id",
+        (submission, serial, campaign_id_of(submission, Serial(serial)), facts, came_later),
+    ).fetchone()
+    assert row is not None, "an insert returns its row"
+    return int(row[0])

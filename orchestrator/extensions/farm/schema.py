@@ -1,0 +1,291 @@
+"""The farm's tables on PostgreSQL, and its connections: a pool for all, and one that holds a host's locks."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, Final, Self
+
+import psycopg
+import psycopg_pool
+from procrastinate.schema import SchemaManager
+
+from orchestrator.errors import StoreEncodingError, StoreError, UsageError
+
+# Each error that matters is raised too, and reported once, in the form that logs have here.
+for _name in ("psycopg", "procrastinate", "asyncio"):
+    logging.getLogger(_name).addHandler(logging.NullHandler())
+    logging.getLogger(_name).propagate = False
+SCHEMA: Final = "benchfarm_queue"
+#: The version of the tables.
+VERSION: Final = 4
+#: The version of a submission's document: a worker does the jobs of its own, and never sees others.
+PROTOCOL: Final = 1
+#: Seconds.
+_CONNECT_S: Final = 5
+#: How long a connection is waited for, and tried to be had.
+_WAIT_S: Final = 10.0
+_AWAY: Final = "look whether the database runs, and can be reached from here as --store or $BENCHFARM_STORE names it"
+_TABLES: Final = """
+CREATE TABLE farm_protocol (version integer NOT NULL);
+CREATE TABLE farm_hosts (
+    name text PRIMARY KEY,
+    benchfarm_version text NOT NULL,
+    started_at timestamptz NOT NULL DEFAULT now(),
+    seen_at timestamptz NOT NULL DEFAULT now(),
+    is_working boolean NOT NULL DEFAULT true, -- its worker has not ended by itself
+    note text NOT NULL DEFAULT '' -- what is wrong with it
+);
+CREATE TABLE farm_phones (
+    serial text NOT NULL,
+    host text NOT NULL REFERENCES farm_hosts (name) ON DELETE CASCADE,
+    facts text NOT NULL,
+    facts_md5 text GENERATED ALWAYS AS (md5(facts)) STORED, -- shows when they change
+    labels text NOT NULL DEFAULT '',
+    unusable text NOT NULL,
+    release_asked boolean NOT NULL DEFAULT false, -- from quarantine, which each host keeps for itself
+    gone_at timestamptz, -- since when its host doesn't announce it any more
+    PRIMARY KEY (serial, host)
+);
+-- Serial numbers that several phones have, until somebody forgets that: nothing is measured under them.
+CREATE TABLE farm_clashes (
+    serial text PRIMARY KEY,
+    reason text NOT NULL,
+    phones text[] NOT NULL, -- the facts that tell them apart
+    since timestamptz NOT NULL DEFAULT now()
+);
+-- A plan with the devices that it means and all that it names, for its jobs and phones that come later.
+CREATE TABLE farm_submissions (
+    submission text PRIMARY KEY,
+    protocol integer NOT NULL, -- the version of the document
+    document text NOT NULL,
+    plan_name text NOT NULL,
+    files text[] NOT NULL, -- sha256
+    priority integer NOT NULL,
+    cancelled boolean NOT NULL DEFAULT false
+);
+-- A phone's part of a submission: whether it is open, and what became of it. The queue's jobs only distribute these.
+CREATE TABLE farm_jobs (
+    job_id bigserial PRIMARY KEY,
+    submission text NOT NULL REFERENCES farm_submissions (submission) ON DELETE CASCADE,
+    serial text NOT NULL,
+    campaign_id text NOT NULL,
+    status text NOT NULL DEFAULT 'waits' CHECK (status IN ('waits', 'runs', 'done', 'failed', 'cancelled')),
+    cancel_asked boolean NOT NULL DEFAULT false,
+    again_at timestamptz NOT NULL DEFAULT now(), -- not tried before
+    changed_at timestamptz NOT NULL DEFAULT now(),
+    host text NOT NULL DEFAULT '',
+    note text NOT NULL DEFAULT '',
+    tries integer NOT NULL DEFAULT 0, -- of the phone
+    deaths integer NOT NULL DEFAULT 0, -- of its hosts
+    delivery integer NOT NULL DEFAULT 0, -- who ends it shows by this that nobody has begun it again since
+    facts text NOT NULL, -- of the phone that it is for
+    came_later boolean NOT NULL,
+    UNIQUE (submission, serial)
+);
+CREATE INDEX farm_jobs_open ON farm_jobs (serial) WHERE status IN ('waits', 'runs');
+CREATE INDEX farm_jobs_campaign ON farm_jobs (campaign_id);
+CREATE TABLE farm_holds (
+    scope text PRIMARY KEY,
+    kind text NOT NULL CHECK (kind IN ('pause', 'drain'))
+);
+CREATE TABLE farm_files (
+    sha256 text PRIMARY KEY,
+    size_bytes bigint NOT NULL,
+    used_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE TABLE farm_file_parts (
+    sha256 text NOT NULL REFERENCES farm_files (sha256) ON DELETE CASCADE,
+    part_no integer NOT NULL,
+    data bytea NOT NULL,
+    PRIMARY KEY (sha256, part_no)
+);
+"""
+
+
+def connection_settings(**settings: str) -> dict[str, Any]:
+    """Return what each connection to the queue is opened with; ``settings`` are the server's, of its session."""
+    options = " ".join(f"-c {name}={value}" for name, value in {"search_path": SCHEMA, **settings}.items())
+    return {"options": options, "connect_timeout": _CONNECT_S}
+
+
+#: Of a pool: fifty hosts are to fit into what a database takes, and one that is back is to be had at once.
+POOL: Final[dict[str, Any]] = {"min_size": 1, "max_idle": 30.0, "timeout": _WAIT_S, "reconnect_timeout": _WAIT_S}
+
+
+class Database:
+    """A pool of connections for several threads; the tables are made on entering, and checked for their version."""
+
+    def __init__(self, url: str, *, connections: int = 4, is_guest: bool = False) -> None:
+        """Name the database as the store's URL does; raises UsageError for a store that isn't on PostgreSQL.
+
+        ``connections``: at most. ``is_guest``: nothing is made there; the tables may be missing, or of another
+        version.
+        """
+        self._is_guest = is_guest
+        scheme, separator, rest = url.partition("://")
+        if not separator or scheme.split("+")[0] not in {"postgresql", "postgres"}:
+            raise UsageError(
+                "a farm of many hosts needs a store on PostgreSQL",
+                hint="--store postgresql://user@host/database, or $BENCHFARM_STORE; one host needs no farm commands",
+            )
+        self.url = f"postgresql://{rest}"
+        self._pool: psycopg_pool.ConnectionPool[Any] = psycopg_pool.ConnectionPool(
+            self.url,
+            # A host that freezes inside a transaction loses it, and its locks with it.
+            kwargs=connection_settings(idle_in_transaction_session_timeout="10s", lock_timeout="15s"),
+            max_size=connections,
+            open=False,
+            check=psycopg_pool.ConnectionPool.check_connection,
+            **POOL,
+        )
+
+    def __enter__(self) -> Self:
+        try:
+            with as_store_error(self.url):
+                # Waiting, or the first question would open a second connection.
+                self._pool.open(wait=True, timeout=_WAIT_S)
+            with self.connection() as connection:
+                encoding = connection.info.parameter_status("server_encoding")
+                if encoding != "UTF8":
+                    raise StoreEncodingError(f"database {connection.info.dbname}", str(encoding))
+                if not self._is_guest:
+                    _make_tables(connection)
+        except BaseException:
+            self._pool.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.close()
+
+    def is_there(self) -> bool:
+        """Return whether the queue has been made, and may be read."""
+        (row,) = self.rows("SELECT has_table_privilege(to_regclass('farm_protocol'), 'SELECT') AS is_there")
+        return bool(row["is_there"])
+
+    @contextmanager
+    def connection(self) -> Iterator[psycopg.Connection[Any]]:
+        """Give a connection; what was done with it is committed at the end, undone after an error.
+
+        What the driver raises is a StoreError then. Rows are locked in one order everywhere: a submission's, its jobs'
+        by number.
+        """
+        with as_store_error(self.url), self._pool.connection() as connection:
+            yield connection
+
+    def now(self) -> datetime:
+        """Return the database's time (UTC), the one clock that all hosts have in common."""
+        (row,) = self.rows("SELECT clock_timestamp() AS now")
+        moment: datetime = row["now"]
+        return moment.astimezone(UTC)
+
+    def rows(self, query: str, *values: object) -> list[dict[str, Any]]:
+        """Do one statement by itself; return its rows by column names."""
+        with self.connection() as connection, connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+            cursor.execute(query.encode(), values)
+            return cursor.fetchall() if cursor.description is not None else []
+
+
+class HostLocks:
+    """Advisory locks of a host on one connection: they end with it, and it ends when its process stands still.
+
+    Who holds a phone's may measure on it, and knows that nobody else does.
+    """
+
+    def __init__(self, url: str, *, dead_after_s: float) -> None:
+        """``dead_after_s``: after so long without a word the server ends the connection."""
+        self._url = url
+        self._dead_after_s = dead_after_s
+        self._connection: psycopg.Connection[Any] | None = None
+        self.held: set[str] = set()
+
+    def is_alive(self) -> bool:
+        """Whether the connection lives, and with it all that was held; asked at least a few times while it may not be.
+
+        When it doesn't, nothing is held any more.
+        """
+        if self._connection is not None:
+            try:
+                self._connection.execute("SELECT 1")
+            except psycopg.Error:
+                self.close()
+        return self._connection is not None
+
+    def take(self, name: str) -> bool:
+        """Take a lock, with a new connection if there is none; False when another host has it. Raises StoreError."""
+        if name not in self.held:
+            with as_store_error(self._url):
+                if self._connection is None:
+                    silence_ms = round(self._dead_after_s * 1000)
+                    self._connection = psycopg.connect(
+                        self._url,
+                        autocommit=True,
+                        # Noticed here before the server gives the locks to others.
+                        tcp_user_timeout=silence_ms // 2,
+                        **connection_settings(idle_session_timeout=str(silence_ms)),
+                    )
+                row = self._connection.execute("SELECT pg_try_advisory_lock(%s)", (_key(name),)).fetchone()
+                if row is not None and row[0]:
+                    self.held.add(name)
+        return name in self.held
+
+    def release(self, name: str) -> None:
+        """Give a lock back."""
+        if name in self.held and self._connection is not None:
+            self.held.discard(name)
+            with as_store_error(self._url):
+                self._connection.execute("SELECT pg_advisory_unlock(%s)", (_key(name),))
+
+    def close(self) -> None:
+        """Give all back."""
+        self.held.clear()
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+
+def _key(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(f"benchfarm {name}".encode()).digest()[:8], "big", signed=True)
+
+
+@contextmanager
+def as_store_error(url: str) -> Iterator[None]:
+    """Raise what the driver raises inside as a StoreError."""
+    try:
+        yield
+    except psycopg.Error as error:
+        cause: BaseException = error
+        if isinstance(error, psycopg_pool.PoolTimeout):
+            # The pool tells only how long it waited.
+            try:
+                psycopg.connect(url, connect_timeout=_CONNECT_S).close()
+            except psycopg.Error as reason:
+                cause = reason
+        hint = _AWAY if isinstance(error, psycopg.OperationalError) else ""
+        raise StoreError(f"the farm's queue: {str(cause).strip()}", hint=hint) from error
+
+
+def _make_tables(connection: psycopg.Connection[Any]) -> None:
+    """Make the tables where there are none; one process at a time. Raises StoreError for those of another version."""
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_key("tables"),))
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+        there = connection.execute("SELECT to_regclass('farm_protocol')").fetchone()
+        if there is None or there[0] is None:
+            connection.execute(SchemaManager.get_schema())
+            # Without parameters, so that several statements go at once.
+            connection.execute(_TABLES)
+            connection.execute("INSERT INTO farm_protocol VALUES (%s)", (VERSION,))
+        row = connection.execute("SELECT version FROM farm_protocol").fetchone()
+    if row is None or row[0] != VERSION:
+        found = "no" if row is None else row[0]
+        raise StoreError(
+            f"the farm's queue is of version {found}, this benchfarm knows version {VERSION}",
+            hint=f"drop the schema {SCHEMA} and submit again"
+            if row is not None and row[0] < VERSION
+            else "a newer benchfarm works on this queue: install it here too",
+        )
