@@ -1,4 +1,4 @@
-"""Measuring a plan: from what was asked for to stored runs, and what came of them."""
+"""Measuring a plan: from a plan or a stored campaign to stored runs and their results."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def run(farm: Farm, plan: Plan, *, despite_losses: bool = True) -> MeasuredCampa
         farm.observer.on_event(Notice(event="hint", text=hint))
     beginning = prepare(farm, plan, opened.devices, models, named)
     if not beginning.expansion.cases:
-        raise UsageError("there is no time for any of the cases", hint="allow more, or plan less")
+        raise UsageError("the time budget is too small for any case", hint="increase --budget or reduce the plan")
     campaign = begin(farm, plan, opened.devices, beginning, named)
     return measure(farm, Prepared(campaign=campaign, models=beginning.models, builds=beginning.builds, opened=opened))
 
