@@ -15,7 +15,14 @@ from orchestrator.bootstrap import Attached, Farm, Settings
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.discovery import PHONES_AT_ONCE
 from orchestrator.devices.iphone import IPhoneDevice
-from orchestrator.errors import AdbUnavailableError, BenchfarmError, DeviceBusyError, DeviceError, UsageError
+from orchestrator.errors import (
+    AdbUnavailableError,
+    BenchfarmError,
+    DeviceBusyError,
+    DeviceError,
+    DeviceStorageError,
+    UsageError,
+)
 from orchestrator.files import check_writable
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
@@ -72,6 +79,8 @@ def _restore_found(farm: Farm, item: Attached) -> Restored | None:
     try:
         if not farm.conditioner.pending(farm.open_phone(item)[0]):
             return None
+    except DeviceStorageError as error:
+        return Restored(name=serial, error=error)
     except BenchfarmError:
         return None
     result = _restore_phone(farm, serial, [item])

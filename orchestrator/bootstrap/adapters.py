@@ -113,11 +113,11 @@ class Adapters:
 
         return _Tools(made)
 
-    def hold(self, device: Device, what: str, undo: str, command: str) -> None:
+    def hold(self, device: Device, what: str, undo: str, command: str, *, read: str = "", was: str = "") -> None:
         """Make a change on a device after it has been journalled."""
         from orchestrator.devices.journal import Change
 
-        self.conditioner.hold(device, Change(what=what, undo=undo), command)
+        self.conditioner.hold(device, Change(what=what, undo=undo, read=read, was=was), command)
 
     @cached_property
     def profiles(self) -> Mapping[str, DeviceProfile]:

@@ -23,6 +23,7 @@ from orchestrator.errors import (
     DeviceBusyError,
     DeviceError,
     DeviceUnusableError,
+    HostStorageError,
     NoDeviceError,
     UsageError,
     nearest,
@@ -220,7 +221,12 @@ class Farm(Adapters):
         journal = self.conditioner.journal
         for serial in journal.serials():
             # Whoever holds a phone has its port off on purpose.
-            if not journal.ports_off(serial):
+            try:
+                if not journal.ports_off(serial):
+                    continue
+            except HostStorageError as error:
+                # The other phones can be used.
+                self.observer.on_event(DeviceNote(serial=serial, text=str(error), is_problem=True))
                 continue
             with contextlib.suppress(DeviceBusyError), self.lease.acquire(serial):
                 undone, why = self.conditioner.power_on(serial)

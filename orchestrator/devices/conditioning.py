@@ -22,8 +22,8 @@ from orchestrator.devices.heartbeat import LEASE_S
 from orchestrator.devices.hub_power import HubPower, port_of
 from orchestrator.devices.journal import Change, UndoJournal, format_changes, parse_changes
 from orchestrator.devices.owner_note import FREE_MIN_BYTES, Claims, Standing, check_free, must
-from orchestrator.devices.quiet_steps import SCREEN_OFF, SCREEN_ON, QuietStep, is_network_serial, screen_undo, steps_for
-from orchestrator.devices.shell import quote, reason_of
+from orchestrator.devices.quiet_steps import SCREEN_OFF, SCREEN_ON, QuietStep, is_network_serial, screen_step, steps_for
+from orchestrator.devices.shell import quote, reason_of, refusal_of
 from orchestrator.errors import DeviceChangedError, DeviceCommandError, DeviceSetAsideError, DeviceStorageError
 from orchestrator.ports import Device, Fitness
 from orchestrator.records.device import VIRTUAL_USB, DeviceFacts, DeviceState
@@ -66,6 +66,8 @@ class LadderConditioner:
         self._claims = Claims(journal_folder, clock=self._clock, lease_s=lease_s)
         #: Devices made quiet by this process, how and in which boot. Each is touched by the thread with its lease.
         self._quiet: dict[Serial, tuple[Quiet, str]] = {}
+        #: Those that refused to switch their screen: they aren't asked again before they are restored, or boot.
+        self._stuck: set[Serial] = set()
         #: What their power service told of the screen then, before anything was changed.
         self._screens: dict[Serial, str] = {}
 
@@ -106,9 +108,14 @@ class LadderConditioner:
             recent = None  # it has to be acted on
         zone_limits = self._zone_limits(device.facts()) if self._zone_limits is not None else {}
         return wait_until_fit(
-            lambda: self._state(device, wanted), limits, zone_limits, self._clock, recent=recent, on_wait=on_wait,
+            lambda: self._state(device, wanted, on_note or _nobody),
+            limits,
+            zone_limits,
+            self._clock,
+            recent=recent,
+            on_wait=on_wait,
             cancelled=cancelled,
-        )  # fmt: skip
+        )
 
     def take(self, device: Device, *, on_wait: _Tell | None = None) -> None:
         """Take a phone as it is, changes that a crash left undone restored; `restore` gives it back.
@@ -139,7 +146,10 @@ class LadderConditioner:
         return undone, ""
 
     def pending(self, device: Device) -> Sequence[str]:
-        """Return what is still to be undone on a phone, by this journal or by the phone's own file."""
+        """Return what is still to be undone on a phone, by this journal or by the phone's own file.
+
+        Raises DeviceStorageError or HostStorageError where that can't be read, and DeviceError kinds.
+        """
         changes = self.journal.pending(device.serial)
         changes += [change for change in self._phones_own(device) if change not in changes]
         return [change.what for change in changes]
@@ -187,9 +197,11 @@ class LadderConditioner:
         Raises HostStorageError (nothing is changed then), DeviceCommandError and the other DeviceError kinds.
         """
         self._keep_snapshot(device)
-        self._note(device, [change])
+        fresh = self._note(device, [change])
         result = device.shell(command)
         if result.exit_code != 0:
+            if self._is_as_before(device, change):
+                self._drop(device, fresh)
             raise DeviceCommandError(f"{command!r} failed: {reason_of(result)}", serial=device.serial)
 
     # Clean ------------------------------------------------------------------------------------------------------------
@@ -238,8 +250,7 @@ class LadderConditioner:
         originals = {number: _one_line(told.get(number, "")) for number in commands}
         before = self.journal.snapshot(device.serial)
         self._screens[device.serial] = (before or parse_snapshot(told)).get(_SCREEN, "")
-        to_do: list[QuietStep] = []
-        changes: list[Change] = []
+        to_do: list[tuple[QuietStep, str]] = []
         for number, step in enumerate(steps):
             original = originals.get(str(number), "")
             if step.accepts(original):
@@ -247,50 +258,82 @@ class LadderConditioner:
             if not original:
                 tell(f"{step.name} can't be had: the phone doesn't have it")
                 continue
-            if step.name in {SCREEN_ON, SCREEN_OFF}:
-                # It may have gone off since the first snapshot by itself.
-                original = self._screens.get(device.serial) or original
-            to_do.append(step)
-            changes.append(Change(what=step.name, undo=step.undo(original)))
+            to_do.append((step, original))
         if not to_do:
             return
         if before is None:
             self.journal.keep_snapshot(device.serial, parse_snapshot(told))
-        self._note(device, changes)
-        self._apply(device, to_do, tell)
+        self._make(device, to_do, tell)
 
-    def _note(self, device: Device, changes: Sequence[Change]) -> None:
-        """Write changes down here, then on the phone; nothing may be changed when this raises."""
+    def _note(self, device: Device, changes: Sequence[Change]) -> list[Change]:
+        """Write changes down here, then on the phone; nothing may be changed when this raises.
+
+        Return those that weren't pending already.
+        """
         pending = self.journal.pending(device.serial)
         fresh = [change for change in changes if change not in pending]
-        if not fresh:
+        if fresh:
+            self.journal.add(device.serial, *fresh)
+            self._write_phones_own(device, [*pending, *fresh])
+        return fresh
+
+    def _drop(self, device: Device, unmade: Sequence[Change]) -> None:
+        """Forget changes that weren't made, in the phone's own file first: one that is in either is undone."""
+        if unmade:
+            left = [change for change in self.journal.pending(device.serial) if change not in unmade]
+            self._write_phones_own(device, left)
+            self.journal.keep(device.serial, left)
+
+    def _write_phones_own(self, device: Device, changes: Sequence[Change]) -> None:
+        if not isinstance(device, AdbDevice):
             return
-        self.journal.add(device.serial, *fresh)
-        if isinstance(device, AdbDevice):
-            text = format_changes([change for change in [*pending, *fresh] if not change.port])
-            folder, file = quote(device.work_folder), _UNDO_FILE
-            written = f"printf %s {quote(text)} >{file}.tmp && sync && mv {file}.tmp {file}"
-            must(device, f"mkdir -p {folder} && cd {folder} && {written}")
+        text = format_changes([change for change in changes if not change.port])
+        folder, file = quote(device.work_folder), _UNDO_FILE
+        written = f"printf %s {quote(text)} >{file}.tmp && sync && mv {file}.tmp {file}"
+        must(device, f"mkdir -p {folder} && cd {folder} && {written if text else f'rm -f {file}'}")
 
-    def _apply(self, device: Device, steps: Sequence[QuietStep], tell: _Tell) -> None:
-        applied = {f"apply {n}": f"( {step.apply} ) >/dev/null 2>&1; echo $?" for n, step in enumerate(steps)}
-        told = _ask(device, applied | {f"check {n}": step.read for n, step in enumerate(steps)})
-        for number, step in enumerate(steps):
-            code, now = _one_line(told.get(f"apply {number}", "")), _one_line(told.get(f"check {number}", ""))
-            if not (code == "0" if step.by_exit_code else step.accepts(now)):
-                tell(f"{step.name} didn't come to be: exit code {code or 'unknown'}, the phone says {now!r}")
+    def _make(self, device: Device, steps: Sequence[tuple[QuietStep, str]], tell: _Tell) -> None:
+        """Take steps, each with what was read before it; one that the phone refuses is told, and owes no undo."""
+        changes = [self._change(device, step, before) for step, before in steps]
+        fresh = self._note(device, changes)
+        scripts = {f"apply {n}": f"( {step.apply} ) 2>&1; printf '\\n%s' $?" for n, (step, _) in enumerate(steps)}
+        told = _ask(device, scripts | {f"check {n}": step.read for n, (step, _) in enumerate(steps)})
+        unmade: list[Change] = []
+        for number, ((step, before), change) in enumerate(zip(steps, changes, strict=True)):
+            said, _, code = told.get(f"apply {number}", "").strip().rpartition("\n")
+            now = _one_line(told.get(f"check {number}", ""))
+            is_made = code == "0" if step.by_exit_code else step.accepts(now)
+            refusal = refusal_of(said)
+            # Another step may have done what this one was refused: the screen comes on with "stay awake".
+            if change in fresh and (refusal or (not is_made and now == before)):
+                unmade.append(change)
+            if is_made:
+                continue
+            if step.name in {SCREEN_ON, SCREEN_OFF} and (refusal or code != "0"):
+                self._stuck.add(device.serial)
+            why = refusal or f"exit code {code or 'unknown'}"
+            tell(f"{step.name} can't be had (the phone says {now!r}): {why}")
+        self._drop(device, unmade)
 
-    def _state(self, device: Device, quiet: Quiet) -> DeviceState:
+    def _change(self, device: Device, step: QuietStep, before: str) -> Change:
+        known = self._screens.get(device.serial) if step.name in {SCREEN_ON, SCREEN_OFF} else ""
+        # What the screen was before the first change counts, not what it has become by itself since.
+        original = f"mWakefulness={known}" if known else before
+        read = "" if step.by_exit_code else step.read
+        return Change(what=step.name, undo=step.undo(original), read=read, was=original if read else "")
+
+    def _state(self, device: Device, quiet: Quiet, tell: _Tell) -> DeviceState:
         """Read the state; a screen that isn't as planned any more is switched again."""
         state = device.state()
         if why := danger(state):
             raise DeviceSetAsideError(why, serial=device.serial, hint="look at its battery before it is used again")
-        if isinstance(device, AdbDevice) and state.screen_on is (quiet.screen is Screen.OFF):
-            key, name = ("SLEEP", SCREEN_OFF) if quiet.screen is Screen.OFF else ("WAKEUP", SCREEN_ON)
-            # What it was before the first change counts, not what it has become by itself since.
-            original = self._screens.get(device.serial) or ("Asleep" if key == "WAKEUP" else "Awake")
+        is_other = state.screen_on is (quiet.screen is Screen.OFF)
+        if isinstance(device, AdbDevice) and is_other and device.serial not in self._stuck:
+            step = screen_step(quiet.screen)
+            before = _one_line(_ask(device, {"read": step.read})["read"])
+            original = self._screens.get(device.serial) or before.rpartition("=")[2]
             self._keep_snapshot(device, {_SCREEN: original})
-            self.hold(device, Change(what=name, undo=screen_undo(original)), f"input keyevent KEYCODE_{key}")
+            self._make(device, [(step, before)], tell)
             state = device.state()
         return state
 
@@ -299,6 +342,7 @@ class LadderConditioner:
     def _undo_all(self, device: Device) -> list[str]:
         """Undo what this computer's journal or the phone's own file tells, newest first."""
         self._quiet.pop(device.serial, None)
+        self._stuck.discard(device.serial)
         restored, why = self.power_on(device.serial)
         off = self.journal.ports_off(device.serial)
         left = [change for change in self.journal.pending(device.serial) if not change.port]
@@ -314,9 +358,8 @@ class LadderConditioner:
         is_touched = bool(left)
         failed = [why] if why else []
         for change in reversed(left.copy()):
-            result = device.shell(change.undo)
-            if result.exit_code != 0:
-                failed.append(f"{change.what} can't be restored with {change.undo!r}: {reason_of(result)}")
+            if why := self._why_not_undone(device, change):
+                failed.append(f"{change.what} can't be restored with {change.undo!r}: {why}")
                 continue
             restored.append(change.what)
             left.remove(change)
@@ -326,16 +369,37 @@ class LadderConditioner:
             raise DeviceCommandError("; ".join(failed), serial=device.serial)
         if is_touched and isinstance(device, AdbDevice):
             # The phone's file goes first: as long as either is there, whoever comes next undoes once more.
-            must(device, f"rm -f {quote(device.work_folder)}/{_UNDO_FILE}")
+            self._write_phones_own(device, ())
         self.journal.keep(device.serial, ())
         return restored
+
+    def _why_not_undone(self, device: Device, change: Change) -> str:
+        """Undo a change; return why that failed, empty where all is as it was."""
+        result = device.shell(change.undo)
+        why = refusal_of(result.text + result.stderr.decode("utf-8", "replace"))
+        if result.exit_code != 0:
+            why = why or reason_of(result)
+        return "" if why and self._is_as_before(device, change) else why
+
+    def _is_as_before(self, device: Device, change: Change) -> bool:
+        return bool(change.read) and _one_line(_ask(device, {"read": change.read})["read"]) == change.was
 
     def _phones_own(self, device: Device) -> list[Change]:
         """Return what a phone's own file tells; a phone can't have anything done on this computer."""
         if not isinstance(device, AdbDevice):
             return []
-        told = _ask(device, {"undo": f"cat {quote(device.work_folder)}/{_UNDO_FILE} 2>/dev/null"})["undo"]
-        return [change for change in parse_changes(told) if not change.port]
+        path = f"{device.work_folder}/{_UNDO_FILE}"
+        told = ask(device.shell, {"undo": f"[ ! -e {quote(path)} ] || cat {quote(path)}"}, serial=device.serial)
+        try:
+            if told.exit_code != 0:
+                raise ValueError(reason_of(told))
+            return [change for change in parse_changes(told.text("undo")) if not change.port]
+        except ValueError as error:
+            raise DeviceStorageError(
+                f"what is to be undone can't be read from {path}: {error}",
+                serial=device.serial,
+                hint="look at the file by 'adb shell', undo what it names, then remove it",
+            ) from error
 
     def _keep_snapshot(self, device: Device, known: Mapping[str, str] | None = None) -> None:
         """Keep what the phone is before its first change, with what is known to have been otherwise."""

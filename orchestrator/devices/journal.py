@@ -11,8 +11,9 @@ import json
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Final
 from urllib.parse import quote as percent_encode
 from urllib.parse import unquote
 
@@ -25,12 +26,18 @@ from orchestrator.records.identity import Serial
 class Change:
     """One change: what it is, and the shell command that restores what was before.
 
-    With ``port`` it was made on this computer instead: a hub's port (``1-4 2`` is port 2 of hub 1-4) is without power.
+    Where ``read`` prints ``was``, nothing is left to be undone. With ``port`` it was made on this computer instead: a
+    hub's port (``1-4 2`` is port 2 of hub 1-4) is without power.
     """
 
     what: str
     undo: str = ""
+    read: str = ""
+    was: str = ""
     port: str = ""
+
+
+_KEYS: Final = tuple(item.name for item in fields(Change))
 
 
 def format_changes(changes: Sequence[Change]) -> str:
@@ -40,16 +47,17 @@ def format_changes(changes: Sequence[Change]) -> str:
 
 
 def parse_changes(text: str) -> list[Change]:
-    """Read what format_changes wrote; a line cut off by a crash was never acted on and is left out."""
+    """Read what format_changes wrote; raises ValueError for a line that isn't a change, whose undo would be lost."""
     changes: list[Change] = []
-    for line in text.splitlines():
-        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
-            fields = json.loads(line)
-            change = Change(
-                what=str(fields["what"]), undo=str(fields.get("undo", "")), port=str(fields.get("port", ""))
-            )
-            if change.undo or change.port:
-                changes.append(change)
+    for number, line in enumerate(text.splitlines(), start=1):
+        try:
+            row = json.loads(line)
+            change = Change(**{key: str(row[key]) for key in _KEYS if key in row})
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"line {number} can't be read: {line[:80]!r}") from error
+        if not (change.undo or change.port):
+            raise ValueError(f"line {number} doesn't say how it is undone: {line[:80]!r}")
+        changes.append(change)
     return changes
 
 
@@ -61,17 +69,11 @@ class UndoJournal:
 
     def pending(self, serial: Serial) -> list[Change]:
         """Return the changes that weren't undone, oldest first; raises HostStorageError when that can't be read."""
-        path = self._path(serial, "undo")
+        text = self._text(serial, "undo")
         try:
-            return parse_changes(path.read_text("utf-8"))
-        except FileNotFoundError:
-            return []
-        except (OSError, ValueError) as error:
-            # Taken for nothing, it would be overwritten by the next change.
-            raise HostStorageError(
-                f"what is to be undone on {serial} can't be read from {path}: {error}",
-                hint="make the file readable, or move it away after a look at what it names",
-            ) from error
+            return parse_changes(text or "")
+        except ValueError as error:
+            raise self._unreadable(self._path(serial, "undo"), error) from error
 
     def add(self, serial: Serial, *changes: Change) -> None:
         """Write changes down; raises HostStorageError, and the changes must not be made then."""
@@ -90,19 +92,25 @@ class UndoJournal:
         return [change for change in self.pending(serial) if change.port]
 
     def serials(self) -> list[Serial]:
-        """Return the devices on which something is still to be undone."""
-        return [
-            Serial(unquote(path.name.removesuffix(".undo").removeprefix("device-")))
-            for path in sorted(self.folder.glob("device-*.undo"))
-        ]
+        """Return the devices on which something is still to be undone; raises HostStorageError."""
+        try:
+            names = sorted(path.name for path in self.folder.iterdir() if path.suffix == ".undo")
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise self._unreadable(self.folder, error) from error
+        return [Serial(unquote(name.removesuffix(".undo").removeprefix("device-"))) for name in names]
 
     def snapshot(self, serial: Serial) -> Mapping[str, str] | None:
-        """Return what the phone was before the first change that isn't undone and compared yet, None when unknown."""
+        """Return what the phone was before the first change that isn't undone and compared yet, None for no change.
+
+        Raises HostStorageError.
+        """
+        text = self._text(serial, "snapshot")
         try:
-            content = json.loads(self._path(serial, "snapshot").read_text("utf-8"))
-        except (OSError, ValueError):
-            return None
-        return {str(key): str(value) for key, value in content.items()} if isinstance(content, dict) else None
+            return None if text is None else {str(key): str(value) for key, value in json.loads(text).items()}
+        except (ValueError, AttributeError) as error:
+            raise self._unreadable(self._path(serial, "snapshot"), error) from error
 
     def keep_snapshot(self, serial: Serial, snapshot: Mapping[str, str] | None) -> None:
         """Write a snapshot down, or forget it (None); raises HostStorageError."""
@@ -128,6 +136,22 @@ class UndoJournal:
             os.close(folder)
         except OSError as error:
             raise HostStorageError(f"what is to be undone on {serial} can't be noted in {path}: {error}") from error
+
+    def _text(self, serial: Serial, suffix: str) -> str | None:
+        """Return a file's text, None for no file; what can't be read isn't nothing, and would be overwritten."""
+        path = self._path(serial, suffix)
+        try:
+            return path.read_text("utf-8")
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise self._unreadable(path, error) from error
+
+    def _unreadable(self, path: Path, error: Exception) -> HostStorageError:
+        return HostStorageError(
+            f"what is to be undone on phones can't be read from {path}: {error}",
+            hint="make it readable, or move it away after a look at what it names",
+        )
 
     def _path(self, serial: Serial, suffix: str) -> Path:
         return self.folder / f"device-{percent_encode(serial, safe='')}.{suffix}"

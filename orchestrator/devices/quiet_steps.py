@@ -68,7 +68,7 @@ def steps_for(quiet: Quiet, facts: DeviceFacts, *, over_network: bool) -> list[Q
     """
     cut_off = "adb reaches the phone over the network, and would be cut off" if over_network else ""
     not_root = "" if facts.is_rooted else "it takes root"
-    steps = _screen_steps(quiet.screen)
+    steps = [screen_step(quiet.screen), *([] if quiet.screen is Screen.OFF else [_stay_awake()])]
     if quiet.airplane:
         steps.append(_airplane(facts, cut_off))
     if quiet.no_doze:
@@ -88,30 +88,39 @@ def steps_for(quiet: Quiet, facts: DeviceFacts, *, over_network: bool) -> list[Q
     return steps
 
 
-def _screen_steps(screen: Screen) -> list[QuietStep]:
+def screen_step(screen: Screen) -> QuietStep:
+    """Return the step that switches the screen."""
     is_on = screen is not Screen.OFF
-    switch = QuietStep(
+    return QuietStep(
         name=SCREEN_ON if is_on else SCREEN_OFF,
         read="dumpsys power | grep -m 1 mWakefulness=",
         accepts=lambda told: ("Awake" in told) is is_on,
-        apply=screen_undo("Awake" if is_on else ""),
-        undo=screen_undo,
+        apply=_screen_key("Awake" if is_on else ""),
+        undo=_screen_key,
     )
-    if not is_on:
-        return [switch]
-    stay = QuietStep(
-        name="staying awake while plugged in",
-        read="settings get global stay_on_while_plugged_in",
-        accepts=lambda told: told.isdigit() and int(told) & 7 == 7,
-        apply="svc power stayon true",
-        undo=lambda told: put_setting("global", "stay_on_while_plugged_in", told),
-    )
-    return [switch, stay]
 
 
-def screen_undo(told: str) -> str:
+def _screen_key(told: str) -> str:
     """Return the command that gives the screen the state that the power service told."""
     return f"input keyevent KEYCODE_{'WAKEUP' if 'Awake' in told else 'SLEEP'}"
+
+
+def _stay_awake() -> QuietStep:
+    name = "stay_on_while_plugged_in"
+
+    def undo(told: str) -> str:
+        # Where the shell may not put settings it may still ask the power service, which knows fewer values.
+        nearest = {"1": "ac", "2": "usb", "4": "wireless"}.get(told, "false")
+        is_undone = f'[ "$(settings get global {name})" = {quote(told)} ]'
+        return f"{put_setting('global', name, told)} 2>/dev/null; {is_undone} || svc power stayon {nearest}"
+
+    return QuietStep(
+        name="staying awake while plugged in",
+        read=f"settings get global {name}",
+        accepts=lambda told: told.isdigit() and int(told) & 7 == 7,
+        apply="svc power stayon true",
+        undo=undo,
+    )
 
 
 def put_setting(namespace: str, name: str, told: str) -> str:

@@ -11,6 +11,7 @@ from typing import Final
 from orchestrator.devices.connection import Connection, without_stack
 from orchestrator.errors import InterruptedByUserError, LinkLostError
 from orchestrator.ports import ShellResult
+from orchestrator.records.failures import next_step_of, service_failure
 from orchestrator.scripts import Answer
 
 #: Ids of shell protocol v2's packets: one byte id, four bytes little-endian length, payload.
@@ -42,6 +43,13 @@ def reason_of(result: ShellResult | Answer) -> str:
     if (number := result.exit_code - BY_SIGNAL) in set(signal.Signals):
         return f"it was killed on the phone by signal {number} ({signal.Signals(number).name})"
     return f"exit code {result.exit_code}, and it printed nothing"
+
+
+def refusal_of(said: str) -> str:
+    """Return the line by which a phone refuses something to its shell user, and what to do; empty for none."""
+    code = "shell-restricted"
+    lines = (line.strip() for line in said.splitlines() if service_failure(line) == code)
+    return next((f"{line} ({code}). {next_step_of(code)}" for line in lines), "")
 
 
 def encode_packet(packet_id: int, payload: bytes = b"") -> bytes:

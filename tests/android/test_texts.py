@@ -353,3 +353,59 @@ def test_a_run_that_prints_very_much_is_kept_by_both_ends(device: AdbDevice) -> 
     assert len(output) < OUTPUT_MOST_BYTES + 100
     assert len(LEFT_OUT.findall(output)) == 1
     assert (output.splitlines()[0], output.splitlines()[-1]) == (b"first", b"last")
+
+
+#: What settings and input answer where 'USB debugging (Security settings)' is off.
+REFUSED = """echo "
+Exception occurred while executing '$1':
+java.lang.SecurityException: {why}
+	at android.os.Parcel.createExceptionOrNull(Parcel.java:3011)" >&2
+exit 255
+"""
+PUT = "Permission denial: writing to settings requires:android.permission.WRITE_SECURE_SETTINGS"
+PRESS = "Injecting to another application requires INJECT_EVENTS permission"
+
+
+@pytest.mark.parametrize("svc", ["works", "is refused"])
+def test_a_phone_that_refuses_settings_and_keys_is_measured_every_night_and_owes_nothing(
+    phone: RealPhone, device: AdbDevice, adb_server: Server, cli: Cli, tmp_path: Path, svc: str
+) -> None:
+    stand_in(phone, "taskset", TASKSET)
+    texts = phone.folder / "state" / "texts"
+    texts.mkdir()
+    for number in range(4):
+        (texts / f"{number}.text").write_text("STARTING!\nERROR: Benchmarking failed.\n")
+        (texts / f"{number}.end").write_text("1\n")
+    (texts / "next").write_text("0\n")
+    for path in (texts, texts / "next"):
+        os.chown(path, 2000, 2000)
+    settings = (phone.folder / "bin" / "settings").read_text()
+    stand_in(
+        phone, "settings", settings.replace("\ncase $1 in", f"\ncase $1 in\n  put|delete) {REFUSED.format(why=PUT)};;")
+    )
+    stand_in(phone, "input", REFUSED.format(why=PRESS))
+    stay = phone.folder / "state/settings/global/stay_on_while_plugged_in"
+    stay.write_text("2\n")
+    if svc == "works":
+        # The power service puts the setting itself.
+        values = "case $3 in true) v=7 ;; usb) v=2 ;; *) v=0 ;; esac"
+        stand_in(phone, "svc", f"{values}; echo $v >/mnt/phone/settings/global/stay_on_while_plugged_in")
+    else:
+        stand_in(phone, "svc", REFUSED.format(why=PUT))
+    (phone.folder / "state/wakefulness").write_text("Asleep\n")
+    program = tmp_path / "benchmark_model"
+    program.write_bytes(real(benchmark_elf(abi="x86_64", version="1")))
+    environ = {"BENCHFARM_ADB_SERVER": f"127.0.0.1:{adb_server.port}"}
+    night = plan(tmp_path, "native", program, invocations=2, settings=", affinity: f")
+    night.write_text(f"{night.read_text()}quiet: {{animations_off: true}}\n")
+    for _ in range(2):
+        done = cli("run", night, "--json", **environ)
+        runs = cli("results", "runs", done.json["campaign_id"], "--json", **environ).ok().json
+        assert [run["reason_code"] for run in runs] == ["benchmark-failed"] * 2, done.stderr
+        assert "can't be restored" not in done.stderr
+        for line in (PUT, PRESS):
+            assert f"{line} (shell-restricted). Turn on 'USB debugging (Security settings)'" in done.stderr
+        assert stay.read_text() == "2\n"
+    cli("device", "restore", "TEXTS", **environ).ok()
+    assert not list((cli.home / "state/journals").glob("*.undo"))
+    assert device.shell(f"ls {device.work_folder}").text.split() == ["models", "programs", "runs"]

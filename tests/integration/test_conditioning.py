@@ -17,7 +17,7 @@ from orchestrator.devices.fitness import unfit
 from orchestrator.devices.host import HostDevice
 from orchestrator.devices.journal import Change, UndoJournal
 from orchestrator.devices.server import AdbServer
-from orchestrator.errors import DeviceCommandError, DeviceSetAsideError, HostStorageError
+from orchestrator.errors import DeviceCommandError, DeviceSetAsideError, DeviceStorageError, HostStorageError
 from orchestrator.records.device import DeviceState
 from orchestrator.records.identity import RunId, Serial
 from orchestrator.records.plan import FitLimits, Quiet
@@ -202,14 +202,71 @@ def test_what_is_unknown_is_no_reason_and_each_limit_is_one() -> None:
     assert [reason.split()[0] for reason in reasons] == ["battery", "battery", "thermal", "cpu0"]
 
 
-def test_a_journal_line_cut_off_by_a_crash_is_left_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", ['{"what": "tw', "[]", '{"what": "two"}', '{"undo": "true"}'])
+def test_a_journal_with_a_line_that_can_not_be_read_is_not_empty(tmp_path: Path, line: str) -> None:
     journal = UndoJournal(tmp_path)
     serial = Serial("192.168.7.21:5555/../x")
     journal.add(serial, Change(what="one", undo="true"))
-    file = next(tmp_path.iterdir())
-    file.write_text(file.read_text() + '{"what": "tw')
     assert [change.what for change in journal.pending(serial)] == ["one"]
+    file = next(tmp_path.iterdir())
+    file.write_text(f"{file.read_text()}{line}\n")
+    with pytest.raises(HostStorageError, match=r"device-192.*line 2"):
+        journal.pending(serial)
+    with pytest.raises(HostStorageError):
+        journal.add(serial, Change(what="three", undo="true"))
     assert journal.serials() == [serial]
+
+
+def test_a_journal_folder_that_can_not_be_read_is_not_empty(tmp_path: Path) -> None:
+    assert UndoJournal(tmp_path / "none").serials() == []
+    (tmp_path / "journals").write_text("a file where a folder should be")
+    with pytest.raises(HostStorageError, match="journals"):
+        UndoJournal(tmp_path / "journals").serials()
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"[]", b"{"])
+def test_a_first_snapshot_that_can_not_be_read_is_not_taken_anew(
+    device: AdbDevice, tmp_path: Path, content: bytes
+) -> None:
+    path = UndoJournal(tmp_path)._path(device.serial, "snapshot")
+    path.write_bytes(content)
+    with pytest.raises(HostStorageError, match="snapshot"):
+        LadderConditioner(tmp_path).prepare(device, ANY)
+    assert path.read_bytes() == content
+    path.unlink()
+    LadderConditioner(tmp_path).restore(device)
+
+
+def test_what_a_phone_s_own_file_says_unreadably_is_told_and_kept(device: AdbDevice, tmp_path: Path) -> None:
+    file = f"{device.work_folder}/undo"
+    device.shell(f"mkdir -p {device.work_folder}; echo '{{' >{file}")
+    conditioner = LadderConditioner(tmp_path)
+    for use in (conditioner.pending, lambda phone: conditioner.prepare(phone, ANY), conditioner.restore):
+        with pytest.raises(DeviceStorageError, match="line 1 can't be read"):
+            use(device)
+    assert device.shell(f"cat {file}").text == "{\n"
+    device.shell(f"rm {file}")
+    conditioner.restore(device)
+
+
+def test_a_failed_undo_is_done_where_all_is_as_before(device: AdbDevice, tmp_path: Path) -> None:
+    journal = UndoJournal(tmp_path)
+    journal.add(device.serial, Change(what="first", undo="false", read="echo 1", was="1"))
+    journal.add(device.serial, Change(what="second", undo="false", read="echo 2", was="1"))
+    with pytest.raises(DeviceCommandError, match=r"^\S+ second can't be restored"):
+        LadderConditioner(tmp_path).restore(device)
+    assert [change.what for change in journal.pending(device.serial)] == ["second"]
+    journal.keep(device.serial, ())
+    LadderConditioner(tmp_path).restore(device)
+
+
+def test_a_held_change_that_failed_and_changed_nothing_is_not_owed(device: AdbDevice, tmp_path: Path) -> None:
+    conditioner = LadderConditioner(tmp_path)
+    for was, owed in (("1", []), ("2", ["x"])):
+        with pytest.raises(DeviceCommandError):
+            conditioner.hold(device, Change(what="x", undo="true", read="echo 1", was=was), "false")
+        assert conditioner.pending(device) == owed
+    conditioner.restore(device)
 
 
 def test_a_phone_that_adb_reaches_by_an_address_keeps_its_radios(

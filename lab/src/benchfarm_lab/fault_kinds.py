@@ -37,6 +37,7 @@ class FaultKind(StrEnum):
     BANNER = "banner"
     TOOL_WARNING = "tool-warning"
     PROPERTIES_DENIED = "properties-denied"
+    SHELL_RESTRICTED = "shell-restricted"
     BIT_FLIP = "bit-flip"
     NO_SPACE = "no-space"
     PERMISSION_DENIED = "permission-denied"
@@ -140,6 +141,13 @@ FAULT_NOTES: Mapping[FaultKind, FaultNote] = {
     ),
     FaultKind.PROPERTIES_DENIED: FaultNote(
         summary="getprop prints 'Permission denied' instead of properties.",
+        lasting=True,
+        moments=(),
+        counts_bytes=False,
+    ),
+    FaultKind.SHELL_RESTRICTED: FaultNote(
+        summary="The maker lets the shell user neither put settings, press keys nor switch by svc (subject: settings, "
+        "input or svc), as without 'USB debugging (Security settings)'.",
         lasting=True,
         moments=(),
         counts_bytes=False,

@@ -11,7 +11,7 @@ import shlex
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from orchestrator.errors import DeviceCommandError, DeviceError, UsageError
 from orchestrator.ports import Device, InvocationRequest, Tool
@@ -37,8 +37,16 @@ _START_S: Final = 5
 _STOP_S: Final = 30
 
 _Result = TypeVar("_Result")
-#: Makes a change on a device after it has written down what it is and how it is undone: (device, what, undo, command).
-Hold = Callable[[Device, str, str, str], None]
+
+
+class Hold(Protocol):
+    """Makes a change on a device by a command after it has written down what it is and how it is undone.
+
+    Where the command fails and ``read`` prints ``was``, nothing is to be undone.
+    """
+
+    def __call__(self, device: Device, what: str, undo: str, command: str, *, read: str = "", was: str = "") -> None:
+        """Raise HostStorageError (nothing is changed then), and DeviceError kinds."""
 
 
 class Recorder:
@@ -177,7 +185,7 @@ def _hold_property(device: Device, hold: Hold, name: str, value: str, before: st
 
     Raises DeviceCommandError when the phone keeps another value (setprop itself may fail in silence).
     """
-    hold(device, what, _set(name, before), _set(name, value))
+    hold(device, what, _set(name, before), _set(name, value), read=f"getprop {name}", was=before)
     now = _property(device, name)
     if now != value:
         raise DeviceCommandError(f"property {name} stays {now!r}, {value!r} is needed", serial=device.serial)

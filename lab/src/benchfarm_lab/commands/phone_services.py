@@ -8,10 +8,23 @@ from benchfarm_lab.commands.invocation import Invocation
 from benchfarm_lab.commands.package_commands import package_command
 from benchfarm_lab.commands.registry import command
 from benchfarm_lab.contract import SYSTEM_UID
+from benchfarm_lab.fault_kinds import FaultKind
 from benchfarm_lab.system import NAMESPACES
 
+_WRITE = "android.permission.WRITE_SECURE_SETTINGS"
 _ANDROID_11 = 30
 _ANDROID_13 = 33
+
+
+def _is_refused(call: Invocation, exception: str) -> bool:
+    """Whether the phone's maker keeps the shell user from this; it is told as the service tells it."""
+    if call.system.faults.take(FaultKind.SHELL_RESTRICTED, subject=call.name) is None:
+        return False
+    call.error(
+        f"\nException occurred while executing '{call.args[0]}':\njava.lang.SecurityException: {exception}\n"
+        "\tat android.os.Parcel.createExceptionOrNull(Parcel.java:3011)"
+    )
+    return True
 
 
 @command("settings")
@@ -22,6 +35,8 @@ def settings(call: Invocation) -> int:
         call.error("Settings provider (settings) commands:\n  help\n      Print this help text.")
         return 255
     table = call.system.settings
+    if verb in {"put", "delete"} and _is_refused(call, f"Permission denial: writing to settings requires:{_WRITE}"):
+        return 255
     if verb == "list":
         for key, value in table.all(namespace).items():
             call.out.line(f"{key}={value}")
@@ -47,8 +62,10 @@ def svc(call: Invocation) -> int:
     """Switch radios; keep the screen on."""
     service, verb, value = (*call.args, "", "", "")[:3]
     state, table = call.system.state, call.system.settings
+    if _is_refused(call, f"Permission denial: writing to settings requires:{_WRITE}"):
+        return 255
     if service == "power" and verb == "stayon":
-        bits = {"true": "7", "false": "0"}.get(value)
+        bits = {"true": "7", "false": "0", "ac": "1", "usb": "2", "wireless": "4"}.get(value)
         if bits is not None:
             table.put("global", "stay_on_while_plugged_in", bits)
             if bits != "0":
@@ -66,6 +83,8 @@ def input_(call: Invocation) -> int:
     """Press keys that switch the screen; MENU takes an insecure keyguard away."""
     if call.args[:1] != ("keyevent",):
         call.error(f"Error: Unknown command: {call.args[0] if call.args else ''}")
+        return 255
+    if _is_refused(call, "Injecting to another application requires INJECT_EVENTS permission"):
         return 255
     state = call.system.state
     for key in call.args[1:]:
