@@ -202,28 +202,6 @@ def test_what_is_unknown_is_no_reason_and_each_limit_is_one() -> None:
     assert [reason.split()[0] for reason in reasons] == ["battery", "battery", "thermal", "cpu0"]
 
 
-@pytest.mark.parametrize("line", ['{"what": "tw', "[]", '{"what": "two"}', '{"undo": "true"}'])
-def test_a_journal_with_a_line_that_can_not_be_read_is_not_empty(tmp_path: Path, line: str) -> None:
-    journal = UndoJournal(tmp_path)
-    serial = Serial("192.168.7.21:5555/../x")
-    journal.add(serial, Change(what="one", undo="true"))
-    assert [change.what for change in journal.pending(serial)] == ["one"]
-    file = next(tmp_path.iterdir())
-    file.write_text(f"{file.read_text()}{line}\n")
-    with pytest.raises(HostStorageError, match=r"device-192.*line 2"):
-        journal.pending(serial)
-    with pytest.raises(HostStorageError):
-        journal.add(serial, Change(what="three", undo="true"))
-    assert journal.serials() == [serial]
-
-
-def test_a_journal_folder_that_can_not_be_read_is_not_empty(tmp_path: Path) -> None:
-    assert UndoJournal(tmp_path / "none").serials() == []
-    (tmp_path / "journals").write_text("a file where a folder should be")
-    with pytest.raises(HostStorageError, match="journals"):
-        UndoJournal(tmp_path / "journals").serials()
-
-
 @pytest.mark.parametrize("content", [b"\xff", b"[]", b"{"])
 def test_a_first_snapshot_that_can_not_be_read_is_not_taken_anew(
     device: AdbDevice, tmp_path: Path, content: bytes
