@@ -19,7 +19,7 @@ from orchestrator.devices.journal import Change, UndoJournal
 from orchestrator.devices.server import AdbServer
 from orchestrator.errors import DeviceCommandError, DeviceSetAsideError, DeviceStorageError, HostStorageError
 from orchestrator.records.device import DeviceState
-from orchestrator.records.identity import RunId, Serial
+from orchestrator.records.identity import RunId
 from orchestrator.records.plan import FitLimits, Quiet
 from tests.samples.manual_clock import ManualClock
 

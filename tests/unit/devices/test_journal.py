@@ -19,7 +19,7 @@ def test_a_journal_that_can_not_be_read_is_not_overwritten(tmp_path: Path) -> No
     kept = file.rename(tmp_path / "kept")
     # As a fault of the disk: there is something, and it can't be read.
     file.symlink_to(file.name)
-    with pytest.raises(HostStorageError, match="can't be read from .*R58M12"):
+    with pytest.raises(HostStorageError, match=r"can't be read from .*R58M12"):
         journal.add(PHONE, SECOND)
     file.unlink()
     kept.rename(file)
