@@ -43,7 +43,7 @@ test: develop $(VENV)/litert-lm/installed
 
 # For the daily loop: no servers, no processes, nothing that computes for a second: one worker for each core.
 test-fast: develop
-	$(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not slow" $(or $(TESTS),tests/unit)
+	$(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not slow" $(or $(TESTS),tests/unit tests/extensions)
 
 # The device contract and the real benchmark_model over phones made of Android's own adbd, mksh and toybox (Debian's
 # packages, fetched once), each in namespaces of its own. It takes root with CAP_SYS_ADMIN, else all is skipped.
@@ -76,7 +76,7 @@ test-lowest: develop
 	$(BIN)/uv pip install --quiet --python $(LOWEST) --no-deps --editable . --editable lab
 	$(BIN)/uv pip install --quiet --python $(LOWEST) --constraints $(LOWEST)/requirements.txt \
 		hypothesis pytest pytest-rerunfailures pytest-timeout pytest-xdist
-	$(LOWEST)/bin/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not slow" tests/unit
+	$(LOWEST)/bin/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not slow" tests/unit tests/extensions
 
 check: develop
 	$(BIN)/ruff format --check .

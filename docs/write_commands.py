@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from orchestrator.cli.frame import ROOT, WORDS
+from orchestrator.cli.frame import ROOT, sections
 from orchestrator.records.failures import ERROR_FAILURES, INSTALL_STEPS, RUN_FAILURES
 
 HEAD = """# Commands
@@ -43,7 +43,7 @@ def page() -> str:
     """Return the text of docs/reference/commands.md."""
     ROOT.load()
     parts = [HEAD]
-    for section, names in WORDS.items():
+    for section, names in sections().items():
         parts.append(f"\n## {section}\n")
         for name in names:
             for words, command in commands(ROOT.commands[name], (name,)):

@@ -69,6 +69,10 @@ class MissingPackageError(UsageError):
     """A package that this needs isn't installed; an extra of benchfarm brings it."""
 
 
+class PluginError(UsageError):
+    """A plugin can't be used; update or remove the distribution that brings it."""
+
+
 class StoreMissingError(UsageError):
     """There is no store where one was named; look for a typing mistake, or measure into it first."""
 

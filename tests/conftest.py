@@ -10,7 +10,9 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NoReturn
@@ -36,6 +38,8 @@ AGAINST_SERVERS = (
     "lab/tests/wire",
 )
 
+#: Of tests elsewhere, those that ask for one of these wait for the same.
+OF_SERVERS = {"lab_of", "make_cli", "cli"}
 #: A module of tests that has one of these names starts processes: it is no part of ``make test-fast``.
 STARTS_PROCESSES = {"Cli", "c_compiler", "multiprocessing", "private_cluster", "subprocess"}
 
@@ -74,7 +78,23 @@ def _own_standard_input() -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Build what phones of real parts share, once; without them there is nothing to run, which one line says."""
+    """Build what phones of real parts share, once; without them there is nothing to run, which one line says.
+
+    Nor is there where another benchfarm is installed than this checkout's: its plugins are known by what was installed.
+    """
+    declared = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
+    groups = declared["entry-points"]
+    installed = {
+        group: {
+            entry.name: entry.value
+            for entry in entry_points(group=group)
+            if entry.dist and entry.dist.name == "benchfarm"
+        }
+        for group in groups
+    }
+    if installed != groups:
+        install = f"{sys.executable} -m pip install --no-deps --no-build-isolation --editable ."
+        pytest.exit(f"the entry points of pyproject.toml aren't those that are installed; run: {install}", returncode=1)
     if config.getoption("--phone") != "real" or hasattr(config, "workerinput"):
         return
     from tests.samples.real_phone import built_root, why_not
@@ -98,6 +118,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     folders = [Path(__file__).parents[1] / name for name in AGAINST_SERVERS]
     for item in items:
         is_against_servers = any(item.path.is_relative_to(folder) for folder in folders)
+        is_against_servers |= not OF_SERVERS.isdisjoint(getattr(item, "fixturenames", ()))
         if is_against_servers:
             item.add_marker(pytest.mark.flaky(reruns=1))
         if is_against_servers or not vars(getattr(item, "module", None) or item).keys().isdisjoint(STARTS_PROCESSES):

@@ -59,11 +59,39 @@ ALLOWED: dict[str, set[str]] = {
     "engine": PORTS | {"planning", "analysis", "delegates", "programs", "store", "devices"},
 }
 #: bootstrap puts everything together, app holds the use cases, cli shows them: each may know all that stands before it.
-for upper in ("bootstrap", "app", "cli"):
+for upper in ("bootstrap", "plugins", "app", "cli"):
     ALLOWED[upper] = set(ALLOWED)
-#: An extension knows the core; the core knows none but through its doors.
+#: For type checkers alone it names what plugins use of the parts above it.
+ALLOWED["plugins"] |= {"bootstrap", "app", "cli"}
+
+#: Extensions know the core; the core finds them by entry points, and where it doesn't yet is a door.
 ALLOWED["extensions"] = set(ALLOWED)
-EXTENSION_DOORS = {"app/queue_beside.py", "cli/frame.py"}
+EXTENSION_DOORS = {"app/queue_beside.py"}
+#: What an extension may import beside the third parties' seam: the parts, and the modules of the use cases.
+OF_EXTENSIONS = PORTS | {
+    "plugins", "documents", "resources", "analysis", "delegates", "reading", "store", "tables", "report",
+    "app.exporting", "app.importing", "app.options", "app.reporting", "app.stored",
+}  # fmt: skip
+#: What an extension imports beyond that, and why. It only gets shorter.
+DEBTS = {
+    "farm": {
+        "app": "a job is begun, resumed and told as 'run' does it",
+        "bootstrap": "opens the store and the phones of a host",
+        "cli": "its commands show progress and tables as all do",
+        "config": "a submission is a plan with its builds and files",
+        "devices": "a host watches its phones",
+        "models": "a submission carries models by content",
+        "planning": "a submission says which phones its plan fits",
+        "predicates": "a submission chooses phones as a plan does",
+        "serve": "the live page's answers",
+    },
+    "interop": {
+        "bootstrap": "opens the store; its profiles say what an imported phone is",
+        "engine": "what is imported is judged as it is stored, and what a bundle holds is read again",
+        "models": "a measured model is known by its content",
+        "programs": "programs that are only read are among the core's",
+    },
+}
 
 #: Library -> the parts that own it. Several where both sides of a seam need it and must not share code.
 OWNERS = {
@@ -159,6 +187,22 @@ def imports_of(path: Path) -> Iterator[tuple[str, int]]:
             yield node.module, node.lineno
             if node.module == "orchestrator":
                 yield from ((f"orchestrator.{alias.name}", node.lineno) for alias in node.names)
+
+
+def test_an_extension_imports_the_seam_and_no_other_extension() -> None:
+    found: dict[str, set[str]] = {}
+    for path in modules():
+        if part_of(path) != "extensions" or path.parent.name == "extensions":
+            continue
+        own = path.relative_to(PACKAGE).parts[1]
+        for name, _ in imports_of(path):
+            _, *words = name.split(".")
+            is_ours = (
+                name.startswith("orchestrator.") and words[:2] != ["extensions", own] and words[0] != "__version__"
+            )
+            if is_ours and not {words[0], ".".join(words[:2])} & OF_EXTENSIONS:
+                found.setdefault(own, set()).add(words[0])
+    assert found == {own: set(debts) for own, debts in DEBTS.items()}
 
 
 def test_a_module_imports_only_what_its_layer_may_know() -> None:

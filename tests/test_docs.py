@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.frame import ROOT, WORDS
+from orchestrator.cli.frame import ROOT, sections
 from tests.samples.places import REPO
 
 PAGES = [
@@ -174,11 +174,11 @@ def test_examples_name_commands_that_exist() -> None:
 
 
 def test_the_top_level_lists_every_command_once() -> None:
-    listed = [name for words in WORDS.values() for name in words]
+    listed = [name for words in sections().values() for name in words]
     assert sorted(listed) == sorted(name for name, item in ROOT.commands.items() if not item.hidden)
     assert len(listed) == len(set(listed))
-    for words in WORDS.values():
-        for name, (_, about) in words.items():
+    for words in sections().values():
+        for name, about in words.items():
             assert ROOT.commands[name].get_short_help_str(100) == about
 
 

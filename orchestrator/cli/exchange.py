@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from orchestrator.app import bundling, importing, sessions
-from orchestrator.app.bundling import FORMATS, ExportRequest
+from orchestrator.app import exporting
+from orchestrator.app.exporting import ExportRequest
 from orchestrator.app.importing import Imported, ImportRequest
-from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.frame import HtmlOut, command
-from orchestrator.cli.result import CommandResult, format_of
+from orchestrator.bootstrap import Settings
+from orchestrator.cli.frame import command
+from orchestrator.cli.result import ENDINGS, CommandResult, format_of
 from orchestrator.errors import UsageError
+from orchestrator.plugins import Exporter, Importer, every, plugins
 from orchestrator.units import counted
 
 
@@ -21,69 +22,38 @@ def export(settings: Settings, request: ExportRequest) -> CommandResult:
 
     Example: benchfarm export newest --format csv
     """
-    request = replace(request, form=format_of(request.form, request.out, FORMATS, default="bundle"))
-    done = bundling.export(settings, request)
-    names = [str(path) for path in done.files]
-    text = names[0] if len(names) == 1 else f"{request.target}: {len(names)} files"
-    data: dict[str, object] = {"format": request.form, "files": names}
-    if (contents := done.contents) is not None:
-        virtual = f", {contents.virtual_runs} of them virtual" if contents.virtual_runs else ""
-        text = f"{text}: {counted(contents.runs, 'run')} of {counted(contents.campaigns, 'campaign')}{virtual}"
-        data["contents"] = contents
-    return CommandResult(text=text, data=data)
+    endings = ENDINGS
+    if request.out is not None and request.out.suffix and request.out.suffix.lower() not in ENDINGS:
+        known = every("exporters", Exporter)
+        endings = ENDINGS | {item.path.suffix: (name,) for name, item in known.items() if not item.is_folder}
+    form = format_of(request.form, request.out, plugins("exporters"), default="bundle", endings=endings)
+    files, done = exporting.export(settings, replace(request, form=form))
+    text = str(files[0]) if len(files) == 1 else f"{form}: {len(files)} files"
+    data = {"format": form, "files": [str(path) for path in files], **done.data}
+    return CommandResult(text=f"{text}: {done.text}" if done.text else text, data=data)
 
 
 @command("import")
-def import_results(
-    settings: Settings,
-    request: ImportRequest,
-    out: HtmlOut = None,
-) -> CommandResult:
+def import_results(settings: Settings, request: ImportRequest) -> CommandResult:
     """Import a bundle, or results of other labs and apps.
 
     Example: benchfarm import lab.bundle.json
     """
-    files, models, device = request.files, request.models, request.device
-    if missing := next((path for path in files if not path.exists()), None):
+    format_of("", request.out, ("html",), default="html")
+    if missing := next((path for path in request.files if not path.exists()), None):
         raise UsageError(f"{missing}: there is no such file")
-    if all(map(sessions.is_session, files)):
-        if device or request.profile or request.app:
-            raise UsageError("a session says itself what it ran on and with", hint="give --model and --name only")
-        return import_sessions(settings, request, out)
-    if folder := next((path for path in files if not path.is_file()), None):
-        raise UsageError(f"{folder}: is a folder", hint="import a session's folder on its own")
-    if any(map(bundling.is_bundle, files)):
-        if len(files) > 1 or device or models:
-            raise UsageError("a bundle is imported alone and says itself what is in it")
-        return take_in(settings, files[0])
-    if not device or not models:
-        raise UsageError("these results don't say what they are of", hint="give --device and --model")
-    return import_files(settings, request, out)
+    importers = sorted(every("importers", Importer).values(), key=lambda item: item.is_last)
+    first, *others = [next((item for item in importers if item.takes(path)), None) for path in request.files]
+    if first is None or any(item is not first for item in others):
+        files = " and ".join(map(str, request.files))
+        kinds = ", ".join(item.title for item in importers)
+        raise UsageError(f"{files}: can't be imported", hint=f"name files of one of these kinds: {kinds}")
+    return first.take_in(settings, request)
 
 
-def take_in(settings: Settings, path: Path) -> CommandResult:
-    """Store what a bundle holds; the exit code is 1 when runs had to be left out."""
-    done = bundling.take_in(settings, path)
-    new = f"new: {len(done.new_campaigns)} of {counted(len(done.campaigns), 'campaign')}, {', '.join(done.campaigns)}"
-    lines = [f"{counted(done.new_runs, 'run')} taken in, {done.known_runs} stored before; {new}"]
-    told = f"imported from {path.name}, sha256 {done.origin.sha256}"
-    lines.append(f"read again from their raw output; {told}")
-    if done.other_runs:
-        why = "the store holds others in their place, or they are of a campaign of its own"
-        lines.append(f"{counted(len(done.other_runs), 'run')} left out: {why}")
-    return CommandResult(text="\n".join(lines), data=done, exit_code=1 if done.other_runs else 0)
-
-
-def import_files(settings: Settings, request: ImportRequest, out: Path | None) -> CommandResult:
-    """Import results of benchmark apps that somebody else started; raises UsageError kinds, storing nothing."""
-    with Farm(settings) as farm:
-        return told(importing.import_files(farm, request, out))
-
-
-def import_sessions(settings: Settings, request: ImportRequest, out: Path | None) -> CommandResult:
-    """Import session folders and leaderboard files; raises UsageError kinds, storing nothing."""
-    with Farm(settings) as farm:
-        done = [told(one) for one in sessions.import_sessions(farm, request, out)]
+def import_result(imports: Sequence[Imported]) -> CommandResult:
+    """Return what an importer stored, with the table and the report of what is new."""
+    done = [_told(item) for item in imports]
     if len(done) == 1:
         return done[0]
     return CommandResult(
@@ -93,7 +63,7 @@ def import_sessions(settings: Settings, request: ImportRequest, out: Path | None
     )
 
 
-def told(done: Imported) -> CommandResult:
+def _told(done: Imported) -> CommandResult:
     """Return what an import did, with the table and the report of what is new."""
     from orchestrator.report.tables import render_text_table
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
+import functools
 import inspect
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from types import NoneType
+from types import ModuleType, NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
@@ -18,68 +18,13 @@ from orchestrator.cli.terminal import OutputLostError, say, say_json
 from orchestrator.config.plan_keys import PlanOptions, plan_keys, split
 from orchestrator.errors import UsageError
 from orchestrator.extras import require_packages
+from orchestrator.plugins import command_words, load
 
 if TYPE_CHECKING:
     from orchestrator.cli.result import CommandResult
     from orchestrator.serve.answers import DoneAnswer
 
 _FunctionT = TypeVar("_FunctionT", bound="Callable[..., CommandResult | DoneAnswer]")
-
-#: The words of the top level as ``--help`` groups them: word -> the modules that declare it, and its line of help.
-WORDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
-    "Measure": {
-        "bench": ("measuring", "Measure models on phones; name the fastest delegate."),
-        "run": ("measuring", "Run a plan, or resume an interrupted campaign."),
-        "trace": ("tracing", "Record a trace of one run, or of your own app."),
-    },
-    "Look": {
-        "devices": ("devices", "List attached phones, and why one can't be used."),
-        "status": ("status", "Show what each phone does now, and what is left."),
-        "doctor": ("devices", "Check this computer, adb and the phones for problems."),
-    },
-    "Results": {
-        "report": ("reports", "Render a report of one or more campaigns."),
-        "table": ("reports", "Print a table of models, devices and configurations."),
-        "results": ("stored reports", "List, show, hide, remove and close what is stored."),
-        "export": ("exchange", "Write results as a bundle, CSV, Parquet, JSON and more."),
-        "import": ("exchange", "Import a bundle, or results of other labs and apps."),
-    },
-    "Compare": {
-        "compare": ("comparing", "Compare stored results, case by case."),
-        "ab": ("comparing", "Measure two sides in turns on the same phone."),
-        "bisect": ("comparing", "Find the first build that is slower than a good one."),
-        "advise": ("reports", "Apply six rules of good practice to stored results."),
-    },
-    "History": {
-        "history": ("history", "Find changes over nightly runs, and write history pages."),
-        "serve": ("history", "Serve the history pages and the live page of the farm."),
-    },
-    "Farm": {"farm": ("extensions.farm", "Run plans on the phones of many hosts.")},
-    "Things": {
-        "build": ("builds", "List, download and choose the benchmark programs."),
-        "model": ("models", "Inspect, compare, build and download models."),
-        "plan": ("plans", "Check a plan, and show what it would measure."),
-        "flags": ("builds", "Explain the flags of a benchmark program."),
-    },
-    "Phone": {"device": ("devices", "Check, audit, restore and release one phone.")},
-    "Other": {
-        "explain": ("explaining", "Explain a term or a code that benchfarm prints."),
-        "parse": ("explaining", "Show what benchfarm reads from benchmark output."),
-        "lab": ("lab", "Start and control virtual phones on this computer."),
-        "adb": ("devices", "Show or stop the adb server that benchfarm started."),
-        "store": ("stored", "Back up the store, and delete old raw output."),
-        "quickstart": ("measuring", "Try everything on virtual phones and this computer."),
-        "completion": ("explaining", "Print a completion script for your shell."),
-    },
-}
-_WORDS: Final = {word: about for section in WORDS.values() for word, about in section.items()}
-
-
-def _module_of(module: str) -> str:
-    """Return where a word's commands are: in this package, or in an extension's."""
-    is_extension = module.startswith("extensions.")
-    return f"orchestrator.{module}.cli" if is_extension else f"orchestrator.cli.{module}"
-
 
 #: The groups of options in the help of a command with many; what isn't named here is common.
 PANELS: Final[dict[str, frozenset[str]]] = {
@@ -118,8 +63,26 @@ _LOOK: Final[dict[str, Any]] = {
     "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 110},
 }
 _KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
-#: Words whose modules are loaded: a module may declare commands of several words.
+#: Words whose modules are loaded.
 _loaded: set[str] = set()
+
+
+_FIRST_SECTIONS: Final = ("Measure", "Look", "Results", "Compare")
+
+
+@functools.cache
+def sections() -> Mapping[str, Mapping[str, str]]:
+    """Return the words of the top level as ``--help`` groups them, each with its line of help."""
+    found: dict[str, dict[str, str]] = {section: {} for section in _FIRST_SECTIONS}
+    for item in command_words():
+        if len(item.words) == 1:
+            found.setdefault(item.section, {})[item.words[0]] = item.about
+    return found | {"Other": found.pop("Other", {})}
+
+
+@functools.cache
+def _abouts() -> Mapping[str, str]:
+    return {word: about for words in sections().values() for word, about in words.items()}
 
 
 class Root(typer.core.TyperGroup):
@@ -127,17 +90,18 @@ class Root(typer.core.TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - the parser's types have no public names
         """Return the command or group of a word; None for a word that means nothing."""
-        if cmd_name not in _loaded and cmd_name in _WORDS:
+        if cmd_name not in _loaded and cmd_name in _abouts():
             _loaded.add(cmd_name)
-            for module in _WORDS[cmd_name][0].split():
-                importlib.import_module(_module_of(module))
+            for item in command_words():
+                if item.words[0] == cmd_name:
+                    load(item.entry, ModuleType)
         return self.commands.get(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as above
         """Return the command of the first word; raises UsageError naming the words that are like an unknown one."""
-        if not args or args[0] in _WORDS:
+        if not args or args[0] in _abouts():
             return super().resolve_command(ctx, args)
-        commands, self.commands = self.commands, {word: typer.core.TyperCommand(word) for word in _WORDS}
+        commands, self.commands = self.commands, {word: typer.core.TyperCommand(word) for word in _abouts()}
         try:
             return super().resolve_command(ctx, args)
         finally:
@@ -145,25 +109,25 @@ class Root(typer.core.TyperGroup):
 
     def load(self) -> None:
         """Load every command, for who walks through all of them."""
-        for name in _WORDS:
+        for name in _abouts():
             self.get_command(None, name)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:  # noqa: ANN401 - as above
         """Return what completes a word of the top level. No module is loaded: somebody waits with a finger on TAB."""
-        self.commands = {word: typer.core.TyperCommand(word, help=about) for word, (_, about) in _WORDS.items()}
-        _loaded.update(_WORDS)
+        self.commands = {word: typer.core.TyperCommand(word, help=about) for word, about in _abouts().items()}
+        _loaded.update(_abouts())
         return super().shell_complete(ctx, incomplete)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - as above
         """Return all words, in the order of the help."""
-        return list(_WORDS)
+        return list(_abouts())
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - as above
         """Write one block a section."""
-        width = max(map(len, _WORDS))
-        for section, words in WORDS.items():
+        width = max(map(len, _abouts()))
+        for section, words in sections().items():
             with formatter.section(section):
-                formatter.write_dl([(word.ljust(width), about) for word, (_, about) in words.items()])
+                formatter.write_dl([(word.ljust(width), about) for word, about in words.items()])
 
 
 def _group(root: Root, words: list[str]) -> typer.core.TyperGroup:
@@ -171,7 +135,7 @@ def _group(root: Root, words: list[str]) -> typer.core.TyperGroup:
     group: typer.core.TyperGroup = root
     for number, word in enumerate(words, 1):
         if word not in group.commands:
-            about = "" if number > 1 else _WORDS.get(word, ("", ""))[1]
+            about = "" if number > 1 else _abouts().get(word, "")
             group.add_command(typer.core.TyperGroup(name=word, help=about, **_LOOK))
         inner = group.commands[word]
         assert isinstance(inner, typer.core.TyperGroup)

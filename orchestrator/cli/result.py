@@ -90,7 +90,7 @@ def _plain(value: object) -> object:
 
 
 #: Ending of a file's name -> the formats that belong into such a file, the usual one first.
-_ENDINGS: Final[Mapping[str, tuple[str, ...]]] = {
+ENDINGS: Final[dict[str, tuple[str, ...]]] = {
     ".html": ("html",),
     ".htm": ("html",),
     ".md": ("markdown",),
@@ -104,14 +104,23 @@ _ENDINGS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def format_of(chosen: str, out: Path | None, known: Collection[str], *, default: str) -> str:
+def format_of(
+    chosen: str,
+    out: Path | None,
+    known: Collection[str],
+    *,
+    default: str,
+    endings: Mapping[str, tuple[str, ...]] = ENDINGS,
+) -> str:
     """Return the format to write: the chosen one, else the one that the ending of ``out`` means, else the default.
+
+    ``endings`` has the formats by the ending of a file's name.
 
     Raises UsageError for a format that isn't known, and for an ending that belongs to another format.
     """
     if chosen and chosen not in known:
         raise UsageError(f"there is no format {chosen!r}", hint=f"choose one of {', '.join(known)}")
-    fitting = _ENDINGS.get(out.suffix.lower()) if out is not None else None
+    fitting = endings.get(out.suffix.lower()) if out is not None else None
     if fitting is None:
         return chosen or default
     if chosen and chosen not in fitting:

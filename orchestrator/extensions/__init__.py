@@ -1,1 +1,1 @@
-"""What only some users need. The core names none of these packages but where it loads commands (cli) and pages."""
+"""What only some users need: plugins that come with benchfarm, known to the core by their entry points alone."""

@@ -10,6 +10,7 @@ from orchestrator.app.importing import ImportRequest
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import exchange, stored
 from orchestrator.cli.result import CommandResult
+from orchestrator.engine.review import Review
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.device import DeviceKind
@@ -41,7 +42,7 @@ def take(settings: Settings, tmp_path: Path) -> Callable[..., CommandResult]:
         request = ImportRequest(
             files=tuple(files), device=device, profile=profile, models=models, app="TensorFlow 2.17", name="lab"
         )
-        return exchange.import_files(settings, request, None)
+        return exchange.import_results(settings, request)
 
     return run
 
@@ -111,7 +112,7 @@ def test_console_texts_of_the_ios_app_are_judged_runs_of_the_iphone(
     assert dict(runs[1].case.flags) == {"gpu_wait_type": "aggressive"}
     assert runs[0].verdict.quality is Quality.TRUSTED
     assert "iPhone XS" in result.text
-    assert stored.reparse(settings, ()).data == {"reviewed": 5, "changed": [], "pruned": 0}
+    assert stored.reparse(settings, ()).data == Review(reviewed=5, changed=())
     again = take(text, profile="iphone-xs").data
     assert isinstance(again, dict)
     assert (again["imported"], again["known"]) == (0, 2)

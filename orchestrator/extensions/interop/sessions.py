@@ -69,13 +69,15 @@ def is_session(path: Path) -> bool:
         return False
 
 
-def import_sessions(farm: Farm, request: ImportRequest, out: Path | None) -> list[Imported]:
+def import_sessions(farm: Farm, request: ImportRequest) -> list[Imported]:
     """Import session folders and leaderboard files, each as a campaign; raises UsageError kinds and stores nothing.
 
     A folder's job that lacks what shows its worth is left out and reported; a wrong line of a file is an error.
     """
     from orchestrator.models.inspect import identify_model
 
+    if request.device or request.profile or request.app:
+        raise UsageError("a session says itself what it ran on and with", hint="give --model and --name only")
     require_printable(name=request.name)
     known = [identify_model(path) for path in request.models]
     batches = []
@@ -90,7 +92,7 @@ def import_sessions(farm: Farm, request: ImportRequest, out: Path | None) -> lis
     done = []
     for batch, origin in batches:
         notes = [f"left out: {fault}" for fault in batch.faults]
-        taken = store(farm, batch, name=request.name, out=out, origin=origin, notes=notes)
+        taken = store(farm, batch, request=request, origin=origin, notes=notes)
         doubted = sum(run.verdict.quality.value == "suspect" for run in taken.result.runs)
         if doubted:
             notes.append(f"{doubted} of {len(taken.result.runs)} figures are suspect by their own numbers")

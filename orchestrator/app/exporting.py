@@ -1,0 +1,129 @@
+"""Results of campaigns in files: which formats there are is known by the plugins (``benchfarm.exporters``)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from orchestrator.app.options import Campaigns, Texts, opt
+from orchestrator.app.reporting import report_data
+from orchestrator.app.stored import named_campaigns
+from orchestrator.bootstrap import Farm, Settings
+from orchestrator.errors import UsageError
+from orchestrator.files import unwritable, write_file
+from orchestrator.plugins import Exported, Exporter, find, plugins
+from orchestrator.records.campaign import Campaign
+from orchestrator.report import exports
+from orchestrator.report.data import ReportData
+
+ROWS = ("cases", "invocations")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportRequest:
+    """What is exported, and where to; ``form`` is the name of an exporter then."""
+
+    campaigns: Campaigns = ()
+    out: Annotated[
+        Path | None,
+        opt("--out -o", "File, or folder for proto (default: benchfarm-... in this folder, by format)."),
+    ] = None
+    form: Annotated[str, opt("--format -f", f"{', '.join(plugins('exporters'))} (default: by --out, else bundle).")] = (
+        ""
+    )
+    runs: Annotated[Texts, opt("--run", "Export only this run, by id or its beginning. Repeat for several.")] = ()
+    rows: Annotated[str, opt("--rows", "Rows of csv and parquet: cases or invocations.")] = "cases"
+    force: Annotated[bool, opt("--force", "Replace an existing file.")] = False
+
+
+def export(settings: Settings, request: ExportRequest) -> tuple[Sequence[Path], Exported]:
+    """Write campaigns, or some of their runs, to a file or folder; return the files, and what is to be told of them.
+
+    Raises:
+        UsageError: An unknown format, run or campaign; a file that exists, without ``force``.
+    """
+    exporter = find("exporters", request.form, Exporter)
+    target = request.out or exporter.path
+    if request.rows not in ROWS:
+        raise UsageError(f"there are no rows of {request.rows!r}", hint=f"choose one of {', '.join(ROWS)}")
+    if request.runs and not exporter.takes_runs:
+        raise UsageError(f"--run chooses runs; {request.form} is about whole campaigns")
+    if exporter.is_folder and target.is_file():
+        raise UsageError(f"{target}: is a file; {request.form} is written to a folder")
+    if not exporter.is_folder and target.is_dir():
+        raise UsageError(f"{target}: is a folder")
+    if not exporter.is_folder and not request.force and os.path.lexists(target):
+        raise _exists(target)
+    # What exists stays until the new one is whole.
+    made = target.with_name(f".{target.name}.{os.getpid()}.new")
+    try:
+        with Farm(settings, makes_store=False) as farm:
+            chosen = named_campaigns(farm.store, request.campaigns or ("",))
+            (made if exporter.is_folder else made.parent).mkdir(parents=True, exist_ok=True)
+            done = exporter.write(farm, chosen, request, made) or Exported()
+        files = _files(made, target, force=request.force) if exporter.is_folder else [(made, target)]
+        for new, path in files:
+            path.parent.mkdir(exist_ok=True)
+            new.replace(path)
+    except OSError as error:
+        raise unwritable(target, error) from error
+    finally:
+        with suppress(OSError):
+            shutil.rmtree(made) if exporter.is_folder else made.unlink(missing_ok=True)
+    return [path for _, path in files], done
+
+
+def _files(made: Path, target: Path, *, force: bool) -> list[tuple[Path, Path]]:
+    """Return the new files of a folder and where each goes; raises UsageError for another file in its place."""
+    files = [(new, target / new.name) for new in sorted(made.iterdir())]
+    for new, path in files:
+        is_other = os.path.lexists(path) and not (path.is_file() and path.read_bytes() == new.read_bytes())
+        if is_other and not force:
+            raise _exists(path)
+    return files
+
+
+def _exists(path: Path) -> UsageError:
+    return UsageError(f"{path}: is there already", hint="name another file with --out, or replace it with --force")
+
+
+def own_folders_of(farm: Farm) -> Sequence[Path]:
+    """Return the folders of this computer whose paths are left out of what others get."""
+    return (farm.settings.data_folder, farm.settings.cache_folder, farm.settings.state_folder)
+
+
+_Content = Callable[[Sequence[ReportData], Literal["cases", "invocations"], Callable[[str], str]], str | bytes]
+
+
+def _results(path: str, content: _Content) -> Exporter:
+    """Return the exporter of a file with all results; ``content`` takes them by campaign, its rows, and the redaction.
+
+    Each campaign is on its own: a case that was measured on two nights is two results.
+    """
+
+    def write(farm: Farm, campaigns: Sequence[Campaign], request: ExportRequest, out: Path) -> None:
+        from orchestrator.store.own_folders import own_folders
+
+        once = {campaign.campaign_id: campaign for campaign in campaigns}
+        parts = [report_data(farm, [campaign]) for campaign in once.values()]
+        hide = own_folders(farm.store, campaigns, own_folders_of(farm)).hide
+        write_file(out, content(parts, "invocations" if request.rows == "invocations" else "cases", hide))
+
+    return Exporter(path=Path(path), write=write)
+
+
+def _bencher(farm: Farm, campaigns: Sequence[Campaign], request: ExportRequest, out: Path) -> None:
+    write_file(out, exports.to_bencher(report_data(farm, campaigns)))
+
+
+CSV = _results("benchfarm-results.csv", lambda parts, rows, hide: hide(exports.to_csv(*parts, rows=rows)))
+PARQUET = _results(
+    "benchfarm-results.parquet", lambda parts, rows, hide: exports.to_parquet(*parts, rows=rows, text=hide)
+)
+JSON = _results("benchfarm-results.json", lambda parts, rows, hide: hide(exports.to_json(*parts)))
+BENCHER = Exporter(path=Path("benchfarm-bencher.json"), write=_bencher)

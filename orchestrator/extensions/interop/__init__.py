@@ -1,0 +1,1 @@
+"""Results of other labs and programs, and evidence for them: importers and exporters."""

@@ -1,0 +1,63 @@
+"""What ``benchfarm import`` takes: bundles, sessions and leaderboards of a device lab, the console of an iOS app."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+from orchestrator.errors import UsageError
+from orchestrator.plugins import CommandResult, Farm, Importer, ImportRequest, Settings, import_result
+from orchestrator.records.campaign import Campaign
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.run import RunRecord
+from orchestrator.units import counted
+
+
+def _import_bundle(settings: Settings, request: ImportRequest) -> CommandResult:
+    """Store what a bundle holds and isn't stored yet; the exit code is 1 when runs had to be left out."""
+    from orchestrator.engine.review import read_imported
+    from orchestrator.store.bundle import Bundle
+    from orchestrator.store.taking_in import take_in
+
+    path, *others = request.files
+    if others or request.device or request.models:
+        raise UsageError("a bundle is imported alone and says itself what is in it")
+    with Farm(settings) as farm, Bundle(path) as bundle:
+        tools = farm.tools
+
+        def read(run: RunRecord, facts: DeviceFacts, campaign: Campaign) -> RunRecord:
+            return read_imported(run, facts, tools, campaign.terms.quiet.screen)
+
+        done = take_in(bundle, farm.store, read=read)
+    new = f"new: {len(done.new_campaigns)} of {counted(len(done.campaigns), 'campaign')}, {', '.join(done.campaigns)}"
+    lines = [f"{counted(done.new_runs, 'run')} taken in, {done.known_runs} stored before; {new}"]
+    lines.append(f"read again from their raw output; imported from {path.name}, sha256 {done.origin.sha256}")
+    if done.other_runs:
+        why = "the store holds others in their place, or they are of a campaign of its own"
+        lines.append(f"{counted(len(done.other_runs), 'run')} left out: {why}")
+    return CommandResult(text="\n".join(lines), data=done, exit_code=1 if done.other_runs else 0)
+
+
+def _import_sessions(settings: Settings, request: ImportRequest) -> CommandResult:
+    from orchestrator.extensions.interop.sessions import import_sessions
+
+    with Farm(settings) as farm:
+        return import_result(import_sessions(farm, request))
+
+
+def _import_console(settings: Settings, request: ImportRequest) -> CommandResult:
+    from orchestrator.extensions.interop.ios_console import import_files
+
+    with Farm(settings) as farm:
+        return import_result([import_files(farm, request)])
+
+
+def _is_session(path: Path) -> bool:
+    from orchestrator.extensions.interop.sessions import is_session
+
+    return is_session(path)
+
+
+BUNDLE = Importer(title="a bundle", takes=zipfile.is_zipfile, take_in=_import_bundle)
+SESSION = Importer(title="a session's folder or leaderboard lines", takes=_is_session, take_in=_import_sessions)
+CONSOLE = Importer(title="the iOS app's console text", takes=Path.is_file, take_in=_import_console, is_last=True)

@@ -1,0 +1,183 @@
+"""The public seam: what a plugin may add to benchfarm, and how benchfarm finds it.
+
+A plugin is an entry point of an installed distribution, in one of the groups ``benchfarm.GROUP`` below. Those of
+benchfarm itself are in its pyproject.toml. Nothing is imported before it is used: a name is known by its entry point.
+
+| group | the entry point's name | what it leads to |
+|---|---|---|
+| commands | ``SECTION of the help | WORDS | LINE of help`` | a module that declares it with :func:`command` |
+| exporters | the format, as ``benchfarm export --format`` takes it | an :class:`Exporter` |
+| importers | any | an :class:`Importer` |
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from orchestrator.errors import PluginError, UsageError, nearest
+from orchestrator.extras import extra_of
+
+if TYPE_CHECKING:
+    from orchestrator.app.exporting import ExportRequest
+    from orchestrator.app.importing import ImportRequest
+    from orchestrator.app.options import Texts, arg, opt
+    from orchestrator.bootstrap import Farm, Settings
+    from orchestrator.cli.exchange import import_result
+    from orchestrator.cli.frame import command
+    from orchestrator.cli.result import CommandResult
+    from orchestrator.records.campaign import Campaign
+
+__all__ = [
+    "CommandResult",
+    "CommandWords",
+    "ExportRequest",
+    "Exported",
+    "Exporter",
+    "Farm",
+    "ImportRequest",
+    "Importer",
+    "Settings",
+    "Texts",
+    "arg",
+    "command",
+    "command_words",
+    "every",
+    "find",
+    "import_result",
+    "load",
+    "opt",
+    "plugins",
+]
+
+_KindT = TypeVar("_KindT")
+#: What plugins use of benchfarm beside its records, and where it is; loaded when it is used.
+_HOMES: Final = {
+    "ExportRequest": "app.exporting",
+    "ImportRequest": "app.importing",
+    **dict.fromkeys(("Texts", "arg", "opt"), "app.options"),
+    **dict.fromkeys(("Farm", "Settings"), "bootstrap"),
+    "command": "cli.frame",
+    "import_result": "cli.exchange",
+    "CommandResult": "cli.result",
+}
+_OWN: Final = "benchfarm"
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'orchestrator.plugins' has no attribute {name!r}")
+    return getattr(import_module(f"orchestrator.{_HOMES[name]}"), name)
+
+
+@functools.cache
+def plugins(group: str) -> Mapping[str, EntryPoint]:
+    """Return the entry points of a group by name, benchfarm's own first; a name of its own can't be replaced."""
+    found: dict[str, EntryPoint] = {}
+    for entry in sorted(entry_points(group=f"{_OWN}.{group}"), key=lambda entry: _distribution(entry) != _OWN):
+        found.setdefault(entry.name, entry)
+    return found
+
+
+def find(group: str, name: str, kind: type[_KindT]) -> _KindT:
+    """Return the plugin of a name; raises UsageError for one that nobody brings, PluginError for a broken one."""
+    known = plugins(group)
+    if name not in known:
+        what = group.removesuffix("s")
+        raise UsageError(f"there is no {what} {name!r}", hint=nearest(name, known) or f"there are {', '.join(known)}")
+    return load(known[name], kind)
+
+
+def every(group: str, kind: type[_KindT]) -> Mapping[str, _KindT]:
+    """Return all plugins of a group by name; raises PluginError for a broken one."""
+    return {name: load(entry, kind) for name, entry in plugins(group).items()}
+
+
+def load(entry: EntryPoint, kind: type[_KindT]) -> _KindT:
+    """Return what an entry point leads to; raises PluginError when it can't be imported or is something else."""
+    whose = _distribution(entry) or "an unknown distribution"
+    try:
+        found: Any = entry.load()
+    except Exception as error:
+        is_extra = isinstance(error, ModuleNotFoundError) and extra_of((error.name or "").partition(".")[0])
+        if is_extra and whose == _OWN:
+            raise
+        raise PluginError(
+            f"{entry.group} {entry.name!r} of {whose} can't be loaded: {type(error).__name__}: {error}",
+            hint=f"update {whose}, or remove it: pip uninstall {whose}",
+        ) from error
+    if not isinstance(found, kind):
+        raise PluginError(f"{entry.group} {entry.name!r} of {whose}: {entry.value} is no {kind.__name__}")
+    return found
+
+
+def _distribution(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist is not None else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """What an exporter wrote, beside the files themselves."""
+
+    #: A sentence for people after the file's name; empty: the name says enough.
+    text: str = ""
+    #: What ``--json`` has beside the files.
+    data: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exporter:
+    """A format of ``benchfarm export``."""
+
+    #: The file it is written to by default; without a suffix a folder. The suffix means the format in ``--out``.
+    path: Path
+    #: Writes what was asked for of the campaigns to a new file, or new files into a new folder. Raises UsageError.
+    write: Callable[[Farm, Sequence[Campaign], ExportRequest, Path], Exported | None]
+    #: Whether ``--run`` chooses some runs; else it is about whole campaigns.
+    takes_runs: bool = False
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder of files."""
+        return not self.path.suffix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Importer:
+    """A kind of results that ``benchfarm import`` takes."""
+
+    #: What people call it, with its article: ``a bundle``.
+    title: str
+    #: Whether a file or folder, which is there, is one.
+    takes: Callable[[Path], bool]
+    #: Stores what files of this kind hold. Raises UsageError kinds, having stored nothing.
+    take_in: Callable[[Settings, ImportRequest], CommandResult]
+    #: Whether all others are asked before it.
+    is_last: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandWords:
+    """What the entry point of a command says in its name."""
+
+    section: str
+    #: Of which the first is a word of the top level.
+    words: tuple[str, ...]
+    about: str
+    entry: EntryPoint
+
+
+def command_words() -> Iterable[CommandWords]:
+    """Yield what the installed commands are called, in the order of the help."""
+    seen = set()
+    for name, entry in plugins("commands").items():
+        parts = [part.strip() for part in name.split("|", 2)]
+        section, words, about = parts if len(parts) == 3 else ("Plugins", name, "")
+        if words not in seen:
+            yield CommandWords(section=section, words=tuple(words.split()), about=about, entry=entry)
+        seen.add(words)
