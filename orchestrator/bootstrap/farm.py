@@ -31,7 +31,7 @@ from orchestrator.errors import (
 from orchestrator.planning.selection import Choice, check_names, choose, missed
 from orchestrator.predicates import Labels
 from orchestrator.records.build_spec import BuildSpec
-from orchestrator.records.device import HOST_SERIAL, DeviceFacts
+from orchestrator.records.device import HOST_SERIAL, DeviceFacts, told_apart
 from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.plan import DeviceSelection
 
@@ -237,7 +237,7 @@ class Farm(Adapters):
         return back
 
     def _attached(self, serials: Sequence[str], *, start_server: bool) -> list[Attached]:
-        from orchestrator.devices.discovery import judge_twins, list_devices
+        from orchestrator.devices.discovery import SEVERAL, judge_twins, list_devices
 
         lab = self.lab_server()
         listed: list[tuple[AdbServer, Seen]] = []
@@ -258,6 +258,11 @@ class Farm(Adapters):
             if plugged is not None and (lab is None or str(plugged.address) != str(lab.address)):
                 listed += [(plugged, seen) for seen in list_devices(plugged, known=self._known)]
         judged = judge_twins([seen for _, seen in listed])
+        for seen in judged:
+            if start_server and seen.reason.startswith(SEVERAL):
+                # Remembered: with one of them away, the results of both would be taken for one phone's.
+                with contextlib.suppress(HostStorageError):
+                    self.quarantine.put(Serial(seen.serial), seen.reason)
         attached = [Attached(server=server, seen=seen) for (server, _), seen in zip(listed, judged, strict=True)]
         attached += iphones
         # A server lists phones in the order in which they came; people look for them by name.
@@ -386,12 +391,33 @@ class Farm(Adapters):
             }
         opened: list[tuple[Device, DeviceFacts]] = []
         lost: dict[str, DeviceError] = {}
+        before = self.store.devices() if phones else {}
         for serial, phone in opening.items():
             try:
-                opened.append(phone.result())
+                device, facts = phone.result()
+                self._check_known(facts, before)
+                opened.append((device, facts))
             except DeviceError as error:
                 lost[serial] = error
         return opened, lost
+
+    def _check_known(self, facts: DeviceFacts, known: Mapping[Serial, DeviceFacts]) -> None:
+        """Keep a phone out under whose serial number another one was measured, until somebody lets it in.
+
+        Raises DeviceUnusableError.
+        """
+        before = known.get(facts.serial)
+        differences = told_apart(before, facts) if before is not None and not before.is_imported else ""
+        if not differences:
+            self.quarantine.is_as_known(facts.serial)
+        elif before is not None and not self.quarantine.is_released(facts.serial):
+            reason = (
+                f"several phones have this serial number: the results in the store are of a {before.title}, this is a"
+                f" {facts.title} (not the same {differences})"
+            )
+            self.quarantine.put(facts.serial, reason)
+            advice = f"if it may go on under this number: benchfarm device release {facts.serial}"
+            raise DeviceUnusableError(reason, serial=facts.serial, hint=advice)
 
     def user_of(self, serial: Serial) -> str:
         """Return which process uses a device, in words; empty for none, or none any more within `wait`."""

@@ -90,7 +90,20 @@ class QuarantineFolder(_Folder):
         """Let a device in again; return why it was kept out, empty when it wasn't."""
         reason = self.reason(serial)
         self.path(serial).unlink(missing_ok=True)
+        if reason:
+            self._released(serial).touch()
         return reason
+
+    def is_released(self, serial: Serial) -> bool:
+        """Whether somebody has let a device in, and it hasn't been as it was known since (``is_as_known``)."""
+        return self._released(serial).exists()
+
+    def is_as_known(self, serial: Serial) -> None:
+        """Note that a device is the one that it was known as: who lets it in the next time does so for a new reason."""
+        self._released(serial).unlink(missing_ok=True)
+
+    def _released(self, serial: Serial) -> Path:
+        return self.path(serial).with_suffix(".released")
 
     def serials(self) -> list[Serial]:
         """Return all phones that are kept out."""

@@ -203,6 +203,10 @@ def look_at(server: AdbServer, address: str, *, timeout_s: float = _PROBE_TIMEOU
     return None if found is None else _look_at(server, found, timeout_s)
 
 
+#: How the reason begins for which neither of two phones of one serial number can be used.
+SEVERAL: Final = "several phones call themselves "
+
+
 def judge_twins(seen: Sequence[Seen]) -> list[Seen]:
     """Settle which of several transports with one ``ro.serialno`` is used.
 
@@ -217,7 +221,8 @@ def judge_twins(seen: Sequence[Seen]) -> list[Seen]:
         others = ", ".join(twin.address for twin in twins)
         if len({twin.boot_id for twin in twins}) > 1:
             advice = "attach only one of them at a time: their results couldn't be told apart"
-            reason = f"several phones call themselves {one.serial}: {others}"
+            boots = ", ".join(twin.boot_id[:8] for twin in twins)
+            reason = f"{SEVERAL}{one.serial}: {others} (booted as {boots})"
             return replace(one, usable=False, reason=reason, advice=advice)
         chosen = min(twins, key=lambda twin: (is_tcp(twin.address), twin.address))
         if one is chosen:

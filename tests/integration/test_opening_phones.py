@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from orchestrator.cli.devices import restore
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.journal import Change
 from orchestrator.devices.server import AdbServer
-from orchestrator.errors import DeviceBusyError, NoDeviceError
+from orchestrator.errors import DeviceBusyError, DeviceUnusableError, NoDeviceError
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection
 from tests.samples.overheard_adb import Overheard
@@ -110,3 +111,66 @@ def test_phones_are_restored_after_one_listing_however_many_there_are(
         assert isinstance(told.data, dict)
         assert (list(told.data["restored"]), told.data["failed"]) == (["S0", "S1", "S2"], {})
         assert overheard.of("").count("host:devices-l") == 1
+
+
+def test_two_phones_of_one_serial_number_stay_two_when_only_one_of_them_is_attached(
+    phones: list[Phone], here: Settings, adb_server: Any
+) -> None:
+    """Their results would be taken for one phone's: nothing is measured under that name until somebody ends it."""
+    phones[1].userland.props.set("ro.serialno", "S0")
+    with Farm(here) as farm:
+        both = [item.seen for item in farm.attached() if item.seen.serial == "S0"]
+        assert [(seen.usable, "several phones call themselves S0" in seen.reason) for seen in both] == [
+            (False, True), (False, True),
+        ]  # fmt: skip
+    AdbServer(ServerAddress(port=adb_server.port)).disconnect(phones[1].address)
+    with Farm(here) as farm:
+        opened = farm.open_devices(DeviceSelection())
+        assert [facts.serial for facts in opened.facts] == ["S2"]
+        # What tells them apart is kept, and shown wherever phones are.
+        reason = opened.left_out["S0"]
+        assert "in quarantine: several phones call themselves S0: " in reason
+        assert phones[0].address in reason
+        assert phones[1].address in reason
+        assert "(booted as " in reason
+        farm.quarantine.release(Serial("S0"))
+        assert [facts.serial for facts in farm.open_devices(DeviceSelection()).facts] == ["S0", "S2"]
+
+
+def test_a_phone_under_whose_serial_number_another_one_was_measured_is_kept_out_until_it_is_let_in(
+    phones: list[Phone], here: Settings, samples
+) -> None:
+    """They were never attached at the same time: what the store knows of the one tells them apart."""
+    with Farm(here) as farm:
+        known = farm.open_devices(DeviceSelection()).facts
+        farm.store.begin_campaign(
+            samples.campaign(invocations=(), skipped=()),
+            devices=[replace(known[0], model="Pixel 9"), *known[1:]],
+            models=(),
+            builds=(),
+        )
+    told = "S0: several phones have this serial number: the results in the store are of a Google Pixel 9"
+    with Farm(here) as farm:
+        with pytest.raises(DeviceUnusableError, match=told) as refused:
+            farm.open_devices(DeviceSelection(serials=("S0",)))
+        assert refused.value.hint.endswith("benchfarm device release S0")
+    with Farm(here) as farm:
+        opened = farm.open_devices(DeviceSelection())
+        assert [facts.serial for facts in opened.facts] == ["S1", "S2"]
+        assert "in quarantine: several phones have this serial number" in opened.left_out["S0"]
+        farm.quarantine.release(Serial("S0"))
+        for _ in range(2):
+            assert "S0" in {facts.serial for facts in farm.open_devices(DeviceSelection()).facts}
+        # It is the one that is known from now on: another one is another reason.
+        farm.store.begin_campaign(
+            samples.campaign("later", invocations=(), skipped=()), devices=known, models=(), builds=()
+        )
+        farm.open_devices(DeviceSelection())
+        farm.store.begin_campaign(
+            samples.campaign("last", invocations=(), skipped=()),
+            devices=[replace(known[0], codename="other")],
+            models=(),
+            builds=(),
+        )
+        with pytest.raises(DeviceUnusableError, match="not the same codename"):
+            farm.open_devices(DeviceSelection(serials=("S0",)))
