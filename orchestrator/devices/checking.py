@@ -40,6 +40,8 @@ _NOISE_LENGTH: Final = 300
 #: What the program that is sent ends with.
 _PROGRAM_CODE: Final = 43
 _LOG_TIMEOUT_S: Final = 5.0
+#: The check that fails when a phone stops answering in the middle.
+_ANSWERS: Final = "answers"
 #: A run of this length, repeated, shows how long its end goes unnoticed.
 _SHORT_RUN_S: Final = 0.2
 _SHORT_RUNS: Final = 5
@@ -193,6 +195,8 @@ def check_phone(
         checks["app"] = lambda: _app(device, *app)
     tools = list(_tools(device))
     yield from tools
+    if tools[-1].name == _ANSWERS:
+        return
     if hung := [tool.name for tool in tools if tool.result is CheckResult.FAILS and tool.name.startswith("dumpsys")]:
         seen = f"not tried: {', '.join(hung)} gave no answer within {_TOOL_LIMIT_S:g} s"
         checks |= dict.fromkeys(("facts", "state", "quiet mode"), lambda: _fails(seen, "reboot the phone"))
@@ -242,6 +246,12 @@ def _tools(device: AdbDevice) -> Iterator[PhoneCheck]:
             answer = ask(partial(device.shell, timeout_s=_TOOL_LIMIT_S), scripts, serial=device.serial)
         except DeviceTimeoutError:
             result, seen = CheckResult.FAILS, f"no answer within {_TOOL_LIMIT_S:g} s"
+            if not _answers(device):
+                yield from found.values()
+                yield PhoneCheck(name=tool.name, result=result, seen=seen, cost=cost)
+                why = "not even an empty command: nothing more is tried"
+                yield PhoneCheck(name=_ANSWERS, result=result, seen=why, cost=f"{_FATAL}; reboot it")
+                return
         except BenchfarmError as error:
             result, seen = CheckResult.FAILS, str(error)
         else:
@@ -261,6 +271,15 @@ def _tools(device: AdbDevice) -> Iterator[PhoneCheck]:
             lost = {name: replace(found[name], result=_MISSING, cost=cost) for name in (one, other)}
             found |= {name: check for name, check in lost.items() if found[name].result is not CheckResult.FAILS}
     yield from found.values()
+
+
+def _answers(device: AdbDevice) -> bool:
+    """Whether the phone does an empty command: if not, it is no tool that hangs."""
+    try:
+        device.shell(":", timeout_s=_TOOL_LIMIT_S)
+    except BenchfarmError:
+        return False
+    return True
 
 
 def _shell(device: AdbDevice) -> _Found:

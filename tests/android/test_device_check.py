@@ -90,6 +90,15 @@ def test_a_tool_that_hangs_is_named_with_its_limit_and_what_needs_it_isnt_tried(
     assert b"sleep 86499" not in adb_server.run("-s", own_phone.address, "shell", "ps -A -o ARGS").stdout
 
 
+def test_a_phone_that_hangs_as_a_whole_is_asked_nothing_more(own_phone: RealPhone, checked: Any) -> None:
+    own_phone.put("df", "kill -STOP $(pidof adbd); exec sleep 86498")
+    found = checked(3)
+    assert list(found)[-2:] == ["df", "answers"]
+    assert found["answers"][0] == "fails"
+    assert "not even an empty command" in found["answers"][1]
+    assert "reboot it" in found["answers"][2]
+
+
 def test_a_phone_that_computes_no_checksum_is_said_to_compute_none(own_phone: RealPhone, checked: Any) -> None:
     for tool in ("sha256sum", "md5sum"):
         own_phone.take_away(tool)
