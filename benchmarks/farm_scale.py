@@ -1,12 +1,12 @@
-"""The queue of a farm of many hosts at 50 hosts and 1,000 phones, on a private PostgreSQL server.
+"""A farm of many hosts at 50 hosts and 1,000 phones, on a private PostgreSQL server.
 
-Each host is a pool of connections with a thread, and does at its database what a worker does: it registers, announces
-its phones, beats, claims and ends jobs. No phone is attached: only the queue is measured. Told are the server's and
-this process's processor time for a host's look when nothing happens, how long a submission to all phones takes, how
-many jobs a second are claimed and ended while all hosts ask at once, and what status and metrics cost with years of
-ended jobs behind them. Beside the claims stand as many by Procrastinate's own function, on the same server.
+Each host does at its database what a worker does: it announces its phones, says that it lives, looks for jobs, and has
+Procrastinate's workers, one for each phone, begin and end them. No phone is attached: only the farm is measured. Told
+are the server's and this process's processor time for a host's look when nothing happens, how long a submission to all
+phones takes, how many jobs a second are begun and ended while all hosts work at once, what idle workers cost, and what
+status and metrics cost with years of ended jobs behind them.
 
-    python benchmarks/farm_scale.py [--hosts 50] [--phones 20] [--ended 200000]
+    python benchmarks/farm_scale.py [--hosts 50] [--phones 20] [--ended 200000] [--idle 30]
 """
 
 from __future__ import annotations
@@ -20,16 +20,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import psycopg
 from private_postgresql import private_server
 
-from orchestrator.queueing.queue import Announced, FarmQueue
-from orchestrator.queueing.submissions import Submission, queue_of
+from orchestrator.extensions.farm.queue import Announced, FarmQueue, Submission
+from orchestrator.extensions.farm.worker import PhoneWorkers
 
 
 def hash_of(number: int, length: int) -> str:
@@ -78,108 +76,90 @@ def together(works: list[Callable[[], None]]) -> None:
         thread.join()
 
 
-def drain(queue: FarmQueue, host: str, worker_id: int, serials: list[str], done: list[int]) -> None:
-    """Claim and end jobs until none is left for these phones."""
-    while (claimed := queue.claim(host, worker_id, serials)) is not None:
-        queue.finish(worker_id, claimed.job_id, "succeeded", "")
-        done.append(claimed.job_id)
-
-
-def drain_by_procrastinate(
-    connection: psycopg.Connection[Any], worker_id: int, serials: list[str], done: list[int]
-) -> None:
-    """Do the same with Procrastinate's own functions, and no look at whose job it is."""
-    queues = [queue_of(serial) for serial in serials]
-    while True:
-        row = connection.execute(
-            "SELECT id FROM procrastinate_fetch_job_v2(%s::varchar[], %s)", (queues, worker_id)
-        ).fetchone()
-        if row is None or row[0] is None:
-            return
-        connection.execute("SELECT procrastinate_finish_job_v1(%s, 'succeeded', false)", (row[0],))
-        done.append(row[0])
-
-
-def measure(url: str, *, hosts: int, phones: int, ended: int) -> None:
+def measure(url: str, *, hosts: int, phones: int, ended: int, idle_s: float) -> None:
     """Measure on an empty database."""
     names = [f"host-{number:02d}" for number in range(hosts)]
     serials = {name: [f"{name}-{number:02d}" for number in range(phones)] for name in names}
     every = [serial for own in serials.values() for serial in own]
 
-    def submission(name: str) -> Submission:
-        return Submission(
-            submission=name, document="{}", plan_name="night", files=[], priority=0, joins=False, replaces_lost=False,
-            opens_at=datetime.now(UTC),
-        )  # fmt: skip
-
     with ExitStack() as stack:
-        queues = {name: stack.enter_context(FarmQueue(url)) for name in names}
-        numbers = {name: queue.register(name, benchfarm_version="1") for name, queue in queues.items()}
+        queues = {name: stack.enter_context(FarmQueue(url, connections=2)) for name in names}
         known = {name: {serial: Announced(facts=FACTS) for serial in own} for name, own in serials.items()}
+
+        def beat(name: str) -> None:
+            queues[name].beat(name, benchfarm_version="1", note="")
+
+        together([partial(beat, name) for name in names])
         with spent("the first look of every host", hosts):
             together([partial(queues[name].announce, name, known[name]) for name in names])
         fill(url, every, ended)
 
         def look(name: str) -> None:
-            queue = queues[name]
-            queue.beat(name, numbers[name])
-            queue.reap(dead_after_s=3600)
-            queue.announce(name, known[name])
-            queue.claim(name, numbers[name], serials[name])
+            beat(name)
+            queues[name].holds()
+            queues[name].clashes()
+            queues[name].announce(name, known[name])
+            queues[name].open_jobs(serials[name])
 
         with spent("a look when nothing happens", 10 * hosts):
             for _ in range(10):
                 together([partial(look, name) for name in names])
         first = queues[names[0]]
+        with spent(f"a submission to {len(every)} phones", len(every)):
+            submission = Submission(submission="all", document="{}", plan_name="night", files=[], priority=0)
+            first.submit(submission, dict.fromkeys(every, FACTS))
+        done: list[int] = []
+
+        def do(host: str, serial: str, job: int) -> None:
+            begun = queues[host].begin(job, host)
+            if begun is not None and queues[host].end(begun, "done", "") is not None:
+                done.append(job)
+
+        workers = {name: PhoneWorkers(url, name, partial(do, name), poll_s=2.0) for name in names}
+
+        def work(name: str) -> None:
+            workers[name].open()
+            for row in queues[name].open_jobs(serials[name]):
+                workers[name].settle(row["serial"], {row["job_id"]: row["priority"]}, None)
+            for serial in serials[name]:
+                workers[name].start(serial)
+
+        with spent("put into the queue, begun and ended", len(every)):
+            together([partial(work, name) for name in names])
+            while len(done) < len(every):
+                time.sleep(0.05)
+        assert len(done) == len(set(done)) == len(every), f"{len(done)} of {len(every)}"
+        with spent(f"{len(every)} idle workers, a second", round(idle_s)):
+            time.sleep(idle_s)
         held = first.rows("SELECT count(*) AS held FROM pg_stat_activity WHERE datname = current_database()")[0]["held"]
-        print(f"connections that {hosts} hosts hold now: {held}", flush=True)
-        # Open to the end: the processor time of a connection's process is gone with it.
-        others = {
-            name: stack.enter_context(psycopg.connect(url, options="-c search_path=benchfarm_queue", autocommit=True))
-            for name in names
-        }
-
-        def benchfarm(name: str, done: list[int]) -> None:
-            drain(queues[name], name, numbers[name], serials[name], done)
-
-        def procrastinate(name: str, done: list[int]) -> None:
-            drain_by_procrastinate(others[name], numbers[name], serials[name], done)
-
-        for way, work in (("benchfarm", benchfarm), ("Procrastinate", procrastinate)):
-            with spent(f"a submission to {len(every)} phones", len(every)):
-                first.submit(submission(f"for-{way}"), dict.fromkeys(every, FACTS))
-            done: list[int] = []
-            with spent(f"claimed and ended by {way}", len(every)):
-                together([partial(work, name, done) for name in names])
-            assert len(done) == len(set(done)) == len(every), f"{len(done)} of {len(every)}"
+        print(f"connections that {hosts} hosts hold now, without their stores': {held}", flush=True)
         with spent(f"farm status with {ended} ended jobs", 5):
             for _ in range(5):
                 first.jobs(), first.phones(), first.hosts()
         with spent(f"metrics with {ended} ended jobs", 5):
             for _ in range(5):
                 first.job_counts(), first.lag_s(), first.phones(), first.seen(), first.hosts()
+        for name in names:
+            for serial in serials[name]:
+                workers[name].stop(serial)
+        while any(item.alive() for item in workers.values()):
+            time.sleep(0.05)
+        together([item.close for item in workers.values()])
 
 
 def fill(url: str, serials: list[str], count: int) -> None:
-    """Put ended jobs into the queue, as years of nights leave them where nobody cleans."""
+    """Put ended jobs into the farm, as years of nights leave them where nobody cleans."""
     with psycopg.connect(url, options="-c search_path=benchfarm_queue") as connection:
         connection.execute(
-            "INSERT INTO procrastinate_jobs (queue_name, task_name, priority, lock, status, args, attempts)"
-            " SELECT 'phone:' || s.serial, 'benchfarm.phone', 0, 'phone:' || s.serial, 'succeeded', '{}', 1"
-            " FROM (SELECT (%s::text[])[1 + n %% %s] AS serial FROM generate_series(1, %s) n) s",
-            (serials, len(serials), count),
+            "INSERT INTO farm_submissions (submission, protocol, document, plan_name, files, priority)"
+            " SELECT 'old-' || n, 1, '{}', 'night', '{}', 0 FROM generate_series(0, %s) n",
+            (count // len(serials),),
         )
         connection.execute(
-            "INSERT INTO farm_jobs (job_id, submission, serial, campaign_id)"
-            " SELECT id, 'old-' || id, replace(lock, 'phone:', ''), 'c' || id FROM procrastinate_jobs"
-        )
-        connection.execute(
-            "INSERT INTO farm_submissions (submission, protocol, document, plan_name, files, priority, joins,"
-            " replaces_lost, opens_at) SELECT 'old-' || id, 1, '{}', 'night', '{}', 0, false, false, now()"
-            " FROM procrastinate_jobs"
-        )
-        connection.execute(
-            "INSERT INTO procrastinate_events (job_id, type) SELECT id, 'succeeded' FROM procrastinate_jobs"
+            "INSERT INTO farm_jobs (submission, serial, campaign_id, status, facts, came_later)"
+            " SELECT 'old-' || n / %s, (%s::text[])[1 + n %% %s], 'c' || n, 'done', '{}', false"
+            " FROM generate_series(0, %s) n",
+            (len(serials), serials, len(serials), count - 1),
         )
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("ANALYZE")
@@ -191,9 +171,10 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, default=50)
     parser.add_argument("--phones", type=int, default=20, help="of each host")
     parser.add_argument("--ended", type=int, default=200_000, help="jobs that lie there from before")
+    parser.add_argument("--idle", type=float, default=30.0, help="seconds in which nothing happens")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, private_server(Path(folder)) as url:
-        measure(url, hosts=options.hosts, phones=options.phones, ended=options.ended)
+        measure(url, hosts=options.hosts, phones=options.phones, ended=options.ended, idle_s=options.idle)
 
 
 if __name__ == "__main__":

@@ -279,7 +279,7 @@ class FarmQueue(Database):
             )
             if held.rowcount < len(set(submission.files)):
                 raise UsageError("a file was cleaned away before it was used", hint="submit again")
-            return [_add(connection, name, serial, facts, came_later=False) for serial, facts in phones.items()]
+            return _add(connection, name, phones, came_later=False)
 
     def to_join(self, serials: Collection[str]) -> dict[str, Submission]:
         """Return the open submissions in which one of some phones has no job, by name."""
@@ -310,8 +310,7 @@ class FarmQueue(Database):
             if locked is None or not any(is_open for *_, is_open in jobs):
                 return []
             chosen = choose({serial: facts for serial, facts, _ in jobs})
-            for serial, facts in chosen.items():
-                _add(connection, name, serial, facts, came_later=True)
+            _add(connection, name, chosen, came_later=True)
         return sorted(chosen)
 
     def open_jobs(self, serials: Collection[str]) -> list[dict[str, Any]]:
@@ -480,11 +479,19 @@ def can_have_jobs(serial: str) -> bool:
     return serial not in {"", HOST_SERIAL} and len(serial) <= _LONGEST_SERIAL and serial.isprintable()
 
 
-def _add(connection: psycopg.Connection[Any], submission: str, serial: str, facts: str, *, came_later: bool) -> int:
-    row = connection.execute(
-        "INSERT INTO farm_jobs (submission, serial, campaign_id, facts, came_later) VALUES (%s, %s, %s, %s, %s)"
-        " RETURNING job_id",
-        (submission, serial, campaign_id_of(submission, Serial(serial)), facts, came_later),
-    ).fetchone()
-    assert row is not None, "an insert returns its row"
-    return int(row[0])
+def _add(
+    connection: psycopg.Connection[Any], submission: str, phones: Mapping[str, str], *, came_later: bool
+) -> list[int]:
+    rows = connection.execute(
+        "INSERT INTO farm_jobs (submission, serial, campaign_id, facts, came_later) SELECT %s, serial, campaign, facts,"
+        " %s FROM unnest(%s::text[], %s::text[], %s::text[]) WITH ORDINALITY AS p (serial, campaign, facts, place)"
+        " ORDER BY place RETURNING job_id",
+        (
+            submission,
+            came_later,
+            list(phones),
+            [campaign_id_of(submission, Serial(serial)) for serial in phones],
+            list(phones.values()),
+        ),
+    ).fetchall()
+    return sorted(number for (number,) in rows)
