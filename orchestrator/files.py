@@ -71,13 +71,20 @@ def is_private(folder: Path) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
 
 
+def draft_of(path: Path) -> Path:
+    """Return a name beside a file under which it is written, until it is whole; nobody else has the same.
+
+    Neither a thread's nor a process's number is unique: two containers that share a folder have the same ones.
+    """
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+
+
 def write_whole(path: Path, content: bytes | str, *, is_private: bool = True) -> None:
     """Write a file and its folder; an older one stays, and nothing is left beside it, when this fails.
 
     A folder that has to be made is this user's alone, unless it isn't ``is_private``. Raises OSError.
     """
-    # Neither a thread's nor a process's number is unique: two containers that share a folder have the same ones.
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    draft = draft_of(path)
     try:
         make_private(path.parent) if is_private else path.parent.mkdir(parents=True, exist_ok=True)
         draft.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -105,7 +112,7 @@ def unwritable(path: Path, error: OSError) -> BenchfarmError:
 
 def check_writable(path: Path) -> None:
     """Make sure that a file can be written here, before the work for it is done; raises as :func:`write_file`."""
-    probe = path.with_name(f".{path.name}.{secrets.token_hex(8)}.probe")
+    probe = draft_of(path)
     write_file(probe, b"")
     probe.unlink()
     if path.is_dir():

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -18,7 +17,7 @@ from urllib.parse import quote as percent_encode
 from urllib.parse import unquote
 
 from orchestrator.errors import HostStorageError
-from orchestrator.files import make_private
+from orchestrator.files import draft_of, make_private
 from orchestrator.records.identity import Serial
 
 
@@ -125,7 +124,7 @@ class UndoJournal:
                     path.unlink()
                 return
             make_private(self.folder)
-            draft = path.with_suffix(f".{secrets.token_hex(8)}.tmp")
+            draft = draft_of(path)
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()

@@ -23,5 +23,9 @@ def content_key(value: object) -> str:
 
 
 def campaign_id_of(submission: str, serial: Serial) -> CampaignId:
-    """Return the campaign of a phone's part of a farm's submission."""
-    return CampaignId(f"{submission}-{re.sub('[^A-Za-z0-9._-]', '_', serial)}")
+    """Return the campaign of a phone's part of a farm's submission, another for each two of them.
+
+    Behind the last ``_`` is the serial number, in which no ``_`` is left.
+    """
+    escaped = re.sub("[^A-Za-z0-9.-]", lambda found: f"~{ord(found[0]):x}~", serial)
+    return CampaignId(f"{submission}_{escaped}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import HostStorageError, UsageError
+from orchestrator.files import write_whole
 
 #: Which files are the site's, and what was noted about each.
 MANIFEST: Final = ".benchfarm-site.json"
@@ -53,7 +53,7 @@ class SiteFolder:
             if target.is_file() and not target.is_symlink() and target.read_bytes() == content:
                 self._counts["unchanged"] += 1
                 return
-            self._replace(target, content)
+            write_whole(target, content, is_private=False)
         self._counts["written"] += 1
 
     def keeps(self, path: str, note: str) -> bool:
@@ -93,16 +93,7 @@ class SiteFolder:
             ) from None
 
     def _save(self, files: dict[str, str]) -> None:
-        self._replace(self._folder / MANIFEST, json.dumps(files, indent=0).encode())
-
-    def _replace(self, target: Path, content: bytes) -> None:
-        draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        try:
-            draft.write_bytes(content)
-            draft.replace(target)
-        finally:
-            with contextlib.suppress(OSError):
-                draft.unlink()
+        write_whole(self._folder / MANIFEST, json.dumps(files, indent=0), is_private=False)
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:

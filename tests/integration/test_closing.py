@@ -133,7 +133,7 @@ def submitted(shared: Settings, samples: Samples) -> Callable[[FarmQueue], None]
         submit(queue, "A", "B", name=NIGHT)
         with Farm(shared) as opened:
             for serial in ("A", "B"):
-                interrupted(opened.store, samples, f"{NIGHT}-{serial}", status=CampaignStatus.RUNNING, host="rack-1")
+                interrupted(opened.store, samples, f"{NIGHT}_{serial}", status=CampaignStatus.RUNNING, host="rack-1")
 
     return begun
 
@@ -149,23 +149,23 @@ def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
     with FarmQueue(shared.store) as queue:
         submitted(queue)
         with Farm(shared) as opened:
-            for campaign_id in ("night-A", "night-B"):
+            for campaign_id in ("night_A", "night_B"):
                 opened.store.set_status(CampaignId(campaign_id), CampaignStatus.INTERRUPTED, None)
             assert [item.level for item in devices.of_host(opened) if item.check == "campaigns"] == ["ok"]
-        with pytest.raises(UsageError, match="left to the farm's workers: night-"):
+        with pytest.raises(UsageError, match="left to the farm's workers: night_"):
             measuring.run(shared, resume=True)
         with pytest.raises(UsageError, match="a job of the farm that waits or runs") as caught:
-            stored.close(shared, ["night-B"])
+            stored.close(shared, ["night_B"])
         assert "benchfarm farm cancel night --phone B" in caught.value.hint
         # One that failed is anybody's again, whatever computer began it.
         host_lives(queue, "two", version="1")
         queue.end(begin(queue, "B", host="two"), "failed", "the phone gave up")
         with Farm(shared) as opened:
-            opened.store.set_status(CampaignId("night-B"), CampaignStatus.RUNNING, None)
+            opened.store.set_status(CampaignId("night_B"), CampaignStatus.RUNNING, None)
             (advice,) = [item for item in devices.of_host(opened) if item.check == "campaigns"]
-    assert "close night-B'" in advice.next_step
-    assert stored.close(shared, ["night-B"]).exit_code == 0
-    assert open_ones(shared) == {"night-A"}
+    assert "close night_B'" in advice.next_step
+    assert stored.close(shared, ["night_B"]).exit_code == 0
+    assert open_ones(shared) == {"night_A"}
 
 
 def test_cancelling_closes_what_had_begun_and_waits_and_leaves_what_runs_to_its_worker(
@@ -178,4 +178,4 @@ def test_cancelling_closes_what_had_begun_and_waits_and_leaves_what_runs_to_its_
         result = farm_control.cancel(shared, NIGHT, [])
     said = "night: 1 jobs cancelled, 1 are being stopped; what was left of 1 that had begun is abandoned"
     assert result.text == said
-    assert open_ones(shared) == {"night-A"}
+    assert open_ones(shared) == {"night_A"}

@@ -29,7 +29,7 @@ from orchestrator.extensions.farm.phones import Newcomers, away_meant, check_nam
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import CampaignId, RunId, Serial
+from orchestrator.records.identity import CampaignId, RunId, Serial, campaign_id_of
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.records.run import Outcome
 from orchestrator.store.opening import MemoryStore
@@ -194,7 +194,7 @@ def test_the_status_of_a_submission_tells_what_each_phone_had_no_time_for(
     queue: FarmQueue, settings: Settings, samples
 ) -> None:
     submit(queue, "A", "B", "C", "D")
-    names = [CampaignId(f"night-{serial}") for serial in "ABCD"]
+    names = [campaign_id_of("night", Serial(serial)) for serial in "ABCD"]
     (other,) = samples.campaign().skipped
     late = replace(other, reason_code="out-of-time")
     with Farm(settings) as opened:

@@ -199,7 +199,7 @@ def test_a_cancelled_job_is_stopped_and_given_up_and_a_drained_worker_ends(queue
         queue.hold("host:one", "drain")
         queue.cancel("night")
     assert [row["status"] for row in queue.jobs()] == ["cancelled"]
-    assert abandoned == ["night-A"]
+    assert abandoned == ["night_A"]
 
 
 def test_a_phone_has_one_job_at_a_time_and_the_most_urgent_first(queue: FarmQueue) -> None:
@@ -317,7 +317,7 @@ def test_what_goes_wrong_with_a_job_is_told_as_that_with_its_phone_and_campaign(
         queue.rows("UPDATE farm_jobs SET again_at = now() - interval '1 hour'")
         queue.rows("UPDATE procrastinate_jobs SET scheduled_at = now() - interval '1 hour'")
     of_job = [line for line in told if "job" in line]
-    about = {"job": job, "serial": "A", "campaign_id": "night-A"}
+    about = {"job": job, "serial": "A", "campaign_id": "night_A"}
     assert [line["level"] for line in of_job] == ["info", "warning", "info", "error"]
     assert all(about.items() <= line.items() for line in of_job)
 
@@ -420,7 +420,7 @@ def test_a_job_that_is_over_says_when_its_phone_is_not_restored(queue: FarmQueue
 
         def note(serial: Serial) -> str:
             delivery = Delivery(
-                job_id=job, serial=serial, submission="night", campaign_id=CampaignId("night-A"), document="{}",
+                job_id=job, serial=serial, submission="night", campaign_id=CampaignId("night_A"), document="{}",
                 facts="", tries=0, deaths=0, delivery=1,
             )  # fmt: skip
             ended = run_job(lambda: Farm(settings), contents, delivery, "one", threading.Event())

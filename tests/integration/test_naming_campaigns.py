@@ -17,7 +17,7 @@ from orchestrator.store.opening import Store
 
 #: The first is the beginning of the second, and adb's name for the third isn't an id's as it is.
 PHONES = ("PIXEL-3", "PIXEL-3-2", "10.0.0.1:5555")
-NAMES = ("PIXEL-3", "PIXEL-3-2", "10.0.0.1_5555")
+NAMES = ("PIXEL-3", "PIXEL-3-2", "10.0.0.1~3a~5555")
 
 
 @pytest.fixture
@@ -25,10 +25,10 @@ def farm(store: Store, samples) -> Store:
     """Two nights of three phones, one of another plan before them, one campaign of this host between them."""
     phones = [DeviceFacts(serial=Serial(serial), kind=DeviceKind.ANDROID, is_virtual=True) for serial in PHONES]
     nights = [
-        *((f"other-{name}", "other", [serial]) for name, serial in zip(NAMES, PHONES, strict=True)),
-        *((f"n1-{name}", "nightly", [serial]) for name, serial in zip(NAMES, PHONES, strict=True)),
+        *((f"other_{name}", "other", [serial]) for name, serial in zip(NAMES, PHONES, strict=True)),
+        *((f"n1_{name}", "nightly", [serial]) for name, serial in zip(NAMES, PHONES, strict=True)),
         ("20261122-010000-abcdef", "by hand", PHONES),
-        *((f"n10-{name}", "nightly", [serial]) for name, serial in zip(NAMES, PHONES, strict=True)),
+        *((f"n10_{name}", "nightly", [serial]) for name, serial in zip(NAMES, PHONES, strict=True)),
     ]
     for hour, (campaign_id, name, serials) in enumerate(nights):
         cases = [samples.case(serial=Serial(serial)) for serial in serials]
@@ -42,12 +42,12 @@ def farm(store: Store, samples) -> Store:
 @pytest.mark.parametrize(
     ("word", "meant"),
     [
-        ("", [f"n10-{name}" for name in sorted(NAMES)]),
-        ("newest", [f"n10-{name}" for name in sorted(NAMES)]),
-        ("previous", [f"n1-{name}" for name in sorted(NAMES)]),
-        ("n1", [f"n1-{name}" for name in sorted(NAMES)]),
-        ("n1-PIXEL-3", ["n1-PIXEL-3"]),
-        ("n1-PIXEL-3-", ["n1-PIXEL-3-2"]),
+        ("", [f"n10_{name}" for name in sorted(NAMES)]),
+        ("newest", [f"n10_{name}" for name in sorted(NAMES)]),
+        ("previous", [f"n1_{name}" for name in sorted(NAMES)]),
+        ("n1", [f"n1_{name}" for name in sorted(NAMES)]),
+        ("n1_PIXEL-3", ["n1_PIXEL-3"]),
+        ("n1_PIXEL-3-", ["n1_PIXEL-3-2"]),
         ("20261122", ["20261122-010000-abcdef"]),
     ],
 )
@@ -63,7 +63,7 @@ def test_a_word_that_fits_several_campaigns_that_are_no_submission_is_refused(fa
 
 
 def test_where_one_campaign_is_wanted_its_whole_id_is_enough(farm: Store) -> None:
-    assert find_campaign(farm, "n1-PIXEL-3").campaign_id == "n1-PIXEL-3"
+    assert find_campaign(farm, "n1_PIXEL-3").campaign_id == "n1_PIXEL-3"
 
 
 def test_the_previous_campaign_is_one_that_has_a_case_in_common(store: Store, samples) -> None:

@@ -12,7 +12,7 @@ from orchestrator.extensions.farm.manifest import dump
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.identity import CampaignId, ModelSha, Serial, content_key
+from orchestrator.records.identity import ModelSha, Serial, campaign_id_of, content_key
 from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import Build, DelegateName, Model, Pass, ToolName
 from orchestrator.store.opening import Store
@@ -47,7 +47,7 @@ def tonights_runs(serial: str) -> list[RunRecord]:
     """Return the runs of a phone's part of tonight, not stored yet."""
     at = datetime.now(UTC)
     model = Model(name="mobilenet.tflite", sha256=ModelSha(content_key("mobilenet")), size_bytes=1)
-    identity = CampaignId(f"{SUBMISSION}-{serial}")
+    identity = campaign_id_of(SUBMISSION, Serial(serial))
     facts = facts_of(serial)
     cases = [
         case_of(facts, model, delegate, NEW) for delegate in (DelegateName.GPU, DelegateName.XNNPACK, DelegateName.CPU)

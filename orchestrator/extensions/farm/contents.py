@@ -13,7 +13,7 @@ from typing import Final
 
 from orchestrator.errors import HostStorageError, StoreError, UsageError
 from orchestrator.extensions.farm.schema import Database
-from orchestrator.files import make_private, sha256_of
+from orchestrator.files import draft_of, make_private, sha256_of
 
 #: What was kept or used within this time stays: a submission that needs it may be on its way.
 GRACE_S: Final = 24 * 3600.0
@@ -96,7 +96,7 @@ class Contents:
 
         A damaged one is deleted: whoever has the file brings it again by submitting it.
         """
-        draft = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.part")
+        draft = draft_of(path)
         digest, number = hashlib.sha256(), 0
         try:
             with draft.open("wb") as file:
