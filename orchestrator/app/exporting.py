@@ -15,7 +15,7 @@ from orchestrator.app.reporting import report_data
 from orchestrator.app.stored import named_campaigns
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.errors import UsageError
-from orchestrator.files import unwritable, write_file
+from orchestrator.files import draft_of, unwritable, write_file
 from orchestrator.plugins import Exported, Exporter, find, plugins
 from orchestrator.records.campaign import Campaign
 from orchestrator.report import exports
@@ -60,7 +60,7 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Sequence[Path], 
     if not exporter.is_folder and not request.force and os.path.lexists(target):
         raise _exists(target)
     # What exists stays until the new one is whole.
-    made = target.with_name(f".{target.name}.{os.getpid()}.new")
+    made = draft_of(target)
     try:
         with Farm(settings, makes_store=False) as farm:
             chosen = named_campaigns(farm.store, request.campaigns or ("",))
