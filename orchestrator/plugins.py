@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from orchestrator.cli.frame import command
     from orchestrator.cli.result import CommandResult
     from orchestrator.records.campaign import Campaign
+    from orchestrator.tables.escapes import text_table
 
 __all__ = [
     "CommandResult",
@@ -53,6 +54,7 @@ __all__ = [
     "load",
     "opt",
     "plugins",
+    "text_table",
 ]
 
 _KindT = TypeVar("_KindT")
@@ -65,6 +67,7 @@ _HOMES: Final = {
     "command": "cli.frame",
     "import_result": "cli.exchange",
     "CommandResult": "cli.result",
+    "text_table": "tables.escapes",
 }
 _OWN: Final = "benchfarm"
 

@@ -1,4 +1,4 @@
-"""What a .tflite file is and holds, and how two differ, without running any of it."""
+"""What a .tflite file is and holds, without running any of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 import stat
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +28,7 @@ from orchestrator.models.graph import (
 )
 from orchestrator.models.language_model import inspect_bundle, is_bundle
 from orchestrator.records.identity import ModelSha
-from orchestrator.records.model import ModelChange, ModelFacts, SignatureFacts, TensorFacts
+from orchestrator.records.model import ModelFacts, TensorFacts
 from orchestrator.records.tokens import is_foreign
 from orchestrator.records.workload import Model
 
@@ -303,56 +302,3 @@ def _computed_kinds(subgraph: Subgraph) -> Iterator[str]:
             yield "float16" if stored == "float16" else "dynamic-range"
         else:
             yield data
-
-
-#: Facts that are compared by counts below instead.
-_COUNTED = frozenset({"operators", "tensors", "metadata"})
-_UNCOMPARED = frozenset({"is_runtime_told"})
-
-
-def differences(first: ModelFacts, second: ModelFacts) -> list[ModelChange]:
-    """Return each fact that differs, and each operator and tensor type whose count does."""
-    changes = [
-        ModelChange(what=field.name, first=_shown(one), second=_shown(two))
-        for field in fields(ModelFacts)
-        if field.name not in _COUNTED | _UNCOMPARED
-        and (one := getattr(first, field.name)) != (two := getattr(second, field.name))
-    ]
-    for what in sorted(_COUNTED, reverse=True):
-        one, two = getattr(first, what), getattr(second, what)
-        changes += [
-            ModelChange(what=f"{what} {name}", first=str(one.get(name, 0)), second=str(two.get(name, 0)))
-            for name in sorted({*one, *two})
-            if one.get(name, 0) != two.get(name, 0)
-        ]
-    return changes
-
-
-def operator_changes(first: Graph, second: Graph) -> list[ModelChange]:
-    """Return the operators of the main subgraphs that only one has, by kind, result shape and type."""
-    one, two = (Counter(_operators(graph)) for graph in (first, second))
-    return [
-        ModelChange(what=f"operator {line}", first=str(one[line]), second=str(two[line]))
-        for line in sorted({*one, *two})
-        if one[line] != two[line]
-    ]
-
-
-def _operators(graph: Graph) -> Iterator[str]:
-    subgraph = graph.subgraphs[0]
-    for operator in subgraph.operators:
-        results = [subgraph.tensors[index] for index in operator.outputs if index >= 0]
-        shown = ", ".join(f"{dtype_of(tensor)}{list(tensor.shape)}" for tensor in results)
-        yield f"{operator_name(operator)} -> {shown}"
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "unknown"
-    if isinstance(value, tuple):
-        return "; ".join(_shown(item) for item in value) or "none"
-    if isinstance(value, TensorFacts):
-        return f"{value.name}: {value.dtype}{list(value.shape_signature)}"
-    if isinstance(value, SignatureFacts):
-        return f"{value.key}({', '.join(value.inputs)})"
-    return str(value)

@@ -19,9 +19,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+from orchestrator.extensions.models.building import BuildOrder
+from orchestrator.extensions.models.networks import make_network
 from orchestrator.files import sha256_of
-from orchestrator.models.building import BuildOrder
-from orchestrator.models.networks import make_network
 
 #: Variants whose conversion measures the range of activations on data.
 _CALIBRATED: Final = frozenset({"int8", "int16x8"})

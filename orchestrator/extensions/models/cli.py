@@ -7,13 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from orchestrator.app import model_files
-from orchestrator.app.model_files import BuildRequest, Folder
-from orchestrator.app.options import Texts, arg, opt
-from orchestrator.bootstrap import Settings
-from orchestrator.cli.frame import command
 from orchestrator.cli.progress import tell
-from orchestrator.cli.result import CommandResult, table
+from orchestrator.extensions.models import files as model_files
+from orchestrator.extensions.models.files import BuildRequest, Folder
+from orchestrator.plugins import CommandResult, Settings, Texts, arg, command, opt, text_table
 from orchestrator.records.model import ModelFacts, TensorFacts
 from orchestrator.tables.escapes import one_line
 from orchestrator.units import format_bytes
@@ -112,10 +109,12 @@ def diff(
 
     Exit code 1 unless the files are identical.
     """
-    found = model_files.compare_models(first, second)
+    from orchestrator.extensions.models.diff import compare_models
+
+    found = compare_models(first, second)
     rows = [(change.what, _short(change.first), _short(change.second)) for change in found.changes]
     same = "the same file" if found.is_same_file else "the same structure; constants, names or layout differ"
-    text = table(("what", str(first), str(second)), rows) if rows else same
+    text = text_table(("what", str(first), str(second)), rows) if rows else same
     return CommandResult(text=text, data=found, exit_code=0 if found.is_same_file else 1)
 
 
@@ -133,7 +132,7 @@ def samples(
     """
     models = model_files.samples(out)
     rows = [(str(model.path), format_bytes(model.size_bytes), model.sha256[:12]) for model in models]
-    return CommandResult(text=table(("model", "size", "sha256"), rows, right=(1,)), data=models)
+    return CommandResult(text=text_table(("model", "size", "sha256"), rows, right=(1,)), data=models)
 
 
 @command("model build")
@@ -147,7 +146,7 @@ def build(settings: Settings, request: BuildRequest) -> CommandResult:
     say = partial(tell, settings.log_format, "model-built")
     done = model_files.build(settings, request, on_done=say)
     rows = [(item.name, format_bytes(item.size_bytes), item.sha256[:12], str(item.path)) for item in done.models]
-    lines = [table(("model", "size", "sha256", "file"), rows, right=(1,))]
+    lines = [text_table(("model", "size", "sha256", "file"), rows, right=(1,))]
     for item in done.failures:
         lines.append(one_line(f"{item.name} couldn't be built: {item.reason}"))
         lines += [f"  {item.hint}"] if item.hint else []
@@ -177,7 +176,7 @@ def fetch(
     """
     entries = model_files.fetch(settings, names, out=out, mirror=mirror, accept_changed=accept_changed)
     rows = [(entry.name, entry.sha256[:12], str(entry.path), status) for entry, status in entries]
-    text = table(("model", "sha256", "file", ""), rows)
+    text = text_table(("model", "sha256", "file", ""), rows)
     return CommandResult(text=text, data=[{"status": status, "model": entry} for entry, status in entries])
 
 
@@ -200,6 +199,8 @@ def list_models(
         )
         for entry in known.models
     ]
-    lines = [table(("model", "sha256", "accuracy", "file"), rows)] if rows else [f"no models in {known.manifest} yet"]
+    lines = (
+        [text_table(("model", "sha256", "accuracy", "file"), rows)] if rows else [f"no models in {known.manifest} yet"]
+    )
     lines += [f"can be built: {', '.join(known.buildable)}", f"can be fetched: {', '.join(known.fetchable)}"]
     return CommandResult(text="\n".join(lines), data=known)

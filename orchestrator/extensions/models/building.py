@@ -23,8 +23,8 @@ from typing import Any, Final
 
 from orchestrator.child_environment import child_environment
 from orchestrator.errors import HostStorageError, ModelError, UsageError
+from orchestrator.extensions.models.networks import APPLICATIONS, NAMES
 from orchestrator.files import write_file
-from orchestrator.models.networks import APPLICATIONS, NAMES
 
 VARIANTS: Final = ("float32", "float16", "dynamic-range", "int8", "int16x8")
 #: The entry that a SavedModel has unless its maker named others.
@@ -156,7 +156,9 @@ def _build(
 @contextlib.contextmanager
 def _building(work: Path, environ: Mapping[str, str]) -> Iterator[tuple[subprocess.Popen[bytes], Iterator[str]]]:
     """Start the process; yield it and the lines that it reports. It ends with this block and with this process."""
-    code = "import sys; from orchestrator.models.conversion import serve; serve(sys.argv[1], int(sys.argv[2]))"
+    code = (
+        "import sys; from orchestrator.extensions.models.conversion import serve; serve(sys.argv[1], int(sys.argv[2]))"
+    )
     quiet = child_environment(environ, TF_CPP_MIN_LOG_LEVEL="2", CUDA_VISIBLE_DEVICES="-1", KERAS_BACKEND="tensorflow")
     hearing, telling = os.pipe()
     with (work / "log").open("wb") as log, os.fdopen(hearing, encoding="utf-8") as lines:

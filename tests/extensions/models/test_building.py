@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.app import model_files
 from orchestrator.config.model_manifest import load_manifest
 from orchestrator.errors import ModelError, UsageError
-from orchestrator.models.building import VARIANTS, BuildOrder, BuiltModel, FailedBuild, build_models
+from orchestrator.extensions.models import files as model_files
+from orchestrator.extensions.models.building import VARIANTS, BuildOrder, BuiltModel, FailedBuild, build_models
 from orchestrator.models.graph import newest_of, oldest_runtime
 from orchestrator.models.inspect import identify_model, inspect_model, open_graph
 from orchestrator.models.zoo import sample_models

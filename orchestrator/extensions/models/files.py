@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from orchestrator.app.options import Listed, Texts, arg, opt
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.app.options import Listed
 from orchestrator.errors import ArtifactError, ModelError, UsageError
 from orchestrator.files import write_file
-from orchestrator.records.model import ManifestEntry, ModelChange, ModelFacts
+from orchestrator.plugins import Farm, Settings, Texts, arg, opt
+from orchestrator.records.model import ManifestEntry, ModelFacts
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.download import Downloader
-    from orchestrator.models.building import BuildOrder, BuiltModel, FailedBuild
+    from orchestrator.extensions.models.building import BuildOrder, BuiltModel, FailedBuild
+    from orchestrator.extensions.models.published import PublishedModel
     from orchestrator.models.language_model import LanguageModelFacts
-    from orchestrator.models.zoo import PublishedModel
     from orchestrator.records.workload import Model
 
 RANDOM_NOTE = "weights are random: right for latency, which doesn't depend on them, and its outputs mean nothing"
@@ -59,7 +59,7 @@ class BuildRequest:
 
     def orders(self) -> list[BuildOrder]:
         """Return one order for each source; raises UsageError for what can't be."""
-        from orchestrator.models.building import BuildOrder
+        from orchestrator.extensions.models.building import BuildOrder
 
         return [
             BuildOrder(
@@ -83,7 +83,7 @@ def _whole(path: str) -> str:
 
 def _source(text: str) -> str:
     """Return a name as it is and a file's whole path, so that the manifest's command works from everywhere."""
-    from orchestrator.models.networks import NAMES
+    from orchestrator.extensions.models.networks import NAMES
 
     path = Path(text).expanduser()
     return text if text in NAMES or not path.exists() else str(path.absolute())
@@ -112,7 +112,7 @@ def build(settings: Settings, request: BuildRequest, *, on_done: Callable[[str],
     What was built before an interruption is there and in the manifest.
     """
     from orchestrator.config.model_manifest import add_to_manifest, load_manifest
-    from orchestrator.models.building import FailedBuild, build_models
+    from orchestrator.extensions.models.building import FailedBuild, build_models
 
     orders = request.orders()
     folder, manifest = places(settings, request.out)
@@ -173,7 +173,7 @@ def fetch(
         UsageError: a name isn't known.
         ArtifactError: a download failed, or isn't what it was; what was fetched before it is kept.
     """
-    from orchestrator.models.zoo import published_models
+    from orchestrator.extensions.models.published import published_models
 
     known = published_models()
     for name in names:
@@ -191,8 +191,8 @@ def _fetched(
     settings: Settings, model: PublishedModel, downloader: Downloader, out: Path | None, *, accept_changed: bool
 ) -> tuple[ManifestEntry, str]:
     from orchestrator.config.model_manifest import add_to_manifest, load_manifest
+    from orchestrator.extensions.models.published import take_model
     from orchestrator.models.inspect import identify_model
-    from orchestrator.models.zoo import take_model
 
     folder, manifest = places(settings, out)
     before = next((entry for entry in load_manifest(manifest).values() if entry.name == model.name), None)
@@ -243,8 +243,8 @@ class KnownModels:
 def known_models(settings: Settings, folder: Path | None) -> KnownModels:
     """Return the models of a folder's manifest, or of the data folder's; raises UsageError."""
     from orchestrator.config.model_manifest import load_manifest
-    from orchestrator.models.networks import NAMES
-    from orchestrator.models.zoo import published_models
+    from orchestrator.extensions.models.networks import NAMES
+    from orchestrator.extensions.models.published import published_models
 
     if folder is not None and not folder.is_dir():
         raise UsageError(f"there is no folder {str(folder)!r}", hint="name the folder of a models.yaml")
@@ -260,25 +260,6 @@ def inspect(path: Path) -> ModelFacts | LanguageModelFacts:
     from orchestrator.records.tokens import is_language_model
 
     return inspect_bundle(path) if is_language_model(path) else inspect_model(path)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """How two models differ."""
-
-    is_same_file: bool
-    changes: Sequence[ModelChange]
-
-
-def compare_models(first: Path, second: Path) -> Compared:
-    """Tell two models apart; raises ModelError."""
-    from orchestrator.models.inspect import differences, identify_model, inspect_model, open_graph, operator_changes
-
-    changes = [
-        *differences(inspect_model(first), inspect_model(second)),
-        *operator_changes(open_graph(first), open_graph(second)),
-    ]
-    return Compared(is_same_file=identify_model(first).sha256 == identify_model(second).sha256, changes=changes)
 
 
 def samples(out: Path | None) -> list[Model]:

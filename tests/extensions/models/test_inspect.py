@@ -17,10 +17,11 @@ from ai_edge_litert import schema_py_generated as schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.cli import models as models_command
 from orchestrator.cli.result import to_json
 from orchestrator.errors import ModelError
-from orchestrator.models.inspect import differences, identify_model, inspect_model, open_graph, operator_changes
+from orchestrator.extensions.models import cli as models_command
+from orchestrator.extensions.models.diff import differences, operator_changes
+from orchestrator.models.inspect import identify_model, inspect_model, open_graph
 from orchestrator.models.zoo import sample_models
 from orchestrator.records.model import ModelFacts
 from tests.samples.command import Cli

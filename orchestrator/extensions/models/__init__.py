@@ -1,0 +1,1 @@
+"""Models to measure: facts and differences of files, built with TensorFlow, and downloads."""
