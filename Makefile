@@ -64,7 +64,7 @@ soak: develop
 # jumps; prints how often each happened and what was lost (nothing, or it fails). `make test` draws a few of them.
 # The same for a farm of many hosts on PostgreSQL.
 fault-matrix: develop
-	FAULT_MATRIX=all $(BIN)/python -m pytest -q -s --force-reruns 0 tests/e2e/test_fault_matrix.py tests/e2e/test_fault_deaths.py tests/e2e/test_farm_matrix.py
+	FAULT_MATRIX=all $(BIN)/python -m pytest -q -s --force-reruns 0 tests/e2e/test_fault_matrix.py tests/e2e/test_fault_deaths.py tests/e2e/test_farm_matrix.py tests/e2e/test_farm_kills.py
 
 # The lowest versions that pyproject.toml allows, with the fast tests: a bound that doesn't hold is told.
 LOWEST := $(VENV)/lowest

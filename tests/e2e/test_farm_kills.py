@@ -1,0 +1,97 @@
+"""Hosts of a farm killed again and again, asleep and awake, their database away: nothing lost, nothing doubled.
+
+``make fault-matrix`` kills 50 times and has the database away for a minute; without FAULT_MATRIX=all it is a few.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.samples.farm_hosts import (
+    DEAD_AFTER_S,
+    Database,
+    FarmOfHosts,
+    Host,
+    changes,
+    private_database,
+    running_farm,
+    stored,
+)
+
+if TYPE_CHECKING:
+    from tests.samples.command import Cli
+
+WHOLE = os.environ.get("FAULT_MATRIX") == "all"
+KILLS, AWAY_S = (50, 60.0) if WHOLE else (3, 5.0)
+#: Of each of four cases.
+INVOCATIONS = 60 if WHOLE else 4
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Database]:
+    with private_database() as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def farm(
+    database: Database, tmp_path_factory: pytest.TempPathFactory, make_cli: Callable[[Path], Cli]
+) -> Iterator[FarmOfHosts]:
+    homes = [(name, make_cli(tmp_path_factory.mktemp(name) / "home")) for name in ("one", "two")]
+    with running_farm(database, homes) as farm:
+        yield farm
+
+
+@pytest.mark.timeout(3600 if WHOLE else 280)
+def test_whatever_happens_to_two_hosts_of_one_phone_and_their_database_each_result_is_stored_once(
+    farm: FarmOfHosts, plan_file: Callable[..., Path]
+) -> None:
+    name, chance = f"kills-{secrets.token_hex(2)}", random.Random(KILLS)
+    before = {host.serial: changes(host) for host in farm.hosts}
+    # The second host reaches the first one's phone as well as its own.
+    farm.two.adb_server = farm.one.lab_server()
+    farm.until_announced(*farm.hosts)
+    phones = tuple(host.serial for host in farm.hosts)
+    farm.until(lambda: {(row["host"], row["serial"]) for row in farm.queue.phones()} > {("two", phones[0])})
+    farm.one("farm", "submit", plan_file(phones, invocations=INVOCATIONS, min_secs=2), "--name", name)
+    jobs = farm.jobs(name)
+    assert [job["serial"] for job in jobs] == sorted(phones)
+
+    def results() -> int:
+        return sum(stored(farm.one.url, job["campaign_id"]).total() for job in jobs)
+
+    def is_over() -> bool:
+        return all(job["status"] == "done" for job in farm.jobs(name))
+
+    def sleep(host: Host) -> None:
+        """Stop a host for longer than the others wait for it, and let it go on."""
+        host.worker.send_signal(signal.SIGSTOP)
+        time.sleep(DEAD_AFTER_S + 2)
+        host.worker.send_signal(signal.SIGCONT)
+
+    for number in range(KILLS):
+        _ = farm.one.worker, farm.two.worker
+        known = results()
+        farm.until(lambda known=known: results() > known or is_over())
+        if number == KILLS // 3:
+            sleep(chance.choice(farm.hosts))
+        elif number == KILLS // 2:
+            farm.database.server.stop("immediate")
+            time.sleep(AWAY_S)
+            farm.database.server.start()
+            farm.until(lambda: bool(farm.jobs(name)))
+        chance.choice(farm.hosts).kill()
+    _ = farm.one.worker, farm.two.worker
+    farm.until_ended(name)
+    farm.expect_no_loss(name, 4 * INVOCATIONS, before)
+    # However often it was begun, no death of a host was a try of the phone.
+    assert all(job["tries"] < 10 for job in farm.jobs(name)), farm.jobs(name)
