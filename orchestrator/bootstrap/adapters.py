@@ -203,10 +203,18 @@ class Adapters:
 
     @cached_property
     def campaigns(self) -> Locks:
-        """Exclusive holds on campaigns that are measured, between the processes of this computer."""
-        from orchestrator.devices.lease import Locks
+        """Exclusive holds on campaigns that are measured, between the processes of this computer.
 
-        return Locks(self.settings.state_folder / "campaigns")
+        They are beside a store that is a file: another home may have the same store.
+        """
+        from orchestrator.devices.lease import Locks
+        from orchestrator.store.opening import IN_MEMORY, locate
+
+        place = None if self.settings.store == IN_MEMORY else locate(self.settings.store)
+        if not isinstance(place, Path):
+            return Locks(self.settings.state_folder / "campaigns")
+        file = place.resolve()
+        return Locks(file.with_name(f"{file.name}-campaigns"))
 
     @cached_property
     def quarantine(self) -> QuarantineFolder:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.conftest import Lab
+from tests.samples.command import Cli
 
 WORDS = ("-d", "xnnpack", "-t", 1, "-n", 1, "--min-secs", "0.1")
 
@@ -81,3 +82,18 @@ def test_a_resume_that_names_none_prefers_what_has_runs_and_tells_of_the_others(
     others = done.stderr.partition("'benchfarm run --resume ID' resumes another one: ")[2]
     assert re.match(rf"{newest} \(.*, 0 of 3 runs stored\)", others)
     assert json.loads(lab.cli("run", "--resume", newest[:-1], "--json").ok().stdout)["campaign_id"] == newest
+
+
+def test_a_campaign_is_resumed_by_no_other_home_with_the_same_store(lab: Lab, model: Path, tmp_path: Path) -> None:
+    process, campaign = using(lab, model)
+    # By another name: what counts is the file.
+    (tmp_path / "store").symlink_to(lab.cli.home / "store.sqlite")
+    other = Cli(home=tmp_path / "home")
+    for words in (("run", "--resume", campaign), ("results", "close", campaign)):
+        refused = other(*words, BENCHFARM_STORE=str(tmp_path / "store")).ended_with(2)
+        assert f"by process {process.pid} on " in refused.stderr
+    assert f"by process {process.pid} on " in lab.cli("run", "--resume", campaign).ended_with(2).stderr
+    lab.clear()
+    process.kill()
+    process.communicate()
+    other("results", "close", campaign, BENCHFARM_STORE=str(tmp_path / "store")).ok()
