@@ -48,7 +48,7 @@ _SHOWN_CHARS: Final = 80
 
 
 def _plain(value: object) -> str:
-    if isinstance(value, datetime):
+    if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, Path):
         return str(value)
@@ -104,9 +104,9 @@ def adapter_of(kind: type[Record]) -> TypeAdapter[Record]:
     return cast("TypeAdapter[Record]", _adapter(cast(Hashable, kind)))
 
 
-def dump_document(record: object) -> str:
-    """Return a record (an instance of a frozen dataclass) as a JSON document in ASCII."""
-    value = adapter_of(type(record)).dump_python(record, warnings=False)
+def dump_document(record: object, *, without: frozenset[str] = frozenset()) -> str:
+    """Return a record (an instance of a frozen dataclass) as a JSON document in ASCII, without some of its fields."""
+    value = adapter_of(type(record)).dump_python(record, warnings=False, exclude=set(without) or None)
     text = to_text(value)
     return text if _MAYBE_BEYOND.search(text) is None else to_text(_within(value))
 

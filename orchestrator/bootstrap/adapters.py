@@ -77,7 +77,7 @@ class Adapters:
 
     @property
     def store(self) -> Store:
-        """The store, opened and migrated; raises StoreError kinds and StoreMissingError."""
+        """The store, opened; raises StoreError kinds and StoreMissingError."""
         from orchestrator.store.opening import MemoryStore, open_store
 
         with self._opening:

@@ -30,8 +30,8 @@ from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import Attachment, RunRecord
 from orchestrator.records.workload import Build, Case, Model
+from orchestrator.store.campaigns import without_paths
 from orchestrator.store.own_folders import OwnFolders, own_folders
-from orchestrator.store.rows import without_paths
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store

@@ -1,44 +1,45 @@
-"""Campaigns with their plans, and the devices, models and builds that they refer to."""
+"""Campaigns with their plans, and the devices, models, builds and cases that they refer to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+import json
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Any, Final, TypeVar
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    ScalarSelect,
-    delete,
-    exists,
-    func,
-    insert,
-    literal_column,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, Table, exists, func, insert, select, update
 
+from orchestrator.documents import dump_document, load_document, to_text
 from orchestrator.errors import StoreError
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
-from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import CampaignId, CaseKey, Serial
+from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.history import DeviceSighting
+from orchestrator.records.identity import CampaignId, CaseKey, Serial, SeriesKey
 from orchestrator.records.run import Outcome
-from orchestrator.records.workload import Build, Model, Pass, SkippedCase
-from orchestrator.store import rows
-from orchestrator.store.cases import (
-    campaign_no,
-    insert_numbered,
-    keep_cases,
-    keep_device,
-    keep_named,
-    pack_plan,
-    read_cases,
-    read_plan,
-)
+from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase
 from orchestrator.store.database import Database
-from orchestrator.store.failures import readable
-from orchestrator.store.figures import MADE_UP, forget_sheet, keep_sheets, without_sheet
-from orchestrator.store.tables import BUILDS, CAMPAIGNS, CASES, DEVICES, HIDDEN, MODELS, PLANS, PRUNED, RUNS, SKIPS
+from orchestrator.store.failures import readable, warn
+from orchestrator.store.packing import pack, unpack
+from orchestrator.store.schema import BUILDS, CAMPAIGNS, CASES, DEVICES, MODELS, PLANNED, RUNS, SIGHTINGS
+
+Value = TypeVar("Value")
+
+_LOG: Final = logging.getLogger("orchestrator.store")
+#: Values that are named in one statement (SQLite takes 32,766).
+_PAGE: Final = 500
+#: A campaign that is dated later than the one that begins now, by more than this, was begun by a wrong clock.
+_CLOCK: Final = timedelta(days=1)
+#: Fields of a campaign that lie in columns and tables of their own.
+_BESIDE: Final = frozenset({"invocations", "skipped", "status", "finished_at"})
+
+
+def pages(values: Sequence[Value], size: int = _PAGE) -> Iterator[Sequence[Value]]:
+    """Yield the values in portions that one statement can name."""
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
 
 
 class Campaigns(Database):
@@ -47,42 +48,63 @@ class Campaigns(Database):
     def begin_campaign(
         self, campaign: Campaign, *, devices: Iterable[DeviceFacts], models: Iterable[Model], builds: Iterable[Build]
     ) -> None:
-        """Store a campaign with its invocations and skips, and what it refers to."""
+        """Store a campaign with its planned runs and skips, and what it refers to."""
+        where = f"campaign {campaign.campaign_id}"
+        check_moment(campaign.created_at, f"{where}: created_at")
+        check_moment(campaign.finished_at, f"{where}: finished_at")
+        check_moment(campaign.terms.until, f"{where}: until")
         with self.writing() as connection:
             if connection.scalar(select(exists().where(CAMPAIGNS.c.campaign_id == campaign.campaign_id))):
-                raise StoreError(f"campaign {campaign.campaign_id}: the store holds a campaign of this id already")
-            _keep_referred(connection, campaign, devices, models, builds)
-            number = insert_numbered(connection, CAMPAIGNS, rows.campaign_to_row(campaign))
-            _insert_plan(connection, number, campaign)
-            keep_sheets(connection, without_sheet(connection, MADE_UP))
+                raise StoreError(f"{where}: the store holds a campaign of this id already")
+            _keep_devices(connection, devices, campaign)
+            for table, records in ((MODELS, models), (BUILDS, builds)):
+                for record in records:
+                    _keep(connection, table, record)
+            numbers = keep_cases(connection, (item.case for item in campaign.invocations), where)
+            _warn_of_clock(connection, campaign)
+            number = insert_numbered(
+                connection,
+                CAMPAIGNS,
+                campaign_id=campaign.campaign_id,
+                name=campaign.name,
+                created_at=campaign.created_at,
+                finished_at=campaign.finished_at,
+                status=campaign.status.value,
+                is_hidden=False,
+                planned=len(campaign.invocations),
+                document=pack(dump_document(campaign, without=_BESIDE).encode("ascii")),
+                skipped=pack(to_text([json.loads(dump_document(item)) for item in campaign.skipped]).encode("ascii")),
+            )
+            planned = {
+                (numbers[item.case.case_key], item.run_pass.value, item.number): place
+                for place, item in enumerate(campaign.invocations)
+            }
+            if len(planned) < len(campaign.invocations):
+                raise StoreError(f"{where}: an invocation is planned twice")
+            rows = [
+                {"campaign_no": number, "position": place, "case_no": case_no, "run_pass": run_pass, "number": count}
+                for (case_no, run_pass, count), place in planned.items()
+            ]
+            if rows:
+                connection.execute(insert(PLANNED), rows)
 
     def set_status(self, campaign_id: CampaignId, status: CampaignStatus, finished_at: datetime | None) -> None:
         """Record how far a campaign is."""
         check_moment(finished_at, f"campaign {campaign_id}: finished_at")
         with self.writing() as connection:
-            number = campaign_no(connection, campaign_id)
-            values = {"status": status.value, "finished_at": finished_at}
-            connection.execute(update(CAMPAIGNS).where(CAMPAIGNS.c.campaign_no == number).values(values))
-            # It gets new runs, or has got them.
-            connection.execute(delete(PRUNED).where(PRUNED.c.campaign_no == number))
-            if status is CampaignStatus.RUNNING:
-                forget_sheet(connection, number)
-            else:
-                keep_sheets(connection, without_sheet(connection, MADE_UP))
+            # It gets new runs, or has got them: their raw output wasn't pruned.
+            values = {"status": status.value, "finished_at": finished_at, "pruned": None}
+            _change(connection, campaign_id, values)
 
     def hide_campaign(self, campaign_id: CampaignId, *, is_hidden: bool = True) -> None:
         """Leave a campaign out of what is listed, compared and searched for changes, or take it in again."""
         with self.writing() as connection:
-            number = campaign_no(connection, campaign_id)
-            connection.execute(delete(HIDDEN).where(HIDDEN.c.campaign_no == number))
-            if is_hidden:
-                connection.execute(insert(HIDDEN), {"campaign_no": number})
+            _change(connection, campaign_id, {"is_hidden": is_hidden})
 
     def hidden_campaigns(self) -> set[CampaignId]:
         """Return the campaigns that are hidden."""
         with self.reading() as connection:
-            query = select(CAMPAIGNS.c.campaign_id).join(HIDDEN, HIDDEN.c.campaign_no == CAMPAIGNS.c.campaign_no)
-            return {CampaignId(name) for name in connection.scalars(query)}
+            return set(connection.scalars(select(CAMPAIGNS.c.campaign_id).where(CAMPAIGNS.c.is_hidden)))
 
     def campaign(self, campaign_id: CampaignId) -> Campaign | None:
         """Return a campaign, None when there is none."""
@@ -90,35 +112,32 @@ class Campaigns(Database):
             row = connection.execute(select(CAMPAIGNS).where(CAMPAIGNS.c.campaign_id == campaign_id)).mappings().first()
             if row is None:
                 return None
-            planned = read_plan(connection, row["campaign_no"])
-            cases = read_cases(connection, (case_no for case_no, _, _ in planned))
-            if any(case_no not in cases for case_no, _, _ in planned):
-                raise StoreError(
-                    f"campaign {campaign_id}: a case of its plan can't be read",
-                    hint="'benchfarm results remove' deletes a campaign that is of no use any more",
-                )
-            of_campaign = SKIPS.c.campaign_no == row["campaign_no"]
-            skips = connection.execute(select(SKIPS).where(of_campaign).order_by(SKIPS.c.position)).mappings()
-            where = f"campaign {campaign_id}"
-            return rows.campaign_from_row(
-                row,
-                invocations=tuple(
-                    Invocation(case=cases[case_no], run_pass=rows.word_of(Pass, run_pass, where), number=number)
-                    for case_no, run_pass, number in planned
-                ),
-                skipped=tuple(rows.record_of(SkippedCase, skip, where) for skip in skips),
+            found = select(PLANNED).where(PLANNED.c.campaign_no == row["campaign_no"]).order_by(PLANNED.c.position)
+            planned = connection.execute(found).all()
+            cases = read_cases(connection, {item.case_no for item in planned})
+        if any(item.case_no not in cases for item in planned):
+            raise StoreError(
+                f"campaign {campaign_id}: a case of its plan can't be read",
+                hint="'benchfarm results remove' deletes a campaign that is of no use any more",
             )
+        invocations = tuple(
+            Invocation(case=cases[item.case_no], run_pass=Pass(item.run_pass), number=item.number) for item in planned
+        )
+        return replace(_campaign_of(row), invocations=invocations, skipped=_skipped_of(row))
 
     def campaigns(
         self, *, only_open: bool = False, with_hidden: bool = False, limit: int | None = None
     ) -> Sequence[Campaign]:
-        """Return the newest campaigns, newest first, without their invocations and skips."""
-        newest_first = select(CAMPAIGNS).order_by(CAMPAIGNS.c.created_at.desc(), CAMPAIGNS.c.campaign_no.desc())
+        """Return the campaigns that were begun last, the last first, without their planned runs and skips.
+
+        Their numbers say which was begun last, whatever the clocks said.
+        """
+        last_first = select(CAMPAIGNS).where(*_of_kind(only_open)).order_by(CAMPAIGNS.c.campaign_no.desc())
         if not with_hidden:
-            newest_first = newest_first.where(~exists().where(HIDDEN.c.campaign_no == CAMPAIGNS.c.campaign_no))
+            last_first = last_first.where(~CAMPAIGNS.c.is_hidden)
         with self.reading() as connection:
-            found = connection.execute(newest_first.where(*_of_kind(only_open)).limit(limit)).mappings()
-            return [campaign for _, campaign in readable(found, rows.campaign_from_row)]
+            found = connection.execute(last_first.limit(limit)).mappings().all()
+        return [campaign for _, campaign in readable(found, _campaign_of)]
 
     def campaign_count(self) -> int:
         """Return how many campaigns there are."""
@@ -126,7 +145,7 @@ class Campaigns(Database):
             return connection.scalar(select(func.count()).select_from(CAMPAIGNS)) or 0
 
     def done(self, campaign_id: CampaignId) -> set[tuple[CaseKey, Pass, int]]:
-        """Return which invocations of a campaign are stored, without those that were unfit."""
+        """Return which planned runs of a campaign are stored, without those that were unfit."""
         stored = (
             select(CASES.c.case_key, RUNS.c.run_pass, RUNS.c.invocation)
             .join_from(RUNS, CASES, RUNS.c.case_no == CASES.c.case_no)
@@ -134,39 +153,72 @@ class Campaigns(Database):
             .where(CAMPAIGNS.c.campaign_id == campaign_id, RUNS.c.outcome != Outcome.UNFIT.value)
         )
         with self.reading() as connection:
-            return {
-                (CaseKey(key), rows.word_of(Pass, run_pass, f"case {key}"), number)
-                for key, run_pass, number in connection.execute(stored)
-            }
+            return {(CaseKey(key), Pass(run_pass), number) for key, run_pass, number in connection.execute(stored)}
 
     def progress(self, *, only_open: bool = False) -> Mapping[CampaignId, tuple[int, int]]:
-        """Return how many invocations of each campaign are stored, and how many are planned."""
-
-        def counted(*conditions: ColumnElement[bool]) -> ScalarSelect[int]:
-            of_campaign = RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no
-            return select(func.count()).select_from(RUNS).where(of_campaign, *conditions).scalar_subquery()
-
+        """Return how many runs of each campaign are stored, those that were unfit aside, and how many are planned."""
+        of_campaign = RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no
+        stored, unfit = (
+            select(func.count()).select_from(RUNS).where(of_campaign, *conditions).scalar_subquery()
+            for conditions in ((), (RUNS.c.outcome == Outcome.UNFIT.value,))
+        )
+        query = select(CAMPAIGNS.c.campaign_id, stored, unfit, CAMPAIGNS.c.planned).where(*_of_kind(only_open))
         with self.reading() as connection:
-            stored, unfit = counted(), counted(RUNS.c.outcome == literal_column(f"'{Outcome.UNFIT.value}'"))
-            query = select(CAMPAIGNS.c.campaign_id, stored, unfit, PLANS.c.invocation_count)
-            found = connection.execute(query.join_from(CAMPAIGNS, PLANS, isouter=True).where(*_of_kind(only_open)))
-            return {CampaignId(name): (runs - waiting, planned or 0) for name, runs, waiting, planned in found}
+            return {
+                CampaignId(name): (runs - waiting, planned)
+                for name, runs, waiting, planned in connection.execute(query)
+            }
+
+    def skips(self, campaign_ids: Sequence[CampaignId], reason_code: str) -> Mapping[CampaignId, Sequence[SkippedCase]]:
+        """Return what some campaigns left out from the beginning for a reason, those that left out nothing aside."""
+        query = select(CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.skipped)
+        found: dict[CampaignId, tuple[SkippedCase, ...]] = {}
+        with self.reading() as connection:
+            for page in pages(list(campaign_ids)):
+                rows = connection.execute(query.where(CAMPAIGNS.c.campaign_id.in_(page))).mappings().all()
+                found.update((CampaignId(row["campaign_id"]), skipped) for row, skipped in readable(rows, _skipped_of))
+        wanted = {
+            name: [skip for skip in skipped if skip.reason_code == reason_code] for name, skipped in found.items()
+        }
+        return {name: skipped for name, skipped in wanted.items() if skipped}
 
     def devices(self) -> Mapping[Serial, DeviceFacts]:
-        """Return the devices ever seen, as last seen."""
+        """Return the devices ever seen, as last stored."""
         with self.reading() as connection:
-            found = connection.execute(select(DEVICES).order_by(DEVICES.c.device_no)).mappings()
-            return {Serial(row["serial"]): rows.known_device_from_row(row) for row in found}
+            found = connection.execute(select(DEVICES).order_by(DEVICES.c.device_no)).mappings().all()
+        return {Serial(row["serial"]): _known_facts_of(row) for row in found}
+
+    def sightings(self) -> Mapping[Serial, Sequence[DeviceSighting]]:
+        """Return what each device was and from when on, oldest first."""
+        query = select(SIGHTINGS).order_by(SIGHTINGS.c.serial, SIGHTINGS.c.seen_at)
+        with self.reading() as connection:
+            found = list(readable(connection.execute(query).mappings(), _facts_of))
+        return {
+            Serial(serial): [DeviceSighting(at=row["seen_at"], facts=facts.versions) for row, facts in rows]
+            for serial, rows in groupby(found, key=lambda item: item[0]["serial"])
+        }
 
     def models(self) -> Mapping[str, Model]:
         """Return the models by sha256."""
-        with self.reading() as connection:
-            return {row["sha256"]: rows.model_from_row(row) for row in connection.execute(select(MODELS)).mappings()}
+        return self._named(MODELS, Model)
 
     def builds(self) -> Mapping[str, Build]:
         """Return the builds by sha256."""
+        return self._named(BUILDS, Build)
+
+    def series(self, series_keys: Sequence[SeriesKey] = ()) -> Mapping[SeriesKey, Case]:
+        """Return the newest case of each series, of some or of all."""
+        newest = select(func.max(CASES.c.case_no)).group_by(CASES.c.series_key)
         with self.reading() as connection:
-            return {row["sha256"]: rows.build_from_row(row) for row in connection.execute(select(BUILDS)).mappings()}
+            numbers = [number for query in filtered(newest, CASES.c.series_key, series_keys)
+                       for number in connection.scalars(query)]  # fmt: skip
+            return {case.series_key: case for case in read_cases(connection, numbers).values()}
+
+    def _named(self, table: Table, kind: type[Value]) -> dict[str, Value]:
+        with self.reading() as connection:
+            rows = connection.execute(select(table)).mappings().all()
+        read = readable(rows, lambda row: load_document(kind, row["document"], where=f"{table.name} {row['sha256']}"))
+        return {row["sha256"]: record for row, record in read}
 
 
 def check_moment(moment: datetime | None, what: str) -> None:
@@ -180,54 +232,161 @@ def device_kind(is_virtual: bool) -> str:
     return "virtual phone" if is_virtual else "real device"
 
 
-def _keep_referred(
-    connection: Connection,
-    campaign: Campaign,
-    devices: Iterable[DeviceFacts],
-    models: Iterable[Model],
-    builds: Iterable[Build],
-) -> None:
-    """Check a campaign, and keep the devices, models and builds that it refers to."""
-    where = f"campaign {campaign.campaign_id}"
-    for name, moment in (("created_at", campaign.created_at), ("finished_at", campaign.finished_at)):
-        check_moment(moment, f"{where}: {name}")
-    check_moment(campaign.terms.until, f"{where}: until")
-    known = connection.execute(select(DEVICES.c.serial, DEVICES.c.is_virtual))
-    virtual = {serial: is_virtual for serial, is_virtual in known}  # noqa: C416 - rows, not pairs
+def without_paths(build: Build) -> Build:
+    """Return a build without where its files lie on this host."""
+    return replace(build, path=None, companions=tuple(replace(item, path=None) for item in build.companions))
+
+
+def filtered(query: Select[Any], column: ColumnElement[Any], values: Collection[Any]) -> Iterator[Select[Any]]:
+    """Yield queries that together, without overlap, find what has one of some values; all when none is named."""
+    if not values:
+        yield query
+    for page in pages(list(dict.fromkeys(values))):
+        yield query.where(column.in_(page))
+
+
+def insert_numbered(connection: Connection, table: Table, **row: object) -> int:
+    """Insert a row and return the number that the database gave it."""
+    key = connection.execute(insert(table), row).inserted_primary_key
+    assert key is not None, "a single INSERT always has one"
+    return int(key[0])
+
+
+def read_cases(connection: Connection, numbers: Collection[int]) -> dict[int, Case]:
+    """Return cases by their number, without those that can't be read."""
+    found: dict[int, Case] = {}
+    for page in pages(list(numbers)):
+        rows = connection.execute(select(CASES).where(CASES.c.case_no.in_(page))).mappings()
+        found.update((row["case_no"], case) for row, case in readable(rows, _case_of))
+    return found
+
+
+def keep_cases(connection: Connection, cases: Iterable[Case], where: str) -> dict[CaseKey, int]:
+    """Insert the cases that are new; return the number of each.
+
+    Raises StoreError naming ``where`` when one refers to something that the store doesn't hold.
+    """
+    by_key = {case.case_key: case for case in cases}
+    numbers = _case_numbers(connection, by_key)
+    new = [case for key, case in by_key.items() if key not in numbers]
+    if not new:
+        return numbers
+    virtual = {row.serial: row.is_virtual for row in connection.execute(select(DEVICES))}
+    models, builds = (set(connection.scalars(select(table.c.sha256))) for table in (MODELS, BUILDS))
+    rows = []
+    for case in new:
+        missing = [f"device {case.serial}"] if case.serial not in virtual else []
+        missing += [f"model {case.model_name} ({case.model_sha256})"] if case.model_sha256 not in models else []
+        missing += [f"build {case.build_sha256}"] if case.build_sha256 not in builds else []
+        if missing:
+            raise StoreError(f"{where}: refers to {', '.join(missing)}, which the store doesn't hold")
+        names = ("case_key", "series_key", "serial", "model_sha256", "build_sha256")
+        rows.append(
+            {name: getattr(case, name) for name in names}
+            | {"is_virtual": virtual[case.serial], "files": to_text(case.files)}
+            | {"document": pack(dump_document(case).encode("ascii"), case.tool)}
+        )
+    connection.execute(insert(CASES), rows)
+    return _case_numbers(connection, by_key)
+
+
+def _case_numbers(connection: Connection, keys: Collection[CaseKey]) -> dict[CaseKey, int]:
+    numbers: dict[CaseKey, int] = {}
+    for page in pages(list(keys)):
+        known = connection.execute(select(CASES.c.case_key, CASES.c.case_no).where(CASES.c.case_key.in_(page)))
+        numbers.update((CaseKey(key), number) for key, number in known)
+    return numbers
+
+
+def _case_of(row: RowMapping) -> Case:
+    """Return a case under the keys that it was stored with.
+
+    They aren't computed again: a version that knows one more thing which may change the number would compute others,
+    and tear the series of years apart.
+    """
+    where = f"case {row['case_key']}"
+    case = load_document(Case, unpack(row["document"], where=where).decode("ascii"), where=where)
+    vars(case)["case_key"] = CaseKey(row["case_key"])
+    vars(case)["series_key"] = SeriesKey(row["series_key"])
+    return case
+
+
+def _campaign_of(row: RowMapping) -> Campaign:
+    where = f"campaign {row['campaign_id']}"
+    values = json.loads(unpack(row["document"], where=where)) | {"status": row["status"]}
+    return replace(load_document(Campaign, to_text(values), where=where), finished_at=row["finished_at"])
+
+
+def _skipped_of(row: RowMapping) -> tuple[SkippedCase, ...]:
+    where = f"campaign {row['campaign_id']}"
+    found = json.loads(unpack(row["skipped"], where=where))
+    return tuple(load_document(SkippedCase, to_text(item), where=where) for item in found)
+
+
+def _facts_of(row: RowMapping) -> DeviceFacts:
+    return load_document(DeviceFacts, row["facts"], where=f"device {row['serial']}")
+
+
+def _known_facts_of(row: RowMapping) -> DeviceFacts:
+    """Return a device; of one whose facts can't be read, with a warning, what its own columns say."""
+    try:
+        return _facts_of(row)
+    except StoreError as error:
+        warn(error)
+        return DeviceFacts(serial=Serial(row["serial"]), kind=DeviceKind.ANDROID, is_virtual=row["is_virtual"])
+
+
+def _keep_devices(connection: Connection, devices: Iterable[DeviceFacts], campaign: Campaign) -> None:
+    """Insert devices, or bring them up to date; note when one comes back changed."""
     for facts in devices:
-        if virtual.setdefault(facts.serial, facts.is_virtual) != facts.is_virtual:
+        known = connection.execute(select(DEVICES).where(DEVICES.c.serial == facts.serial)).mappings().one_or_none()
+        row = {"facts": dump_document(facts)}
+        if known is None:
+            insert_numbered(connection, DEVICES, serial=facts.serial, is_virtual=facts.is_virtual, **row)
+        elif known["is_virtual"] != facts.is_virtual:
             raise StoreError(
-                f"{where}: device {facts.serial} is stored as a {device_kind(virtual[facts.serial])} and now calls "
-                f"itself a {device_kind(facts.is_virtual)}; numbers of the two are never mixed",
+                f"campaign {campaign.campaign_id}: device {facts.serial} is stored as a "
+                f"{device_kind(known['is_virtual'])} and now calls itself a {device_kind(facts.is_virtual)}; numbers "
+                "of the two are never mixed",
                 hint="give the virtual phone a serial number of its own",
             )
-        keep_device(connection, facts, seen_at=campaign.created_at)
-    for model in models:
-        keep_named(connection, MODELS, model)
-    for build in builds:
-        keep_named(connection, BUILDS, build)
+        else:
+            connection.execute(update(DEVICES).where(DEVICES.c.serial == facts.serial).values(row))
+        if known is not None and _known_facts_of(known).versions == facts.versions:
+            continue
+        sighting = {"serial": facts.serial, "seen_at": campaign.created_at}
+        there = select(SIGHTINGS.c.serial).where(*(SIGHTINGS.c[name] == sighting[name] for name in sighting))
+        # Of two within a microsecond the first is kept.
+        if connection.scalar(there) is None:
+            connection.execute(insert(SIGHTINGS), {**sighting, **row})
 
 
-def _insert_plan(connection: Connection, number: int, campaign: Campaign) -> None:
-    """Insert a campaign's invocations and skips, and the cases that are new."""
-    where = f"campaign {campaign.campaign_id}"
-    numbers = keep_cases(connection, (planned.case for planned in campaign.invocations), where)
-    planned: dict[tuple[int, str, int], None] = {}
-    for item in campaign.invocations:
-        key = numbers[item.case.case_key], item.run_pass.value, item.number
-        if key in planned:
-            words = f"{item.number + 1} of pass {item.run_pass} of case {item.case.case_key}"
-            raise StoreError(f"{where}: invocation {words} is planned twice")
-        planned[key] = None
-    if planned:
-        plan = {"campaign_no": number, "invocation_count": len(planned), "body": pack_plan([*planned])}
-        connection.execute(insert(PLANS), plan)
-    skips = [
-        rows.row_of(skip, SKIPS, campaign_no=number, position=position)
-        for position, skip in enumerate(campaign.skipped)
-    ]
-    if skips:
-        connection.execute(insert(SKIPS), skips)
+def _keep(connection: Connection, table: Table, record: Model | Build) -> None:
+    """Insert a model or a build, or bring up to date what it is called; where its files lie on this host isn't kept."""
+    bare = without_paths(record) if isinstance(record, Build) else replace(record, path=None)
+    values = {"document": dump_document(bare)}
+    if connection.execute(update(table).where(table.c.sha256 == record.sha256).values(values)).rowcount == 0:
+        connection.execute(insert(table), {"sha256": record.sha256, **values})
+
+
+def _warn_of_clock(connection: Connection, campaign: Campaign) -> None:
+    """Log when a stored campaign is dated later than one that begins now."""
+    if campaign.terms.origin is not None:
+        return
+    later = select(CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.created_at).order_by(CAMPAIGNS.c.created_at.desc()).limit(1)
+    newest = connection.execute(later).one_or_none()
+    if newest is not None and newest.created_at > campaign.created_at + _CLOCK:
+        _LOG.warning(
+            "campaign %s is dated %s, after this one: a clock was wrong. 'newest' goes by the order of storing, but "
+            "the history shows nights by their dates; 'benchfarm results hide %s' leaves it out",
+            newest.campaign_id, f"{newest.created_at:%Y-%m-%d}", newest.campaign_id,
+        )  # fmt: skip
+
+
+def _change(connection: Connection, campaign_id: CampaignId, values: Mapping[str, object]) -> None:
+    changed = update(CAMPAIGNS).where(CAMPAIGNS.c.campaign_id == campaign_id).values(values)
+    if connection.execute(changed).rowcount == 0:
+        raise StoreError(f"campaign {campaign_id}: the store holds no such campaign")
 
 
 def _of_kind(only_open: bool) -> tuple[ColumnElement[bool], ...]:

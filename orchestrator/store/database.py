@@ -13,7 +13,6 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 
 from orchestrator.clock import Deadline
 from orchestrator.errors import StoreEncodingError, StoreError
-from orchestrator.store.bodies import Patterns
 from orchestrator.store.failures import locked, store_errors
 
 #: Name of PostgreSQL's advisory lock that a writer holds; any constant that others are unlikely to use ("bfar").
@@ -44,7 +43,6 @@ class Database:
         self.name = name
         #: The file of an SQLite store, None for a server.
         self.path = path
-        self.patterns = Patterns()
         self._engine = engine
         # All that one call reads is of one moment, on PostgreSQL as on SQLite.
         self._reader = engine.execution_options(isolation_level="REPEATABLE READ") if path is None else engine
@@ -65,37 +63,27 @@ class Database:
 
         ``is_long``: whether a server may work on one statement for as long as it takes.
         """
-        with self.turn() as deadline, self.transaction(deadline, is_long=is_long) as connection:
-            yield connection
-
-    @contextmanager
-    def turn(self) -> Iterator[Deadline]:
-        """Be the thread of this process that may write; yields until when it may wait for the database's lock."""
         deadline = Deadline(self._busy_timeout_s)
         if not self._turn.acquire(timeout=self._busy_timeout_s):
             raise locked(self.name)
         try:
-            yield deadline
+            with self._transaction(deadline, is_long=is_long) as connection:
+                yield connection
         finally:
             self._turn.release()
 
     @contextmanager
-    def transaction(self, deadline: Deadline, *, is_long: bool = False) -> Iterator[Connection]:
-        """Write as :meth:`writing` does, inside a turn of this thread's."""
+    def _transaction(self, deadline: Deadline, *, is_long: bool) -> Iterator[Connection]:
         self._check_open()
         if deadline.expired:
             raise locked(self.name)
         options: dict[str, Any] = {_LOCK_S: deadline.remaining_s, _IS_LONG: is_long}
-        try:
-            with (
-                store_errors(self.name, path=self.path),
-                self._engine.connect() as connection,
-                connection.execution_options(**options).begin(),
-            ):
-                yield connection
-        except BaseException:
-            self.patterns.clear()
-            raise
+        with (
+            store_errors(self.name, path=self.path),
+            self._engine.connect() as connection,
+            connection.execution_options(**options).begin(),
+        ):
+            yield connection
 
     def close(self) -> None:
         """Close all connections; any further use is refused."""
@@ -108,9 +96,7 @@ class Database:
             raise StoreError("the store is closed")
 
 
-def sqlite_engine(
-    path: Path, *, busy_timeout_s: float, checks_references: bool = True, is_durable: bool = True
-) -> Engine:
+def sqlite_engine(path: Path, *, busy_timeout_s: float, is_durable: bool = True) -> Engine:
     """Return the engine of an SQLite file; nothing is opened yet."""
     engine = create_engine(
         URL.create("sqlite", database=str(path)), connect_args={"check_same_thread": False}, max_overflow=-1
@@ -120,7 +106,7 @@ def sqlite_engine(
     def _prepare(connection: sqlite3.Connection, _record: object) -> None:
         # The driver's own implicit BEGIN comes too late, and never for a read: transactions are begun below.
         connection.isolation_level = None
-        connection.execute(f"PRAGMA foreign_keys = {'ON' if checks_references else 'OFF'}")
+        connection.execute("PRAGMA foreign_keys = ON")
         # A commit returns when it is on the disk. NORMAL would lose the newest runs when the power fails.
         connection.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'OFF'}")
 

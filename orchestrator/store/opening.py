@@ -1,4 +1,4 @@
-"""Opening a store by path or URL, migrated to the newest schema."""
+"""Opening a store by path or URL."""
 
 from __future__ import annotations
 
@@ -7,28 +7,26 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from functools import partial
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import URL, make_url
+from sqlalchemy import URL, Connection, insert, inspect, make_url, select
 from sqlalchemy.exc import ArgumentError
 
-from orchestrator.errors import HostStorageError, StoreMissingError, UsageError
-from orchestrator.extras import require_packages
+from orchestrator.errors import HostStorageError, StoreError, StoreMissingError, UsageError
 from orchestrator.store import sqlite_file
 from orchestrator.store.campaigns import Campaigns
 from orchestrator.store.database import Database, postgresql_engine, sqlite_engine
-from orchestrator.store.history import History
 from orchestrator.store.retention import Retention
-from orchestrator.store.revisions import REVISIONS, Revisions, current_revision, migrate
+from orchestrator.store.schema import METADATA, SETTINGS, VERSION
+from orchestrator.store.usage import Usage
 
 #: The name of a store that is gone with its process.
 IN_MEMORY: Final = ":memory:"
 
 
-class Store(Campaigns, History, Retention):
+class Store(Campaigns, Usage, Retention):
     """A store in SQLite or PostgreSQL.
 
     Each method is one transaction. It may be used from several threads, and the same database from several processes.
@@ -68,16 +66,13 @@ def _empty() -> bytes:
         return path.read_bytes()
 
 
-def open_store(
-    where: str | Path, *, makes_new: bool = True, busy_timeout_s: float = 30.0, revisions: Revisions = REVISIONS
-) -> Store:
-    """Open a store, made new when there is none and migrated when it is of an older benchfarm.
+def open_store(where: str | Path, *, makes_new: bool = True, busy_timeout_s: float = 30.0) -> Store:
+    """Open a store, made new when there is none.
 
     Args:
         where: path of an SQLite file, ``sqlite:///path``, ``postgresql://user@host/database``, or ``:memory:``.
         makes_new: whether a store is made where there is none.
         busy_timeout_s: how long to wait for another process that writes.
-        revisions: the schema's history; another one than the shipped is for tests of migrating.
 
     Raises:
         UsageError: the URL can't be understood, or names another kind of database.
@@ -91,8 +86,8 @@ def open_store(
         return MemoryStore()
     place = locate(where)
     if isinstance(place, Path):
-        return _open_file(place, makes_new, busy_timeout_s, revisions)
-    return _open_server(place, makes_new, busy_timeout_s, revisions)
+        return _open_file(place, makes_new, busy_timeout_s)
+    return _open_server(place, makes_new, busy_timeout_s)
 
 
 def locate(where: str | Path) -> Path | URL:
@@ -123,39 +118,60 @@ def _absolute(path: Path) -> Path:
         raise UsageError(f"{path}: there is no such user, whose home folder this could be") from error
 
 
-def _open_file(path: Path, makes_new: bool, busy_timeout_s: float, revisions: Revisions) -> Store:
+def _open_file(path: Path, makes_new: bool, busy_timeout_s: float) -> Store:
     if not makes_new and sqlite_file.is_missing(path):
         raise _missing(f"{path}: there is no store")
     sqlite_file.create_folder(path)
     sqlite_file.check_file(path)
     sqlite_file.prepare_file(path, busy_timeout_s=busy_timeout_s)
-
-    def opened(kind: type[Database], *, checks_references: bool) -> Database:
-        engine = sqlite_engine(path, busy_timeout_s=busy_timeout_s, checks_references=checks_references)
-        return kind(engine, name=str(path), path=path, busy_timeout_s=busy_timeout_s)
-
-    store = opened(Store, checks_references=True)
+    engine = sqlite_engine(path, busy_timeout_s=busy_timeout_s)
+    store = Store(engine, name=str(path), path=path, busy_timeout_s=busy_timeout_s)
     with _closed_on_failure(store):
-        if current_revision(store, revisions) != list(revisions)[-1]:
-            with closing(opened(Database, checks_references=False)) as database:
-                migrate(database, revisions, back_up=partial(sqlite_file.back_up, path))
-    assert isinstance(store, Store)
+        _prepare(store, makes_new=True)
     return store
 
 
-def _open_server(url: URL, makes_new: bool, busy_timeout_s: float, revisions: Revisions) -> Store:
-    require_packages("a store on PostgreSQL", "psycopg")
-    engine = postgresql_engine(url, busy_timeout_s=busy_timeout_s)
+def _open_server(url: URL, makes_new: bool, busy_timeout_s: float) -> Store:
+    try:
+        engine = postgresql_engine(url, busy_timeout_s=busy_timeout_s)
+    except ModuleNotFoundError as error:
+        raise StoreError(
+            "a store on PostgreSQL needs the package psycopg", hint="pip install 'benchfarm[postgresql]'"
+        ) from error
     # Parameters may hold a password too.
     name = url.set(query={}).render_as_string(hide_password=True)
     store = Store(engine, name=name, path=None, busy_timeout_s=busy_timeout_s)
     with _closed_on_failure(store):
-        revision = current_revision(store, revisions)
-        if revision is None and not makes_new:
-            raise _missing(f"{name}: there is no store in this database")
-        if revision != list(revisions)[-1]:
-            migrate(store, revisions)
+        _prepare(store, makes_new=makes_new)
     return store
+
+
+def _prepare(store: Database, *, makes_new: bool) -> None:
+    """Check a database's schema, and make the tables where there are none."""
+    with store.reading() as connection:
+        has_tables = _has_tables(connection, store.name)
+    if has_tables:
+        return
+    if not makes_new:
+        raise _missing(f"{store.name}: there is no store in this database")
+    with store.writing(is_long=True) as connection:
+        # Another process may have made them.
+        if not _has_tables(connection, store.name):
+            METADATA.create_all(connection, checkfirst=False)
+            connection.execute(insert(SETTINGS), {"name": "version", "value": str(VERSION)})
+
+
+def _has_tables(connection: Connection, name: str) -> bool:
+    """Return whether a database has a store's tables; raises StoreError for those of another version."""
+    if not inspect(connection).has_table(SETTINGS.name):
+        return False
+    version = connection.scalar(select(SETTINGS.c.value).where(SETTINGS.c.name == "version"))
+    if version != str(VERSION):
+        raise StoreError(
+            f"{name}: made by a newer benchfarm (schema {version}, this one knows {VERSION}); it was left untouched",
+            hint="upgrade benchfarm, or name another store",
+        )
+    return True
 
 
 def _missing(message: str) -> StoreMissingError:

@@ -116,14 +116,6 @@ def prepare_file(path: Path, *, busy_timeout_s: float) -> None:
                 time.sleep(_RETRY_S)
 
 
-def back_up(path: Path, revision: str) -> Path:
-    """Copy a store beside itself, as it is now, and return the copy's path; a copy made earlier is never replaced."""
-    number = 1
-    while (copy := path.with_name(f"{path.name}.revision-{revision}.backup{number}")).exists():
-        number += 1
-    return copy_to(path, copy)
-
-
 def compact(path: Path) -> None:
     """Rewrite a store without unused space; writers wait. Raises StoreError, HostStorageError."""
     with store_errors(str(path), path=path), closing(_connect(path, 30.0)) as connection:

@@ -63,7 +63,7 @@ def test_a_campaign_that_can_not_be_read_is_removed_by_its_whole_id(tmp_path: Pa
     settings = Settings.from_environment({}, home=tmp_path)
     two_campaigns(settings, samples)
     with closing(sqlite3.connect(tmp_path / "store.sqlite")) as rows:
-        rows.execute("UPDATE campaigns SET seed = 'x' WHERE campaign_id = 'one'")
+        rows.execute("UPDATE campaigns SET document = x'00' WHERE campaign_id = 'one'")
         rows.commit()
     assert stored.remove(settings, ["one"], yes=True).text == "removed one (can't be read): 1 runs"
     with Farm(settings) as farm:

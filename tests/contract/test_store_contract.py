@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import itertools
 import json
+import logging
 import math
 import threading
 import types
@@ -184,15 +185,20 @@ def test_open_campaigns_are_listed_and_counted_alone_and_no_more_than_asked_for(
     assert store.campaign_count() == 3
 
 
-def test_a_device_is_kept_as_last_seen_not_as_last_stored(store: Store, samples) -> None:
+def test_what_was_stored_last_is_newest_whatever_a_clock_said_and_a_wrong_one_is_told(
+    store: Store, samples, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "orchestrator.store")
     start = samples.campaign().created_at
     updated = dataclasses.replace(samples.phone, os_version="14")
-    older = dataclasses.replace(samples.phone, os_version="12")
-    for campaign_id, facts, hours in (("a", samples.phone, 0), ("b", updated, 2), ("imported", older, 1)):
-        campaign = samples.campaign(campaign_id, created_at=start + timedelta(hours=hours), invocations=())
+    for campaign_id, facts, days in (("a", samples.phone, 0), ("ahead", samples.phone, 365), ("b", updated, 2)):
+        assert "ahead" not in caplog.text
+        campaign = samples.campaign(campaign_id, created_at=start + timedelta(days=days), invocations=())
         store.begin_campaign(campaign, devices=[facts], models=[], builds=[])
 
     assert store.devices() == {samples.phone.serial: updated}
+    assert [item.campaign_id for item in store.campaigns()] == ["b", "ahead", "a"]
+    assert "campaign ahead is dated 2027-03-01, after this one" in caplog.text
 
 
 def test_a_campaign_that_refers_to_something_unknown_is_refused_whole(store: Store, samples) -> None:

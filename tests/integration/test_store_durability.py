@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 
@@ -148,33 +148,6 @@ def test_runs_that_were_stored_together_were_on_the_disk_before_one_was_acknowle
     store.close()
 
 
-def test_runs_that_end_at_the_same_moment_share_a_commit(path: Path, samples) -> None:
-    store = open_store(path)
-    commits: list[Connection] = []
-
-    def count(connection: Connection) -> None:
-        commits.append(connection)
-
-    kept = [samples.run(number) for number in range(1, 9)]
-    with closing(sqlite3.connect(path, isolation_level=None)) as other, ThreadPoolExecutor(8) as pool:
-        other.execute("BEGIN IMMEDIATE")
-        event.listen(Engine, "commit", count)
-        try:
-            waiting = [pool.submit(store.append_run, run) for run in kept]
-            while len(store._queue) < len(waiting):
-                wait(waiting, timeout=0.001)
-            other.execute("ROLLBACK")
-            assert all(future.result() for future in waiting)
-        finally:
-            event.remove(Engine, "commit", count)
-
-    assert len(commits) == 1
-    check_whole(path)
-    stored = list(store.runs(with_attachments=True))[1:]
-    assert sorted(stored, key=lambda run: run.invocation) == kept
-    store.close()
-
-
 @pytest.mark.parametrize("place", ["missing/copy.sqlite", "file/copy.sqlite"])
 def test_a_copy_that_cannot_be_made_blames_the_place_of_the_copy(path: Path, tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_bytes(b"")
@@ -201,7 +174,9 @@ def test_a_store_of_a_url_is_one_file_whoever_asks(tmp_path: Path, samples) -> N
     assert str(opened) in cli("doctor", BENCHFARM_STORE=url).said
 
 
-def test_a_file_for_which_there_is_no_space_is_told_and_leaves_nothing(path: Path, tmp_path: Path) -> None:
+def test_a_file_for_which_there_is_no_space_is_told_and_leaves_nothing(path: Path, tmp_path: Path, samples) -> None:
+    with closing(open_store(path)) as store:
+        store.append_run(samples.run(1, attachments=(Attachment(name="stdout", data=os.urandom(9000)),)))
     commands = "store backup full/copy.sqlite", "export newest -o full/a.zip", "export newest -o full/a.json"
     script = ["mkdir full", "mount -t tmpfs -o size=4k tmpfs full || exit 9", "mkdir full/folder"]
     script += [f"{BENCHFARM} {command}; echo $?" for command in commands]

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import math
 import sqlite3
+import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+import zstandard
 
-from orchestrator.errors import StoreError
-from orchestrator.records.campaign import CampaignStatus
-from orchestrator.records.identity import RunId
-from orchestrator.records.run import Attachment, DelegateTruth, LatencySummary, Outcome
-from orchestrator.records.verdict import Finding, QualityVerdict, Severity
-from orchestrator.store.column_types import key_to_bytes
+from orchestrator.records.run import Attachment, LatencySummary, Outcome
+from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
+from orchestrator.records.workload import ToolName
 from orchestrator.store.opening import open_store
+from orchestrator.store.packing import LARGE_BYTES
 from tests.samples.places import REPO
 
 
@@ -59,22 +58,34 @@ def test_the_database_itself_refuses_to_hide_where_numbers_come_from(connection,
         connection.execute(statement)
 
 
-def test_summary_columns_say_what_the_report_says(connection, samples) -> None:
-    row = connection.execute(
-        "SELECT latency_us, median_us, mean_us, inference_count, init_us, delegate_truth, quality, p95_us FROM runs"
-    ).fetchone()
+def test_columns_say_what_the_record_says_and_follow_a_new_reading(path: Path, connection, samples) -> None:
+    def columns() -> tuple[object, ...]:
+        names = "latency_us, quality, outcome, reason_code, findings, run_pass, invocation, duration_s"
+        return connection.execute(f"SELECT {names} FROM runs WHERE run_no = 1").fetchone()
 
-    report = samples.run(0).report
-    assert row == (
-        report.inference.median_us,
-        report.inference.median_us,
-        report.inference.mean_us,
-        50,
-        1234.0,
-        DelegateTruth.FULL.value,
+    run = samples.run(0)
+    assert columns() == (
+        run.report.inference.median_us,
         "suspect",
-        None,
+        "completed",
+        "",
+        "spread-wide thermal-rise",
+        "timing",
+        0,
+        12.25,
     )
+    findings = tuple(Finding(code=code, severity=Severity.ERROR, message="") for code in ("fell-back", "hot"))
+    store = open_store(path)
+    store.replace_reading(
+        run.run_id,
+        report=run.report,
+        outcome=Outcome.FAILED,
+        reason_code="delegate-failed",
+        reason="it did",
+        verdict=QualityVerdict(quality=Quality.REJECTED, findings=findings),
+    )
+    store.close()
+    assert columns() == (None, "rejected", "failed", "delegate-failed", "fell-back hot", "timing", 0, 12.25)
 
 
 @pytest.mark.parametrize(("figure", "kept"), [(math.nan, None), (math.inf, 2.0**63), (1e300, 2.0**63), (None, None)])
@@ -93,29 +104,6 @@ def test_a_figure_beyond_all_bounds_is_no_latency_and_kept_at_the_bound(
     assert (read.init_us, read.inference) == (kept, LatencySummary(count=2**63 - 1, median_us=kept))
 
 
-def test_findings_can_be_asked_for_by_code_and_follow_a_new_reading(path: Path, connection, samples) -> None:
-    def runs_with(code: str) -> list[int]:
-        found = connection.execute("SELECT run_no FROM findings WHERE code = ? ORDER BY run_no", [code])
-        return [run_no for (run_no,) in found]
-
-    assert runs_with("spread-wide") == [1, 2]
-    run = samples.run(0)
-    finding = Finding(code="fell-back", severity=Severity.ERROR, message="")
-    store = open_store(path)
-    store.replace_reading(
-        run.run_id,
-        report=run.report,
-        outcome=run.outcome,
-        reason_code="",
-        reason="",
-        verdict=QualityVerdict(quality=run.verdict.quality, findings=(finding,)),
-    )
-    store.close()
-
-    assert runs_with("spread-wide") == [2]
-    assert runs_with("fell-back") == [1]
-
-
 def test_equal_large_output_is_stored_once_and_packed(path: Path, connection, samples) -> None:
     store = open_store(path)
     for number in range(2, 6):
@@ -123,95 +111,34 @@ def test_equal_large_output_is_stored_once_and_packed(path: Path, connection, sa
     store.close()
 
     assert connection.execute("SELECT count(*) FROM attachments").fetchone() == (6,)
-    assert connection.execute("SELECT count(*) FROM blobs").fetchone() == (2,)
-    packed = connection.execute("SELECT length(data), size_bytes FROM blobs WHERE packing = 'zlib'").fetchall()
-    assert all(length < size_bytes / 5 for length, size_bytes in packed)
+    (large,) = (item.data for item in samples.run(0).attachments if len(item.data) > LARGE_BYTES)
+    (length,) = connection.execute("SELECT length(data) FROM blobs").fetchone()
+    assert length < len(large) / 5
 
 
-def test_the_runs_of_a_series_share_one_pattern_and_take_little_beside_it(path: Path, connection, samples) -> None:
+def test_what_a_program_always_prints_takes_little_and_names_its_dictionary(path: Path, connection, samples) -> None:
+    log = (REPO / "tests/data/native/default_float_10_224.txt").read_bytes()
     store = open_store(path)
-    for number in range(2, 30):
-        store.append_run(samples.run(number))
-    store.append_run(samples.run(30, report=None, command="quite another program"))
+    for number, tool in enumerate((ToolName.NATIVE, ToolName.APK, ToolName.LITERT_IOS), start=2):
+        case = samples.case(tool=tool)
+        run = samples.run(number, case=case, attachments=(Attachment(name="stdout", data=log),))
+        store.append_run(run)
+        assert store.attachments(run.run_id) == run.attachments
+    packed = connection.execute("SELECT length(document), length(output), output FROM runs WHERE run_no > 2").fetchall()
     store.close()
 
-    # One of the real phone and one of the virtual.
-    assert connection.execute("SELECT count(*) FROM patterns").fetchone() == (2,)
-    (largest,) = connection.execute("SELECT max(length(body)) FROM runs").fetchone()
-    assert largest < 200
-
-
-def test_a_series_whose_output_changes_gets_another_pattern(path: Path, connection, samples) -> None:
-    store = open_store(path)
-    lines = b"".join(hashlib.sha256(b"%d" % number).hexdigest().encode() + b"\n" for number in range(200))
-    for number in range(2, 5):
-        store.append_run(samples.run(number, attachments=(Attachment(name="stdout", data=lines),)))
-    store.close()
-
-    assert connection.execute("SELECT count(*) FROM patterns").fetchone() == (3,)
-    newest = connection.execute("SELECT pattern_no FROM runs ORDER BY run_no DESC LIMIT 3").fetchall()
-    assert newest == [(3,), (3,), (3,)]
-
-
-def test_the_pattern_of_a_run_that_was_not_kept_is_used_for_no_other(path: Path, connection, samples) -> None:
-    lost, kept = (
-        samples.run(number, case=samples.case(threads=number), outcome=Outcome.FAILED, command=f"command {number} ")
-        for number in (2, 3)
-    )
-    store = open_store(path)
-    connection.execute("CREATE TRIGGER refuse BEFORE INSERT ON runs BEGIN SELECT RAISE(ABORT, 'no more'); END")
-    with pytest.raises(StoreError, match="no more"):
-        store.append_run(lost)
-    connection.execute("DROP TRIGGER refuse")
-    again = dataclasses.replace(kept, run_id=RunId("again"), invocation=7)
-
-    # The next pattern gets the number of the one that isn't there.
-    assert store.append_run(kept)
-    assert store.append_run(lost)
-    assert store.append_run(again)
-
-    assert list(store.runs(with_attachments=True))[-3:] == [kept, lost, again]
-    store.close()
-    reopened = open_store(path)
-    assert list(reopened.runs(with_attachments=True))[-3:] == [kept, lost, again]
-    reopened.close()
-
-
-def test_a_sheet_goes_with_any_change_of_its_runs_and_is_written_again(path: Path, connection, samples) -> None:
-    store, campaign_id = open_store(path), samples.campaign().campaign_id
-    run = samples.run(0)
-    reading = {name: getattr(run, name) for name in ("report", "outcome", "reason_code", "reason", "verdict")}
-
-    def end(status: CampaignStatus = CampaignStatus.FINISHED) -> None:
-        store.set_status(campaign_id, status, samples.campaign().created_at)
-
-    def sheets() -> int:
-        return connection.execute("SELECT count(*) FROM sheets").fetchone()[0]
-
-    for change in (
-        lambda: store.append_run(samples.run(7)),
-        lambda: store.replace_reading(run.run_id, **{**reading, "report": samples.report(5.0)}),
-        lambda: end(CampaignStatus.RUNNING),
-    ):
-        end()
-        assert sheets() == 1
-        change()
-        assert sheets() == 0
-    from_runs = sorted(store.points().latency_us)
-    end()
-    assert sorted(store.points().latency_us) == from_runs
-    connection.execute("DELETE FROM sheets")
-    store.begin_campaign(samples.campaign("next", invocations=(), skipped=()), devices=[], models=[], builds=[])
-    assert sheets() == 1
-    store.close()
+    assert max(document for document, _, _ in packed) < 500
+    assert packed[0][1] < len(zlib.compress(log, 9)) / 2
+    numbers = [zstandard.get_frame_parameters(output).dict_id for _, _, output in packed]
+    assert numbers[0] != numbers[1]
+    # A program that has none of its own takes the first one's.
+    assert numbers[2] == numbers[0]
 
 
 def test_a_case_keeps_the_key_it_was_stored_with(path: Path, connection, samples) -> None:
     # As if a version that hashes one more field had stored it.
     campaign_id, old_key = samples.campaign().campaign_id, samples.case().case_key
-    connection.execute("UPDATE series SET document = json_set(document, '$.governor', 'powersave')")
-    keys = [key_to_bytes("f00d"), key_to_bytes(old_key)]
-    assert connection.execute("UPDATE cases SET case_key = ? WHERE case_key = ?", keys).rowcount == 1
+    assert connection.execute("UPDATE cases SET case_key = 'f00d' WHERE case_key = ?", [old_key]).rowcount == 1
     store = open_store(path)
 
     assert old_key not in {planned.case.case_key for planned in store.campaign(campaign_id).invocations}

@@ -169,16 +169,16 @@ def test_a_row_that_cannot_be_read_costs_its_campaign_and_can_be_removed(lines, 
     other = json.loads(json.dumps(lines).replace('"campaign_id": "c"', '"campaign_id": "d"').replace('"r"', '"s"'))
     assert refusal(written(tmp_path / "two.zip", other), store) is None
     with closing(sqlite3.connect(path)) as rows:
-        rows.execute("UPDATE campaigns SET seed = 'x' WHERE campaign_id = 'c'")
+        rows.execute("UPDATE campaigns SET document = x'00' WHERE campaign_id = 'c'")
         rows.execute('UPDATE devices SET facts = replace(facts, \'"manufacturer":"word"\', \'"manufacturer":7\')')
         rows.commit()
     everything(store)
     assert [campaign.campaign_id for campaign in store.campaigns()] == ["d"]
     (facts,) = store.devices().values()
     assert (facts.serial, facts.manufacturer) == ("phone@word", "")
-    assert "seed" in caplog.text
+    assert "campaign c" in caplog.text
     assert "manufacturer" in caplog.text
-    with pytest.raises(StoreError, match="seed"):
+    with pytest.raises(StoreError, match="campaign c"):
         store.campaign("c")
     store.remove_campaign("c")
     assert store.campaign("c") is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.store.column_types import escape_text, unescape_text
+from orchestrator.store.schema import escape_text, unescape_text
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=()) | st.sampled_from("\\u0\x00\ud800")))

@@ -1,0 +1,118 @@
+"""Documents and raw output as a store keeps them: Zstandard with a dictionary that comes with the package.
+
+Programs print the same lines with other figures, so that a dictionary trained on some hundred runs of a program
+brings a document of 7 kB to about 400 bytes. A frame names its dictionary. A dictionary is never changed or removed:
+a new one gets another number (``benchmarks/dictionaries.py`` trains them).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import zlib
+from collections.abc import Sequence
+from importlib import resources
+from importlib.resources.abc import Traversable
+from typing import Final
+
+import zstandard
+
+from orchestrator.documents import to_text
+from orchestrator.errors import StoreCorruptError
+from orchestrator.records.run import Attachment
+
+#: Output beyond this is kept beside its run, once for each content.
+LARGE_BYTES: Final = 64 * 1024
+#: Level 9 makes documents 2 % smaller and takes four times as long.
+_LEVEL: Final = 7
+#: What claims to be more can only be damaged.
+_MOST_BYTES: Final = 512 << 20
+#: For programs that have no dictionary of their own.
+_DEFAULT: Final = "native"
+_FOLDER: Final = resources.files("orchestrator.store") / "dictionaries"
+
+
+def number_of(file_name: str) -> int:
+    """Return the number that a dictionary of this name has; smaller ones are registered for others."""
+    return 0x8000 + zlib.crc32(file_name.encode()) % 0x7FFF0000
+
+
+@functools.cache
+def _files() -> dict[int, Traversable]:
+    """Return the dictionaries that come with the package: number -> file."""
+    return {number_of(item.name): item for item in _FOLDER.iterdir() if item.name.endswith(".zdict")}
+
+
+@functools.cache
+def _newest() -> dict[str, int]:
+    """Return the number of each program's newest dictionary: they are called ``native.1.zdict``, ``native.2.zdict``."""
+    ordered = sorted(_files().items(), key=lambda item: int(item[1].name.split(".")[1]))
+    return {file.name.split(".")[0]: number for number, file in ordered}
+
+
+@functools.cache
+def _dictionary(number: int) -> zstandard.ZstdCompressionDict | None:
+    if number not in _files():
+        return None
+    made = zstandard.ZstdCompressionDict(_files()[number].read_bytes())
+    made.precompute_compress(level=_LEVEL)
+    return made
+
+
+def pack(content: bytes, program: str = "") -> bytes:
+    """Return some bytes compressed, by the dictionary of a program where one is named."""
+    newest = _newest()
+    number = newest.get(program, newest.get(_DEFAULT, 0)) if program else 0
+    # Each thread needs a compressor of its own, and making one takes less than using it.
+    compressor = zstandard.ZstdCompressor(level=_LEVEL, dict_data=_dictionary(number), write_checksum=True)
+    return compressor.compress(content)
+
+
+def unpack(data: bytes, *, where: str) -> bytes:
+    """Return what :func:`pack` was given; raises StoreCorruptError naming ``where``."""
+    try:
+        frame = zstandard.get_frame_parameters(data)
+        if frame.content_size > _MOST_BYTES:
+            raise StoreCorruptError(f"{where}: its stored bytes claim to be more than {_MOST_BYTES >> 20} MiB")
+        dictionary = _dictionary(frame.dict_id) if frame.dict_id else None
+        return zstandard.ZstdDecompressor(dict_data=dictionary).decompress(data)
+    except zstandard.ZstdError as error:
+        raise StoreCorruptError(f"{where}: the stored bytes aren't the ones that were kept ({error})") from error
+
+
+def pack_output(attachments: Sequence[Attachment], program: str) -> bytes:
+    """Return what a run left behind: a line of JSON with names, and sizes or the sha256 of large ones, then the rest.
+
+    Large content itself isn't in it.
+    """
+    sizes = [[item.name, item.sha256 if is_large(item) else len(item.data)] for item in attachments]
+    small = (item.data for item in attachments if not is_large(item))
+    return pack(b"".join([to_text(sizes).encode("ascii"), b"\n", *small]), program)
+
+
+def unpack_output(data: bytes, *, where: str) -> list[tuple[str, bytes | str]]:
+    """Return names and contents as :func:`pack_output` was given them, of large ones the sha256.
+
+    Raises StoreCorruptError naming ``where``.
+    """
+    head, _, rest = unpack(data, where=where).partition(b"\n")
+    found: list[tuple[str, bytes | str]] = []
+    at = 0
+    for name, size in json.loads(head):
+        found.append((name, size if isinstance(size, str) else rest[at : at + size]))
+        at += size if isinstance(size, int) else 0
+    return found
+
+
+def is_large(attachment: Attachment) -> bool:
+    """Whether an attachment is kept beside its run."""
+    return len(attachment.data) > LARGE_BYTES
+
+
+def unpack_large(data: bytes, sha256: str) -> bytes:
+    """Return a large content after its sum was checked; raises StoreCorruptError."""
+    content = unpack(data, where=f"raw output {sha256}")
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise StoreCorruptError(f"raw output {sha256}: the stored bytes aren't the ones that were kept")
+    return content

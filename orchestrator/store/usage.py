@@ -1,0 +1,274 @@
+"""What many runs say together: figures over the nights, recent activity, changes that are expected and confirmed.
+
+All of it is read from columns; no document is.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Integer, Select, and_, case, cast, delete, func, insert, or_, select
+
+from orchestrator.documents import dump_document, load_document
+from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.history import (
+    Activity,
+    Annotation,
+    CampaignSketch,
+    Confirmation,
+    Contents,
+    Points,
+    RunCount,
+    RunMark,
+    SeriesSketch,
+    Yield,
+)
+from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial, SeriesKey
+from orchestrator.records.parity import OUTPUT_FINDINGS
+from orchestrator.records.run import Outcome, RecentRun
+from orchestrator.records.verdict import Quality
+from orchestrator.records.workload import Pass
+from orchestrator.store.campaigns import filtered, pages
+from orchestrator.store.runs import Runs
+from orchestrator.store.schema import ANNOTATIONS, CAMPAIGNS, CASES, CONFIRMATIONS, RUNS
+
+#: A new build makes a new case of a series; older ones than these say little about how long it takes now.
+_CASES_MOST: Final = 16
+#: Outcomes of what didn't take a phone's time.
+_NOT_RUN: Final = (Outcome.UNFIT.value, Outcome.SKIPPED.value)
+_IS_TIMING: Final = RUNS.c.run_pass == Pass.TIMING.value
+#: The figures that count.
+_FIGURES: Final = select(
+    RUNS.c.case_no, RUNS.c.campaign_no, RUNS.c.latency_us, cast(RUNS.c.quality == Quality.TRUSTED.value, Integer)
+).where(_IS_TIMING, RUNS.c.quality != Quality.REJECTED.value, RUNS.c.latency_us > 0)
+_WITHOUT_FIGURE: Final = and_(_IS_TIMING, or_(RUNS.c.latency_us.is_(None), RUNS.c.quality == Quality.REJECTED.value))
+
+
+class Usage(Runs):
+    """Methods of the store about many runs."""
+
+    def points(self, *, since: datetime | None = None, series_keys: Sequence[SeriesKey] = ()) -> Points:
+        """Return the figures of timing runs of campaigns begun since then, of some series or of all."""
+        import numpy as np
+
+        with self.reading() as connection:
+            query = select(CAMPAIGNS.c.campaign_no, CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.created_at)
+            query = query if since is None else query.where(CAMPAIGNS.c.created_at >= since)
+            campaigns = connection.execute(query.order_by(CAMPAIGNS.c.created_at, CAMPAIGNS.c.campaign_no)).all()
+            numbers = [row.campaign_no for row in campaigns]
+            figures: list[Any] = []
+            if series_keys:
+                wanted = select(CASES.c.case_no)
+                for of_series in filtered(wanted, CASES.c.series_key, series_keys):
+                    figures += connection.execute(_FIGURES.where(RUNS.c.case_no.in_(of_series))).all()
+            else:
+                for of_nights in filtered(_FIGURES, RUNS.c.campaign_no, numbers) if numbers else ():
+                    figures += connection.execute(of_nights).all()
+            case_no, campaign_no, latency_us, trusted = (
+                np.array([row[place] for row in figures], dtype=kind)
+                for place, kind in enumerate((np.int64, np.int64, np.float64, np.int64))
+            )
+            used = np.unique(case_no)
+            names = "case_no", "series_key", "serial", "is_virtual", "model_sha256", "build_sha256", "files"
+            cases = select(*(CASES.c[name] for name in names)).order_by(CASES.c.case_no)
+            span = cases.where(CASES.c.case_no.between(int(used[0]), int(used[-1]))) if used.size else None
+            known = [] if span is None else connection.execute(span).all()
+        is_used = set(used.tolist())
+        known = [row for row in known if row.case_no in is_used]
+        series = {row.series_key: row for row in known}
+        contents = dict.fromkeys((row.model_sha256, row.build_sha256, row.files) for row in known)
+        series_place = {key: place for place, key in enumerate(series)}
+        contents_place = {key: place for place, key in enumerate(contents)}
+        at = np.searchsorted(used, case_no)
+        series_at = np.array([series_place[row.series_key] for row in known], dtype=np.int64)[at]
+        contents_at = np.array(
+            [contents_place[row.model_sha256, row.build_sha256, row.files] for row in known], dtype=np.int64
+        )[at]
+        place_of = np.full(max([*numbers, int(campaign_no.max(initial=0))], default=0) + 1, -1, dtype=np.int64)
+        place_of[np.array(numbers, dtype=np.int64)] = np.arange(len(numbers))
+        campaign_at = place_of[campaign_no]
+        kept = campaign_at >= 0
+        return Points(
+            series=tuple(
+                SeriesSketch(series_key=SeriesKey(key), serial=Serial(row.serial), is_virtual=row.is_virtual)
+                for key, row in series.items()
+            ),
+            contents=tuple(
+                Contents(
+                    model_sha256=ModelSha(model),
+                    build_sha256=BuildSha(build),
+                    files=tuple((name, sha256) for name, sha256 in json.loads(files)),
+                )
+                for model, build, files in contents
+            ),
+            campaigns=tuple(
+                CampaignSketch(campaign_id=CampaignId(row.campaign_id), created_at=row.created_at) for row in campaigns
+            ),
+            series_at=array("q", series_at[kept].tobytes()),
+            contents_at=array("q", contents_at[kept].tobytes()),
+            campaign_at=array("q", campaign_at[kept].tobytes()),
+            latency_us=array("d", latency_us[kept].tobytes()),
+            trusted=array("q", trusted[kept].tobytes()),
+        )
+
+    def marks(self, *, since: datetime | None = None, series_keys: Sequence[SeriesKey] = ()) -> Sequence[RunMark]:
+        """Return timing runs without a figure that counts, and comparisons of outputs of series where one differed."""
+        names = RUNS.c.run_pass, RUNS.c.outcome, RUNS.c.quality, RUNS.c.reason_code, RUNS.c.findings
+        query = (
+            select(CASES.c.series_key, CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.created_at, *names)
+            .join_from(RUNS, CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no)
+            .join(CASES, RUNS.c.case_no == CASES.c.case_no)
+            .where(or_(_WITHOUT_FIGURE, RUNS.c.run_pass == Pass.PARITY.value))
+            .order_by(CAMPAIGNS.c.created_at, RUNS.c.run_no)
+        )
+        if since is not None:
+            query = query.where(CAMPAIGNS.c.created_at >= since)
+        with self.reading() as connection:
+            found = [
+                RunMark(
+                    series_key=SeriesKey(row.series_key),
+                    campaign_id=CampaignId(row.campaign_id),
+                    created_at=row.created_at,
+                    run_pass=Pass(row.run_pass),
+                    outcome=Outcome(row.outcome),
+                    quality=Quality(row.quality),
+                    reason_code=row.reason_code,
+                    findings=tuple(row.findings.split()),
+                )
+                for of_series in filtered(query, CASES.c.series_key, series_keys)
+                for row in connection.execute(of_series)
+            ]
+        doubted = {mark.series_key for mark in found if OUTPUT_FINDINGS.keys() & mark.findings}
+        return [mark for mark in found if mark.run_pass is Pass.TIMING or mark.series_key in doubted]
+
+    def recent_runs(
+        self, series_keys: Sequence[SeriesKey], *, limit: int = 64
+    ) -> Mapping[SeriesKey, Sequence[RecentRun]]:
+        """Return the newest runs of each series that took a device's time, newest first.
+
+        A question for each series: each is answered from two indexes, whatever the store holds beside it.
+        """
+        found = {}
+        with self.reading() as connection:
+            for series_key in series_keys:
+                of_series = select(CASES.c.case_no).where(CASES.c.series_key == series_key)
+                newest = of_series.order_by(CASES.c.case_no.desc()).limit(_CASES_MOST)
+                query = (
+                    select(RUNS.c.run_pass, RUNS.c.started_at, RUNS.c.duration_s, RUNS.c.outcome, RUNS.c.campaign_no)
+                    .where(RUNS.c.case_no.in_(newest), RUNS.c.outcome.not_in(_NOT_RUN))
+                    .order_by(RUNS.c.run_no.desc())
+                    .limit(limit)
+                )
+                runs = [
+                    RecentRun(
+                        run_pass=Pass(row.run_pass),
+                        started_at=row.started_at,
+                        duration_s=row.duration_s,
+                        outcome=Outcome(row.outcome),
+                        campaign=str(row.campaign_no),
+                    )
+                    for row in connection.execute(query)
+                ]
+                if runs:
+                    found[series_key] = runs
+        return found
+
+    def activity(self, since: datetime) -> Activity:
+        """Return what campaigns came to, and the runs of those that were begun since then."""
+        is_late = RUNS.c.campaign_no.in_(select(CAMPAIGNS.c.campaign_no).where(CAMPAIGNS.c.created_at >= since))
+        alike = RUNS.c.outcome, RUNS.c.reason_code, RUNS.c.is_virtual
+        endings = select(*alike, func.count()).where(is_late).group_by(*alike)
+        statuses = select(CAMPAIGNS.c.status, func.count()).group_by(CAMPAIGNS.c.status)
+        finished = (
+            select(CAMPAIGNS.c.name, func.max(CAMPAIGNS.c.finished_at))
+            .where(CAMPAIGNS.c.status == CampaignStatus.FINISHED.value, CAMPAIGNS.c.finished_at.is_not(None))
+            .group_by(CAMPAIGNS.c.name)
+        )
+        newest = (
+            select(func.max(RUNS.c.run_no))
+            .join_from(RUNS, CASES, RUNS.c.case_no == CASES.c.case_no)
+            .where(is_late)
+            .group_by(CASES.c.serial)
+        )
+        with self.reading() as connection:
+            newest_runs = self._read(connection, sorted(connection.scalars(newest)), {})
+            return Activity(
+                campaigns={CampaignStatus(status): count for status, count in connection.execute(statuses)},
+                finished_at={row[0]: row[1] for row in connection.execute(finished)},
+                runs=tuple(
+                    RunCount(outcome=Outcome(outcome), reason_code=code, is_virtual=is_virtual, count=count)
+                    for outcome, code, is_virtual, count in connection.execute(endings)
+                ),
+                newest=tuple(run for run, _ in newest_runs),
+            )
+
+    def reason_counts(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Mapping[str, int]]:
+        """Return how many runs of some campaigns ended with each reason code, those with none aside."""
+        query = select(RUNS.c.reason_code, func.count()).where(RUNS.c.reason_code != "")
+        found: dict[CampaignId, dict[str, int]] = {}
+        for campaign_id, code, count in self._by_campaign(query, campaign_ids, RUNS.c.reason_code):
+            found.setdefault(campaign_id, {})[code] = count
+        return found
+
+    def yields(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Yield]:
+        """Return what the runs of some campaigns gave, campaigns without any run aside."""
+        is_made = RUNS.c.outcome != Outcome.SKIPPED.value
+        is_lost = is_made & ((RUNS.c.outcome != Outcome.COMPLETED.value) | (RUNS.c.quality == Quality.REJECTED.value))
+        query = select(*(func.sum(case((which, 1), else_=0)) for which in (is_made, is_lost)))
+        return {
+            campaign_id: Yield(made=int(made), without_result=int(lost))
+            for campaign_id, made, lost in self._by_campaign(query, campaign_ids)
+        }
+
+    def readings(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, str]:
+        """Return a change token of each campaign that has runs: another one once anything else is read from them."""
+        totals: list[Any] = [func.count(), func.sum(RUNS.c.checksum)]
+        query = select(*totals)
+        return {name: f"{count} {total}" for name, count, total in self._by_campaign(query, campaign_ids)}
+
+    def annotations(self) -> Sequence[Annotation]:
+        """Return the changes that somebody expects, oldest night first."""
+        with self.reading() as connection:
+            texts = connection.scalars(select(ANNOTATIONS.c.document).order_by(ANNOTATIONS.c.annotation_no)).all()
+        found = [load_document(Annotation, text, where="an annotation") for text in texts]
+        return sorted(found, key=lambda item: item.night)
+
+    def annotate(self, annotation: Annotation) -> None:
+        """Keep that a change is expected."""
+        row = {"annotation_id": annotation.annotation_id, "document": dump_document(annotation)}
+        with self.writing() as connection:
+            connection.execute(insert(ANNOTATIONS), row)
+
+    def delete_annotation(self, annotation_id: str) -> bool:
+        """Forget an annotation; False when there is none."""
+        with self.writing() as connection:
+            gone = connection.execute(delete(ANNOTATIONS).where(ANNOTATIONS.c.annotation_id == annotation_id))
+        return gone.rowcount > 0
+
+    def confirmations(self) -> Sequence[Confirmation]:
+        """Return what became of changes that were run again."""
+        with self.reading() as connection:
+            texts = connection.scalars(select(CONFIRMATIONS.c.document)).all()
+        return [load_document(Confirmation, text, where="a confirmation") for text in texts]
+
+    def confirm(self, confirmation: Confirmation) -> None:
+        """Keep what became of a change, in the place of what was kept of it before."""
+        row = {"series_key": confirmation.series_key, "night": confirmation.night.isoformat()}
+        with self.writing() as connection:
+            connection.execute(delete(CONFIRMATIONS).where(*(CONFIRMATIONS.c[name] == row[name] for name in row)))
+            connection.execute(insert(CONFIRMATIONS), {**row, "document": dump_document(confirmation)})
+
+    def _by_campaign(
+        self, query: Select[Any], campaign_ids: Sequence[CampaignId], *groups: ColumnElement[Any]
+    ) -> Iterator[Any]:
+        """Yield what a query over runs finds, for each of some campaigns with its id before it."""
+        joined = query.join(CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no)
+        asked = joined.with_only_columns(CAMPAIGNS.c.campaign_id, *query.selected_columns)
+        with self.reading() as connection:
+            for page in pages(list(campaign_ids)):
+                of_page = asked.where(CAMPAIGNS.c.campaign_id.in_(page))
+                yield from connection.execute(of_page.group_by(CAMPAIGNS.c.campaign_id, *groups)).all()
