@@ -9,6 +9,8 @@ import os
 import re
 import secrets
 import stat
+from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Final
 
@@ -46,7 +48,43 @@ def head_and_tail(file: IO[bytes], most_bytes: int = OUTPUT_MOST_BYTES) -> bytes
     head = file.read(most_bytes // 2).rpartition(b"\n")[0]
     file.seek(size - most_bytes // 2)
     tail = file.read(most_bytes // 2).partition(b"\n")[2]
+    return _without_middle(head, size, tail)
+
+
+def _without_middle(head: bytes, size: int, tail: bytes) -> bytes:
     return b"%s\nbenchfarm: the middle of %d bytes of output is left out here\n%s" % (head, size, tail)
+
+
+class BothEnds:
+    """An output that comes piece by piece, of which no more is held than :func:`head_and_tail` returns."""
+
+    def __init__(self, most_bytes: int = OUTPUT_MOST_BYTES) -> None:
+        self._half_bytes = most_bytes // 2
+        self._head = bytearray()
+        self._tail = deque[bytes]()
+        self._tail_bytes = 0
+        self._size_bytes = 0
+
+    def add(self, data: bytes) -> None:
+        """Take what comes next."""
+        self._size_bytes += len(data)
+        room = self._half_bytes - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        if data:
+            self._tail.append(data)
+            self._tail_bytes += len(data)
+            while self._tail_bytes - len(self._tail[0]) >= self._half_bytes:
+                self._tail_bytes -= len(self._tail.popleft())
+
+    def content(self) -> bytes:
+        """Return what came; of more than fits whole lines of both ends, and between them a line that says so."""
+        tail = b"".join(self._tail)
+        if self._size_bytes <= 2 * self._half_bytes:
+            return bytes(self._head) + tail
+        head = bytes(self._head).rpartition(b"\n")[0]
+        return _without_middle(head, self._size_bytes, tail[-self._half_bytes :].partition(b"\n")[2])
 
 
 def own_temporary(parent: Path = Path("/tmp")) -> Path | None:  # noqa: S108 - what is made there is checked
@@ -79,26 +117,29 @@ def draft_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
 
 
-def write_whole(path: Path, content: bytes | str, *, is_private: bool = True) -> None:
+def write_whole(path: Path, content: bytes | str | Iterable[bytes | str], *, is_private: bool = True) -> None:
     """Write a file and its folder; an older one stays, and nothing is left beside it, when this fails.
+
+    Pieces of a content are written as they come: the whole is never in memory.
 
     A folder that has to be made is this user's alone, unless it isn't ``is_private``. Raises OSError.
     """
     draft = draft_of(path)
     try:
         make_private(path.parent) if is_private else path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_bytes(content.encode() if isinstance(content, str) else content)
+        with draft.open("wb") as file:
+            for piece in (content,) if isinstance(content, bytes | str) else content:
+                file.write(piece.encode() if isinstance(piece, str) else piece)
         draft.replace(path)
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
 
 
-def write_file(path: Path, data: bytes | str) -> None:
+def write_file(path: Path, data: bytes | str | Iterable[bytes | str]) -> None:
     """Write a file whole; an older one stays when this fails. Raises UsageError, HostStorageError."""
-    content = data.encode() if isinstance(data, str) else data
     try:
-        write_whole(path, content, is_private=False)
+        write_whole(path, data, is_private=False)
     except OSError as error:
         raise unwritable(path, error) from error
 

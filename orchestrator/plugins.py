@@ -140,6 +140,7 @@ class Exporter:
     #: The file it is written to by default; without a suffix a folder. The suffix means the format in ``--out``.
     path: Path
     #: Writes what was asked for of the campaigns to a new file, or new files into a new folder. Raises UsageError.
+    #: The campaigns come without their invocations, as of many nights these are many: the store has them.
     write: Callable[[Farm, Sequence[Campaign], ExportRequest, Path], Exported | None]
     #: Whether ``--run`` chooses some runs; else it is about whole campaigns.
     takes_runs: bool = False

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from orchestrator.app.options import Campaigns, Texts, opt
 from orchestrator.app.reporting import report_data
-from orchestrator.app.stored import named_campaigns
+from orchestrator.app.stored import find_campaigns
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.errors import UsageError
 from orchestrator.files import draft_of, unwritable, write_file
 from orchestrator.plugins import Exported, Exporter, find, plugins
 from orchestrator.records.campaign import Campaign
+from orchestrator.records.identity import CampaignId
 from orchestrator.report import exports
+from orchestrator.report.columns import Rows
 from orchestrator.report.data import ReportData
 
 ROWS = ("cases", "invocations")
@@ -63,7 +65,7 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Sequence[Path], 
     made = draft_of(target)
     try:
         with Farm(settings, makes_store=False) as farm:
-            chosen = named_campaigns(farm.store, request.campaigns or ("",))
+            chosen = _named(farm, request.campaigns or ("",))
             (made if exporter.is_folder else made.parent).mkdir(parents=True, exist_ok=True)
             done = exporter.write(farm, chosen, request, made) or Exported()
         files = _files(made, target, force=request.force) if exporter.is_folder else [(made, target)]
@@ -88,6 +90,18 @@ def _files(made: Path, target: Path, *, force: bool) -> list[tuple[Path, Path]]:
     return files
 
 
+def _named(farm: Farm, words: Sequence[str]) -> list[Campaign]:
+    """Return the campaigns that some words mean, each once and without its invocations; raises UsageError."""
+    found: dict[CampaignId, Campaign] = {}
+    for word in words:
+        found |= {item.campaign_id: replace(item, invocations=()) for item in find_campaigns(farm.store, word)}
+    return list(found.values())
+
+
+def _whole(farm: Farm, campaigns: Sequence[Campaign]) -> Iterator[Campaign]:
+    return (item for one in campaigns if (item := farm.store.campaign(one.campaign_id)) is not None)
+
+
 def _exists(path: Path) -> UsageError:
     return UsageError(f"{path}: is there already", hint="name another file with --out, or replace it with --force")
 
@@ -97,20 +111,19 @@ def own_folders_of(farm: Farm) -> Sequence[Path]:
     return (farm.settings.data_folder, farm.settings.cache_folder, farm.settings.state_folder)
 
 
-_Content = Callable[[Sequence[ReportData], Literal["cases", "invocations"], Callable[[str], str]], str | bytes]
+_Content = Callable[[Iterable[ReportData], Rows, Callable[[str], str]], Iterable[str | bytes]]
 
 
 def _results(path: str, content: _Content) -> Exporter:
     """Return the exporter of a file with all results; ``content`` takes them by campaign, its rows, and the redaction.
 
-    Each campaign is on its own: a case that was measured on two nights is two results.
+    Each campaign is on its own: a case that was measured on two nights is two results. One is held at a time.
     """
 
     def write(farm: Farm, campaigns: Sequence[Campaign], request: ExportRequest, out: Path) -> None:
         from orchestrator.store.own_folders import own_folders
 
-        once = {campaign.campaign_id: campaign for campaign in campaigns}
-        parts = [report_data(farm, [campaign]) for campaign in once.values()]
+        parts = (report_data(farm, [campaign]) for campaign in _whole(farm, campaigns))
         hide = own_folders(farm.store, campaigns, own_folders_of(farm)).hide
         write_file(out, content(parts, "invocations" if request.rows == "invocations" else "cases", hide))
 
@@ -118,12 +131,13 @@ def _results(path: str, content: _Content) -> Exporter:
 
 
 def _bencher(farm: Farm, campaigns: Sequence[Campaign], request: ExportRequest, out: Path) -> None:
-    write_file(out, exports.to_bencher(report_data(farm, campaigns)))
+    write_file(out, exports.to_bencher(report_data(farm, list(_whole(farm, campaigns)))))
 
 
-CSV = _results("benchfarm-results.csv", lambda parts, rows, hide: hide(exports.to_csv(*parts, rows=rows)))
+# A piece is a whole line or value: no folder's name is torn.
+CSV = _results("benchfarm-results.csv", lambda parts, rows, hide: map(hide, exports.csv_pieces(parts, rows)))
 PARQUET = _results(
-    "benchfarm-results.parquet", lambda parts, rows, hide: exports.to_parquet(*parts, rows=rows, text=hide)
+    "benchfarm-results.parquet", lambda parts, rows, hide: exports.parquet_pieces(parts, rows, text=hide)
 )
-JSON = _results("benchfarm-results.json", lambda parts, rows, hide: hide(exports.to_json(*parts)))
+JSON = _results("benchfarm-results.json", lambda parts, _, hide: map(hide, exports.json_pieces(parts)))
 BENCHER = Exporter(path=Path("benchfarm-bencher.json"), write=_bencher)

@@ -63,7 +63,7 @@ class Results(Sequence[ResultRow]):
         """
         from orchestrator.report.frames import frame_of, typed
 
-        return typed(frame_of([self.data], "cases" if rows == "cases" else "invocations"))
+        return typed(frame_of(self.data, "cases" if rows == "cases" else "invocations"))
 
     def runs_frame(self) -> pd.DataFrame:
         """Return one row a run: as ``frame("runs")``."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -14,14 +15,14 @@ from orchestrator.app.run_logs import log_text
 from orchestrator.app.stored import find_campaigns, find_run, reparse_campaigns
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.frame import command
-from orchestrator.cli.result import CommandResult, table
+from orchestrator.cli.result import CommandResult, Streamed, table
 from orchestrator.cli.terminal import say
 from orchestrator.config.faults import not_one_of
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.files import write_file
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.identity import CampaignId
-from orchestrator.records.run import Outcome
+from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.tables.escapes import one_line
 from orchestrator.units import counted, format_bytes
 
@@ -111,19 +112,33 @@ def runs(
         raise UsageError(f"--outcome: {not_one_of(outcome, Outcome)}")
     with Farm(settings, makes_store=False) as farm:
         chosen = [item.campaign_id for item in find_campaigns(farm.store, campaign)]
-        found = [
-            run
-            for run in farm.store.runs(campaign_ids=chosen)
-            if device.lower() in {"", run.case.serial.lower()}
-            and delegate.lower() in {"", run.case.delegate}
-            and outcome in {"", run.outcome}
-        ]
-    shown = (10 * _SHOWN if limit is None else limit) or len(found)
-    lines = [f"{run.run_id[:12]}  {one_line(run.case.serial)}  {one_line(describe_run(run))}" for run in found[-shown:]]
-    if shown < len(found):
-        lines.insert(0, f"{len(found) - shown} earlier runs: --limit 0 lists all")
-    nothing = "no run fits" if device or delegate or outcome else "this campaign has no runs yet"
-    return CommandResult(text="\n".join(lines) or nothing, data=found[-limit:] if limit else found)
+
+    def fitting() -> Iterator[RunRecord]:
+        # Read while they are written: a large campaign's runs are never held.
+        with Farm(settings, makes_store=False) as farm:
+            for run in farm.store.runs(campaign_ids=chosen):
+                is_one = device.lower() in {"", run.case.serial.lower()} and delegate.lower() in {"", run.case.delegate}
+                if is_one and outcome in {"", run.outcome}:
+                    yield run
+
+    def lines() -> Iterator[str]:
+        most = 10 * _SHOWN if limit is None else limit
+        count, shown = 0, deque[str](maxlen=most or None)
+        for run in fitting():
+            count += 1
+            line = f"{run.run_id[:12]}  {one_line(run.case.serial)}  {one_line(describe_run(run))}"
+            if most:
+                shown.append(line)
+            else:
+                yield line
+        if most and count > most:
+            yield f"{count - most} earlier runs: --limit 0 lists all"
+        yield from shown
+        if not count:
+            yield "no run fits" if device or delegate or outcome else "this campaign has no runs yet"
+
+    data = Streamed(lambda: deque(fitting(), maxlen=limit) if limit else fitting())
+    return CommandResult(text="", lines=lines(), data=data)
 
 
 @command("results issue")

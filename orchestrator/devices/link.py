@@ -31,6 +31,7 @@ from orchestrator.errors import (
     TransferError,
     UsageError,
 )
+from orchestrator.files import OUTPUT_MOST_BYTES
 from orchestrator.ports import ShellResult
 from orchestrator.scripts import Answer, ask, call, mark
 
@@ -107,8 +108,9 @@ class PhoneLink:
         stdin: bytes = b"",
         cancelled: threading.Event | None = None,
         what: str = "",
+        most_bytes: int = OUTPUT_MOST_BYTES,
     ) -> ShellResult:
-        """Run a command line; see run_shell for the errors."""
+        """Run a command line; see run_shell for what is kept of its output, and for the errors."""
         if "\0" in command:
             raise UsageError("a command line can't hold a NUL")
         if cancelled is not None and cancelled.is_set():
@@ -122,7 +124,7 @@ class PhoneLink:
         command = f"#{mark}\n{command}" if mark else command
         with self.server.open_transport(self.transport, deadline, what=what, serial=self.serial) as connection:
             try:
-                result = run_shell(connection, command, stdin=stdin, cancelled=cancelled)
+                result = run_shell(connection, command, stdin=stdin, cancelled=cancelled, most_bytes=most_bytes)
             except DeviceTimeoutError:
                 if mark:
                     self._end(mark)
@@ -169,6 +171,7 @@ class PhoneLink:
         cancelled: threading.Event | None = None,
         what: str,
         must: bool = False,
+        most_bytes: int = OUTPUT_MOST_BYTES,
     ) -> Answer:
         """Run scripts that may be run twice and return their whole answer; see `scripts.ask`.
 
@@ -176,7 +179,7 @@ class PhoneLink:
         """
 
         def shell(text: str) -> ShellResult:
-            return self.shell(text, timeout_s=timeout_s, cancelled=cancelled, what=what)
+            return self.shell(text, timeout_s=timeout_s, cancelled=cancelled, what=what, most_bytes=most_bytes)
 
         answer = ask(shell, scripts, serial=self.serial)
         if must:
@@ -259,8 +262,10 @@ class PhoneLink:
         """
         names, script = ", ".join(paths), call("read_files", mark(), limit_bytes, *paths)
         command = f"run-as {quote(package)} sh -c {quote(script)}" if package else script
+        # All that may come, beside what the shell says of itself.
+        most_bytes = 2 * (limit_bytes * len(paths) + OUTPUT_MOST_BYTES)
         for _ in range(_READ_ATTEMPTS):
-            answer = self.ask({"read": command}, timeout_s=timeout_s, what=f"reading {names}")
+            answer = self.ask({"read": command}, timeout_s=timeout_s, what=f"reading {names}", most_bytes=most_bytes)
             if (files := files_of(answer, len(paths))) is not None:
                 return files
             said = [

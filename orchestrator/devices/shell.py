@@ -10,6 +10,7 @@ from typing import Final
 
 from orchestrator.devices.connection import Connection, without_stack
 from orchestrator.errors import InterruptedByUserError, LinkLostError
+from orchestrator.files import OUTPUT_MOST_BYTES, BothEnds
 from orchestrator.ports import ShellResult
 from orchestrator.records.failures import next_step_of, service_failure
 from orchestrator.scripts import Answer
@@ -88,8 +89,11 @@ def run_shell(
     *,
     stdin: bytes = b"",
     cancelled: threading.Event | None = None,
+    most_bytes: int = OUTPUT_MOST_BYTES,
 ) -> ShellResult:
     """Run a command on a connection whose transport is chosen; its standard input ends after ``stdin``.
+
+    Of a stream of more than ``most_bytes`` both ends are kept, with a line between them that says so.
 
     Raises LinkLostError when the connection ends before the exit packet, InterruptedByUserError when ``cancelled`` is
     set (what runs gets SIGHUP).
@@ -101,7 +105,7 @@ def run_shell(
         )
         + encode_packet(CLOSE_STDIN)
     )
-    reader, stdout, stderr = PacketReader(), bytearray(), bytearray()
+    reader, stdout, stderr = PacketReader(), BothEnds(most_bytes), BothEnds(most_bytes)
     while True:
         if cancelled is not None and cancelled.is_set():
             raise InterruptedByUserError
@@ -116,10 +120,10 @@ def run_shell(
         try:
             for packet_id, payload in reader.feed(data):
                 if packet_id == STDOUT:
-                    stdout += payload
+                    stdout.add(payload)
                 elif packet_id == STDERR:
-                    stderr += payload
+                    stderr.add(payload)
                 elif packet_id == EXIT and payload:
-                    return ShellResult(exit_code=payload[0], stdout=bytes(stdout), stderr=bytes(stderr))
+                    return ShellResult(exit_code=payload[0], stdout=stdout.content(), stderr=stderr.content())
         except ValueError as error:
             raise LinkLostError(f"{connection.what}: {error}", serial=connection.serial) from error

@@ -249,7 +249,7 @@ class Reading:
 def read(tool: Tool, raw: RawOutput, case: Case) -> Reading:
     """Return what raw output says of a case."""
     report = with_parity(tool.parse(raw, case), raw, case)
-    if cut := LEFT_OUT.search(raw.data("stdout")) or LEFT_OUT.search(raw.data("stderr")):
+    for cut in filter(None, (LEFT_OUT.search(raw.data(name)) for name in ("stdout", "stderr", "logcat"))):
         report = replace(report, extra={**report.extra, "output_cut": cut[1].decode()})
     if not isinstance(tool, SessionTool):
         report = with_busy_clock(report, raw.data(SAMPLES_FILE))

@@ -17,6 +17,7 @@ from typing import Final
 
 from orchestrator.clock import Deadline
 from orchestrator.errors import DeviceError, RunAsRefusedError, SystemDownError, UsageError
+from orchestrator.files import BothEnds
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.flags.arguments import benchmark_flags, files_written, format_flags
 from orchestrator.programs.running.collected import read_collected
@@ -89,7 +90,7 @@ class ApkTool:
             started_at=started_at,
             duration_s=deadline.seconds - deadline.remaining_s,
             attachments=(
-                Attachment(name="logcat", data=b"".join(line + b"\n" for line in watch.kept)),
+                Attachment(name="logcat", data=watch.kept.content()),
                 Attachment(name="stdout", data=start.stdout),
                 Attachment(name="stderr", data=start.stderr),
                 *files,
@@ -149,7 +150,7 @@ class _Watch:
     run_id: RunId
     deadline: Deadline
     cancelled: threading.Event | None
-    kept: list[bytes] = field(default_factory=list)
+    kept: BothEnds = field(default_factory=BothEnds)
     timed_out: bool = False
     _is_ours: bool = False
     _pid: bytes = b""
@@ -192,7 +193,7 @@ class _Watch:
         # crash_dump logs a native crash in lines of which only the first names the process.
         if not (ours or about_us or tag == b"DEBUG" or (tag == b"AndroidRuntime" and header["level"] == b"E")):
             return False
-        self.kept.append(line)
+        self.kept.add(line + b"\n")
         self._quiet_since_s = self.deadline.remaining_s
         self._saw_error |= ours and header["level"] in {b"E", b"F"}
         return (ours and text.startswith(_RESULT_SAID)) or (_is_death(tag, text) and _names_pid(text, self._pid))

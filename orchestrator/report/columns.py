@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from orchestrator.analysis.matching import Measured
 from orchestrator.records.campaign import Campaign
@@ -135,6 +135,33 @@ def invocation_record(row: ResultRow, invocation: InvocationRow) -> dict[str, Sc
     record["tokens_per_s"] = tokens_per_s(invocation.latency_us) if row.case.is_per_token else None
     hidden = ("not_a_result_us",) if is_result else ("latency_us", "tokens_per_s", "p5_us", "p95_us")
     return record | dict.fromkeys(hidden)
+
+
+#: Where an invocation's case stands among the columns of its record.
+_CASE_OF_INVOCATION: Final = "model=model.label device=device.title serial=device.serial configuration"
+_CAMPAIGN: Final = "campaign_id campaign=name campaign_created_at=created_at"
+
+Rows = Literal["cases", "invocations"]
+#: The columns of :func:`records`, in their order.
+COLUMNS: Final[Mapping[Rows, tuple[str, ...]]] = {
+    "cases": (*(name for name, _, _ in _paths(_CAMPAIGN)), *FLAT_COLUMNS),
+    "invocations": (
+        *INVOCATION_COLUMNS[:3],
+        *(name for name, _, _ in _paths(_CASE_OF_INVOCATION)),
+        *INVOCATION_COLUMNS[3:],
+    ),
+}
+
+
+def records(data: ReportData, rows: Rows) -> Iterator[dict[str, Scalar]]:
+    """Yield a record for each case, with its campaign, or for each invocation; keys as in ``COLUMNS``."""
+    for row in data.results:
+        if rows == "cases":
+            found = [picked(campaign_of(row, data), _CAMPAIGN) | flat_record(row)]
+        else:
+            case = picked(row, _CASE_OF_INVOCATION)
+            found = [case | invocation_record(row, invocation) for invocation in row.invocations]
+        yield from ({name: record[name] for name in COLUMNS[rows]} for record in found)
 
 
 def side_record(item: Measured) -> dict[str, Any]:

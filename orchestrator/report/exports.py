@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from orchestrator import __version__
 from orchestrator.analysis.summary import LEVEL
 from orchestrator.extras import require_packages
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceState
-from orchestrator.report.columns import campaign_of, flat_record, invocation_record, picked
+from orchestrator.report.columns import COLUMNS, Rows, campaign_of, flat_record, invocation_record, picked, records
 from orchestrator.report.data import ReportData
 from orchestrator.report.matrix import figures_decimals
 from orchestrator.tables.escapes import csv_text, markdown_table, markdown_text, visible
@@ -48,78 +51,148 @@ _STATE: Final = (
 _MEAN: Final = "value half_width count"
 
 
-def to_csv(*parts: ReportData, rows: Literal["cases", "invocations"] = "cases") -> str:
-    """Return the results as CSV (RFC 4180, but lines end in LF), one line a case or one an invocation.
+#: Rows of a part that are one row group of a Parquet file.
+_GROUP_ROWS: Final = 1 << 12
+
+
+def csv_pieces(parts: Iterable[ReportData], rows: Rows = "cases") -> Iterator[str]:
+    """Yield the results as lines of CSV (RFC 4180, but they end in LF), one a case or one an invocation.
 
     With a part for each campaign there is a line for each case and campaign. Text is one line each, with controls made
     visible, and can't be taken for a formula by a spreadsheet.
     """
-    from orchestrator.report.frames import frame_of
+    yield _csv_line(COLUMNS[rows])
+    for part in parts:
+        for record in records(part, rows):
+            yield _csv_line(csv_text(value) if isinstance(value, str) else value for value in record.values())
 
-    frame = frame_of(parts, rows).map(lambda value: csv_text(value) if isinstance(value, str) else value)
-    text: str = frame.to_csv(index=False, lineterminator="\n")
-    return text
+
+def _csv_line(values: Iterable[object]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(values)
+    return line.getvalue()
 
 
-def to_parquet(
-    *parts: ReportData, rows: Literal["cases", "invocations"] = "cases", text: Callable[[str], str] = str
-) -> bytes:
-    """Return the same columns as :func:`to_csv` as a Parquet file; it names its schema and version.
+def parquet_pieces(
+    parts: Iterable[ReportData], rows: Rows = "cases", *, text: Callable[[str], str] = str
+) -> Iterator[bytes]:
+    """Yield the columns of :func:`csv_pieces` as a Parquet file, a row group after the other; it names its schema.
 
     ``text`` makes of each text as it is stored what is written.
 
     Raises MissingPackageError when pyarrow, the extra ``analytics``, isn't installed.
     """
-    from orchestrator.report.frames import frame_of, utf8
-
     require_packages("Parquet", "pyarrow")
-    frame = frame_of(parts, rows)
-    attributes = dict(frame.attrs)
-    frame = frame.map(lambda value: text(utf8(value)) if isinstance(value, str) else value)
-    frame.attrs = attributes
-    content: bytes = frame.to_parquet(index=False, engine="pyarrow", compression="zstd")
-    return content
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from orchestrator.report.frames import attributes, kind_of, utf8
+
+    types = {"decimal": pa.float64(), "whole": pa.int64(), "yes": pa.bool_(), "text": pa.string()}
+    named = {"PANDAS_ATTRS": json.dumps(attributes(rows))}
+    schema = pa.schema([(name, types[kind_of(name)]) for name in COLUMNS[rows]], metadata=named)
+    written = _Pieces()
+    with pq.ParquetWriter(pa.PythonFile(written, mode="w"), schema, compression="zstd") as writer:
+        for part in parts:
+            left = records(part, rows)
+            while group := list(itertools.islice(left, _GROUP_ROWS)):
+                cells = [
+                    {name: text(utf8(value)) if isinstance(value, str) else value for name, value in record.items()}
+                    for record in group
+                ]
+                writer.write_table(pa.Table.from_pylist(cells, schema=schema))
+                yield written.taken()
+    yield written.taken()
 
 
-def to_json(data: ReportData, *further: ReportData) -> str:
-    """Return everything as JSON: times in microseconds, text as stored, keys documented in docs/reference/exports.md.
+class _Pieces(io.RawIOBase):
+    """A file whose content is taken away while it is written."""
 
-    With further parts, one for each campaign, there is a result for each case and campaign. The headline is of the
-    first.
+    def __init__(self) -> None:
+        self._held = bytearray()
+        self._gone = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:  # noqa: ANN401 - typeshed's Buffer is of Python 3.12
+        self._held += data
+        return memoryview(data).nbytes
+
+    def tell(self) -> int:
+        return self._gone + len(self._held)
+
+    def taken(self) -> bytes:
+        """Return what was written since this was called last."""
+        data, self._held = bytes(self._held), bytearray()
+        self._gone += len(data)
+        return data
+
+
+def json_pieces(parts: Iterable[ReportData]) -> Iterator[str]:
+    """Yield everything as JSON: times in microseconds, text as stored, keys documented in docs/reference/exports.md.
+
+    With several parts, one for each campaign, there is a result for each case and campaign. The headline is of the
+    first. One part is held at a time.
     """
-    parts = (data, *further)
-    document = {
+    head = {
         "schema": SCHEMA,
         "schema_version": SCHEMA_VERSION,
         "benchfarm_version": __version__,
         "interval_level": LEVEL,
-        "has_virtual": any(part.has_virtual for part in parts),
-        "headline": picked(data.headline, "scope answers trust warnings"),
-        "campaigns": _once(
-            "campaign_id",
-            (picked(row, _CAMPAIGN) | {"origin": origin_of(row)} for part in parts for row in part.campaigns),
-        ),
-        "devices": _once("serial", (_device(row) for part in parts for row in part.devices)),
-        "models": _once("sha256", (picked(row, "sha256 label size_bytes") for part in parts for row in part.models)),
-        "builds": _once(
-            "sha256", (picked(row, "sha256 name tool abi version is_virtual") for part in parts for row in part.builds)
-        ),
-        "results": [_result(row, campaign_of(row, part)) for part in parts for row in part.results],
-        "skipped": [
-            {
-                "campaign_id": part.campaigns[0].campaign_id if len(part.campaigns) == 1 else None,
-                **picked(row, _SKIPPED),
-            }
-            for part in parts
-            for row in part.skipped
-        ],
     }
-    return json.dumps(document, indent=1, allow_nan=False) + "\n"
+    yield f'{_inner(head).removesuffix("}").rstrip()},\n "results": ['
+    tail = _Tail()
+    separator = "\n"
+    for part in parts:
+        tail.add(part)
+        for row in part.results:
+            yield f"{separator}  {_inner(_result(row, campaign_of(row, part)), depth=2)}"
+            separator = ",\n"
+    yield f"\n ],{_inner(tail.document()).removeprefix('{')}\n"
 
 
-def _once(key: str, records: Iterable[Mapping[str, object]]) -> list[Mapping[str, object]]:
-    """Return the last record of each key, in the order of the first ones."""
-    return list({record[key]: record for record in records}.values())
+def _inner(value: object, *, depth: int = 0) -> str:
+    """Return a value as it stands in a document that indents by one, so deep inside."""
+    # A line break in a text is an escape: each one here is the encoder's.
+    return json.dumps(value, indent=1, allow_nan=False).replace("\n", "\n" + " " * depth)
+
+
+class _Tail:
+    """What the JSON says beside its results, gathered while they are written."""
+
+    def __init__(self) -> None:
+        self._has_virtual = False
+        self._headline: Mapping[str, object] | None = None
+        self._skipped: list[Mapping[str, object]] = []
+        #: The last record of each key, in the order of the first ones.
+        self._once: dict[str, dict[object, Mapping[str, object]]] = {
+            "campaigns": {},
+            "devices": {},
+            "models": {},
+            "builds": {},
+        }
+
+    def add(self, part: ReportData) -> None:
+        """Take in what a part says of its campaigns, devices, models and builds."""
+        self._has_virtual |= part.has_virtual
+        if self._headline is None:
+            self._headline = picked(part.headline, "scope answers trust warnings")
+        for campaign in part.campaigns:
+            known = picked(campaign, _CAMPAIGN) | {"origin": origin_of(campaign)}
+            self._once["campaigns"][campaign.campaign_id] = known
+        self._once["devices"] |= {row.serial: _device(row) for row in part.devices}
+        self._once["models"] |= {row.sha256: picked(row, "sha256 label size_bytes") for row in part.models}
+        self._once["builds"] |= {
+            build.sha256: picked(build, "sha256 name tool abi version is_virtual") for build in part.builds
+        }
+        campaign_id = part.campaigns[0].campaign_id if len(part.campaigns) == 1 else None
+        self._skipped += ({"campaign_id": campaign_id, **picked(row, _SKIPPED)} for row in part.skipped)
+
+    def document(self) -> Mapping[str, object]:
+        """Return all of it by the document's keys."""
+        lists = {name: list(items.values()) for name, items in self._once.items()}
+        return {"has_virtual": self._has_virtual, "headline": self._headline, **lists, "skipped": self._skipped}
 
 
 def _device(row: DeviceRow) -> Mapping[str, object]:
@@ -170,6 +243,16 @@ def _energy(energy: EnergyRow | None, *, per: str) -> Mapping[str, object] | Non
         **picked(energy, "grade quality rails drift"),
         "missing": [{"reason": reason, "blocks": count} for reason, count in energy.missing],
     }
+
+
+def to_csv(*parts: ReportData, rows: Rows = "cases") -> str:
+    """Return all of :func:`csv_pieces`."""
+    return "".join(csv_pieces(parts, rows))
+
+
+def to_json(*parts: ReportData) -> str:
+    """Return all of :func:`json_pieces`."""
+    return "".join(json_pieces(parts))
 
 
 def to_bencher(data: ReportData) -> str:

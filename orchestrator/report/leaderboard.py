@@ -7,7 +7,7 @@ Keys that the leaderboard hasn't got stand under ``benchfarm``.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from orchestrator import __version__
@@ -31,31 +31,39 @@ _PLATFORMS: Final = {DeviceKind.ANDROID: "android", DeviceKind.IOS: "ios"}
 _SHOWN: Final = frozenset({DelegateTruth.FULL, DelegateTruth.PARTIAL})
 
 
-def to_leaderboard(
-    runs: Iterable[RunRecord],
+def leaderboard_lines(
+    campaigns: Iterable[Iterable[RunRecord]],
     *,
     devices: Mapping[Serial, DeviceFacts],
     models: Mapping[str, Model],
     builds: Mapping[str, Build],
-) -> str:
-    """Return a line for each process with a figure; what others measured isn't ours to tell."""
-    groups: dict[tuple[str, ...], list[RunRecord]] = {}
+) -> Iterator[str]:
+    """Yield a line for each process with a figure, from the runs of each campaign, of which one is held at a time.
+
+    What others measured isn't ours to tell.
+    """
+    counts = dict[str, int]()
+    for runs in campaigns:
+        for group in _processes(runs, devices):
+            first = group[0]
+            line = _line(group, devices.get(first.case.serial), models.get(first.case.model_sha256), builds)
+            name = str(line["row_id"])
+            counts[name] = counts.get(name, 0) + 1
+            line |= {"row_id": name if counts[name] == 1 else f"{name}#{counts[name]}", "repeat": counts[name]}
+            yield f"{json.dumps(line, allow_nan=False)}\n"
+
+
+def _processes(runs: Iterable[RunRecord], devices: Mapping[Serial, DeviceFacts]) -> Iterable[list[RunRecord]]:
+    """Return the runs of a campaign that have a figure and are our own, by process."""
+    groups: dict[tuple[str, int], list[RunRecord]] = {}
     for run in runs:
         facts = devices.get(run.case.serial)
         is_own = run.case.tool not in IMPORTED_TOOLS and not (facts is not None and facts.is_imported)
         if is_own and run.latency_us is not None and run.case.delegate in _ACCELERATORS:
             # A language model's prefill and decode are two cases of one process.
             row = run.case.to_row() | {"flags": sorted(flag for flag in run.case.flags if flag[0] != FIGURE)}
-            key = run.campaign_id, json.dumps(row, sort_keys=True), str(run.invocation)
-            groups.setdefault(key, []).append(run)
-    lines, counts = [], dict[str, int]()
-    for group in groups.values():
-        first = group[0]
-        line = _line(group, devices.get(first.case.serial), models.get(first.case.model_sha256), builds)
-        name = str(line["row_id"])
-        counts[name] = counts.get(name, 0) + 1
-        lines.append(line | {"row_id": name if counts[name] == 1 else f"{name}#{counts[name]}", "repeat": counts[name]})
-    return "".join(f"{json.dumps(line, allow_nan=False)}\n" for line in lines)
+            groups.setdefault((json.dumps(row, sort_keys=True), run.invocation), []).append(run)
+    return groups.values()
 
 
 def _line(

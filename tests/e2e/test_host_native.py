@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -23,20 +24,28 @@ int main(int argc, char **argv) {
         fprintf(stderr, "given %s\n", argv[i]);
         sleep(LASTS);
     }
+    for (long i = 0; i < NOISE; i++) puts("INFO: a line of 64 bytes that a delegate repeats for each of its nodes.");
     fputs(TEXT, stdout);
     return EXIT;
 }
 """
 
 
-def build(folder: Path, recording: str, *, lasts_s: int = 0) -> Path:
-    """Compile a fake binary for the program that prints a recording's lines and ends with its exit code."""
+def build(folder: Path, recording: str, *, lasts_s: int = 0, noise: int = 0) -> Path:
+    """Compile a fake binary for the program that prints a recording's lines and ends with its exit code.
+
+    In front of them come so many lines of noise, of 72 bytes each.
+    """
     lines = (NATIVE / recording).read_text("utf-8").splitlines()
     body = [line for line in lines if not line.startswith(("# cmd:", "# exit:"))]
     exit_code = next(line.split()[-1] for line in lines if line.startswith("# exit:"))
     quoted = "".join('"' + line.replace("\\", "\\\\").replace('"', '\\"') + '\\n"\n' for line in body)
     source, program = folder / "program.c", folder / "linux_x86-64_benchmark_model"
-    source.write_text(SOURCE.replace("TEXT", quoted).replace("EXIT", exit_code).replace("LASTS", str(lasts_s)))
+    values = {"TEXT": quoted, "EXIT": exit_code, "LASTS": str(lasts_s), "NOISE": str(noise)}
+    text = SOURCE
+    for word, value in values.items():
+        text = text.replace(word, value)
+    source.write_text(text)
     subprocess.run([c_compiler(), "-o", program, source], check=True, capture_output=True)
     return program
 
@@ -57,6 +66,22 @@ def test_a_program_that_the_user_names_is_run_and_read(cli: Cli, model: Path, tm
     assert run["outcome"] == "completed", run["reason"]
     assert run["report"]["delegate"]["truth"] == "full"
     assert "given --graph=" in cli("results", "log", run["run_id"], "-a", "stderr").ok().stdout
+
+
+def test_both_ends_of_a_very_long_output_are_stored_and_the_report_says_so(
+    cli: Cli, model: Path, tmp_path: Path
+) -> None:
+    program = build(tmp_path, "xnnpack_true_fully_delegated.txt", noise=300_000)
+    (run,) = bench(cli, model, program).json["runs"]
+    assert run["outcome"] == "completed", run["reason"]
+    (finding,) = (item for item in run["verdict"]["findings"] if item["code"] == "output-cut")
+    assert re.fullmatch(r"the middle of 216\d{5} bytes of output is left out", finding["evidence"])
+    log = cli("results", "log", run["run_id"], "-a", "stdout").ok().stdout
+    assert len(log) < 17 << 20
+    assert f"benchfarm: {finding['evidence']} here" in log
+    page = tmp_path / "report.html"
+    cli("report", "--out", page).ok()
+    assert "its output isn&#39;t kept" in page.read_text() or "its output isn't kept" in page.read_text()
 
 
 def test_a_program_that_fails_is_a_failure_with_its_own_reason(cli: Cli, model: Path, tmp_path: Path) -> None:

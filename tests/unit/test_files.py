@@ -1,12 +1,13 @@
 """A file is written whole or not at all, and nothing is left beside it."""
 
+import io
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from orchestrator.files import make_private, write_whole
+from orchestrator.files import BothEnds, head_and_tail, make_private, write_whole
 
 
 def test_it_is_written_with_its_folder_in_the_place_of_an_older_one(tmp_path: Path) -> None:
@@ -53,3 +54,14 @@ def test_a_folder_that_is_made_is_the_users_alone_and_an_older_one_stays(tmp_pat
     assert modes == [0o755, 0o700, 0o700]
     write_whole(tmp_path / "shown" / "x.html", "x", is_private=False)
     assert (tmp_path / "shown").stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize("lines", [0, 5, 10, 11, 500])
+@pytest.mark.parametrize("piece_bytes", [1, 7, 64, 10_000])
+def test_both_ends_of_what_comes_in_pieces_are_those_of_a_file(lines: int, piece_bytes: int) -> None:
+    data = b"".join(b"line %03d\n" % number for number in range(lines))
+    ends = BothEnds(90)
+    for start in range(0, len(data), piece_bytes):
+        ends.add(data[start : start + piece_bytes])
+    assert ends.content() == head_and_tail(io.BytesIO(data), 90)
+    assert (ends.content() == data) == (lines <= 10)

@@ -64,12 +64,11 @@ def _write_protos(farm: Farm, campaigns: Sequence[Campaign], request: ExportRequ
 
 
 def _write_leaderboard(farm: Farm, campaigns: Sequence[Campaign], request: ExportRequest, out: Path) -> None:
-    from orchestrator.report.leaderboard import to_leaderboard
+    from orchestrator.report.leaderboard import leaderboard_lines
 
     store = farm.store
-    runs = store.runs(campaign_ids=[campaign.campaign_id for campaign in campaigns])
-    lines = to_leaderboard(runs, devices=store.devices(), models=store.models(), builds=store.builds())
-    write_file(out, lines)
+    runs = (store.runs(campaign_ids=[campaign.campaign_id]) for campaign in campaigns)
+    write_file(out, leaderboard_lines(runs, devices=store.devices(), models=store.models(), builds=store.builds()))
 
 
 BUNDLE = Exporter(path=Path("benchfarm-bundle.zip"), write=_write_bundle, takes_runs=True)

@@ -9,7 +9,15 @@ import pytest
 
 from orchestrator.records.identity import Serial
 from orchestrator.report.assembly import build_report_data
-from orchestrator.report.exports import SCHEMA, SCHEMA_VERSION, to_bencher, to_csv, to_json, to_markdown, to_parquet
+from orchestrator.report.exports import (
+    SCHEMA,
+    SCHEMA_VERSION,
+    parquet_pieces,
+    to_bencher,
+    to_csv,
+    to_json,
+    to_markdown,
+)
 from orchestrator.report.frames import frame_of, typed
 from orchestrator.report.tables import render_text_table
 from orchestrator.resources import data_folder
@@ -29,6 +37,10 @@ from tests.samples.sample_lab import (
 DATA = build_report_data(**small_lab().inputs())
 HOSTILE = build_report_data(**hostile_lab().inputs())
 EMPTY = build_report_data(**Lab().inputs())
+
+
+def to_parquet(*parts, rows="cases"):
+    return b"".join(parquet_pieces(parts, rows))
 
 
 def csv_rows(data, **options):
@@ -212,4 +224,4 @@ def test_names_that_are_no_utf8_are_exported_for_trackers_and_as_parquet():
     found = pd.read_parquet(io.BytesIO(to_parquet(data)))
     assert found["serial"].tolist() == ["Smod\\udce9l"]
     assert found.attrs["schema"] == "benchfarm-cases"
-    assert typed(frame_of([data], "cases"))["serial"].tolist() == ["Smod\\udce9l"]
+    assert typed(frame_of(data, "cases"))["serial"].tolist() == ["Smod\\udce9l"]

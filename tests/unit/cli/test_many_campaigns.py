@@ -1,0 +1,106 @@
+"""What reads many campaigns holds one of them at a time, however many there are."""
+
+import tracemalloc
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.app.exporting import ExportRequest
+from orchestrator.bootstrap import Settings
+from orchestrator.cli import exchange, stored
+from orchestrator.cli.result import CommandResult, json_pieces
+from orchestrator.records.identity import CampaignId
+from orchestrator.records.workload import DelegateName
+from tests.samples import stored_lab
+from tests.samples.sample_lab import MOBILENET, REAL_PIXEL, Lab, campaign_of, case, series
+
+_RUNS = 60
+
+
+def lab_of_campaigns(count: int) -> Lab:
+    """Return a lab with so many campaigns, whose runs say something of their own each."""
+    phone = REAL_PIXEL
+    lab = Lab(devices={phone.serial: phone}, models={MOBILENET.sha256: MOBILENET})
+    for number in range(count):
+        name = CampaignId(f"night-{number:03d}")
+        owner = case(phone, MOBILENET, DelegateName.XNNPACK, number % 8 + 1)
+        runs = series(owner, 5_000.0, _RUNS, campaign_id=name)
+        runs = [replace(run, reason=f"{run.run_id}: {'said much ' * 100}") for run in runs]
+        lab.campaigns = (*lab.campaigns, campaign_of(runs, campaign_id=name))
+        lab.runs += runs
+    return lab
+
+
+@pytest.fixture(scope="module")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The homes of a store with few campaigns, and of one with many."""
+    folder = tmp_path_factory.mktemp("homes")
+    few, many = (stored_lab.stored(folder / str(count), lab_of_campaigns(count)) for count in (2, 7))
+    return few, many
+
+
+def exported(form: str, rows: str, settings: Settings) -> CommandResult:
+    """Export all campaigns of a store."""
+    names = tuple(f"night-{number:03d}" for number in range(2 if settings.data_folder.name == "2" else 7))
+    out = settings.data_folder / f"results.{form}"
+    return exchange.export(settings, ExportRequest(campaigns=names, out=out, form=form, rows=rows, force=True))
+
+
+def peak_bytes(home: Path, work: Callable[[Settings], None]) -> int:
+    """Return what Python holds at most meanwhile; what is loaded once is loaded before."""
+    settings = Settings.from_environment({}, home=home)
+    work(settings)
+    tracemalloc.start()
+    try:
+        work(settings)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("form", "rows"),
+    [
+        ("csv", "cases"),
+        ("csv", "invocations"),
+        ("json", "cases"),
+        ("parquet", "invocations"),
+        ("leaderboard", "cases"),
+    ],
+)
+def test_an_export_of_many_campaigns_takes_no_more_memory_than_one_of_few(
+    homes: tuple[Path, Path], form: str, rows: str
+) -> None:
+    def export(settings: Settings) -> None:
+        exported(form, rows, settings)
+
+    few, many = (peak_bytes(home, export) for home in homes)
+    assert many < 2 * few
+
+
+def test_reading_many_campaigns_again_takes_no_more_memory_than_reading_few(homes: tuple[Path, Path]) -> None:
+    def reparse(settings: Settings) -> None:
+        assert stored.reparse(settings, ()).exit_code == 0
+
+    few, many = (peak_bytes(home, reparse) for home in homes)
+    assert many < 2 * few
+
+
+def test_the_runs_of_a_large_campaign_are_written_as_they_are_read(tmp_path: Path) -> None:
+    lab = lab_of_campaigns(10)
+    name = lab.campaigns[0].campaign_id
+    runs = [replace(run, campaign_id=name, invocation=number) for number, run in enumerate(lab.runs)]
+    lab = replace(lab, campaigns=(campaign_of(runs, campaign_id=name),), runs=runs)
+    small = replace(lab, campaigns=(campaign_of(runs[:100], campaign_id=name),), runs=runs[:100])
+    homes = [stored_lab.stored(tmp_path / str(len(one.runs)), one) for one in (small, lab)]
+
+    def listed(settings: Settings) -> None:
+        result = stored.runs(settings, limit=0)
+        deque(result.lines, maxlen=0)
+        deque(json_pieces(result.data), maxlen=0)
+
+    few, many = (peak_bytes(home, listed) for home in homes)
+    assert many < 2 * few
