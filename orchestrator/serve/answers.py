@@ -15,7 +15,7 @@ class DeviceAnswer:
     """A phone of the farm as it is now."""
 
     serial: str
-    #: measuring, free, idle, waiting, held, silent, quarantined, unusable, away or abandoned.
+    #: clash, measuring, free, idle, waiting, held, silent, quarantined, unusable, away or abandoned.
     state: str
     #: Why it isn't measuring; empty where nothing is wrong.
     reason: str
@@ -58,7 +58,7 @@ class JobAnswer:
     serial: str
     plan: str
     campaign_id: str
-    #: waits, runs, done, failed, cancelled or replaced.
+    #: waits, runs, done, failed or cancelled.
     status: str
     priority: int
     host: str

@@ -71,7 +71,7 @@
       : act("Pause " + what, "POST", "/holds", { scope: scope, kind: "pause" });
   }
 
-  var KINDS = { measuring: "t-full", "abandoned": "v-error", quarantined: "v-error", unusable: "v-error", silent: "v-error", away: "v-warning", held: "v-warning", waiting: "tied", runs: "t-full", waits: "tied", failed: "v-error", alive: "t-full", pause: "v-warning", drain: "v-warning", missed: "v-error", submitted: "t-full" };
+  var KINDS = { measuring: "t-full", "abandoned": "v-error", clash: "v-error", quarantined: "v-error", unusable: "v-error", silent: "v-error", away: "v-warning", held: "v-warning", waiting: "tied", runs: "t-full", waits: "tied", failed: "v-error", alive: "t-full", pause: "v-warning", drain: "v-warning" };
   function kind(word) { return KINDS[word] || ""; }
 
   function deviceRow(item) {

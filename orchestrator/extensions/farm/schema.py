@@ -204,10 +204,7 @@ class HostLocks:
         self.held: set[str] = set()
 
     def is_alive(self) -> bool:
-        """Whether the connection lives, and with it all that was held; asked at least a few times while it may not be.
-
-        When it doesn't, nothing is held any more.
-        """
+        """Whether the connection lives, and with it all that is held; asked often, or the server ends it."""
         if self._connection is not None:
             try:
                 self._connection.execute("SELECT 1")
