@@ -49,6 +49,8 @@ def parse_changes(text: str) -> list[Change]:
     """Read what format_changes wrote; raises ValueError for a line that isn't a change, whose undo would be lost."""
     changes: list[Change] = []
     for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
         try:
             row = json.loads(line)
             change = Change(**{key: str(row[key]) for key in _KEYS if key in row})
@@ -70,7 +72,10 @@ class UndoJournal:
         """Return the changes that weren't undone, oldest first; raises HostStorageError when that can't be read."""
         text = self._text(serial, "undo")
         try:
-            return parse_changes(text or "")
+            changes = parse_changes(text or "")
+            if text is not None and not changes:
+                raise ValueError("it is empty")
+            return changes
         except ValueError as error:
             raise self._unreadable(self._path(serial, "undo"), error) from error
 

@@ -433,6 +433,10 @@ def test_a_job_that_is_over_says_when_its_phone_is_not_restored(queue: FarmQueue
         with farm.lease.acquire(changed):
             # Whoever uses it restores it.
             assert "isn't restored" not in note(changed)
+        folder = farm.conditioner.journal.folder
+        folder.rename(tmp_path / "journals")
+        folder.write_text("a file where a folder should be")
+        assert "what is to be undone on phones can't be read from" in note(other)
 
 
 def test_a_job_that_asks_for_what_this_benchfarm_does_not_know_waits_for_one_that_does(

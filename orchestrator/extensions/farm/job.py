@@ -61,6 +61,8 @@ def run_job(
         with open_farm() as farm, farm.lease.acquire(job.serial):
             # By this host's journal: the phone may be out of reach.
             is_changed = job.serial in farm.conditioner.unrestored()
+    except HostStorageError as error:
+        return replace(ended, note=one_line(f"{ended.note}; {error}"))
     except (BenchfarmError, OSError):
         # Whoever uses it now restores it.
         return ended

@@ -45,6 +45,9 @@ def test_a_journal_with_a_line_that_can_not_be_read_is_not_empty(tmp_path: Path,
         journal.pending(serial)
     with pytest.raises(HostStorageError):
         journal.add(serial, Change(what="three", undo="true"))
+    file.write_text("")
+    with pytest.raises(HostStorageError, match="it is empty"):
+        journal.pending(serial)
     assert journal.serials() == [serial]
 
 
