@@ -233,7 +233,7 @@ def test_a_server_that_another_command_has_revived_is_taken_over_and_not_started
     poll_until(lambda: process_is_gone(pid), "the server has ended")
 
 
-def test_the_answer_of_a_strangers_server_at_the_address_is_not_taken_for_ours(
+def test_a_strangers_server_at_the_address_is_not_taken_for_the_one_that_has_ended_and_lives_on(
     killed: list[AdbServer], tmp_path: Path, wait_until: Callable[..., None]
 ) -> None:
     before = (tmp_path / "state" / "adb-server-tcp.json").read_text()
@@ -245,8 +245,12 @@ def test_the_answer_of_a_strangers_server_at_the_address_is_not_taken_for_ours(
     try:
         wait_until(lambda: answers(killed[0]), "the stranger's server answers")
         with pytest.raises(AdbUnavailableError, match="another program listens at"):
-            killed[1].revive()
+            killed[0].revive()
         assert (tmp_path / "state" / "adb-server-tcp.json").read_text() == before
+        # Who didn't start it can't tell the two apart, but ends none whose number isn't the recorded one's.
+        killed[1].revive()
+        killed[1].stop()
+        assert stranger.poll() is None
     finally:
         stranger.kill()
         stranger.wait()
