@@ -37,7 +37,7 @@ import numpy as np
 import zstandard
 from sqlalchemy import Connection, delete, insert, select
 
-from orchestrator.engine.history import Question, find_regressions
+from orchestrator.extensions.history.regressions import Question, find_regressions
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial

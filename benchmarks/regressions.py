@@ -18,8 +18,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from orchestrator.analysis.changepoint import PENALTY, changes, is_alarm, partition
 from orchestrator.analysis.compare import compare_pairs, threshold_for
+from orchestrator.extensions.history.changepoint import PENALTY, changes, is_alarm, partition
 from orchestrator.records.verdict import ComparisonOutcome
 
 STEP, NIGHTS, FIRST, SPAN, WINDOW = 100, 150, 90, 14, 90

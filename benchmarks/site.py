@@ -25,8 +25,9 @@ from pathlib import Path
 
 import numpy as np
 
-from orchestrator.app import site_pages
-from orchestrator.app.site import Site, gather
+from orchestrator.extensions.history import pages as site_pages
+from orchestrator.extensions.history.site import Site, gather
+from orchestrator.extensions.history.site_folder import SiteFolder
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.history import CampaignSketch, Contents, Points, SeriesSketch
@@ -34,7 +35,6 @@ from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId,
 from orchestrator.records.run import LatencySummary, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import Grade, Quality, QualityVerdict
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
-from orchestrator.report.site_folder import SiteFolder
 from orchestrator.store.opening import MemoryStore
 
 START = datetime(2025, 11, 1, 22, tzinfo=UTC)

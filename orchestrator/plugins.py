@@ -8,6 +8,9 @@ benchfarm itself are in its pyproject.toml. Nothing is imported before it is use
 | commands | ``SECTION of the help | WORDS | LINE of help`` | a module that declares it with :func:`command` |
 | exporters | the format, as ``benchfarm export --format`` takes it | an :class:`Exporter` |
 | importers | any | an :class:`Importer` |
+| notifiers | the scheme of an address (``mailto``) | a :class:`Notifier` |
+| pages | the page's file without its ending | a :class:`Page` |
+| queues | queue, control | modules of the farm's extension; nobody else's |
 """
 
 from __future__ import annotations
@@ -43,6 +46,10 @@ __all__ = [
     "Farm",
     "ImportRequest",
     "Importer",
+    "Message",
+    "Notifier",
+    "Page",
+    "Receiver",
     "Settings",
     "Texts",
     "arg",
@@ -163,6 +170,46 @@ class Importer:
     take_in: Callable[[Settings, ImportRequest], CommandResult]
     #: Whether all others are asked before it.
     is_last: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What a notifier sends."""
+
+    #: Plain values; a webhook gets them as ``report`` in one JSON object with ``text`` when ``form`` is ``json``.
+    content: object
+    #: For people; its first line is a mail's subject.
+    text: str
+    #: json or text.
+    form: str = "json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receiver:
+    """Where messages go."""
+
+    #: What errors call it; no secret of its address.
+    name: str
+    #: Tries once, for so many seconds; returns why it failed (empty: delivered), and whether another try may help.
+    deliver: Callable[[Message, float], tuple[str, bool]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notifier:
+    """A way to send what ``benchfarm history changes --notify`` reports."""
+
+    #: Returns where messages to an address go; raises ValueError with a sentence for one that can't be used.
+    receiver: Callable[[str, Settings], Receiver]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A page beside those of the history, written and served with them."""
+
+    #: What links to it are called.
+    title: str
+    #: Returns the HTML document; its policy loads nothing from elsewhere and runs no script that stands in it.
+    render: Callable[[Farm], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import numpy as np
 from noise import PHONE_INVOCATION_STD, Floats
 from remembering import autoregression
 
-from orchestrator.analysis.changepoint import RECENT_NIGHTS, WINDOW_NIGHTS, changes, is_alarm
+from orchestrator.extensions.history.changepoint import RECENT_NIGHTS, WINDOW_NIGHTS, changes, is_alarm
 
 NIGHTS, STEP_AT = 150, 100
 

@@ -32,7 +32,7 @@ from orchestrator.tables.escapes import one_line
 if TYPE_CHECKING:
     from orchestrator.devices.audit import Difference
     from orchestrator.devices.checking import PhoneCheck
-    from orchestrator.serve.answers import DoneAnswer
+    from orchestrator.records.answers import DoneAnswer
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -235,7 +235,7 @@ def check_phones(
 
 def release_phone(settings: Settings, serial: str) -> DoneAnswer:
     """End a phone's quarantine."""
-    from orchestrator.serve.answers import DoneAnswer
+    from orchestrator.records.answers import DoneAnswer
 
     with Farm(settings) as farm:
         reason = farm.quarantine.release(Serial(serial))
@@ -269,7 +269,7 @@ def adb_servers(farm: Farm) -> tuple[list[dict[str, object]], str]:
 def stop_adb(settings: Settings) -> DoneAnswer:
     """Stop our own server for real phones, if it runs."""
     from orchestrator.devices.server_process import OwnServer
-    from orchestrator.serve.answers import DoneAnswer
+    from orchestrator.records.answers import DoneAnswer
 
     server = OwnServer.adopt(settings.state_folder)
     if server is not None:

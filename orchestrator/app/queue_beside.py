@@ -1,13 +1,14 @@
-"""The one door to the farm's extension: its queue beside a store, and what becomes of campaigns that are its jobs'."""
+"""A farm's queue beside a store, which an extension has, and what becomes of campaigns that are its jobs'."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from types import ModuleType
 from typing import Any, Final, Protocol
 
 from orchestrator.bootstrap import Settings
+from orchestrator.plugins import load, plugins
 from orchestrator.records.identity import CampaignId, Serial
 
 #: How the reason begins for which a phone can't be used that its host keeps in quarantine.
@@ -52,8 +53,8 @@ class QueueView(Protocol):
 
 
 def extension(module: str) -> Any:  # noqa: ANN401 - a module
-    """Return a module of the farm's extension; raises ImportError without its packages."""
-    return importlib.import_module(f"orchestrator.extensions.farm.{module}")
+    """Return a module of who has queues; raises ImportError without its packages, KeyError where nobody has."""
+    return load(plugins("queues")[module], ModuleType)
 
 
 def queue_beside(settings: Settings, stack: ExitStack) -> QueueView | None:
@@ -62,7 +63,7 @@ def queue_beside(settings: Settings, stack: ExitStack) -> QueueView | None:
         return None
     try:
         module = extension("queue")
-    except ImportError:
+    except (ImportError, KeyError):
         return None
     queue = stack.enter_context(module.FarmQueue(settings.store, is_guest=True))
     view: QueueView | None = queue if queue.is_there() else None

@@ -31,8 +31,8 @@ from orchestrator.devices.checking import CheckResult, PhoneCheck
 from orchestrator.errors import DeviceError, StoreError, UsageError
 from orchestrator.files import write_file
 from orchestrator.ports import Device
+from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.device import DeviceFacts
-from orchestrator.serve.answers import DoneAnswer
 from orchestrator.tables.escapes import one_line
 
 

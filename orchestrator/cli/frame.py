@@ -22,7 +22,7 @@ from orchestrator.plugins import command_words, load
 
 if TYPE_CHECKING:
     from orchestrator.cli.result import CommandResult
-    from orchestrator.serve.answers import DoneAnswer
+    from orchestrator.records.answers import DoneAnswer
 
 _FunctionT = TypeVar("_FunctionT", bound="Callable[..., CommandResult | DoneAnswer]")
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.extensions.history.web import page_of
 from orchestrator.records.identity import ModelSha, Serial
 from orchestrator.records.workload import DelegateName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.page_policy import script_hash
 from orchestrator.report.render import render_html
-from orchestrator.serve.app import page_of
 from tests.browser.conftest import OF_COLOURS, PHONE, WIDE, serious_faults
 from tests.conftest import installed
 from tests.samples.sample_lab import (

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from orchestrator.app.site import SiteRequest
-from orchestrator.app.site_pages import build
 from orchestrator.bootstrap import Farm, Settings
+from orchestrator.extensions.history.pages import build
+from orchestrator.extensions.history.site import SiteRequest
 from orchestrator.store.opening import open_store
 from tests.browser.conftest import PHONE, WIDE, serious_faults
 from tests.conftest import installed

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from orchestrator.extensions.history.api import MOST_STREAMS
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.verdict import Finding, Severity
-from orchestrator.serve.api import MOST_STREAMS
 from orchestrator.store.opening import open_store
 from tests.conftest import poll_until
 from tests.samples.history_lab import NIGHTS, fill

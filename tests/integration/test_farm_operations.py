@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from orchestrator.app import queue_beside, serving
-from orchestrator.app.gauges import Numbers
+from orchestrator.app import queue_beside
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli import devices
 from orchestrator.devices.journal import Change
@@ -27,6 +26,8 @@ from orchestrator.extensions.farm import doctor as farm_doctor
 from orchestrator.extensions.farm.manifest import dump
 from orchestrator.extensions.farm.phones import Newcomers, away_meant, check_names, choose_phones
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
+from orchestrator.extensions.history import live as serving
+from orchestrator.extensions.history.metrics import Numbers
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import CampaignId, RunId, Serial, campaign_id_of

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from orchestrator.analysis.series import night_of
 from orchestrator.app.queue_beside import IN_QUARANTINE
 from orchestrator.extensions.farm.manifest import dump
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
+from orchestrator.extensions.history.series import night_of
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import ModelSha, Serial, campaign_id_of, content_key

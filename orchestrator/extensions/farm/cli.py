@@ -12,7 +12,6 @@ from typing import Annotated, Any, Final
 
 from orchestrator.app import time_limits
 from orchestrator.app.options import Texts, arg, opt
-from orchestrator.bootstrap import Settings
 from orchestrator.cli.frame import Json, command
 from orchestrator.cli.progress import observer_for_stderr, tell
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, format_of, table
@@ -24,7 +23,8 @@ from orchestrator.extensions.farm.control import WATCH_S, held_text, is_open, re
 from orchestrator.extensions.farm.host import WorkerRequest
 from orchestrator.extensions.farm.phones import away_text
 from orchestrator.extensions.farm.submit import Submitted
-from orchestrator.serve.answers import DoneAnswer
+from orchestrator.plugins import Settings
+from orchestrator.records.answers import DoneAnswer
 from orchestrator.tables.escapes import one_line
 from orchestrator.units import format_duration
 

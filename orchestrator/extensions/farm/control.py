@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.app import time_limits
 from orchestrator.app.resuming import close_cancelled
-from orchestrator.bootstrap import Farm, Settings
 from orchestrator.errors import UsageError
 from orchestrator.extensions.farm.manifest import read_labels
 from orchestrator.extensions.farm.payload import contents_of
 from orchestrator.extensions.farm.queue import FarmQueue
+from orchestrator.plugins import Farm, Settings
 from orchestrator.quantities import parse_age
+from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.history import Yield
 from orchestrator.records.identity import CampaignId
-from orchestrator.serve.answers import DoneAnswer
 from orchestrator.tables.escapes import one_line
 from orchestrator.units import format_bytes
 

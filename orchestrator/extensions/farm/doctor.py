@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator import __version__
 from orchestrator.app.doctor import Finding, ok, problem, run_checks, warning
-from orchestrator.bootstrap import Farm
 from orchestrator.extensions.farm.control import shortcomings, worst_text
 from orchestrator.extensions.farm.phones import away_text
 from orchestrator.extensions.farm.queue import HOST_SILENT_S, FarmQueue
+from orchestrator.plugins import Farm
 from orchestrator.units import format_duration
 
 if TYPE_CHECKING:

@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator import __version__
-from orchestrator.app.access import Listening, access_of, address_of
 from orchestrator.app.options import opt
 from orchestrator.app.resuming import close_cancelled
-from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.profiles import KeptInventory
 from orchestrator.devices.discovery import KnownPhones
 from orchestrator.errors import BenchfarmError, UsageError
@@ -25,7 +23,9 @@ from orchestrator.extensions.farm.payload import contents_of
 from orchestrator.extensions.farm.phones import Newcomers
 from orchestrator.extensions.farm.queue import Announced, Delivery, FarmQueue
 from orchestrator.extensions.farm.worker import Callbacks, Ended, HostWorker, Look, Say
+from orchestrator.extensions.history.access import Listening, access_of, address_of
 from orchestrator.extras import require_packages
+from orchestrator.plugins import Farm, Settings
 from orchestrator.ports import Observer
 from orchestrator.tables.escapes import one_line
 
@@ -160,8 +160,8 @@ def work(settings: Settings, request: WorkerRequest, *, tell: Say, observer: Cal
 def _numbers_served(settings: Settings, store: Store, listening: Listening, say: Say) -> Iterator[None]:
     """Serve ``/metrics`` of this host while the context lasts."""
     require_packages("--metrics-port", "prometheus_client")
-    from orchestrator.app.gauges import Numbers
-    from orchestrator.serve import app as web
+    from orchestrator.extensions.history import web
+    from orchestrator.extensions.history.metrics import Numbers
 
     access = access_of(settings, listening)
     with Farm(settings, store=store) as farm, web.listen(listening.host, listening.port) as opened:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from orchestrator.app import time_limits
 from orchestrator.app.beginning import begin, identify, named_paths, prepare
 from orchestrator.app.measuring import open_cases, reopen, run_campaign
-from orchestrator.bootstrap import Farm
 from orchestrator.config.declared_programs import lent
 from orchestrator.errors import (
     ArtifactError,
@@ -32,6 +31,7 @@ from orchestrator.extensions.farm.manifest import read_facts, read_manifest
 from orchestrator.extensions.farm.payload import Unpacked, unpack
 from orchestrator.extensions.farm.queue import Delivery
 from orchestrator.extensions.farm.worker import Ended
+from orchestrator.plugins import Farm
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts, told_apart

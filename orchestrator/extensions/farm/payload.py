@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.app.beginning import host_files, reference_model
-from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.declared_programs import file_of
 from orchestrator.errors import PlanError
 from orchestrator.extensions.farm.contents import Contents
@@ -16,6 +15,7 @@ from orchestrator.extensions.farm.queue import FarmQueue
 from orchestrator.files import sha256_of
 from orchestrator.planning.expansion import HostFiles
 from orchestrator.planning.skips import tools_for
+from orchestrator.plugins import Farm, Settings
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import Plan, PlanModel

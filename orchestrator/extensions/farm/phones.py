@@ -7,11 +7,11 @@ from datetime import UTC
 from functools import partial
 from typing import Any, Final
 
-from orchestrator.bootstrap import Farm
 from orchestrator.errors import BenchfarmError, NoDeviceError
 from orchestrator.extensions.farm.manifest import read_facts, read_labels, read_manifest
 from orchestrator.extensions.farm.queue import Announced, FarmQueue, Submission, can_have_jobs
 from orchestrator.planning.selection import choose, misfit
+from orchestrator.plugins import Farm
 from orchestrator.predicates import Labels
 from orchestrator.records.device import DeviceFacts, told_apart
 from orchestrator.records.identity import Serial, campaign_id_of

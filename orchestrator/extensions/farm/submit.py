@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.app.beginning import identify
-from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.plan import load_plan
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.extensions.farm.manifest import Manifest, dump, labels_of
 from orchestrator.extensions.farm.payload import contents_of, pack
 from orchestrator.extensions.farm.phones import away_meant, check_names, choose_phones
 from orchestrator.extensions.farm.queue import FarmQueue, Submission
+from orchestrator.plugins import Farm, Settings
 from orchestrator.predicates import Labels
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId, Serial, campaign_id_of

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 from orchestrator.app.importing import Imported, ImportRequest, raw_output, read_source, require_printable, store
-from orchestrator.bootstrap import Farm
 from orchestrator.engine.importing import ForeignRun, ImportBatch
 from orchestrator.errors import OutputParseError, UsageError
+from orchestrator.plugins import Farm
 from orchestrator.programs import program, programs
 from orchestrator.programs.foreign_app import foreign_build, source_of
 from orchestrator.programs.specification import Results

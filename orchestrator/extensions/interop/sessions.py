@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.app.importing import Imported, ImportRequest, raw_output, read_source, require_printable, store
-from orchestrator.bootstrap import Farm
 from orchestrator.engine.importing import ForeignRun, ImportBatch
 from orchestrator.errors import OutputParseError, UsageError
+from orchestrator.plugins import Farm
 from orchestrator.programs.device_lab import (
     BESIDE,
     LOGCAT,

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.app.reporting import report_data
-from orchestrator.app.site import (
+from orchestrator.extensions.history.regressions import ChangeGroup, FoundChange, OutputsChange
+from orchestrator.extensions.history.site import (
     SILENT_NIGHTS,
     Site,
     SiteCampaign,
@@ -25,8 +26,9 @@ from orchestrator.app.site import (
     first_night,
     gather,
 )
-from orchestrator.bootstrap import Farm
-from orchestrator.engine.history import ChangeGroup, FoundChange, OutputsChange
+from orchestrator.extensions.history.site_folder import SiteFolder
+from orchestrator.extensions.history.sparklines import CHART_SIZE, NightChart, night_chart, spark_box, spark_path
+from orchestrator.plugins import Farm, Page, every
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
@@ -34,8 +36,6 @@ from orchestrator.records.verdict import Quality
 from orchestrator.report.grids import Column, Grid, badge_of, choice_of, column_of, number_of
 from orchestrator.report.page_policy import pack
 from orchestrator.report.render import render_html, render_template
-from orchestrator.report.site_folder import SiteFolder
-from orchestrator.report.sparklines import CHART_SIZE, NightChart, night_chart, spark_box, spark_path
 from orchestrator.report.vega import packed_runtime
 from orchestrator.resources import data_folder
 from orchestrator.tables.labels import STATE_CLASSES, column_decimals, page_name, short_names
@@ -167,6 +167,7 @@ def farm_page() -> str:
         root="",
         is_live=True,
         is_virtual=False,
+        more=_more(),
         farm_script=farm_script_file().path,
     )
 
@@ -213,10 +214,20 @@ def all_pages(site: Site) -> Mapping[str, Callable[[], str]]:
     }
 
 
+def plugin_pages(farm: Farm) -> Mapping[str, Callable[[], str]]:
+    """Return what makes each page that a plugin adds, by its path; raises PluginError."""
+    return {f"pages/{name}.html": partial(page.render, farm) for name, page in every("pages", Page).items()}
+
+
 def _page(template: str, site: Site, **values: object) -> str:
     return render_template(
-        template, site=site, assets=_assets(), is_live=site.is_live, silent_nights=SILENT_NIGHTS, **values
+        template, site=site, assets=_assets(), is_live=site.is_live, silent_nights=SILENT_NIGHTS, more=_more(), **values
     )
+
+
+def _more() -> list[tuple[str, str]]:
+    """Return the paths and titles of the pages that plugins add."""
+    return [(f"pages/{name}.html", page.title) for name, page in every("pages", Page).items()]
 
 
 def _assets() -> dict[str, str]:
@@ -330,7 +341,7 @@ def build(farm: Farm, request: SiteRequest) -> WrittenSite:
     shared = [style_file(), script_file()]
     if shown:
         shared.append(library_file(farm.settings.cache_folder))
-    pages = all_pages(site)
+    pages = {**plugin_pages(farm), **all_pages(site)}
     folder = SiteFolder(request.out, [*(item.path for item in shared), *pages, *shown])
     for item in shared:
         folder.write(item.path, item.content)

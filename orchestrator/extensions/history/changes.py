@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
-from orchestrator.bootstrap import Farm
-from orchestrator.engine.history import (
+from orchestrator.errors import UsageError
+from orchestrator.extensions.history.regressions import (
     Question,
     Regressions,
     check_selection,
@@ -18,7 +18,7 @@ from orchestrator.engine.history import (
     fits,
     moment_of,
 )
-from orchestrator.errors import UsageError
+from orchestrator.plugins import Farm
 from orchestrator.records.history import Annotation, ConfirmationStatus
 
 #: What is asked to fail -> the states of a slowdown that do.
@@ -46,7 +46,7 @@ def find_changes(farm: Farm, question: Question, *, confirm: bool = False, fail_
         raise UsageError(f"--fail-on {fail_on!r} isn't known", hint=f"choose one of {', '.join(FAIL_ON)}")
     found = find_regressions(farm.store, question)
     if confirm:
-        from orchestrator.app.confirming import confirm_changes
+        from orchestrator.extensions.history.confirming import confirm_changes
 
         confirm_changes(farm, found.changes)
         found = find_regressions(farm.store, question)

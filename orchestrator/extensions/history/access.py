@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator.app.options import Texts, opt
-from orchestrator.bootstrap import Settings
 from orchestrator.errors import UsageError
+from orchestrator.plugins import Settings
 
 if TYPE_CHECKING:
-    from orchestrator.serve.app import Access
+    from orchestrator.extensions.history.web import Access
 
 #: A token that is shorter can be guessed.
 _LEAST_TOKEN: Final = 16
@@ -66,7 +66,7 @@ def token_of(settings: Settings, listening: Listening) -> str:
 
 def access_of(settings: Settings, listening: Listening) -> Access:
     """Return who may ask; raises UsageError when there is no token and one is needed."""
-    from orchestrator.serve import app as web
+    from orchestrator.extensions.history import web
 
     token = token_of(settings, listening)
     is_local = web.is_loopback(listening.host)

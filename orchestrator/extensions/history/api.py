@@ -19,7 +19,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from orchestrator.errors import BenchfarmError, UsageError
-from orchestrator.serve.answers import ErrorAnswer, FarmAnswer
+from orchestrator.records.answers import ErrorAnswer, FarmAnswer
 
 PATH: Final = "/api/v1"
 #: Listeners to events at once; others ask again now and then.

@@ -17,13 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator import __version__
-from orchestrator.analysis.changepoint import WINDOW_NIGHTS
-from orchestrator.analysis.series import NightDetails, NightTable, first_moment, night_details, night_of, night_table
-from orchestrator.app.history import night_meant
 from orchestrator.app.options import opt
-from orchestrator.bootstrap import Farm
-from orchestrator.engine.causes import content_differences, content_steps, system_differences
-from orchestrator.engine.history import (
+from orchestrator.extensions.history.causes import content_differences, content_steps, system_differences
+from orchestrator.extensions.history.changepoint import WINDOW_NIGHTS
+from orchestrator.extensions.history.changes import night_meant
+from orchestrator.extensions.history.regressions import (
     ChangeGroup,
     FoundChange,
     OutputsChange,
@@ -35,6 +33,15 @@ from orchestrator.engine.history import (
     plain_campaigns,
     read_nights,
 )
+from orchestrator.extensions.history.series import (
+    NightDetails,
+    NightTable,
+    first_moment,
+    night_details,
+    night_of,
+    night_table,
+)
+from orchestrator.plugins import Farm
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import Contents, DeviceSighting, Points, RunMark

@@ -8,7 +8,6 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
@@ -18,6 +17,7 @@ from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from orchestrator.errors import UsageError
+from orchestrator.plugins import Message, Notifier, Receiver, Settings, load, plugins
 from orchestrator.tables.escapes import one_line
 
 _TRIES: Final = 3
@@ -27,28 +27,6 @@ _ANSWER_S: Final = 10.0
 FORMS: Final = ("json", "text")
 #: A subject longer than this is cut in every list of mails.
 _SUBJECT_MAX: Final = 120
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    """What is sent."""
-
-    #: Plain values; a webhook gets them as ``report`` in one JSON object with ``text`` when ``form`` is ``json``.
-    content: object
-    #: For people; its first line is a mail's subject.
-    text: str
-    #: One of FORMS.
-    form: str = "json"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receiver:
-    """Where a message goes."""
-
-    #: What messages call it. The address of a webhook is a secret: only its host is shown.
-    name: str
-    #: Tries once, for so many seconds; returns why it failed (empty: delivered), and whether another try may help.
-    deliver: Callable[[Message, float], tuple[str, bool]]
 
 
 def send(
@@ -68,13 +46,10 @@ def send(
     return f"the message to {receiver.name} wasn't delivered: {reason}" if reason else ""
 
 
-def receiver_of(text: str, option: str, *, mail_server: str) -> Receiver:
+def receiver_of(text: str, option: str, settings: Settings) -> Receiver:
     """Return where an option's messages go; raises UsageError.
 
-    Args:
-        text: a webhook's URL, ``mailto:ADDRESS[,ADDRESS]``, or ``@FILE`` with one of them in it.
-        option: what it is called in errors.
-        mail_server: ``smtp://[USER:PASSWORD@]HOST[:PORT]``, or ``smtps://`` for TLS from the first byte.
+    ``text`` is an address, or ``@FILE`` with one in it; its scheme says which notifier's it is.
     """
     address = text
     if text.startswith("@"):
@@ -84,22 +59,31 @@ def receiver_of(text: str, option: str, *, mail_server: str) -> Receiver:
             reason = getattr(error, "strerror", None) or "it isn't text"
             raise UsageError(f"{option} {text}: the file can't be read: {reason}") from error
     what = f"{text}: it" if text.startswith("@") else "it"
+    scheme, known = address.partition(":")[0].lower(), plugins("notifiers")
     try:
-        parts = urlsplit(address)
-        if parts.scheme == "mailto":
-            to = _addresses(unquote(parts.path))
-            return Receiver(name=to, deliver=partial(_mail, to, _mail_server(mail_server)))
-        is_web = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        if scheme not in known:
+            raise ValueError(f"it is no address of {', '.join(known)}")
+        return load(known[scheme], Notifier).receiver(address, settings)
     except ValueError as error:
-        if address.startswith("mailto:"):
-            raise UsageError(f"{option} {what} can't be used: {error}", hint="mailto:lab@example.org") from error
-        is_web = False
-    if not is_web:
-        raise UsageError(
-            f"{option} {what} is neither the URL of a webhook nor an address for mail",
-            hint="https://..., mailto:lab@example.org, or @FILE with one of them in that file",
-        )
+        hint = "https://..., mailto:lab@example.org, or @FILE with one of them in that file"
+        raise UsageError(f"{option} {what} can't be used: {error}", hint=hint) from error
+
+
+def _webhook(address: str, settings: Settings) -> Receiver:
+    parts = urlsplit(address)
+    if not parts.hostname or parts.port == 0:
+        raise ValueError("it isn't the URL of a webhook")
+    # The address of a webhook is a secret: only its host is shown.
     return Receiver(name=parts.netloc.rpartition("@")[2], deliver=partial(_post, address))
+
+
+def _mailbox(address: str, settings: Settings) -> Receiver:
+    to = _addresses(unquote(urlsplit(address).path))
+    return Receiver(name=to, deliver=partial(_mail, to, _mail_server(settings.smtp)))
+
+
+WEBHOOK = Notifier(receiver=_webhook)
+MAIL = Notifier(receiver=_mailbox)
 
 
 def _post(address: str, message: Message, answer_s: float) -> tuple[str, bool]:

@@ -1,7 +1,7 @@
 """The web application: pages from a source, and what keeps strangers and other sites' scripts away from them.
 
 Only GET and HEAD are answered, and only for names that the source knows: no path of a request is ever a file's. What
-changes something is part of the API (serve/api.py), and needs the token in a header of its own. A request must name a
+changes something is part of the API (api.py), and needs the token in a header of its own. A request must name a
 host that this server is known by, so that a site which lets its own name point here (DNS rebinding) gets nothing. Pages
 load nothing from elsewhere, and their policy forbids them to.
 """
@@ -32,8 +32,8 @@ from fastapi.responses import PlainTextResponse, RedirectResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from orchestrator.errors import BenchfarmError, UsageError
-from orchestrator.serve import api
-from orchestrator.serve.answers import FarmAnswer
+from orchestrator.extensions.history import api
+from orchestrator.records.answers import FarmAnswer
 
 _COOKIE: Final = "benchfarm-token"
 #: At once, and never more than a quarter of the descriptors that the process may have: the rest is for what is

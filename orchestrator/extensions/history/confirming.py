@@ -8,11 +8,11 @@ from typing import Final
 
 from orchestrator.app.pairing import AbRequest, measure, pair_comparison, pairing_of, prepare
 from orchestrator.artifacts.archive import sha256_of
-from orchestrator.bootstrap import Farm
 from orchestrator.config.plan_keys import PlanOptions
 from orchestrator.engine.events import DeviceNote
-from orchestrator.engine.history import FoundChange
 from orchestrator.errors import ArtifactError, BenchfarmError, InterruptedByUserError, UsageError
+from orchestrator.extensions.history.regressions import FoundChange
+from orchestrator.plugins import Farm
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.history import Confirmation, ConfirmationStatus
 from orchestrator.records.identity import BuildSha

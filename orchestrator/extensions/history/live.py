@@ -12,19 +12,18 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.analysis.changepoint import RECENT_NIGHTS
-from orchestrator.app import site_pages
-from orchestrator.app.farm_now import FarmNow, job_answer
 from orchestrator.app.phones import release_phone
 from orchestrator.app.queue_beside import QueueView, extension
-from orchestrator.app.site import Site, SiteSeries, gather, report_marks
 from orchestrator.app.stored import find_campaigns
-from orchestrator.bootstrap import Farm
-from orchestrator.engine.history import FoundChange
 from orchestrator.errors import UsageError
-from orchestrator.records.campaign import Campaign
-from orchestrator.records.identity import CampaignId, Serial
-from orchestrator.serve.answers import (
+from orchestrator.extensions.history import pages as site_pages
+from orchestrator.extensions.history.api import Limit, MissingError, Offset, Phones, Route
+from orchestrator.extensions.history.changepoint import RECENT_NIGHTS
+from orchestrator.extensions.history.farm_now import FarmNow, job_answer
+from orchestrator.extensions.history.regressions import FoundChange
+from orchestrator.extensions.history.site import Site, SiteSeries, gather, report_marks
+from orchestrator.plugins import Farm
+from orchestrator.records.answers import (
     CampaignAnswer,
     ChangeAnswer,
     DeviceAnswer,
@@ -38,10 +37,11 @@ from orchestrator.serve.answers import (
     SeriesAnswer,
     answer_of,
 )
-from orchestrator.serve.api import Limit, MissingError, Offset, Phones, Route
+from orchestrator.records.campaign import Campaign
+from orchestrator.records.identity import CampaignId, Serial
 
 if TYPE_CHECKING:
-    from orchestrator.serve.app import ServedPage
+    from orchestrator.extensions.history.web import ServedPage
 
 #: Seconds for which the pages stay as they are, and how many times as long as gathering them took.
 _LEAST_AGE_S: Final = 2.0
@@ -64,8 +64,8 @@ class LivePages:
 
     def page(self, path: str) -> ServedPage | None:
         """Return the page of a path, None when there is none."""
+        from orchestrator.extensions.history.web import page_of
         from orchestrator.report.page_policy import script_hash
-        from orchestrator.serve.app import page_of
 
         if path == "farm":
             return page_of("farm.html", site_pages.farm_page().encode(), asks=True)
@@ -95,6 +95,9 @@ class LivePages:
         folder, _, name = path.partition("/")
         if folder == "series" and name in site.by_name:
             return site_pages.series_page(site, site.by_name[name]).encode()
+        if folder == "pages":
+            page = site_pages.plugin_pages(self._farm).get(path)
+            return page().encode() if page is not None else None
         if folder != "campaigns":
             return None
         if name in ("", "index.html"):

@@ -8,21 +8,20 @@ from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from typing import Annotated, Final
 
-from orchestrator.analysis.changepoint import LEAST_CHANGE
-from orchestrator.app import history
-from orchestrator.app.access import Listening, access_of, address_of
-from orchestrator.app.notifying import FORMS, Message, receiver_of, send
 from orchestrator.app.options import Out, Texts, arg, opt
 from orchestrator.app.queue_beside import queue_beside
-from orchestrator.app.site import TITLE, Since, SiteRequest, Title, first_night
-from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.frame import command
 from orchestrator.cli.progress import farm_telling, tell
 from orchestrator.cli.result import CommandResult, format_of, share_of, table, to_json
-from orchestrator.engine.history import FoundChange, OutputsChange, Question, Regressions
 from orchestrator.errors import UsageError
+from orchestrator.extensions.history import changes as history
+from orchestrator.extensions.history.access import Listening, access_of, address_of
+from orchestrator.extensions.history.changepoint import LEAST_CHANGE
+from orchestrator.extensions.history.notifying import FORMS, receiver_of, send
+from orchestrator.extensions.history.regressions import FoundChange, OutputsChange, Question, Regressions
+from orchestrator.extensions.history.site import TITLE, Since, SiteRequest, Title, first_night
 from orchestrator.extras import require_packages
 from orchestrator.files import write_file
+from orchestrator.plugins import Farm, Message, Settings, command
 from orchestrator.tables.escapes import markdown_text, one_line
 from orchestrator.units import format_change
 
@@ -63,7 +62,7 @@ def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
     threshold = share_of(options.threshold, "--threshold", least=LEAST_CHANGE, most=1.0)
     if options.notify_form not in FORMS:
         raise UsageError(f"--notify-format {options.notify_form!r} isn't known", hint=" or ".join(FORMS))
-    receivers = [receiver_of(text, "--notify", mail_server=settings.smtp) for text in options.notify]
+    receivers = [receiver_of(text, "--notify", settings) for text in options.notify]
     with farm_telling(settings, makes_store=False) as farm:
         question = Question(since=first_night(options.since, farm), selections=options.series, threshold=threshold)
         done = history.find_changes(farm, question, confirm=options.confirm, fail_on=options.fail_on)
@@ -142,7 +141,7 @@ def write_site(settings: Settings, request: SiteRequest) -> CommandResult:
 
     Example: benchfarm history site --out pages
     """
-    from orchestrator.app import site_pages
+    from orchestrator.extensions.history import pages as site_pages
 
     with Farm(settings, makes_store=False) as farm:
         done = site_pages.build(farm, request)
@@ -163,9 +162,9 @@ def serve(settings: Settings, listening: Listening, since: Since = "", title: Ti
     submits. /api/v1 answers with the same as JSON, /metrics with numbers for Prometheus.
     """
     require_packages("benchfarm serve", "fastapi", "uvicorn", "prometheus_client")
-    from orchestrator.app.gauges import Numbers
-    from orchestrator.app.serving import LiveAnswers, LivePages
-    from orchestrator.serve import app as web
+    from orchestrator.extensions.history import web
+    from orchestrator.extensions.history.live import LiveAnswers, LivePages
+    from orchestrator.extensions.history.metrics import Numbers
 
     access = access_of(settings, listening)
     with ExitStack() as stack:

@@ -6,12 +6,14 @@ import socket
 import socketserver
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
-from orchestrator.app.notifying import Message, receiver_of, send
 from orchestrator.errors import UsageError
+from orchestrator.extensions.history.notifying import receiver_of, send
+from orchestrator.plugins import Message, Receiver, Settings
 
 TEXT = "2 changes, in 1 series\n\n..a line that begins with a dot: Größe\n"
 MESSAGE = Message(content={"groups": []}, text=TEXT)
@@ -74,23 +76,28 @@ class MailServer(socketserver.StreamRequestHandler):
         self.wfile.write(f"{text}\r\n".encode("ascii"))
 
 
+def to(address: str, mail_server: str) -> Receiver:
+    settings = Settings.from_environment({"BENCHFARM_SMTP": mail_server}, home=Path("/nowhere"))
+    return receiver_of(address, "--notify", settings)
+
+
 def test_a_mail_has_the_report_and_its_first_line_as_subject(server: Server) -> None:
     class Here(MailServer):
         kept: ClassVar = []
 
     place = f"smtp://{server(Here)}"
-    assert send(receiver_of("mailto:lab@here.example,a.b@here.example", "--notify", mail_server=place), MESSAGE) == ""
+    assert send(to("mailto:lab@here.example,a.b@here.example", place), MESSAGE) == ""
     ((sender, receivers, content),) = Here.kept
     mail = email.message_from_bytes(content, policy=email.policy.default)
     assert "benchfarm@" in sender
     assert receivers == ["lab@here.example", "a.b@here.example"]
     assert mail["Subject"] == "benchfarm: 2 changes, in 1 series"
     assert mail.get_content().replace("\r\n", "\n") == TEXT
-    refused = send(receiver_of("mailto:nobody@here.example", "--notify", mail_server=place), MESSAGE)
+    refused = send(to("mailto:nobody@here.example", place), MESSAGE)
     assert refused == "the message to nobody@here.example wasn't delivered: the mail server refused the address"
     # No TLS, no password.
     secret = f"smtp://user:secret@{place.removeprefix('smtp://')}"
-    told = send(receiver_of("mailto:lab@here.example", "--notify", mail_server=secret), MESSAGE, sleep=lambda s: None)
+    told = send(to("mailto:lab@here.example", secret), MESSAGE, sleep=lambda s: None)
     assert "can't be used" in told
     assert "secret" not in told
     assert len(Here.kept) == 1
@@ -107,8 +114,8 @@ def test_a_server_that_does_not_answer_is_abandoned(server: Server) -> None:
 
     place = server(Silent)
     for receiver in (
-        receiver_of(f"http://{place}/hooks/secret", "--notify", mail_server=""),
-        receiver_of("mailto:lab@here.example", "--notify", mail_server=f"smtp://{place}"),
+        to(f"http://{place}/hooks/secret", ""),
+        to("mailto:lab@here.example", f"smtp://{place}"),
     ):
         told = send(receiver, MESSAGE, answer_s=0.2, sleep=lambda seconds: None)
         assert f"the message to {receiver.name} wasn't delivered: " in told
@@ -119,8 +126,10 @@ def test_a_server_that_does_not_answer_is_abandoned(server: Server) -> None:
 def test_where_nobody_listens_that_is_said() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    to = receiver_of("mailto:lab@here.example", "--notify", mail_server=f"smtp://127.0.0.1:{port}")
-    assert "the mail server 127.0.0.1 can't be used (ConnectionRefusedError)" in send(to, MESSAGE, sleep=lambda s: None)
+    receiver = to("mailto:lab@here.example", f"smtp://127.0.0.1:{port}")
+    assert "the mail server 127.0.0.1 can't be used (ConnectionRefusedError)" in send(
+        receiver, MESSAGE, sleep=lambda s: None
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,10 +139,10 @@ def test_where_nobody_listens_that_is_said() -> None:
         ("mailto:lab", "smtp://h", "'lab' is no mail address"),
         ("mailto:a@b.c%0aBcc:%20d@e.f", "smtp://h", "no mail address"),
         ("mailto:a@b.c", "http://user:secret@h", r"\$BENCHFARM_SMTP isn't"),
-        ("ftp://h", "smtp://h", "neither the URL of a webhook nor an address"),
+        ("ftp://h", "smtp://h", "it is no address of http, https, mailto"),
     ],
 )
 def test_what_is_no_address_is_refused_before_anything_is_read(text: str, server_text: str, said: str) -> None:
     with pytest.raises(UsageError, match=said) as raised:
-        receiver_of(text, "--notify", mail_server=server_text)
+        to(text, server_text)
     assert "secret" not in str(raised.value)

@@ -15,13 +15,13 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from orchestrator import __version__
-from orchestrator.app.farm_now import tonight
-from orchestrator.bootstrap import Farm
 from orchestrator.errors import BenchfarmError
+from orchestrator.extensions.history.farm_now import tonight
+from orchestrator.extensions.history.web import ServedPage
+from orchestrator.plugins import Farm
 from orchestrator.records.device import DeviceState
 from orchestrator.records.history import ConfirmationStatus
 from orchestrator.records.run import Outcome
-from orchestrator.serve.app import ServedPage
 
 if TYPE_CHECKING:
     from orchestrator.app.queue_beside import QueueView
@@ -160,7 +160,7 @@ class Numbers(Collector):
         newest = [(item.campaign_id, item.status) for item in store.campaigns(limit=1)]
         read_of = newest, store.campaign_count(), store.hidden_campaigns(), store.annotations(), store.confirmations()
         if self._changed[0] != read_of:
-            from orchestrator.engine.history import Question, find_regressions
+            from orchestrator.extensions.history.regressions import Question, find_regressions
 
             news = [change for change in find_regressions(store, Question()).changes if not change.expected]
             counts = [("slower" if change.ratio > 1 else "faster", str(change.status)) for change in news]

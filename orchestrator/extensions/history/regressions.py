@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from orchestrator.analysis.attribution import Cause, group_changes
-from orchestrator.analysis.changepoint import LEAST_CHANGE, RECENT_NIGHTS, WINDOW_NIGHTS, Change, changes, is_alarm
-from orchestrator.analysis.series import Floats, NightTable, night_of, night_table
 from orchestrator.delegates import DELEGATES
-from orchestrator.engine.causes import Causes, nights_of_one_kind, sides_of
 from orchestrator.errors import UsageError
+from orchestrator.extensions.history.attribution import Cause, group_changes
+from orchestrator.extensions.history.causes import Causes, nights_of_one_kind, sides_of
+from orchestrator.extensions.history.changepoint import (
+    LEAST_CHANGE,
+    RECENT_NIGHTS,
+    WINDOW_NIGHTS,
+    Change,
+    changes,
+    is_alarm,
+)
+from orchestrator.extensions.history.series import Floats, NightTable, night_of, night_table
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import Annotation, ConfirmationStatus, Contents, Points, RunMark

@@ -10,17 +10,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from orchestrator.analysis.series import first_moment, night_of
 from orchestrator.app.board import Standing, doing_of, read_boards
 from orchestrator.app.queue_beside import IN_QUARANTINE, QueueView
-from orchestrator.bootstrap import Farm
 from orchestrator.documents import adapter_of
 from orchestrator.errors import BenchfarmError
-from orchestrator.records.campaign import Campaign, Invocation
-from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import CampaignId, Serial
-from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.serve.answers import (
+from orchestrator.extensions.history.series import first_moment, night_of
+from orchestrator.plugins import Farm
+from orchestrator.records.answers import (
     DeviceAnswer,
     FarmAnswer,
     HostAnswer,
@@ -28,6 +24,10 @@ from orchestrator.serve.answers import (
     NightAnswer,
     answer_of,
 )
+from orchestrator.records.campaign import Campaign, Invocation
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.identity import CampaignId, Serial
+from orchestrator.records.run import Outcome, RunRecord
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store

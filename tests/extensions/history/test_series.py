@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from orchestrator.analysis.series import night_details, night_table
 from orchestrator.analysis.summary import summarize
+from orchestrator.extensions.history.series import night_details, night_table
 from orchestrator.records.history import CampaignSketch, Contents, Points, SeriesSketch
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial, SeriesKey
 

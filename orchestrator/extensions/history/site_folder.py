@@ -16,7 +16,7 @@ from orchestrator.files import write_whole
 
 #: Which files are the site's, and what was noted about each.
 MANIFEST: Final = ".benchfarm-site.json"
-_OWN_PATH: Final = re.compile(r"index\.html|(?:assets|series|campaigns)/[a-z0-9-]{1,120}\.(?:html|css|js)")
+_OWN_PATH: Final = re.compile(r"index\.html|(?:assets|series|campaigns|pages)/[a-z0-9-]{1,120}\.(?:html|css|js)")
 
 
 class SiteFolder:
@@ -28,7 +28,7 @@ class SiteFolder:
         self._counts: Counter[str] = Counter(written=0, unchanged=0, removed=0, size_bytes=0)
         self._files: dict[str, str] = {}
         with self._guarded():
-            for name in ("assets", "series", "campaigns"):
+            for name in {"assets", "series", "campaigns", *(path.rpartition("/")[0] for path in paths)} - {""}:
                 if (folder / name).is_symlink():
                     raise UsageError(f"{folder / name} is a link", hint="choose an empty folder with --out")
                 (folder / name).mkdir(parents=True, exist_ok=True)

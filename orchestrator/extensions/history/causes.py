@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from orchestrator.analysis.attribution import Cause, coincidence_share, covariate_share
-from orchestrator.analysis.changepoint import Change
 from orchestrator.analysis.outcome import figure_us, of_one_kind
 from orchestrator.analysis.samples import derive_conditions
-from orchestrator.analysis.series import NightTable, night_of
 from orchestrator.analysis.state_findings import full_charges_mah, other_battery
+from orchestrator.extensions.history.attribution import Cause, coincidence_share, covariate_share
+from orchestrator.extensions.history.changepoint import Change
+from orchestrator.extensions.history.series import NightTable, night_of
 from orchestrator.records.history import Contents, DeviceSighting
 from orchestrator.records.identity import BuildSha, CampaignId, Serial, SeriesKey
 from orchestrator.records.run import FigureKind, RunRecord

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.app.gauges import Numbers
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.engine.history import Question, find_regressions, fits, moment_of
 from orchestrator.errors import UsageError
+from orchestrator.extensions.history.metrics import Numbers
+from orchestrator.extensions.history.regressions import Question, find_regressions, fits, moment_of
 from orchestrator.records.device import DeviceState
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus, Points
 from orchestrator.records.identity import RunId

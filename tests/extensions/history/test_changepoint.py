@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.analysis.changepoint import changes, clipped, is_alarm, memory_of, noise_of, partition
+from orchestrator.extensions.history.changepoint import changes, clipped, is_alarm, memory_of, noise_of, partition
 from tests.conftest import installed
 
 SEED = 20261122

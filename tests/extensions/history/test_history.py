@@ -1,7 +1,7 @@
 """``benchfarm history changes`` as Markdown: names are text in it."""
 
-from orchestrator.cli.history import _as_markdown
-from orchestrator.engine.history import ChangeGroup, Regressions
+from orchestrator.extensions.history.cli import _as_markdown
+from orchestrator.extensions.history.regressions import ChangeGroup, Regressions
 
 
 def test_markdown_takes_no_markup_from_names() -> None:

@@ -17,14 +17,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from orchestrator.app.access import Listening, access_of, address_of
-from orchestrator.app.gauges import Numbers
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.progress import JsonObserver, write_line
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import UsageError
+from orchestrator.extensions.history import web
+from orchestrator.extensions.history.access import Listening, access_of, address_of
+from orchestrator.extensions.history.metrics import Numbers
 from orchestrator.records.identity import Serial
-from orchestrator.serve import app as web
 from tests.samples.places import REPO
 
 TOKEN = "a-token-long-enough"
@@ -140,7 +140,7 @@ def test_who_sends_nonsense_fills_no_log(capfd: pytest.CaptureFixture[str]) -> N
 _FEW_DESCRIPTORS = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))
-from orchestrator.serve import app as web
+from orchestrator.extensions.history import web
 hello = web.ServedPage(content=b"hello", media_type="text/plain")
 with web.listen("127.0.0.1", 0) as listening:
     print(listening.getsockname()[1], flush=True)

@@ -1,0 +1,1 @@
+"""What nightly runs add up to: series, changes and their causes, pages, numbers for Prometheus and notifications."""

@@ -1,1 +1,0 @@
-"""Pages over HTTP: read-only, on loopback unless a token is asked for."""
