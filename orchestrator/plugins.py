@@ -28,12 +28,13 @@ from orchestrator.extras import extra_of
 
 if TYPE_CHECKING:
     from orchestrator.app.exporting import ExportRequest
-    from orchestrator.app.importing import ImportRequest
+    from orchestrator.app.importing import ImportRequest, store_import
     from orchestrator.app.options import Texts, arg, opt
     from orchestrator.bootstrap import Farm, Settings
     from orchestrator.cli.exchange import import_result
     from orchestrator.cli.frame import command
     from orchestrator.cli.result import CommandResult
+    from orchestrator.engine.importing import ForeignRun, ImportBatch
     from orchestrator.records.campaign import Campaign
     from orchestrator.tables.escapes import text_table
 
@@ -44,6 +45,8 @@ __all__ = [
     "Exported",
     "Exporter",
     "Farm",
+    "ForeignRun",
+    "ImportBatch",
     "ImportRequest",
     "Importer",
     "Message",
@@ -61,6 +64,7 @@ __all__ = [
     "load",
     "opt",
     "plugins",
+    "store_import",
     "text_table",
 ]
 
@@ -68,7 +72,8 @@ _KindT = TypeVar("_KindT")
 #: What plugins use of benchfarm beside its records, and where it is; loaded when it is used.
 _HOMES: Final = {
     "ExportRequest": "app.exporting",
-    "ImportRequest": "app.importing",
+    **dict.fromkeys(("ImportRequest", "store_import"), "app.importing"),
+    **dict.fromkeys(("ForeignRun", "ImportBatch"), "engine.importing"),
     **dict.fromkeys(("Texts", "arg", "opt"), "app.options"),
     **dict.fromkeys(("Farm", "Settings"), "bootstrap"),
     "command": "cli.frame",

@@ -208,9 +208,7 @@ def test_an_extension_imports_the_seam_and_no_other_extension() -> None:
         own = path.relative_to(PACKAGE).parts[1]
         for name, _ in imports_of(path):
             _, *words = name.split(".")
-            is_ours = (
-                name.startswith("orchestrator.") and words[:2] != ["extensions", own] and words[0] != "__version__"
-            )
+            is_ours = name.startswith("orchestrator.") and words[0] not in {"extensions", "__version__"}
             if is_ours and not {words[0], ".".join(words[:2])} & OF_EXTENSIONS:
                 found.setdefault(own, set()).add(words[0])
     assert found == {own: set(debts) for own, debts in DEBTS.items()}

@@ -60,7 +60,7 @@ class Imported:
         return sum(run.is_without_result for run in self.result.runs)
 
 
-def store(
+def store_import(
     farm: Farm,
     batch: ImportBatch,
     *,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from orchestrator.app.importing import Imported, ImportRequest, raw_output, read_source, require_printable, store
+from orchestrator.app.importing import Imported, ImportRequest, raw_output, read_source, require_printable, store_import
 from orchestrator.engine.importing import ForeignRun, ImportBatch
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.plugins import Farm
@@ -60,7 +60,7 @@ def import_files(farm: Farm, request: ImportRequest) -> Imported:
             batch.runs.append(ForeignRun(case=case, raw=raw_output(path, source_of(data, number))))
     if batch.faults:
         raise UsageError("nothing was imported:\n  " + "\n  ".join(batch.faults))
-    return store(farm, batch, request=request)
+    return store_import(farm, batch, request=request)
 
 
 def _facts(farm: Farm, serial: str, profile_name: str) -> DeviceFacts:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from orchestrator.app.importing import Imported, ImportRequest, raw_output, read_source, require_printable, store
+from orchestrator.app.importing import Imported, ImportRequest, raw_output, read_source, require_printable, store_import
 from orchestrator.engine.importing import ForeignRun, ImportBatch
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.plugins import Farm
@@ -92,7 +92,7 @@ def import_sessions(farm: Farm, request: ImportRequest) -> list[Imported]:
     done = []
     for batch, origin in batches:
         notes = [f"left out: {fault}" for fault in batch.faults]
-        taken = store(farm, batch, request=request, origin=origin, notes=notes)
+        taken = store_import(farm, batch, request=request, origin=origin, notes=notes)
         doubted = sum(run.verdict.quality.value == "suspect" for run in taken.result.runs)
         if doubted:
             notes.append(f"{doubted} of {len(taken.result.runs)} figures are suspect by their own numbers")
