@@ -15,6 +15,7 @@ from sqlalchemy import URL, Connection, insert, inspect, make_url, select
 from sqlalchemy.exc import ArgumentError
 
 from orchestrator.errors import HostStorageError, StoreError, StoreMissingError, UsageError
+from orchestrator.extras import require_packages
 from orchestrator.store import sqlite_file
 from orchestrator.store.campaigns import Campaigns
 from orchestrator.store.database import Database, postgresql_engine, sqlite_engine
@@ -79,7 +80,8 @@ def open_store(where: str | Path, *, makes_new: bool = True, busy_timeout_s: flo
         StoreMissingError: there is none, and none is to be made; nothing was created.
         StoreCorruptError: the file is damaged or of another program; it was left untouched.
         StoreReadOnlyError: the file or its folder can't be written.
-        StoreError: made by a newer benchfarm, locked, can't be reached, or psycopg isn't installed.
+        StoreError: made by a newer benchfarm, locked, or can't be reached.
+        MissingPackageError: psycopg isn't installed.
         HostStorageError: no space left.
     """
     if str(where) == IN_MEMORY:
@@ -132,12 +134,8 @@ def _open_file(path: Path, makes_new: bool, busy_timeout_s: float) -> Store:
 
 
 def _open_server(url: URL, makes_new: bool, busy_timeout_s: float) -> Store:
-    try:
-        engine = postgresql_engine(url, busy_timeout_s=busy_timeout_s)
-    except ModuleNotFoundError as error:
-        raise StoreError(
-            "a store on PostgreSQL needs the package psycopg", hint="pip install 'benchfarm[postgresql]'"
-        ) from error
+    require_packages("a store on PostgreSQL", "psycopg")
+    engine = postgresql_engine(url, busy_timeout_s=busy_timeout_s)
     # Parameters may hold a password too.
     name = url.set(query={}).render_as_string(hide_password=True)
     store = Store(engine, name=name, path=None, busy_timeout_s=busy_timeout_s)
