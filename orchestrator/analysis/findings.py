@@ -40,6 +40,7 @@ CODES: Final = {
         "nothing was seen of clocks, heat and load while the program ran: the sampler left too few looks",
     ),
     "log-cut": (INFO, "the log ends before its result line; the figures are the result file's"),
+    "files-refused": (INFO, "the phone refuses to hand out the app's files; the figures are the log's"),
     "output-cut": (INFO, "the program printed very much; the middle of its output isn't kept"),
     "throttled": (WARNING, "the phone limited its clocks because of heat"),
     "clocks-capped": (INFO, "clocks were limited all along, and nothing says whether by heat"),

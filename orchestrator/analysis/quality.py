@@ -123,6 +123,8 @@ def _report_findings(report: ToolReport, case: Case, run_pass: Pass, facts: Devi
         yield finding("sources-disagree", evidence=disagreement)
     if "log_cut" in report.extra:
         yield finding("log-cut")
+    if "files_refused" in report.extra:
+        yield finding("files-refused", evidence=str(report.extra["files_refused"]))
     if "output_cut" in report.extra:
         yield finding("output-cut", evidence=str(report.extra["output_cut"]))
     if "sampled_on_cpu" in report.extra:

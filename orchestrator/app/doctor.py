@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
 from orchestrator.app.board import runner_elsewhere
-from orchestrator.app.phones import check_file
+from orchestrator.app.phones import HIDDEN_SAMSUNG, check_file
 from orchestrator.app.queue_beside import owners_of
 from orchestrator.bootstrap import Farm
 from orchestrator.errors import BenchfarmError, DeviceError
@@ -199,7 +199,8 @@ def _phones(farm: Farm) -> list[Finding]:
         # Of the server that is named the other check tells; what is plugged in nobody can say.
         return []
     if not attached:
-        return [warning("phones", "no phone is attached", "plug one in and allow USB debugging; 'benchfarm devices'")]
+        step = f"plug one in and allow USB debugging; 'benchfarm devices'; {HIDDEN_SAMSUNG}"
+        return [warning("phones", "no phone is attached", step)]
     found = [
         problem(
             "phones", f"{item.seen.serial or item.seen.address}: {item.seen.reason}", item.seen.advice or "look at it"

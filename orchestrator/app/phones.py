@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from orchestrator.bootstrap import Attached, Farm, Settings
 from orchestrator.devices.adb import AdbDevice
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+#: A phone with it turned on doesn't show at all.
+HIDDEN_SAMSUNG: Final = (
+    "a Samsung phone that doesn't show: turn off Auto Blocker in its settings (Security and privacy)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from orchestrator import __version__
 from orchestrator.app.doctor import Finding, of_host, problem
 from orchestrator.app.options import Listed, Texts, arg, opt
 from orchestrator.app.phones import (
+    HIDDEN_SAMSUNG,
     adb_servers,
     audit_phone,
     check_phones,
@@ -64,7 +65,7 @@ def list_attached(settings: Settings) -> CommandResult:
     if not rows:
         text = (
             "no phone is attached\n  plug one in, allow USB debugging on it, or start virtual ones: benchfarm lab up\n"
-            "  a Samsung phone that doesn't show: turn off Auto Blocker in its settings (Security and privacy)"
+            f"  {HIDDEN_SAMSUNG}"
         )
         return CommandResult(text=text, data=[])
     text = table(("serial", "phone", "system", "SoC", "profile", "state"), rows)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import secrets
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -33,9 +35,11 @@ from orchestrator.devices.shell import (
 from orchestrator.errors import (
     DeviceChangedError,
     DeviceCommandError,
+    DeviceError,
     DeviceTimeoutError,
     DeviceUnusableError,
     LinkLostError,
+    LogOverrunError,
     SystemDownError,
 )
 from orchestrator.ports import ShellResult
@@ -49,6 +53,8 @@ _BEGIN_TIMEOUT_S: Final = 15.0
 _FOREVER_S: Final = 7 * 24 * 3600.0
 #: A line longer than that isn't from logcat, whose entries end at 4 KB each.
 _LONGEST_LINE_BYTES: Final = 1 << 20
+#: How a line of it begins.
+_MOMENT: Final = re.compile(rb"\d\d-\d\d \d\d:\d\d:\d\d\.\d+")
 #: What is kept of its complaints.
 _COMPLAINT_BYTES: Final = 200
 
@@ -57,13 +63,27 @@ _COMPLAINT_BYTES: Final = 200
 def follow_log(link: PhoneLink, *, buffers: Sequence[str] = ("main", "crash")) -> Generator[Iterator[bytes]]:
     """See Device.follow_log. When the context is entered, the phone has fixed the moment from which lines come.
 
-    Lines of up to a second before may come too: old phones' date has whole seconds only.
+    Lines of up to a second before may come too: old phones' date has whole seconds only. A log that was overwritten is
+    opened again from its last line; LogOverrunError is raised when nothing more comes of it.
     """
+    with contextlib.ExitStack() as connections:
+
+        def begin(since: str) -> Iterator[bytes]:
+            lines, connection = _begin_log(link, buffers, since)
+            connections.callback(connection.close)
+            return (line for line in lines if not line.startswith(b"--------- "))
+
+        yield _going_on(begin("$(date '+%m-%d %H:%M:%S.000')"), begin)
+
+
+def _begin_log(link: PhoneLink, buffers: Sequence[str], since: str) -> tuple[Iterator[bytes], Connection]:
+    """Return the lines from a moment, which is a word for the phone's shell, and their connection."""
     ready = f"follow-{secrets.token_hex(8)}"
     chosen = " ".join(f"-b {quote(buffer)}" for buffer in buffers)
     # The shell becomes logcat, so that it is logcat that gets SIGHUP when we hang up.
-    command = f"t=$(date '+%m-%d %H:%M:%S.000'); echo {ready}; exec logcat -v threadtime {chosen} -T \"$t\" </dev/null"
-    with link.open("shell,v2,raw:" + command, Deadline(_BEGIN_TIMEOUT_S, link.clock), what="logcat") as connection:
+    command = f't={since}; echo {ready}; exec logcat -v threadtime {chosen} -T "$t" </dev/null'
+    connection = link.open("shell,v2,raw:" + command, Deadline(_BEGIN_TIMEOUT_S, link.clock), what="logcat")
+    try:
         connection.send(encode_packet(CLOSE_STDIN))
         lines = _lines(connection)
         for line in lines:
@@ -72,7 +92,36 @@ def follow_log(link: PhoneLink, *, buffers: Sequence[str] = ("main", "crash")) -
             if connection.deadline.expired:
                 raise DeviceTimeoutError("the log didn't begin in time", serial=link.serial)
         connection.deadline = Deadline(_FOREVER_S, link.clock)
-        yield (line for line in lines if not line.startswith(b"--------- "))
+    except BaseException:
+        connection.close()
+        raise
+    return lines, connection
+
+
+def _going_on(lines: Iterator[bytes], begin: Callable[[str], Iterator[bytes]]) -> Iterator[bytes]:
+    """Yield lines, each once, from a log that is opened again where it ends because it was overwritten."""
+    moment = b""
+    #: The lines of the last moment, which come again, and how often each was yielded.
+    known: Counter[bytes] = Counter()
+    while True:
+        again, is_new = known.copy(), False
+        try:
+            for line in lines:
+                if (stamp := _MOMENT.match(line)) is None:
+                    yield line
+                    continue
+                if stamp[0] == moment and again[line]:
+                    again[line] -= 1
+                    continue
+                if stamp[0] != moment:
+                    moment, known = stamp[0], Counter()
+                known[line] += 1
+                is_new = True
+                yield line
+        except LogOverrunError:
+            if not is_new:
+                raise
+            lines = begin(quote(moment.decode()))
 
 
 def _lines(connection: Connection) -> Generator[bytes]:
@@ -85,19 +134,24 @@ def _lines(connection: Connection) -> Generator[bytes]:
         data = connection.read_some()
         if not data:
             raise LinkLostError("the log's stream ended", serial=connection.serial)
-        rest += _output(connection, reader, data, said)
+        output, ending = _output(connection, reader, data, said)
+        rest += output
         *whole, rest = rest.split(b"\n")
         if len(rest) > _LONGEST_LINE_BYTES:
             whole, rest = [*whole, rest], b""
         for line in whole:
             if line:
                 yield line
+        if ending is not None:
+            raise ending
 
 
-def _output(connection: Connection, reader: PacketReader, data: bytes, said: bytearray) -> bytes:
-    """Return what logcat printed; what it complained of is added to ``said``.
+def _output(
+    connection: Connection, reader: PacketReader, data: bytes, said: bytearray
+) -> tuple[bytes, DeviceError | None]:
+    """Return what logcat printed, and at its end the error that it is; what it complained of is added to ``said``.
 
-    Raises LinkLostError or LogOverrunError at its end.
+    Raises LinkLostError.
     """
     output = bytearray()
     try:
@@ -109,12 +163,12 @@ def _output(connection: Connection, reader: PacketReader, data: bytes, said: byt
             elif packet_id == EXIT:
                 reason = bytes(said or output[-_COMPLAINT_BYTES:]).decode("utf-8", "replace").strip()
                 what = f"logcat ended with exit code {payload[0] if payload else '?'}"
-                raise service_failure(reason, serial=connection.serial, what=what) or LinkLostError(
+                return bytes(output), service_failure(reason, serial=connection.serial, what=what) or LinkLostError(
                     f"{what}: {reason!r}", serial=connection.serial
                 )
     except ValueError as error:
         raise LinkLostError(f"logcat: {error}", serial=connection.serial) from error
-    return bytes(output)
+    return bytes(output), None
 
 
 #: The one folder where the shell user may write and execute on every phone.

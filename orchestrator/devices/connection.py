@@ -68,9 +68,14 @@ def service_failure(message: str, *, serial: str, what: str) -> DeviceError | No
 
 
 def without_stack(text: str) -> str:
-    """Return what a phone said without the frames of a Java exception: its message stands above them."""
+    """Return what a phone said without the frames of a Java exception: its message stands above them.
+
+    Of an exception that has a cause, and the cause another, the first cause of all is what stands last.
+    """
     lines = [line.strip() for line in text.strip().splitlines()]
-    return "\n".join(line for line in lines if line and not re.match(r"at [\w.$<>]+\(|\.\.\. \d+ more$", line))
+    kept = [line for line in lines if line and not re.match(r"at [\w.$<>]+\(|\.\.\. \d+ more$", line)]
+    causes = [line for line in kept if line.startswith("Caused by: ")]
+    return "\n".join([*(line for line in kept if line not in causes[-1:]), *causes[-1:]])
 
 
 #: The four hex digits in front of a request can't say more.

@@ -56,6 +56,7 @@ _BY_FINDING: Final[Mapping[str, str]] = {
     "sources-disagree": "Read the raw output: a line of it is damaged or of another run; measure again.",
     "log-cut": "The figures stand. Look at free space on the phone and at the link if it comes again.",
     "unwatched": "The figure stands. Run benchfarm device check to see what the sampler lacks on the phone.",
+    "files-refused": "The evidence says why. Install a debuggable build for the phone's main user; figures stand.",
     "output-cut": "Have the program print less (no --verbose, no tracing of each operator), then measure again.",
     "throttled": "Let the phone cool down, take it out of its case, or wait longer between cases.",
     "rebooted": "Look for the cause (heat, battery, driver crash in last_kmsg), then measure again.",

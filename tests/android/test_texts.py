@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -345,6 +346,31 @@ def test_a_log_that_was_overwritten_is_no_lost_link(device: AdbDevice, phone: Re
     with pytest.raises(LogOverrunError, match="unexpected EOF") as raised, device.follow_log() as lines:
         list(lines)
     assert "logcat -G 16M" in raised.value.hint
+
+
+def test_a_log_that_was_overwritten_is_opened_again_from_its_last_line(device: AdbDevice, phone: RealPhone) -> None:
+    stand_in(
+        phone, "logcat",
+        """echo "--------- beginning of main"
+cd /mnt/phone
+if [ ! -f opened ]; then
+  touch opened
+  echo "11-28 10:00:00.100  77  77 I tflite: first"
+  echo "11-28 10:00:00.200  77  77 I tflite: twice"
+  echo "11-28 10:00:00.200  77  77 I tflite: twice"
+  echo "read: unexpected EOF!" >&2
+  exit 1
+fi
+for since; do :; done
+echo "11-28 10:00:00.200  77  77 I tflite: twice"
+echo "11-28 10:00:00.200  77  77 I tflite: twice"
+echo "11-28 10:00:00.200  77  77 I tflite: new"
+echo "11-28 10:00:00.300  77  77 I tflite: since $since"
+exec sleep 60""",
+    )  # fmt: skip
+    with device.follow_log() as lines:
+        told = list(itertools.islice((line.split(b": ", 1)[1].decode() for line in lines if line), 5))
+    assert told == ["first", "twice", "twice", "new", "since 11-28 10:00:00.200"]
 
 
 def test_a_run_that_prints_very_much_is_kept_by_both_ends(device: AdbDevice) -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import mmap
@@ -22,7 +23,7 @@ from orchestrator.programs.grammar.option_blocks import SummaryRow
 from orchestrator.programs.grammar.pasted import Rejoiner, parse_pasted
 from orchestrator.programs.grammar.public import describe, to_public
 from orchestrator.programs.grammar.series import Series
-from orchestrator.programs.grammar.splitting import RunSplitter, parse_adb_session
+from orchestrator.programs.grammar.splitting import STARTING, RunSplitter, parse_adb_session, without_refused_starts
 from orchestrator.reading.failures import Crash
 from orchestrator.reading.lines import (
     LONGEST_LINE_BYTES,
@@ -137,6 +138,14 @@ def _lines(
 
 def _reports_in(packed: Buffer, requested: str = "") -> Iterator[ToolReport]:
     with unwrapped(packed) as buffer:
+        if len(buffer) <= _SMALL_BYTES and buffer.find(STARTING) >= 0:
+            rest, refused = without_refused_starts(buffer[0 : len(buffer)].decode("utf-8", "replace"))
+            if refused:
+                yield from refused
+                # A log below it is of a run before: what was typed isn't its command.
+                with contextlib.suppress(OutputParseError):
+                    yield from filter(_has_figure, _reports_in(rest.encode(), requested))
+                return
         texts = json_text(buffer)
         held: list[ToolReport] | None = []
         for report in _runs_in(buffer if texts is None else texts, requested):

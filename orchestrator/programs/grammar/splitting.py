@@ -309,6 +309,23 @@ _NOT_STARTED: Final = re.compile(
 _STATUS: Final = re.compile(r"^\s*Status: (\w+)\s*$", re.MULTILINE)
 
 
+#: What each text with a started activity holds.
+STARTING: Final = b"Starting: Intent {"
+_REFUSED_START: Final = re.compile(
+    # The command, what it prints before it starts anything, and what stands in the place of a started activity.
+    r"(?:^.*\bam start\b.*\n)?(?:^[ \t]*Stopping: .*\n)?^[ \t]*Starting: Intent \{.*\}[ \t\r]*\n(?:[ \t\r]*\n)*"
+    r"[ \t]*(?:Error\b|Exception occurred|[\w.]+Exception\b|Security exception).*\n?"
+    r"(?:^[ \t]*(?:at |\.\.\. |Caused by: |callingUid|Error\b|[\w.]+Exception\b).*\n?)*",
+    re.MULTILINE,
+)
+
+
+def without_refused_starts(text: str) -> tuple[str, list[ToolReport]]:
+    """Return a text without the starts of activities that a phone refused, and a report for each."""
+    refused = [_report(match[0]) for match in _REFUSED_START.finditer(text)]
+    return (_REFUSED_START.sub("", text) if refused else text), refused
+
+
 def parse_adb_session(text: str) -> list[ToolReport]:
     """Return a report per installation, or one for what was started; none when the text holds neither."""
     installs = [match.start() for match in _INSTALL.finditer(text)]

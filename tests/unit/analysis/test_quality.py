@@ -150,6 +150,8 @@ def test_what_did_not_complete_is_rejected() -> None:
         ("sources-disagree", Quality.SUSPECT, verdict(replace(GOOD, disagreements=("1 is not 2",)))),
         ("unwatched", Quality.TRUSTED, verdict(samples=b"sh: sampler.sh: not found")),
         ("log-cut", Quality.TRUSTED, verdict(replace(GOOD, extra={"log_cut": "..."}))),
+        ("output-cut", Quality.TRUSTED, verdict(replace(GOOD, extra={"output_cut": "..."}))),
+        ("files-refused", Quality.TRUSTED, verdict(replace(GOOD, extra={"files_refused": "..."}))),
         ("throttled", Quality.SUSPECT, verdict(after=replace(CALM, thermal_status=2, heat_c={"skin": 44.0}))),
         ("throttled", Quality.SUSPECT, verdict(after=replace(CALM, clock_limit_khz={0: 1_800_000, 4: 2_400_000}))),
         ("rebooted", Quality.REJECTED, verdict(after=replace(CALM, boot_id="b2"))),

@@ -57,6 +57,17 @@ def test_a_java_exception_is_told_by_its_message() -> None:
     assert without_stack(said).splitlines()[-1] == "java.lang.SecurityException: no"
 
 
+def test_the_cause_of_a_java_exception_is_told_last() -> None:
+    said = (
+        "Exception occurred while executing 'put':\njava.lang.RuntimeException: can't write\n\tat a.b.C.d(C.java:1)\n"
+        "Caused by: android.os.DeadObjectException\n\tat e.F.g(F.java:2)\nCaused by: java.lang.SecurityException: no\n"
+        "\tat h.I.j(I.java:3)\n\t... 7 more\nbye\n"
+    )
+    told = without_stack(said).splitlines()
+    assert told[-1] == "Caused by: java.lang.SecurityException: no"
+    assert "java.lang.RuntimeException: can't write" in told
+
+
 def test_a_name_with_a_blank_is_listed_whole() -> None:
     text = "adb-R58M12-x1 (2)._adb-tls-connect._tcp device product:a transport_id:3\n????  no permissions (user)\n"
     assert [(one.address, one.state) for one in parse_devices(text)] == [
