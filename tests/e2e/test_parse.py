@@ -98,3 +98,33 @@ def test_a_process_substitution_is_read_like_a_file(cli: Cli, tmp_path: Path) ->
     command = f"{shlex.quote(str(BENCHFARM))} parse --json <(cat {shlex.quote(str(log))})"
     done = subprocess.run(["bash", "-c", command], env=cli.environ(), capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["inference_avg_us"] == 5
+
+
+def test_a_session_whose_activity_was_refused_is_failed_whatever_older_log_stands_below_it(cli: Cli) -> None:
+    session = """\
+$ adb install -r android_aarch64_benchmark_model.apk
+Performing Streamed Install
+Success
+$ adb shell am start -S --user 10 -n org.tensorflow.lite.benchmark/.BenchmarkModelActivity \
+--es args '"--graph=/x/new.tflite"'
+Stopping: org.tensorflow.lite.benchmark
+Starting: Intent { cmp=org.tensorflow.lite.benchmark/.BenchmarkModelActivity (has extras) }
+
+Exception occurred while executing 'start':
+java.lang.SecurityException: Shell does not have permission to access user 10
+	at com.android.server.am.UserController.handleIncomingUser(UserController.java:2412)
+	at android.os.ShellCommand.exec(ShellCommand.java:38)
+"""
+    log = """\
+$ adb logcat -d | grep tflite
+11-28 10:00:00.123  4711  4711 I tflite  : Running TensorFlow Lite benchmark with args: --graph=/x/old.tflite
+11-28 10:00:03.123  4711  4711 I tflite  : Inference timings in us: Init: 5685, First inference: 18535, \
+Warmup (avg): 14462.3, Inference (avg): 14575.2
+"""
+    alone = cli("parse", "-", "--json", stdin=session).ok().json
+    refused, older = cli("parse", "-", "--json", stdin=session + log).ok().json
+    for report in (alone, refused):
+        assert (report["outcome"], report["failure_code"]) == ("failed", "activity-refused")
+        assert "access user 10" in report["failure_reason"]
+    assert (older["outcome"], older["graph"], older["inference_avg_us"]) == ("ok", "old.tflite", 14575.2)
+    assert "new.tflite" not in json.dumps(older)

@@ -1,4 +1,4 @@
-"""What is asked of an adb server: a proxy in front of one, which writes down every request."""
+"""What is asked of an adb server: a proxy in front of one, which writes down every request, and may refuse some."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ class Overheard:
         self._lock = threading.Lock()
         #: The server's name for a phone (empty: the server itself), and what was asked of it.
         self.requests: list[tuple[str, str]] = []
+        #: Beginnings of requests to phones that are refused once, and the words for it.
+        self.refusals: dict[str, str] = {}
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listening.getsockname()[1])
 
@@ -55,6 +57,10 @@ class Overheard:
                 server.sendall(message)
                 message = _request(client)
                 self._note(told.removeprefix("host:transport:"), _text(message))
+                if why := self._refusal(_text(message)):
+                    client.sendall(b"FAIL%04x%s" % (len(why), why.encode()))
+                    client.shutdown(socket.SHUT_RDWR)
+                    return
             elif told.startswith("host-serial:"):
                 address, _, asked = told.removeprefix("host-serial:").rpartition(":")
                 self._note(address, f"host-{asked}")
@@ -63,6 +69,11 @@ class Overheard:
             # Not before it is written down: whoever has the answer looks.
             server.sendall(message)
         _copy(client, server)
+
+    def _refusal(self, asked: str) -> str:
+        with self._lock:
+            begun = next((begin for begin in self.refusals if asked.startswith(begin)), "")
+            return self.refusals.pop(begun) if begun else ""
 
     def _note(self, address: str, asked: str) -> None:
         with self._lock:

@@ -23,7 +23,16 @@ def strange_server() -> Iterator[str]:
         listening.shutdown(socket.SHUT_RDWR)
 
 
-def _answer(listening: socket.socket) -> None:
+def test_where_no_phone_shows_it_is_said_what_hides_a_samsung(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=_answer, args=(listening, b""), daemon=True).start()
+        for command in ("devices", "doctor"):
+            said = Cli(home=tmp_path)(command, BENCHFARM_ADB_SERVER=f"127.0.0.1:{listening.getsockname()[1]}").said
+            assert "Auto Blocker" in said, command
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+def _answer(listening: socket.socket, listed: bytes = LISTED) -> None:
     while True:
         try:
             connection, _ = listening.accept()
@@ -31,7 +40,7 @@ def _answer(listening: socket.socket) -> None:
             return
         with connection, connection.makefile("rwb") as stream:
             asked = stream.read(int(stream.read(4) or b"0", 16))
-            body = {b"host:version": b"0029", b"host:devices-l": LISTED}.get(asked)
+            body = {b"host:version": b"0029", b"host:devices-l": listed}.get(asked)
             stream.write(b"FAIL0003not" if body is None else b"OKAY%04x%s" % (len(body), body))
 
 
