@@ -92,10 +92,13 @@ def restore(
         results = restore_phones(farm, serials or None, take=take)
     restored = {serial: list(undone) for item in results for serial, undone in item.restored.items()}
     notes = {item.name: list(item.notes) for item in results}
-    failed = {item.name: str(item.error).removeprefix(f"{item.name}: ") for item in results if item.error is not None}
+    errors = [(item.name, item.error) for item in results if item.error is not None]
+    failed = {name: str(error).removeprefix(f"{name}: ") for name, error in errors}
     lines = [f"{serial}: {', '.join(undone) or 'nothing to restore'}" for serial, undone in restored.items()]
     lines += [one_line(f"{serial}: {note}") for serial, told in notes.items() for note in told]
-    lines += [f"{serial}: not restored: {reason}" for serial, reason in failed.items()]
+    lines += [
+        f"{name}: not restored: {failed[name]}{f'; {error.hint}' if error.hint else ''}" for name, error in errors
+    ]
     return CommandResult(
         text="\n".join(lines) or "nothing to restore",
         data={"restored": restored, "failed": failed, "notes": notes},

@@ -42,3 +42,17 @@ def test_a_phone_that_refuses_its_shell_is_measured_twice_in_a_row_and_owes_noth
     finally:
         lab.clear()
         lab.shell(restricted, "input keyevent KEYCODE_WAKEUP; settings put global stay_on_while_plugged_in 0")
+
+
+def test_a_phone_whose_own_list_of_changes_can_not_be_read_is_named(lab: Lab) -> None:
+    serial = lab.serials[0]
+    file = "/data/local/tmp/benchfarm/undo"
+    lab.shell(serial, f"mkdir -p /data/local/tmp/benchfarm; echo broken >{file}")
+    try:
+        said = lab.cli("device", "restore").ended_with(3).stdout
+        assert f"what is to be undone can't be read from {file}: line 1" in said
+        assert "undo what it names, then remove it" in said
+        assert lab.shell(serial, f"cat {file}") == "broken"
+    finally:
+        lab.shell(serial, f"rm {file}")
+    lab.cli("device", "restore").ok()
