@@ -1,6 +1,7 @@
 """Hosts of a farm killed again and again, asleep and awake, their database away: nothing lost, nothing doubled.
 
-``make fault-matrix`` kills 50 times and has the database away for a minute; without FAULT_MATRIX=all it is a few.
+``make fault-matrix`` kills more than 50 times and has the database away for a minute twice; without FAULT_MATRIX=all
+it is a few.
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ if TYPE_CHECKING:
     from tests.samples.command import Cli
 
 WHOLE = os.environ.get("FAULT_MATRIX") == "all"
-KILLS, AWAY_S = (50, 60.0) if WHOLE else (3, 5.0)
+#: Of each submission: a job at which ten hosts died isn't begun again.
+KILLS = 9 if WHOLE else 3
+ROUNDS, AWAY_S = (6, 60.0) if WHOLE else (1, 5.0)
 #: Of each of four cases.
-INVOCATIONS = 60 if WHOLE else 4
+INVOCATIONS = 12 if WHOLE else 4
 
 
 @pytest.fixture(scope="module")
@@ -55,14 +58,21 @@ def farm(
 def test_whatever_happens_to_two_hosts_of_one_phone_and_their_database_each_result_is_stored_once(
     farm: FarmOfHosts, plan_file: Callable[..., Path]
 ) -> None:
-    name, chance = f"kills-{secrets.token_hex(2)}", random.Random(KILLS)
+    chance = random.Random(KILLS)
     before = {host.serial: changes(host) for host in farm.hosts}
     # The second host reaches the first one's phone as well as its own.
     farm.two.adb_server = farm.one.lab_server()
     farm.until_announced(*farm.hosts)
     phones = tuple(host.serial for host in farm.hosts)
     farm.until(lambda: {(row["host"], row["serial"]) for row in farm.queue.phones()} > {("two", phones[0])})
-    farm.one("farm", "submit", plan_file(phones, invocations=INVOCATIONS, min_secs=2), "--name", name)
+    for number in range(ROUNDS):
+        one_round(farm, plan_file(phones, invocations=INVOCATIONS, min_secs=2), chance, before, number)
+
+
+def one_round(farm: FarmOfHosts, plan: Path, chance: random.Random, before: dict[str, str], turn: int) -> None:
+    """Kill hosts while they do a submission; in each third round one sleeps, and the database is away."""
+    name, phones = f"kills-{secrets.token_hex(2)}", tuple(host.serial for host in farm.hosts)
+    farm.one("farm", "submit", plan, "--name", name)
     jobs = farm.jobs(name)
     assert [job["serial"] for job in jobs] == sorted(phones)
 
@@ -82,9 +92,9 @@ def test_whatever_happens_to_two_hosts_of_one_phone_and_their_database_each_resu
         _ = farm.one.worker, farm.two.worker
         known = results()
         farm.until(lambda known=known: results() > known or is_over())
-        if number == KILLS // 3:
+        if number == KILLS // 3 and turn % 3 == 0:
             sleep(chance.choice(farm.hosts))
-        elif number == KILLS // 2:
+        elif number == KILLS // 2 and turn % 3 == 0:
             farm.database.server.stop("immediate")
             time.sleep(AWAY_S)
             farm.database.server.start()
@@ -93,5 +103,3 @@ def test_whatever_happens_to_two_hosts_of_one_phone_and_their_database_each_resu
     _ = farm.one.worker, farm.two.worker
     farm.until_ended(name)
     farm.expect_no_loss(name, 4 * INVOCATIONS, before)
-    # However often it was begun, no death of a host was a try of the phone.
-    assert all(job["tries"] < 10 for job in farm.jobs(name)), farm.jobs(name)

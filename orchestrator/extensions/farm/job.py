@@ -17,7 +17,6 @@ from orchestrator.config.declared_programs import lent
 from orchestrator.errors import (
     ArtifactError,
     BenchfarmError,
-    DeviceBusyError,
     DeviceChangedError,
     DeviceError,
     HostStorageError,
@@ -84,10 +83,8 @@ def _run_job(
                 return _measure(farm, job, facts, unpacked, host)
     except InterruptedByUserError:
         return Ended(status="aborted", note="stopped")
-    except DeviceBusyError as error:
-        return Ended(status="later", note=_noted(error), wait_s=_BUSY_S)
     except _PASSING as error:
-        return Ended(status="again", note=_noted(error))
+        return _again(_noted(error))
     except ProgramInUseError as error:
         return Ended(status="later", note=_noted(error), wait_s=_IN_USE_S)
     except NewerPlanError as error:
@@ -96,6 +93,16 @@ def _run_job(
         return Ended(status="failed", note=_noted(error))
     except Exception as error:  # noqa: BLE001 - one job's fault mustn't end the host's others
         return Ended(status="again", note=one_line(f"{type(error).__name__}: {error}"))
+
+
+def _again(note: str) -> Ended:
+    """Return the end of a delivery after which the job comes again: as a further try, or when nobody uses the phone.
+
+    Somebody may by what its file says, also a host that died a moment ago.
+    """
+    if "in use by " in note:
+        return Ended(status="later", note=note, wait_s=_BUSY_S)
+    return Ended(status="again", note=note)
 
 
 def _noted(error: BenchfarmError) -> str:
@@ -150,10 +157,7 @@ def _run(farm: Farm, campaign: Campaign) -> Ended:
     if result.left:
         reasons = "; ".join(result.lost.values()) or "the phone gave up"
         note = one_line(f"{result.stored} stored, {result.left} left: {reasons}")
-        if reasons.startswith("in use by "):
-            # As its file on the phone says: also of a host that died a moment ago.
-            return Ended(status="later", note=note, wait_s=_BUSY_S)
-        return Ended(status="again", note=note)
+        return _again(note)
     return _done(farm.store, campaign, f"{result.stored} stored")
 
 
