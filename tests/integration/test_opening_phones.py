@@ -11,16 +11,16 @@ import pytest
 
 from benchfarm_lab.farm import VirtualLab
 from benchfarm_lab.phone import Phone
-from benchfarm_lab.samples import benchmark_elf
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.devices import restore
+from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.journal import Change
 from orchestrator.devices.server import AdbServer
 from orchestrator.errors import DeviceBusyError, DeviceUnusableError, NoDeviceError
+from orchestrator.files import sha256_of
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection
-from tests.samples.command import Cli
 from tests.samples.overheard_adb import Overheard
 from tests.samples.places import MODELS
 
@@ -188,17 +188,14 @@ def test_a_phone_under_whose_serial_number_another_one_was_measured_is_kept_out_
         ("sync:", "protocol fault (couldn't read status)"),
     ],
 )
-def test_words_of_a_lost_link_cost_no_run(
-    phones: list[Phone], overheard: Overheard, tmp_path: Path, service: str, words: str
+def test_words_of_a_lost_link_are_asked_again(
+    phones: list[Phone], overheard: Overheard, service: str, words: str
 ) -> None:
-    program = tmp_path / "benchmark_model"
-    program.write_bytes(benchmark_elf())
+    device = AdbDevice(AdbServer(ServerAddress(port=overheard.port)), phones[0].address)
+    model = min(MODELS.glob("*float*.tflite"))
+    device.facts()
     overheard.refusals[service] = words
-    cli = Cli(home=tmp_path / "home")
-    done = cli(
-        "bench", min(MODELS.glob("*float*.tflite")), "-s", phones[0].serial, "-d", "cpu", "-t", "1", "-n", "1",
-        "--build", f"native={program}", "--min-secs", "0.1", "--json",
-        BENCHFARM_ADB_SERVER=f"127.0.0.1:{overheard.port}",
-    )  # fmt: skip
+    device.state()
+    placed = device.place(model, kind="models", sha256=sha256_of(model), name="m.tflite")
     assert not overheard.refusals, "it was asked"
-    assert [run["outcome"] for run in done.ok().json["runs"]] == ["completed"]
+    assert placed.pushed_bytes == model.stat().st_size
