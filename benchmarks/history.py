@@ -4,11 +4,10 @@
     python benchmarks/history.py --samples STORE --private-postgresql FOLDER
     python benchmarks/history.py --keep FILE --measure
 
-40 phones x 30 models x 6 configurations, one invocation a night. The bodies are real ones: what campaigns of virtual
-phones printed (``--samples``, a store with three runs of each case or more), packed with report, verdict and states by
-the store itself against another run of the same series. To be done in minutes they are used again and again, and rows
-are inserted in bulk; campaigns, cases, plans and sheets are written by the store's own methods. Each series has a
-pattern of its own. No run has a finding, as the trusted runs of real phones. One step of 8 % in 60 series is built in.
+40 phones x 30 models x 6 configurations, one run a night. Documents and output are real ones: what campaigns of
+virtual phones left (``--samples``, a store), packed by the store itself. To be done in minutes they are used again and
+again, and rows are inserted in bulk; campaigns, cases and plans are written by the store's own methods. One step of
+8 % in 60 series is built in.
 A store that is kept (``--keep``, ``--private-postgresql``) is resumed where it ends, and measured again in
 seconds. Reading is measured against the same question in plain SQL, in turns.
 """
@@ -29,32 +28,27 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zstandard
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import insert, select
 
 from orchestrator.extensions.history.regressions import Question, find_regressions
-from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial
-from orchestrator.records.workload import Build, Case, DelegateName, Model, ToolName
-from orchestrator.store.bodies import pack, pattern_of, unpack
-from orchestrator.store.cases import keep_cases, pack_plan
-from orchestrator.store.figures import MADE_UP, keep_sheets, without_sheet
+from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
 from orchestrator.store.opening import Store, open_store
-from orchestrator.store.rows import documents_of, summary_of
-from orchestrator.store.tables import CAMPAIGNS, CASES, PATTERNS, PLANS, RUNS, SHEETS
+from orchestrator.store.packing import pack_output
+from orchestrator.store.runs import row_of
+from orchestrator.store.schema import CAMPAIGNS, CASES, RUNS
 
 sys.path.insert(0, str(Path(__file__).parent))
 from private_postgresql import private_server
 
 START = datetime(2025, 11, 1, 22, tzinfo=UTC)
 PHONES, MODELS = 40, 30
-RUN_ID = "0" * 31 + "1"
 #: Series that get slower, and how many nights before the last.
 STEPS, STEP_NIGHTS = 60, 10
 CONFIGURATIONS = [(d, t) for d in (DelegateName.XNNPACK, DelegateName.CPU) for t in (1, 4)] + [
@@ -65,52 +59,33 @@ CONFIGURATIONS = [(d, t) for d in (DelegateName.XNNPACK, DelegateName.CPU) for t
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A run of a virtual phone: its summary columns, and its sections as bodies.py takes them."""
+    """A run of a virtual phone: its row, and how many bytes it left."""
 
-    figures: dict[str, Any]
-    sections: list[tuple[str, bytes]]
+    row: dict[str, Any]
+    size_bytes: int
 
 
-def read_samples(source: Path) -> list[list[Sample]]:
-    """Return the completed runs of each series of a store that campaigns of a virtual phone filled."""
+def read_samples(source: Path) -> list[Sample]:
+    """Return the completed runs of a store that campaigns of virtual phones filled."""
     store = open_store(source)
-    found: dict[str, list[Sample]] = {}
-    for run in store.runs(with_attachments=True):
-        if run.latency_us is None:
-            continue
-        documents = {name: text for name, text in documents_of(run).items() if text is not None}
-        sections = [(f"document:{name}", text.encode()) for name, text in documents.items()]
-        sections += [(f"attachment:{item.name}", item.data) for item in run.attachments]
-        # The id of a run is known to its reader and costs a byte or two; here it would tie a body to one run.
-        same = [(name, content.replace(run.run_id.encode(), RUN_ID.encode())) for name, content in sections]
-        found.setdefault(run.case.series_key, []).append(Sample(summary_of(run), same))
+    found = [
+        Sample(
+            row_of(run) | {"output": pack_output(run.attachments, run.case.tool)},
+            sum(len(item.data) for item in run.attachments),
+        )
+        for run in store.runs(with_attachments=True)
+        if run.latency_us is not None
+    ]
     store.close()
-    pools = [runs for runs in found.values() if len(runs) > 2]
-    if not pools:
-        raise SystemExit(f"{source}: holds no series of three runs or more")
-    return pools
-
-
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """A series' pattern and the bodies of its other runs with their figures, as a store packs them."""
-
-    pattern: bytes
-    bodies: list[tuple[dict[str, Any], bytes]]
-
-
-def pool_of(first: Sample, *others: Sample) -> Pool:
-    """Return what a store keeps of a series' runs."""
-    alone = pack(first.sections)
-    assert unpack(alone, where="a sample") == first.sections
-    pattern = pattern_of(zstandard.ZstdDecompressor().decompress(alone))
-    return Pool(alone, [(item.figures, pack(item.sections, pattern)) for item in others])
+    if not found:
+        raise SystemExit(f"{source}: holds no run with a figure")
+    return found
 
 
 class Year:
     """Fills a store night by night."""
 
-    def __init__(self, store: Store, samples: list[list[Sample]], nights: int, build_nights: int) -> None:
+    def __init__(self, store: Store, samples: list[Sample], nights: int, build_nights: int) -> None:
         self.store = store
         generator = np.random.default_rng(20261122)
         self.samples = samples
@@ -130,9 +105,6 @@ class Year:
         self.models = [Model(name=f"m{n}.tflite", sha256=ModelSha(f"{n:064x}"), size_bytes=1) for n in range(MODELS)]
         self.level = np.exp(generator.normal(9, 1, PHONES * MODELS * len(CONFIGURATIONS)))
         self.noise = np.exp(generator.uniform(np.log(0.003), np.log(0.015), self.level.size))
-        self.pools = [pool_of(*samples[place % len(samples)]) for place in range(len(CONFIGURATIONS))]
-        self.pattern_of: dict[int, int] = {}
-        self.build_now = ""
 
     def night(self, number: int) -> None:
         """Store one campaign, or what of it isn't stored yet."""
@@ -144,31 +116,6 @@ class Year:
             is_virtual=True,
         )
         at = START + timedelta(days=number)
-        campaign = Campaign(
-            campaign_id=CampaignId(f"{at:%Y%m%d-%H%M%S}-{number:06x}"),
-            name="nightly",
-            created_at=at,
-            finished_at=at + timedelta(hours=8),
-            status=CampaignStatus.FINISHED,
-            plan_text="models: models/*.tflite\n" * 10,
-            seed=number,
-            benchfarm_version="",
-            host="farm-1",
-        )
-        if self.store.campaign(campaign.campaign_id) is None:
-            self.store.begin_campaign(campaign, devices=self.phones, models=self.models, builds=[build])
-        with self.store.writing() as connection:
-            if build.sha256 != self.build_now:
-                self._cases(connection, build)
-            campaign_no = connection.scalar(
-                select(CAMPAIGNS.c.campaign_no).where(CAMPAIGNS.c.campaign_id == campaign.campaign_id)
-            )
-            self._insert(connection, number, campaign_no, at)
-        self.store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, campaign.finished_at)
-
-    def _cases(self, connection: Connection, build: Build) -> None:
-        """Store the cases of a build, as begin_campaign does, and a pattern for each series that is new."""
-        self.build_now = build.sha256
         cases = [
             Case(
                 serial=phone.serial,
@@ -183,61 +130,54 @@ class Year:
             for model in self.models
             for delegate, threads in CONFIGURATIONS
         ]
-        numbers = keep_cases(connection, cases, "the year")
-        self.case_no = [numbers[case.case_key] for case in cases]
-        series_of = dict(connection.execute(select(CASES.c.case_no, CASES.c.series_no)).all())
-        stored = dict(connection.execute(select(PATTERNS.c.series_no, PATTERNS.c.pattern_no)).all())
-        self.pattern_of = {
-            place: stored.get(series_of[case_no]) or self._pattern(connection, place, series_of[case_no])
-            for place, case_no in enumerate(self.case_no)
-        }
+        order = np.random.default_rng(number).permutation(len(cases)).tolist()
+        campaign = Campaign(
+            campaign_id=CampaignId(f"{at:%Y%m%d-%H%M%S}-{number:06x}"),
+            name="nightly",
+            created_at=at,
+            finished_at=at + timedelta(hours=8),
+            status=CampaignStatus.FINISHED,
+            plan_text="models: models/*.tflite\n" * 10,
+            seed=number,
+            benchfarm_version="",
+            host="farm-1",
+            invocations=tuple(Invocation(case=cases[place], run_pass=Pass.TIMING, number=0) for place in order),
+        )
+        if self.store.campaign(campaign.campaign_id) is None:
+            self.store.begin_campaign(campaign, devices=self.phones, models=self.models, builds=[build])
+        with self.store.writing() as connection:
+            known = dict(connection.execute(select(CASES.c.case_key, CASES.c.case_no)).all())
+            numbers = [known[case.case_key] for case in cases]
+            of_campaign = CAMPAIGNS.c.campaign_id == campaign.campaign_id
+            campaign_no = connection.scalar(select(CAMPAIGNS.c.campaign_no).where(of_campaign))
+            connection.execute(insert(RUNS), self._rows(number, campaign_no, numbers, at))
+        self.store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, campaign.finished_at)
 
-    def _pattern(self, connection: Connection, place: int, series_no: int) -> int:
-        """Store a series' pattern, as the first run of the series would."""
-        row = {"series_no": series_no, "run_pass": "timing", "outcome": "completed"}
-        body = self.pools[place % len(CONFIGURATIONS)].pattern
-        number: int = connection.execute(insert(PATTERNS), {**row, "body": body}).inserted_primary_key[0]
-        return number
-
-    def _insert(self, connection: Connection, number: int, campaign_no: int, at: datetime) -> None:
-        count = self.level.size
+    def _rows(self, number: int, campaign_no: int, case_nos: list[int], at: datetime) -> list[dict[str, Any]]:
         generator = np.random.default_rng([20261122, number])
         figures = self.level * np.exp(generator.normal(0, self.noise))
         if number >= self.nights - STEP_NIGHTS:
             figures[:: figures.size // STEPS] *= 1.08
-        order = generator.permutation(count).tolist()
-        picks = generator.integers(0, 1 << 30, count).tolist()
+        picks = generator.integers(0, len(self.samples), figures.size).tolist()
         rows = []
-        for place in order:
+        for place in generator.permutation(figures.size).tolist():
             us = round(float(figures[place]))
-            bodies = self.pools[place % len(CONFIGURATIONS)].bodies
-            sample, body = bodies[picks[place] % len(bodies)]
             rows.append(
-                {
+                self.samples[picks[place]].row
+                | {
                     "run_id": uuid.UUID(int=int(generator.integers(1 << 62)) << 64 | place, version=4).hex,
                     "campaign_no": campaign_no,
-                    "case_no": self.case_no[place],
+                    "case_no": case_nos[place],
                     "is_virtual": True,
                     "run_pass": "timing",
                     "invocation": 0,
-                    "outcome": "completed",
-                    "reason_code": "",
-                    "reason": "",
                     "quality": "trusted",
                     "started_at": at + timedelta(seconds=place),
                     "duration_s": us / 1000.0,
-                    "exit_code": 0,
-                    **sample,
                     "latency_us": us,
-                    "pattern_no": self.pattern_of[place],
-                    "body": body,
                 }
             )
-        order = generator.permutation(len(rows))
-        planned = [(self.case_no[place], "timing", 0) for place in order.tolist()]
-        plan = {"campaign_no": campaign_no, "invocation_count": len(planned), "body": pack_plan(planned)}
-        connection.execute(insert(PLANS), plan)
-        connection.execute(insert(RUNS), rows)
+        return rows
 
 
 def timed(work: Callable[[], object], times: int = 3) -> tuple[float, float]:
@@ -268,15 +208,15 @@ def questions(store: Store, nights: int) -> Iterator[tuple[str, tuple[float, flo
     yield "regressions over all series", timed(lambda: find_regressions(store, Question()))
     yield "a run by the beginning of its id", timed(lambda: store.run_ids("abc"))
     yield "progress of all campaigns", timed(store.progress)
-    yield "making up for a night's sheet", timed(lambda: made_up(store))
+    yield "opening, and the newest campaigns", timed(lambda: opened(store))
 
 
-def made_up(store: Store) -> None:
-    """Make the newest night's sheet again."""
-    with store.writing() as connection:
-        newest = select(SHEETS.c.campaign_no).order_by(SHEETS.c.campaign_no.desc()).limit(1)
-        connection.execute(delete(SHEETS).where(SHEETS.c.campaign_no == newest.scalar_subquery()))
-        keep_sheets(connection, without_sheet(connection, MADE_UP))
+def opened(store: Store) -> None:
+    """Do what a first command does."""
+    again = open_store(store.path or store.name)
+    again.campaigns(limit=20)
+    again.progress(only_open=True)
+    again.close()
 
 
 def tables_mb(path: Path) -> dict[str, float]:
@@ -314,7 +254,7 @@ def built(store: Store, options: argparse.Namespace) -> dict[str, object]:
         "nights_built": max(0, options.nights - there),
         "build_wall_and_cpu_s": [round(time.perf_counter() - start, 1), round(time.process_time() - cpu, 1)],
         "growth_mb": growth,
-        "raw_bytes": round(statistics.mean(sum(len(c) for _, c in item.sections) for item in chain(*year.samples))),
+        "raw_bytes": round(statistics.mean(item.size_bytes for item in year.samples)),
     }
 
 
@@ -324,7 +264,7 @@ def measured(store: Store, path: Path | None) -> dict[str, object]:
     size = size_of(store)
     with store.reading() as connection:
         runs = connection.exec_driver_sql("SELECT count(*) FROM runs").scalar_one()
-        body = connection.exec_driver_sql("SELECT avg(length(body)) FROM runs").scalar_one()
+        body = connection.exec_driver_sql("SELECT avg(length(document) + length(output)) FROM runs").scalar_one()
     return {
         "nights": nights,
         "runs": runs,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Protocol
+from zoneinfo import ZoneInfo
 
 from orchestrator.errors import DeviceTimeoutError
 
@@ -64,3 +66,24 @@ class Deadline:
         """Raise DeviceTimeoutError naming ``what`` when the time is over."""
         if self.expired:
             raise DeviceTimeoutError(f"{what} took longer than {self.seconds:g} s", serial=serial)
+
+
+def zone_of(name: str) -> ZoneInfo | None:
+    """Return the time zone of a name such as ``Europe/Berlin``, None for one that this computer doesn't know."""
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, KeyError):
+        return None
+
+
+def own_timezone() -> str:
+    """Return the name of this computer's time zone, empty where that isn't known."""
+    try:
+        name = str(Path("/etc/localtime").readlink()).rpartition("zoneinfo/")[2]
+    except OSError:
+        return ""
+    zone = zone_of(name)
+    moments = [datetime(datetime.now(UTC).year, month, 1, tzinfo=UTC) for month in (1, 7)]
+    # $TZ may say otherwise.
+    is_own = zone is not None and all(at.astimezone(zone).utcoffset() == at.astimezone().utcoffset() for at in moments)
+    return name if is_own else ""

@@ -266,6 +266,22 @@ def backup(settings: Settings, out: Annotated[Path, arg("File of the copy. It mu
     )
 
 
+@command("store timezone")
+def timezone(
+    settings: Settings, zone: Annotated[str, arg("Time zone, for example Europe/Berlin (default: show it).")] = ""
+) -> CommandResult:
+    """Show or set the time zone of this store's nights.
+
+    Example: benchfarm store timezone Europe/Berlin
+    """
+    with Farm(settings, makes_store=bool(zone)) as farm:
+        if zone:
+            farm.store.set_zone(zone)
+        name = str(farm.store.zone or "")
+    text = f"nights begin at noon of {name}" if name else "nights begin at noon of the computer that shows them"
+    return CommandResult(text=text, data={"timezone": name})
+
+
 @command("results close")
 def close(
     settings: Settings,

@@ -8,12 +8,14 @@ import tempfile
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import tzinfo
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import URL, Connection, insert, inspect, make_url, select
+from sqlalchemy import URL, Connection, delete, insert, inspect, make_url, select
 from sqlalchemy.exc import ArgumentError
 
+from orchestrator.clock import own_timezone, zone_of
 from orchestrator.errors import HostStorageError, StoreError, StoreMissingError, UsageError
 from orchestrator.extras import require_packages
 from orchestrator.store import sqlite_file
@@ -33,6 +35,22 @@ class Store(Campaigns, Usage, Retention):
     Each method is one transaction. It may be used from several threads, and the same database from several processes.
     Every method raises StoreError, one of its kinds, or HostStorageError.
     """
+
+    @functools.cached_property
+    def zone(self) -> tzinfo | None:
+        """The time zone in which nights begin and end, whoever reads them; None for that of the one who reads."""
+        with self.reading() as connection:
+            name = connection.scalar(select(SETTINGS.c.value).where(SETTINGS.c.name == "timezone"))
+        return zone_of(name or "")
+
+    def set_zone(self, name: str) -> None:
+        """Keep in which time zone nights begin and end, as ``Europe/Berlin``; raises UsageError."""
+        if zone_of(name) is None:
+            raise UsageError(f"{name!r} isn't a time zone that this computer knows", hint="for example Europe/Berlin")
+        with self.writing() as connection:
+            connection.execute(delete(SETTINGS).where(SETTINGS.c.name == "timezone"))
+            connection.execute(insert(SETTINGS), {"name": "timezone", "value": name})
+        vars(self).pop("zone", None)
 
 
 class MemoryStore(Store):
@@ -156,7 +174,8 @@ def _prepare(store: Database, *, makes_new: bool) -> None:
         # Another process may have made them.
         if not _has_tables(connection, store.name):
             METADATA.create_all(connection, checkfirst=False)
-            connection.execute(insert(SETTINGS), {"name": "version", "value": str(VERSION)})
+            settings = {"version": str(VERSION), "timezone": own_timezone()}
+            connection.execute(insert(SETTINGS), [{"name": name, "value": value} for name, value in settings.items()])
 
 
 def _has_tables(connection: Connection, name: str) -> bool:

@@ -68,7 +68,7 @@ class Runs(Database):
         One that was unfit is replaced. The run and its raw output are one transaction, on the disk when this returns.
         """
         where = f"run {run.run_id}"
-        values = {**_columns(run), "output": pack_output(run.attachments, run.case.tool)}
+        values = {**row_of(run), "output": pack_output(run.attachments, run.case.tool)}
         large = {item.sha256: item.data for item in run.attachments if is_large(item)}
         blobs = [{"sha256": sha256, "data": pack(data, run.case.tool)} for sha256, data in large.items()]
         asked = {name: values[name] for name in ("run_id", "run_pass", "invocation")}
@@ -118,7 +118,7 @@ class Runs(Database):
             changed = dataclasses.replace(
                 found[0][0], report=report, outcome=outcome, reason_code=reason_code, reason=reason, verdict=verdict
             )
-            connection.execute(update(RUNS).where(RUNS.c.run_no == number).values(_columns(changed)))
+            connection.execute(update(RUNS).where(RUNS.c.run_no == number).values(row_of(changed)))
 
     def runs(
         self,
@@ -240,7 +240,7 @@ def delete_large(connection: Connection, run_nos: Sequence[int]) -> int:
     return int(freed_bytes or 0)
 
 
-def _columns(run: RunRecord) -> dict[str, Any]:
+def row_of(run: RunRecord) -> dict[str, Any]:
     """Return a run's row, without the numbers of its campaign and case and without its output."""
     text = dump_document(run, without=BESIDE).encode("ascii")
     latency_us = run.latency_us

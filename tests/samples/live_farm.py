@@ -114,4 +114,4 @@ def announce(queue: FarmQueue, known: Mapping[str, Announced]) -> None:
 
 
 def tonight() -> str:
-    return f"{night_of(datetime.now(UTC)):%Y-%m-%d}"
+    return f"{night_of(datetime.now(UTC), None):%Y-%m-%d}"

@@ -94,7 +94,7 @@ class Causes:
                     self._note(series, night, difference, is_content=True)
         for serial, seen in store.sightings().items():
             for earlier, later in pairwise(seen):
-                night = bisect_left(table.nights, night_of(later.at))
+                night = bisect_left(table.nights, night_of(later.at, store.zone))
                 differences = system_differences(earlier, later)
                 for series in series_of[serial] if differences else ():
                     figures = np.isfinite(table.latency_us[series])
@@ -219,7 +219,8 @@ def _nights_of_campaigns(store: Store, table: NightTable) -> dict[CampaignId, in
     return {
         item.campaign_id: place
         for item in store.campaigns()
-        if item.terms.pairing is None and (place := place_of_night.get(night_of(item.created_at))) is not None
+        if item.terms.pairing is None
+        and (place := place_of_night.get(night_of(item.created_at, store.zone))) is not None
     }
 
 

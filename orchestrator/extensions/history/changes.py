@@ -83,6 +83,6 @@ def expect(farm: Farm, selection: str, night: str, text: str) -> tuple[Annotatio
 def night_meant(text: str, farm: Farm, what: str) -> date:
     """Return the night that an option, ``what``, means; raises UsageError."""
     try:
-        return moment_of(text, now=farm.clock.now())
+        return moment_of(text, now=farm.clock.now(), zone=farm.store.zone)
     except (ValueError, OverflowError):
         raise UsageError(f"{what} {text!r} isn't a date", hint="write 2026-03-09, 30d or 4w") from None

@@ -92,7 +92,7 @@ class FarmNow:
         empty = FarmAnswer(
             has_queue=self._queue is not None,
             can_be_steered=self._can_be_steered,
-            night=NightAnswer(night=night_of(now)),
+            night=NightAnswer(night=night_of(now, None)),
         )
         try:
             return self._gathered(empty, now)
@@ -115,10 +115,8 @@ class FarmNow:
         night = tonight(store, now, progress, [item["done_at"] for item in working.values()])
         if queue is None:
             return replace(empty, night=night, devices=self._devices([], [], working, newest, running))
-        failed = {
-            row["submission"]
-            for row in queue.failures(within_s=(now - first_moment(night_of(now))) / timedelta(seconds=1))
-        }
+        begin = first_moment(night_of(now, store.zone), store.zone)
+        failed = {row["submission"] for row in queue.failures(within_s=(now - begin) / timedelta(seconds=1))}
         listed = [
             job
             for job in jobs
@@ -212,7 +210,8 @@ def tonight(
     ends: Sequence[datetime | None] = (),
 ) -> NightAnswer:
     """Return how far the night is; ``progress`` is that of the open campaigns, ``ends`` when each phone is done."""
-    begin = first_moment(night_of(now))
+    night = night_of(now, store.zone)
+    begin = first_moment(night, store.zone)
     limit = 50
     while True:
         campaigns = store.campaigns(limit=limit)
@@ -223,7 +222,7 @@ def tonight(
     counts = [item for item in store.activity(begin).runs if item.outcome not in {Outcome.SKIPPED, Outcome.UNFIT}]
     known = [end for end in ends if end is not None]
     return NightAnswer(
-        night=night_of(now),
+        night=night,
         campaigns=len(own),
         stored=sum(item.count for item in counts),
         left=sum(max(0, planned - stored) for stored, planned in (progress.get(item, (0, 0)) for item in own)),

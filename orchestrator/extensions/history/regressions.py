@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, timedelta, tzinfo
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
@@ -281,7 +281,7 @@ def _outputs(
     Of several comparisons of a night the worst counts.
     """
     campaigns = plain_campaigns(store)
-    nights = sorted({night_of(item.created_at) for item in campaigns})
+    nights = sorted({night_of(item.created_at, store.zone) for item in campaigns})
     if not nights:
         return ()
     first, shown = question.since or nights[-RECENT_NIGHTS:][0], {item.campaign_id for item in campaigns}
@@ -289,7 +289,7 @@ def _outputs(
     for mark in marks:
         verdict = _outputs_of(mark) if mark.campaign_id in shown else None
         if verdict is not None:
-            of_series, night = verdicts.setdefault(mark.series_key, {}), night_of(mark.created_at)
+            of_series, night = verdicts.setdefault(mark.series_key, {}), night_of(mark.created_at, store.zone)
             of_series[night] = max(verdict, of_series.get(night, verdict), key=lambda item: item.badness)
     turns: list[_Turn] = []
     for key, of_series in verdicts.items():
@@ -336,13 +336,14 @@ def read_nights(
 ) -> tuple[NightTable, Points]:
     """Return the window's nights, with some before ``since``, and what was read for them (of all campaigns)."""
     campaigns = plain_campaigns(store)
-    nights = sorted({night_of(campaign.created_at) for campaign in campaigns})
+    zone = store.zone
+    nights = sorted({night_of(campaign.created_at, zone) for campaign in campaigns})
     asked = 0 if since is None else sum(night >= since for night in nights) + _LEAD_NIGHTS
     kept = nights[-max(WINDOW_NIGHTS, asked) :]
-    first = min((item.created_at for item in campaigns if kept and night_of(item.created_at) >= kept[0]), default=None)
-    points = store.points(since=first, series_keys=series_keys)
+    late = [item.created_at for item in campaigns if kept and night_of(item.created_at, zone) >= kept[0]]
+    points = store.points(since=min(late, default=None), series_keys=series_keys)
     only = {campaign.campaign_id for campaign in campaigns}
-    return night_table(points, last_nights=max(1, len(kept)), only=only), points
+    return night_table(points, last_nights=max(1, len(kept)), only=only, zone=zone), points
 
 
 def describe_series(store: Store) -> dict[SeriesKey, dict[str, str]]:
@@ -483,8 +484,8 @@ def _sentence(words: Mapping[str, str], members: Sequence[FoundChange], series: 
     return f"{how_many} {delegate}cases{model}{where}{with_rest} {since}: {change} ({len(members)} of {series} series)"
 
 
-def moment_of(text: str, *, now: datetime) -> date:
-    """Return the night that ``30d``, ``4w`` or ``2026-03-09`` means; raises ValueError."""
+def moment_of(text: str, *, now: datetime, zone: tzinfo | None) -> date:
+    """Return the night that ``30d``, ``4w`` or ``2026-03-09`` means in a time zone; raises ValueError."""
     if text[-1:] in ("d", "w") and text[:-1].isdigit():
-        return night_of(now) - timedelta(days=int(text[:-1]) * (7 if text.endswith("w") else 1))
+        return night_of(now, zone) - timedelta(days=int(text[:-1]) * (7 if text.endswith("w") else 1))
     return date.fromisoformat(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta, tzinfo
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from orchestrator.analysis.summary import LEVEL
 from orchestrator.records.history import Contents, Points, SeriesSketch
 from orchestrator.records.identity import CampaignId, SeriesKey
 
-#: A night is known by the day on which it begins, and lasts from noon to noon of this computer's time.
+#: A night is known by the day on which it begins, and lasts from noon to noon of its store's time zone.
 _NOON = timedelta(hours=12)
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -55,18 +55,22 @@ class NightDetails:
     campaigns: tuple[Integers, Integers, tuple[CampaignId, ...]]
 
 
-def night_of(moment: datetime) -> date:
-    """Return the night that a moment belongs to."""
-    return (moment.astimezone() - _NOON).date()
+def night_of(moment: datetime, zone: tzinfo | None) -> date:
+    """Return the night that a moment belongs to, in a time zone or, for None, in that of this computer."""
+    return (moment.astimezone(zone) - _NOON).date()
 
 
-def first_moment(night: date) -> datetime:
-    """Return when a night begins: at its date's noon, local time."""
-    return datetime.combine(night, time(12)).astimezone()
+def first_moment(night: date, zone: tzinfo | None) -> datetime:
+    """Return when a night begins: at its date's noon."""
+    return datetime.combine(night, time(12), zone).astimezone(zone)
 
 
 def night_table(
-    points: Points, *, last_nights: int | None = None, only: Collection[CampaignId] | None = None
+    points: Points,
+    *,
+    last_nights: int | None = None,
+    only: Collection[CampaignId] | None = None,
+    zone: tzinfo | None = None,
 ) -> NightTable:
     """Return points by series and night.
 
@@ -74,8 +78,9 @@ def night_table(
         points: of any campaigns; several of one night are put together.
         last_nights: how many nights to keep, the newest; all when None.
         only: the campaigns that count; all when None.
+        zone: in which nights begin and end; None for this computer's.
     """
-    night_of_campaign = [night_of(campaign.created_at) for campaign in points.campaigns]
+    night_of_campaign = [night_of(campaign.created_at, zone) for campaign in points.campaigns]
     counts = [only is None or campaign.campaign_id in only for campaign in points.campaigns]
     campaign, row, contents_of = _column(points.campaign_at), _column(points.series_at), _column(points.contents_at)
     measured = sorted({night_of_campaign[place] for place in np.unique(campaign) if counts[place]})

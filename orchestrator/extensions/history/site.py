@@ -7,7 +7,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, tzinfo
 from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -203,6 +203,8 @@ class SiteCampaign:
     is_virtual: bool
     #: Whether the site has a page of it.
     has_page: bool
+    #: The night in which it began.
+    night: date
 
     @property
     def name(self) -> str:
@@ -213,11 +215,6 @@ class SiteCampaign:
     def page(self) -> str:
         """The file name of its page."""
         return f"{page_name(self.campaign.campaign_id)}.html"
-
-    @property
-    def night(self) -> date:
-        """The night in which it began."""
-        return night_of(self.campaign.created_at)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,13 +309,13 @@ def gather(
     The marks are of the moment before the rest is read: later ones differ when something changes meanwhile.
     """
     campaigns, plain = store.campaigns(), plain_campaigns(store)
-    nights = sorted({night_of(item.created_at) for item in plain})
+    nights = sorted({night_of(item.created_at, store.zone) for item in plain})
     first = since or (nights[-WINDOW_NIGHTS] if len(nights) > WINDOW_NIGHTS else date.min)
-    chosen = [item for item in campaigns if night_of(item.created_at) >= first]
+    chosen = [item for item in campaigns if night_of(item.created_at, store.zone) >= first]
     marks = report_marks(store, chosen)
     only = {item.campaign_id for item in plain} & {item.campaign_id for item in chosen}
     whole, points = read_nights(store, since=first)
-    table = night_table(points, only=only)
+    table = night_table(points, only=only, zone=store.zone)
     details = night_details(points, table)
     found = find_regressions(store, Question(since=first), table=whole)
     series = sorted(_series(store, table, details.is_trusted, found, only), key=lambda row: (-row.badness, row.key))
@@ -343,6 +340,7 @@ def gather(
                 planned=progress.get(item.campaign_id, (0, 0))[1],
                 is_virtual=item.campaign_id in virtual,
                 has_page=number < pages,
+                night=night_of(item.created_at, store.zone),
             )
             for number, item in enumerate(chosen)
         ),
@@ -357,7 +355,7 @@ def _series(
     cases, devices, words = store.series(), store.devices(), describe_series(store)
     builds = {str(sha256): build.name for sha256, build in store.builds().items()}
     annotations = [item for item in store.annotations() if table.nights and item.night >= table.nights[0]]
-    updates = {serial: _updates(seen, table) for serial, seen in store.sightings().items()}
+    updates = {serial: _updates(seen, table, store.zone) for serial, seen in store.sightings().items()}
     changes: dict[SeriesKey, list[FoundChange]] = defaultdict(list)
     for change in sorted(found.changes, key=lambda item: item.night):
         changes[change.series_key].append(change)
@@ -398,11 +396,11 @@ def _series(
         )
 
 
-def _updates(seen: Sequence[DeviceSighting], table: NightTable) -> list[SiteEvent]:
+def _updates(seen: Sequence[DeviceSighting], table: NightTable, zone: tzinfo | None) -> list[SiteEvent]:
     """Return what became another thing on a device within the nights."""
     events = []
     for before, after in pairwise(seen):
-        night = night_of(after.at)
+        night = night_of(after.at, zone)
         changed = [f"{name} {old} -> {new}" for name, old, new in system_differences(before, after)]
         if changed and table.nights and night >= table.nights[0]:
             events.append(SiteEvent(night=night, kind="system", text="; ".join(changed)))
@@ -423,8 +421,8 @@ def _mishaps(store: Store, table: NightTable, only: Collection[CampaignId]) -> d
     place_of_night = {night: place for place, night in enumerate(table.nights)}
     row_of = {key: row for row, key in enumerate(table.series)}
     codes: dict[tuple[SeriesKey, date], Counter[str]] = defaultdict(Counter)
-    for mark in store.marks(since=first_moment(table.nights[0])):
-        night, row = night_of(mark.created_at), row_of.get(mark.series_key)
+    for mark in store.marks(since=first_moment(table.nights[0], store.zone)):
+        night, row = night_of(mark.created_at, store.zone), row_of.get(mark.series_key)
         place = place_of_night.get(night)
         is_figure = mark.run_pass is Pass.TIMING and mark.reason_code != THREADS_UNUSED and mark.campaign_id in only
         if is_figure and row is not None and place is not None and not np.isfinite(table.latency_us[row][place]):
@@ -452,7 +450,9 @@ def _grades(
         key: (row, place) for row, (key, place) in enumerate(zip(table.series, last, strict=True)) if place >= first
     }
     wanted = {table.nights[place] for _, place in recent.values()}
-    nights = {item.campaign_id: night_of(item.created_at) for item in store.campaigns() if item.campaign_id in only}
+    zone = store.zone
+    own = [item for item in store.campaigns() if item.campaign_id in only]
+    nights = {item.campaign_id: night_of(item.created_at, zone) for item in own}
     asked = [campaign for campaign, night in nights.items() if night in wanted]
     grades: dict[tuple[SeriesKey, Quality], list[Grade | None]] = defaultdict(list)
     for run in store.runs(campaign_ids=asked) if asked else ():

@@ -287,10 +287,10 @@ def test_selections_take_keys_and_words(selection: str, expected: bool) -> None:
 
 def test_moments_are_spans_or_dates() -> None:
     now = datetime(2026, 3, 20, 12, tzinfo=UTC)
-    assert moment_of("2026-03-09", now=now) == date(2026, 3, 9)
-    assert moment_of("2w", now=now) == moment_of("14d", now=now)
+    assert moment_of("2026-03-09", now=now, zone=None) == date(2026, 3, 9)
+    assert moment_of("2w", now=now, zone=None) == moment_of("14d", now=now, zone=None)
     with pytest.raises(ValueError):
-        moment_of("soon", now=now)
+        moment_of("soon", now=now, zone=None)
 
 
 def compared(store: Store, case: Case, night: int, *codes: str) -> None:
