@@ -41,6 +41,11 @@ _CASES_MOST: Final = 16
 #: Outcomes of what didn't take a phone's time.
 _NOT_RUN: Final = (Outcome.UNFIT.value, Outcome.SKIPPED.value)
 _IS_TIMING: Final = RUNS.c.run_pass == Pass.TIMING.value
+#: What of a case a figure is told by.
+_CASES: Final = select(
+    CASES.c.case_no, CASES.c.series_key, CASES.c.serial, CASES.c.is_virtual,
+    CASES.c.model_sha256, CASES.c.build_sha256, CASES.c.files,
+)  # fmt: skip
 #: The figures that count.
 _FIGURES: Final = select(
     RUNS.c.case_no, RUNS.c.campaign_no, RUNS.c.latency_us, cast(RUNS.c.quality == Quality.TRUSTED.value, Integer)
@@ -56,29 +61,28 @@ class Usage(Runs):
         import numpy as np
 
         with self.reading() as connection:
-            query = select(CAMPAIGNS.c.campaign_no, CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.created_at)
-            query = query if since is None else query.where(CAMPAIGNS.c.created_at >= since)
-            campaigns = connection.execute(query.order_by(CAMPAIGNS.c.created_at, CAMPAIGNS.c.campaign_no)).all()
+            begun = select(CAMPAIGNS.c.campaign_no, CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.created_at)
+            begun = begun if since is None else begun.where(CAMPAIGNS.c.created_at >= since)
+            campaigns = connection.execute(begun.order_by(CAMPAIGNS.c.created_at, CAMPAIGNS.c.campaign_no)).all()
             numbers = [row.campaign_no for row in campaigns]
+            known: list[Any] = []
+            for of_series in filtered(_CASES, CASES.c.series_key, series_keys) if series_keys else ():
+                known += connection.execute(of_series).all()
+            wanted = [row.case_no for row in known] if series_keys else numbers
+            asked = RUNS.c.case_no if series_keys else RUNS.c.campaign_no
             figures: list[Any] = []
-            if series_keys:
-                wanted = select(CASES.c.case_no)
-                for of_series in filtered(wanted, CASES.c.series_key, series_keys):
-                    figures += connection.execute(_FIGURES.where(RUNS.c.case_no.in_(of_series))).all()
-            else:
-                for of_nights in filtered(_FIGURES, RUNS.c.campaign_no, numbers) if numbers else ():
-                    figures += connection.execute(of_nights).all()
+            for query in filtered(_FIGURES, asked, wanted) if wanted else ():
+                figures += connection.execute(query).all()
             case_no, campaign_no, latency_us, trusted = (
                 np.array([row[place] for row in figures], dtype=kind)
                 for place, kind in enumerate((np.int64, np.int64, np.float64, np.int64))
             )
             used = np.unique(case_no)
-            names = "case_no", "series_key", "serial", "is_virtual", "model_sha256", "build_sha256", "files"
-            cases = select(*(CASES.c[name] for name in names)).order_by(CASES.c.case_no)
-            span = cases.where(CASES.c.case_no.between(int(used[0]), int(used[-1]))) if used.size else None
-            known = [] if span is None else connection.execute(span).all()
+            if used.size and not series_keys:
+                span = CASES.c.case_no.between(int(used[0]), int(used[-1]))
+                known += connection.execute(_CASES.where(span)).all()
         is_used = set(used.tolist())
-        known = [row for row in known if row.case_no in is_used]
+        known = sorted((row for row in known if row.case_no in is_used), key=lambda row: row.case_no)
         series = {row.series_key: row for row in known}
         contents = dict.fromkeys((row.model_sha256, row.build_sha256, row.files) for row in known)
         series_place = {key: place for place, key in enumerate(series)}
