@@ -6,10 +6,12 @@ benchfarm itself are in its pyproject.toml. Nothing is imported before it is use
 | group | the entry point's name | what it leads to |
 |---|---|---|
 | commands | ``SECTION of the help | WORDS | LINE of help`` | a module that declares it with :func:`command` |
+| delegates | a prefix, a dot and a name: ``acme.npu`` | its :class:`Delegate` |
 | exporters | the format, as ``benchfarm export --format`` takes it | an :class:`Exporter` |
 | importers | any | an :class:`Importer` |
 | notifiers | the scheme of an address (``mailto``) | a :class:`Notifier` |
 | pages | the page's file without its ending | a :class:`Page` |
+| programs | a prefix, a dot and a name: ``acme.sleep`` | its :class:`Program` |
 | queues | queue, control | modules of the farm's extension; nobody else's |
 """
 
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -34,17 +37,22 @@ if TYPE_CHECKING:
     from orchestrator.cli.exchange import import_result
     from orchestrator.cli.frame import command
     from orchestrator.cli.result import CommandResult
+    from orchestrator.delegates.specification import Delegate, FlagFamily
     from orchestrator.engine.importing import ForeignRun, ImportBatch
+    from orchestrator.programs.running.collected import run_and_collect
+    from orchestrator.programs.specification import Program
     from orchestrator.records.campaign import Campaign
     from orchestrator.tables.escapes import text_table
 
 __all__ = [
     "CommandResult",
     "CommandWords",
+    "Delegate",
     "ExportRequest",
     "Exported",
     "Exporter",
     "Farm",
+    "FlagFamily",
     "ForeignRun",
     "ImportBatch",
     "ImportRequest",
@@ -52,6 +60,7 @@ __all__ = [
     "Message",
     "Notifier",
     "Page",
+    "Program",
     "Receiver",
     "Settings",
     "Texts",
@@ -64,6 +73,7 @@ __all__ = [
     "load",
     "opt",
     "plugins",
+    "run_and_collect",
     "store_import",
     "text_table",
 ]
@@ -76,6 +86,9 @@ _HOMES: Final = {
     **dict.fromkeys(("ForeignRun", "ImportBatch"), "engine.importing"),
     **dict.fromkeys(("Texts", "arg", "opt"), "app.options"),
     **dict.fromkeys(("Farm", "Settings"), "bootstrap"),
+    **dict.fromkeys(("Delegate", "FlagFamily"), "delegates.specification"),
+    "Program": "programs.specification",
+    "run_and_collect": "programs.running.collected",
     "command": "cli.frame",
     "import_result": "cli.exchange",
     "CommandResult": "cli.result",
@@ -108,9 +121,13 @@ def find(group: str, name: str, kind: type[_KindT]) -> _KindT:
     return load(known[name], kind)
 
 
-def every(group: str, kind: type[_KindT]) -> Mapping[str, _KindT]:
-    """Return all plugins of a group by name; raises PluginError for a broken one."""
-    return {name: load(entry, kind) for name, entry in plugins(group).items()}
+def every(group: str, kind: type[_KindT], *, skips_broken: bool = False) -> Mapping[str, _KindT]:
+    """Return all plugins of a group by name; raises PluginError for a broken one unless it is skipped."""
+    found = {}
+    for name, entry in plugins(group).items():
+        with suppress(PluginError) if skips_broken else nullcontext():
+            found[name] = load(entry, kind)
+    return found
 
 
 def load(entry: EntryPoint, kind: type[_KindT]) -> _KindT:

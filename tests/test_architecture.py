@@ -39,18 +39,18 @@ ALLOWED: dict[str, set[str]] = {
     "documents": {"errors"},
     "records": FOUNDATION | {"records"},
     "ports": RECORDS,
-    "delegates": RECORDS,
+    "delegates": RECORDS | {"plugins"},
     "planning": RECORDS | {"delegates", "predicates", "programs"},
     "predicates": RECORDS,
     "analysis": RECORDS | {"delegates"},
     "resources": {"errors"},
     "extras": {"errors"},
     "scripts": {"errors"},
-    "config": PORTS | {"documents", "resources", "predicates"},
+    "config": PORTS | {"documents", "resources", "predicates", "plugins"},
     "devices": PORTS | {"documents"},
     "artifacts": PORTS | {"documents", "programs"},
     "reading": RECORDS | {"delegates"},
-    "programs": PORTS | {"delegates", "config", "reading"},
+    "programs": PORTS | {"delegates", "config", "reading", "plugins"},
     "models": PORTS | {"delegates"},
     "store": PORTS | {"documents"},
     "tables": PORTS | {"analysis", "delegates", "resources"},
@@ -408,7 +408,7 @@ def test_help_loads_nothing_heavy() -> None:
         "import sys; sys.argv = ['benchfarm', '--help']\n"
         "from orchestrator.cli import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+        f"print([name for name in (*{HEAVY!r}, 'orchestrator.extensions') if name in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "Usage: benchfarm" in done.stdout

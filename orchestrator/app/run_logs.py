@@ -31,8 +31,8 @@ LOG_START: Final = "command: "
 _HEAD: Final = re.compile(
     rf"^{LOG_START}(?P<command>[^\n]*)\n"
     r"exit code: (?P<exit_code>None|-?\d{1,10})(?P<timed_out>, stopped at its time limit)?\n"
-    rf"tool: (?P<tool>{'|'.join(ToolName)}|{DECLARED}[\w.-]+)\n"
-    rf"delegate asked for: (?P<delegate>{'|'.join(DelegateName)})\n"
+    rf"tool: (?P<tool>{'|'.join(ToolName)}|{DECLARED}[\w.-]+|[a-z][\w-]*\.[\w-]+)\n"
+    rf"delegate asked for: (?P<delegate>{'|'.join(DelegateName)}|[a-z][\w-]*\.[\w-]+)\n"
     r"threads: (?P<threads>-?\d{1,4})\n(?:flags: (?P<flags>[^\n]*)\n)?",
     re.MULTILINE | re.ASCII,
 )

@@ -21,6 +21,7 @@ from orchestrator.config.fields import AnyText, OneOrMany, Text, unique
 from orchestrator.config.patterns import Pattern
 from orchestrator.config.yaml_file import read_yaml
 from orchestrator.errors import PlanError, ProgramInUseError, UsageError, nearest
+from orchestrator.plugins import plugins
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.tokens import FOREIGN, PHASES
 from orchestrator.records.workload import DECLARED, DelegateName, ToolName
@@ -379,6 +380,8 @@ def tool_word(word: object) -> object:
     """
     if not isinstance(word, str) or word in list(ToolName):
         return word
+    if word in plugins("programs"):
+        return ToolName(word)
     name = word.removeprefix(DECLARED)
     if word.endswith(".yaml"):
         path = Path(word).expanduser().absolute()
@@ -391,7 +394,7 @@ def tool_word(word: object) -> object:
             return declared(name).tool
         except PlanError as error:
             raise ValueError(str(error)) from None
-    known = [*ToolName, *declared_names()]
+    known = [*ToolName, *plugins("programs"), *declared_names()]
     hint = nearest(word, known)
     raise ValueError(f"{word!r} isn't one of {', '.join(known)}" + (f"; {hint}" if hint else ""))
 

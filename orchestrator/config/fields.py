@@ -13,6 +13,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from orchestrator.config.faults import not_one_of
 from orchestrator.errors import UsageError
+from orchestrator.plugins import plugins
 from orchestrator.predicates import FIELDS, parse_predicate
 from orchestrator.quantities import parse_celsius, parse_percent, parse_seconds
 from orchestrator.records.build_spec import OWNED_FLAGS
@@ -115,7 +116,9 @@ def free_flags(flags: dict[str, str]) -> dict[str, str]:
 def delegate_word(value: object) -> DelegateName | DelegateChoice:
     """Return a delegate, or the word for several, in whatever case it is written; raises ValueError."""
     word = str(value).strip().lower()
-    known: dict[str, DelegateName | DelegateChoice] = {name.value: name for name in (*DelegateName, *DelegateChoice)}
+    known: dict[str, DelegateName | DelegateChoice] = {
+        name.value: name for name in (*DelegateName, *map(DelegateName, plugins("delegates")), *DelegateChoice)
+    }
     if word not in known:
         raise ValueError(not_one_of(str(value), known))
     return known[word]

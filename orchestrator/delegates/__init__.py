@@ -8,13 +8,30 @@ from types import MappingProxyType
 from typing import Final
 
 from orchestrator.delegates.specification import Delegate, FlagFamily
+from orchestrator.plugins import every
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.run import OPENGL, DelegateEvidence
 from orchestrator.records.workload import Build, Companion, DelegateName
 
-#: Every delegate's record, in the order in which they are listed.
+
+class _Delegates(dict[DelegateName, Delegate]):
+    def __missing__(self, name: DelegateName) -> Delegate:
+        """Return what is known of a delegate whose plugin isn't installed any more: stored runs name it."""
+        if not name.is_of_plugin:
+            raise KeyError(name)
+        return Delegate(name=name, label=name.value, flags={}, kinds=frozenset())
+
+
+#: Every delegate's record, in the order in which they are listed, benchfarm's own first.
 DELEGATES: Final[Mapping[DelegateName, Delegate]] = MappingProxyType(
-    {name: import_module(f"{__name__}.{name.value}").DELEGATE for name in DelegateName}
+    _Delegates(
+        {name: import_module(f"{__name__}.{name.value}").DELEGATE for name in DelegateName}
+        | {
+            own.name: own
+            for name, own in every("delegates", Delegate, skips_broken=True).items()
+            if own.name.is_of_plugin and own.name.value == name
+        }
+    )
 )
 #: Flags that switch a delegate on, and what it is called in an output.
 ENABLING_FLAGS: Final[Mapping[str, str]] = MappingProxyType(

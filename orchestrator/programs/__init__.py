@@ -5,13 +5,20 @@ from __future__ import annotations
 import functools
 from importlib import import_module
 
+from orchestrator.errors import PluginError
+from orchestrator.plugins import find
 from orchestrator.programs.specification import Program
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.workload import ToolName
 
 
 def program(tool: ToolName) -> Program:
-    """Return what is known of a program; raises UsageError for a declared one whose file isn't here."""
+    """Return what is known of a program; raises UsageError for one whose file or plugin isn't here."""
+    if tool.is_of_plugin:
+        found = find("programs", tool.value, Program)
+        if found.name is not tool:
+            raise PluginError(f"the program {tool} calls itself {found.name}")
+        return found
     if tool.is_declared:
         from orchestrator.programs.declared import program_of
 
@@ -33,7 +40,7 @@ def programs() -> tuple[Program, ...]:
 
 def is_usual(tool: ToolName) -> bool:
     """Whether devices are measured with a program by default; never with a declared one."""
-    return not tool.is_declared and program(tool).usual_on is not None
+    return tool in list(ToolName) and program(tool).usual_on is not None
 
 
 @functools.cache

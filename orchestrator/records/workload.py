@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from orchestrator.records.identity import BuildSha, CaseKey, ModelSha, Serial, SeriesKey, content_key
 from orchestrator.records.tokens import FIGURE, PHASES, is_language_model, worded
@@ -20,7 +20,34 @@ Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
 
 
-class DelegateName(enum.StrEnum):
+#: What a plugin's delegate or program is called: a prefix, a dot and a name (``acme.sleep``), so that it is never
+#: one of benchfarm's own, now or later.
+_OF_PLUGIN: Final = re.compile(r"[a-z][a-z0-9-]{0,19}\.[a-z0-9][a-z0-9_-]{0,19}")
+
+
+class _OpenName(enum.StrEnum):
+    """Names of benchfarm's own, and those of plugins."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Any:  # noqa: ANN401 - a member of the subclass
+        if not isinstance(value, str) or not cls._is_open(value):
+            return None
+        found = str.__new__(cls, value)
+        found._name_ = found._value_ = value
+        # Two threads may make it at once; all are to have the same.
+        return cls._value2member_map_.setdefault(value, found)
+
+    @classmethod
+    def _is_open(cls, value: str) -> bool:
+        return _OF_PLUGIN.fullmatch(value) is not None
+
+    @property
+    def is_of_plugin(self) -> bool:
+        """Whether a plugin brings it."""
+        return _OF_PLUGIN.fullmatch(self.value) is not None
+
+
+class DelegateName(_OpenName):
     """Where the operators are asked to run. ``cpu`` is the builtin kernels, without XNNPACK."""
 
     CPU = "cpu"
@@ -43,8 +70,8 @@ DECLARED: Final = "declared:"
 _DECLARED_NAME: Final = re.compile(DECLARED + r"[a-z][a-z0-9_.-]{0,39}")
 
 
-class ToolName(enum.StrEnum):
-    """The program that measures: one of these, or one that a file declares (``declared:`` and its name)."""
+class ToolName(_OpenName):
+    """The program that measures: one of these, a plugin's, or one that a file declares (``declared:`` and its name)."""
 
     NATIVE = "native"
     APK = "apk"
@@ -63,15 +90,8 @@ class ToolName(enum.StrEnum):
     DEVICE_LAB = "device-lab"
 
     @classmethod
-    def _missing_(cls, value: object) -> ToolName | None:
-        if not isinstance(value, str) or not _DECLARED_NAME.fullmatch(value):
-            return None
-        found = str.__new__(cls, value)
-        found._name_ = found._value_ = value
-        # Two threads may make it at once; all are to have the same.
-        kept = cls._value2member_map_.setdefault(value, found)
-        assert isinstance(kept, ToolName)
-        return kept
+    def _is_open(cls, value: str) -> bool:
+        return super()._is_open(value) or _DECLARED_NAME.fullmatch(value) is not None
 
     def __str__(self) -> str:
         """Return what people call it."""

@@ -199,7 +199,7 @@ def usual_columns(published: Sequence[PublishedFigure], measured: Sequence[Measu
     """Return the configurations that there are figures for, the CPU's first."""
     found = {(figure.delegate, figure.threads) for figure in published if figure.latency_us is not None}
     found |= {(item.case.delegate, _threads_that_count(item.case)) for item in measured}
-    order = list(DelegateName)
+    order = [*DelegateName, *sorted(delegate for delegate, _ in found if delegate.is_of_plugin)]
     ordered = sorted(found, key=lambda key: (order.index(key[0]), key[1] or 0))
     return tuple(Column(delegate=delegate, threads=threads) for delegate, threads in ordered)
 

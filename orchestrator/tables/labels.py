@@ -195,7 +195,8 @@ def short_names(configurations: Iterable[tuple[str, Case]]) -> ShortNames:
 
 def configuration_order(case: Case, label: str) -> tuple[int, int, str, str]:
     """Return the sort key of a configuration: by delegate, threads, tool."""
-    return (_DELEGATE_PLACES[case.delegate], case.threads, case.tool.value, label)
+    place = _DELEGATE_PLACES.get(case.delegate, len(_DELEGATE_PLACES))
+    return (place, case.threads, case.tool.value, label)
 
 
 def column_decimals(values: Sequence[float]) -> int:

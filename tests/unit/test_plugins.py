@@ -1,0 +1,211 @@
+"""What somebody else's distribution adds, built from the page that shows it; and the core without its extensions."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.samples.command import Cli
+from tests.samples.places import MODELS, REPO
+from tests.samples.sample_lab import small_lab
+from tests.samples.stored_lab import stored
+
+MODEL = min(MODELS.glob("*float*.tflite"))
+PAGE = REPO / "docs" / "reference" / "plugins.md"
+LOG = (REPO / "tests" / "data" / "native" / "default_float_10_224.txt").read_text("utf-8")
+
+
+def written(folder: Path) -> Path:
+    """Write each file that the page shows: its name is in the sentence before the block."""
+    for name, block in re.findall(r"`([\w/]+\.\w+)`[^`]*?\n\n```\w+\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(block, "utf-8")
+    return folder
+
+
+def wheel_of(source: Path, out: Path) -> Path:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", out]
+    subprocess.run(command, cwd=source, check=True, capture_output=True)
+    (made,) = out.glob("*.whl")
+    return made
+
+
+def environment(place: Path, *wheels: Path) -> Path:
+    """Return the Python of a new environment with these wheels alone; their dependencies are this one's."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True, capture_output=True)
+    python = place / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index", "--no-deps"]
+    subprocess.run([*pip, *wheels], check=True, capture_output=True)
+    (own,) = (place / "lib").glob("python*/site-packages")
+    (own / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    return python
+
+
+class Installed:
+    """benchfarm in an environment with plugins, and a home with a stored lab."""
+
+    def __init__(self, folder: Path) -> None:
+        ours = wheel_of(REPO, folder / "ours")
+        theirs = wheel_of(written(folder / "source"), folder / "theirs")
+        lab = wheel_of(REPO / "lab", folder / "lab")
+        self.python = environment(folder / "installed", ours, theirs, lab)
+        self.home = stored(folder / "home", small_lab())
+        self.folder = folder
+
+    def __call__(self, *words: object, code: int | None = 0) -> str:
+        command = [self.python.with_name("benchfarm"), "--home", self.home, *map(str, words)]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
+        assert code in {None, done.returncode}, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def json(self, *words: object, code: int = 0) -> Any:
+        return json.loads(self(*words, "--json", code=code))
+
+
+@pytest.fixture(scope="module")
+def benchfarm(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return Installed(tmp_path_factory.mktemp("plugins"))
+
+
+def test_a_command_is_in_the_help_and_does_its_work(benchfarm: Installed) -> None:
+    assert re.search(r"^  acme +Count the runs of each phone\.$", benchfarm("--help"), re.MULTILINE)
+    counts = benchfarm.json("acme")
+    assert sum(counts.values()) == len(benchfarm.json("results", "runs"))
+    assert "phone" in benchfarm("acme")
+
+
+def test_an_exporter_is_known_by_its_name_and_by_the_ending_of_a_file(benchfarm: Installed) -> None:
+    assert "ndjson" in benchfarm("export", "--help")
+    benchfarm("export", "--format", "ndjson")
+    benchfarm("export", "--out", "named.ndjson")
+    lines = (benchfarm.folder / "named.ndjson").read_text("utf-8")
+    assert lines == (benchfarm.folder / "acme-runs.ndjson").read_text("utf-8")
+    assert {"serial", "model", "latency_us"} == json.loads(lines.splitlines()[0]).keys()
+    assert "there already" in benchfarm("export", "--format", "ndjson", code=2)
+    assert "the file's name ends as ndjson does" in benchfarm("export", "-f", "json", "-o", "x.ndjson", code=2)
+
+
+def test_an_importer_stores_judged_runs(benchfarm: Installed) -> None:
+    (benchfarm.folder / "night.acme").write_text(f"acme,PHONE_7,mobilenet\n{LOG}", "utf-8")
+    done = benchfarm.json("import", "night.acme")
+    (run,) = done["runs"]
+    assert (run["case"]["serial"], run["outcome"]) == ("PHONE_7", "completed")
+    (benchfarm.folder / "wrong.acme").write_text("acme,a phone,mobilenet\n", "utf-8")
+    assert "wrong.acme:1:" in benchfarm("import", "wrong.acme", code=2)
+    shutil.copy(benchfarm.folder / "night.acme", benchfarm.folder / "folder")
+    assert "a log of acme" in benchfarm("import", "night.acme", benchfarm.folder / "installed", code=2)
+
+
+def test_a_notifier_is_found_by_the_scheme_of_an_address(benchfarm: Installed) -> None:
+    code = (
+        "from orchestrator.extensions.history.notifying import receiver_of, send\n"
+        "from orchestrator.plugins import Message, Settings\n"
+        "import sys\n"
+        "receiver = receiver_of(sys.argv[1], '--notify', Settings.from_environment())\n"
+        "print(send(receiver, Message(content={}, text='2 changes')))\n"
+    )
+    place = benchfarm.folder / "messages"
+    done = subprocess.run([benchfarm.python, "-c", code, f"file:{place}"], capture_output=True, text=True, check=True)
+    assert (done.stdout, json.loads(place.read_text("utf-8"))) == ("\n", {"text": "2 changes"})
+    told = benchfarm("history", "changes", "--notify", "gopher:x", code=2)
+    assert "file, http, https, mailto" in told or "http, https, mailto, file" in told
+
+
+def test_a_page_is_written_beside_the_others_which_link_to_it(benchfarm: Installed) -> None:
+    benchfarm("history", "site", "--out", "site")
+    assert "<li>" in (benchfarm.folder / "site" / "pages" / "acme.html").read_text("utf-8")
+    assert '<a href="pages/acme.html">Campaigns by host</a>' in (benchfarm.folder / "site" / "index.html").read_text()
+
+
+def test_a_program_measures_under_its_own_name_and_its_runs_outlive_it(benchfarm: Installed) -> None:
+    words = ("bench", MODEL, "-s", "host", "--tool", "acme.sleep", "-d", "cpu", "-t", "1", "-n", "2")
+    done = benchfarm(*words, "--json", code=None)
+    runs = [run for run in benchfarm.json("results", "runs", "newest") if run["run_pass"] == "timing"]
+    assert {(run["case"]["tool"], run["outcome"]) for run in runs} == {("acme.sleep", "completed")}, done
+    assert all(run["report"]["inference_mean_us"] > 1000 for run in runs)
+    assert "acme.sleep" in benchfarm("report", "newest", "--format", "text")
+    without = Cli(home=benchfarm.home)
+    assert "acme.sleep" in without("report", "newest", "--format", "text").ok().stdout
+    told = without(*words).ended_with(2).said
+    assert "'acme.sleep' isn't one of" in told
+
+
+def test_a_delegate_is_measured_under_its_own_name_and_its_runs_outlive_it(benchfarm: Installed) -> None:
+    """The virtual phone hasn't got it: a run that went on without it is a failure of this delegate."""
+    profile = (REPO / "device_profiles" / "pixel-3.yaml").read_text("utf-8")
+    (benchfarm.home / "profiles").mkdir()
+    (benchfarm.home / "profiles" / "pixel-3.yaml").write_text(profile.replace("delegates: [", "delegates: [acme.npu, "))
+    words = ("bench", MODEL, "-d", "acme.npu", "-n", "1", "--min-secs", "0.1")
+    benchfarm("lab", "up", "pixel-3")
+    try:
+        benchfarm(*words, code=1)
+        without = Cli(home=benchfarm.home)
+        assert "'acme.npu' isn't one of" in without(*words).ended_with(2).said
+    finally:
+        benchfarm("lab", "down")
+    (run,) = [run for run in benchfarm.json("results", "runs", "newest") if run["run_pass"] == "timing"]
+    assert (run["case"]["delegate"], run["outcome"]) == ("acme.npu", "failed")
+    assert run["reason_code"] == "delegate-fell-back"
+    log = benchfarm("results", "log", run["run_id"])
+    assert "--external_delegate_path=/vendor/lib64/libacme.so" in log
+    (benchfarm.home / "profiles" / "pixel-3.yaml").unlink()
+    for command in (benchfarm, without):
+        assert "acme.npu" in str(command("report", "newest", "--format", "text"))
+
+
+def test_a_plugin_that_is_broken_is_named_and_everything_else_goes_on(benchfarm: Installed) -> None:
+    (module,) = benchfarm.python.parent.parent.glob("lib/python*/site-packages/acme/exporters.py")
+    text = module.read_text("utf-8")
+    module.write_text("import nothing_of_this_name\n", "utf-8")
+    try:
+        told = benchfarm("export", "--format", "ndjson", "--out", "other.ndjson", code=2)
+        assert "'ndjson' of benchfarm-acme can't be loaded: ModuleNotFoundError" in told
+        assert "pip uninstall benchfarm-acme" in told
+        assert "Traceback" not in told
+        benchfarm("export", "--format", "json", "--out", "other.json")
+        benchfarm("acme")
+        benchfarm("--help")
+    finally:
+        module.write_text(text, "utf-8")
+
+
+def test_the_core_works_without_any_extension(tmp_path: Path) -> None:
+    """Its own tests of records, judgement, plans and reports, and its commands, where no extension is installed."""
+    source = tmp_path / "source"
+    shutil.copytree(
+        REPO, source, ignore=shutil.ignore_patterns(".venv", ".git", "__pycache__", "extensions", ".*_cache")
+    )
+    project = source / "pyproject.toml"
+    lines = [line for line in project.read_text("utf-8").splitlines() if "orchestrator.extensions" not in line]
+    project.write_text("\n".join(lines), "utf-8")
+    assert not (source / "orchestrator" / "extensions").exists()
+    python = environment(tmp_path / "installed", wheel_of(source, tmp_path / "wheel"))
+    tests = ("test_predicates.py", "test_selection.py", "records", "cli/test_result.py", "report/test_exports.py")
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(f"tests/unit/{name}" for name in tests)]
+    done = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    home = stored(tmp_path / "home", small_lab())
+    for words in (
+        ["report", "--format", "text"],
+        ["compare", "--help"],
+        ["export", "--format", "csv", "--out", "x.csv"],
+    ):
+        benchfarm = [python.with_name("benchfarm"), "--home", home, *words]
+        done = subprocess.run(benchfarm, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    listed = subprocess.run(
+        [python.with_name("benchfarm"), "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    assert "bench " in listed
+    assert not re.search(r"^  (history|serve|farm|model) ", listed, re.MULTILINE)
+    assert tomllib.loads(project.read_text("utf-8"))["project"]["entry-points"]["benchfarm.exporters"]
