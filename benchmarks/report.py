@@ -21,9 +21,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from playwright.sync_api import Browser, CDPSession, sync_playwright
 
 from orchestrator.report.assembly import build_report_data
-from orchestrator.report.columns import flat_record
 from orchestrator.report.data import ReportData
+from orchestrator.report.exports import table_of
 from orchestrator.report.render import render_html
+from orchestrator.tables.column import Form
 from tests.samples.sample_lab import large_lab, small_lab
 
 LIBRARY = re.compile(r'<script type="text/plain" id="pack-vega">.*?</script>', re.DOTALL)
@@ -32,7 +33,8 @@ PAINTED = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame
 
 def plain_table(data: ReportData) -> str:
     """The named alternative: every case as a row of a plain table, and nothing else."""
-    records = [flat_record(row) for row in data.results]
+    table = table_of([data])
+    records = [table.record(row, Form.CSV) for row in table.rows]
     head = "".join(f"<th>{escape(name)}</th>" for name in records[0])
     lines = ["<tr>" + "".join(f"<td>{escape(str(v))}</td>" for v in record.values()) + "</tr>" for record in records]
     return f"<!doctype html><title>plain</title><table><tr>{head}</tr>{''.join(lines)}</table>"

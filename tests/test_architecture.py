@@ -112,8 +112,8 @@ OWNERS = {
     "psycopg": {"store", "extensions/farm"},
     "psycopg_pool": {"extensions/farm"},
     "procrastinate": {"extensions/farm"},
-    "pandas": {"report/frames.py", "app/results.py"},
-    "jinja2": {"report/render.py"},
+    "pandas": {"tables/frame.py", "report/exports.py", "app/results.py"},
+    "jinja2": {"tables/html.py", "report/render.py"},
     "vl_convert": {"report/vega.py"},
     "typer": {"cli"},
     "click": {"cli"},
@@ -351,7 +351,7 @@ def test_the_names_of_delegates_and_programs_stay_at_home() -> None:
 #: Where Python may hold HTML: GitHub's folds in Markdown, of words of ours alone.
 WITH_HTML = {"report/comparisons.py"}
 #: Where text may be called safe: the scripts of the templates themselves.
-WITH_MARKUP = {"report/page_policy.py"}
+WITH_MARKUP = {"tables/page_policy.py"}
 TAGS = (
     "a|abbr|b|bdi|body|br|button|code|dd|del|details|dialog|div|dl|dt|em|figcaption|figure|form|h[1-6]|head|html|i|iframe|"
     "img|input|label|li|link|meta|ol|option|p|polyline|pre|rect|script|section|select|small|span|strong|style|"

@@ -21,7 +21,7 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
-from orchestrator.report.comparisons import interval_text
+from orchestrator.tables.comparisons import interval_text
 from orchestrator.units import format_change
 
 if TYPE_CHECKING:

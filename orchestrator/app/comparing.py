@@ -251,7 +251,7 @@ _LONGEST_NAME = 120
 def comparison_html(farm: Farm, comparison: Comparison) -> str:
     """Return the comparison as one HTML file; the runs of the cases that it shows are read from the store."""
     from orchestrator.report.comparison_page import MOST_SHOWN, render_comparison
-    from orchestrator.report.comparisons import worst_first
+    from orchestrator.tables.comparisons import worst_first
 
     shown = worst_first(comparison)[:MOST_SHOWN]
     stored = _stored(farm, [side for row in shown for side in (row.baseline, row.candidate)])

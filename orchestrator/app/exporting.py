@@ -20,8 +20,8 @@ from orchestrator.plugins import Exported, Exporter, find, plugins
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.identity import CampaignId
 from orchestrator.report import exports
-from orchestrator.report.columns import Rows
 from orchestrator.report.data import ReportData
+from orchestrator.report.exports import Rows
 
 ROWS = ("cases", "invocations")
 

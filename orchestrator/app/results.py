@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator.analysis.comparison import ComparedCase
 from orchestrator.analysis.comparison import Comparison as Compared
 from orchestrator.app.reporting import report_title, write_html
 from orchestrator.records.campaign import Campaign
 from orchestrator.report.data import ReportData
+from orchestrator.tables.column import Form
 from orchestrator.tables.rows import ResultRow
+from orchestrator.tables.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,9 +64,9 @@ class Results(Sequence[ResultRow]):
         What isn't known is ``<NA>``; moments are UTC timestamps. Each row says whether it is virtual
         and where it was imported from.
         """
-        from orchestrator.report.frames import frame_of, typed
+        from orchestrator.report.exports import frame_of
 
-        return typed(frame_of(self.data, "cases" if rows == "cases" else "invocations"))
+        return frame_of(self.data, "cases" if rows == "cases" else "invocations")
 
     def runs_frame(self) -> pd.DataFrame:
         """Return one row a run: as ``frame("runs")``."""
@@ -93,23 +96,28 @@ class Results(Sequence[ResultRow]):
         return render_text_table(self.data).rstrip("\n")
 
     def _repr_html_(self) -> str:
-        from orchestrator.report.exports import HEADERS, result_cells
-        from orchestrator.report.matrix import figures_decimals
-        from orchestrator.report.render import render_template
-
-        decimals = figures_decimals(self.data.results)
         notes = [self.data.headline.trust] if len(self) else [self.data.headline.scope]
         notes += [f"lost: {serial}: {why}" for serial, why in self.lost.items()]
         notes += [f"not measured: {serial}: {why}" for serial, why in self.missing.items()]
         notes += [f"at least {self.left} invocations are left"] if self.left else []
-        return render_template(
-            "notebook.html.j2",
-            title=self.title,
-            headers=HEADERS,
-            rows=[result_cells(row, decimals) for row in self],
-            notes=notes,
-            shown=_SHOWN,
-        )
+        from orchestrator.tables.results import results_table
+
+        return _notebook(results_table(self.data.results), self.title, notes)
+
+
+def _notebook(table: Table[Any], title: str, notes: Sequence[str]) -> str:
+    """Return a table for a notebook: its first rows, and how many more there are."""
+    from orchestrator.tables.html import template
+
+    shown = replace(table, rows=table.listed[:_SHOWN])
+    columns = shown.of(Form.MARKDOWN)
+    return template("notebook.html.j2").render(
+        title=title,
+        headers=[column.title for column in columns],
+        rows=list(zip(*(column.cells(shown.listed) for column in columns), strict=True)),
+        notes=notes,
+        more=len(table.listed) - len(shown.listed),
+    )
 
 
 class Comparison(Sequence[ComparedCase]):
@@ -125,9 +133,10 @@ class Comparison(Sequence[ComparedCase]):
 
     def frame(self) -> pd.DataFrame:
         """Return one row a case, broken ones first; ``ratio`` is candidate time / baseline time."""
-        from orchestrator.report.frames import comparison_frame
+        from orchestrator.tables import frame
+        from orchestrator.tables.comparisons import compared_table
 
-        return comparison_frame(self.compared)
+        return frame.render(compared_table(self.compared))
 
     def to_json(self) -> dict[str, object]:
         """Return all of it as plain values and records: latencies in microseconds."""
@@ -153,15 +162,9 @@ class Comparison(Sequence[ComparedCase]):
         return to_text(self.compared)
 
     def _repr_html_(self) -> str:
-        from orchestrator.report.comparisons import HEADERS, cells_of, summary_line, worst_first
-        from orchestrator.report.render import render_template
+        from orchestrator.report.comparisons import summary_line
+        from orchestrator.tables.comparisons import compared_table
 
-        rows = worst_first(self.compared)
-        return render_template(
-            "notebook.html.j2",
-            title=summary_line(self.compared),
-            headers=HEADERS,
-            rows=[cells_of(row) for row in rows],
-            notes=[f"{row.title}: {reason}" for row in rows for reason in row.verdict.reasons][:_SHOWN],
-            shown=_SHOWN,
-        )
+        table = compared_table(self.compared)
+        notes = [f"{row.title}: {reason}" for row in table.listed for reason in row.verdict.reasons][:_SHOWN]
+        return _notebook(table, summary_line(self.compared), notes)

@@ -24,7 +24,7 @@ from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.quantities import parse_seconds
 from orchestrator.report import comparisons
-from orchestrator.report.comparisons import interval_text
+from orchestrator.tables.comparisons import interval_text
 from orchestrator.tables.escapes import one_line
 from orchestrator.units import format_change
 

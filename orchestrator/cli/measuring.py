@@ -124,9 +124,8 @@ def _skip_lines(skipped: Iterable[SkippedCase]) -> list[str]:
 
 
 def _summary(farm: Farm, measured: MeasuredCampaign, out: Path | None) -> CommandResult:
-    from orchestrator.report.columns import winner_data
     from orchestrator.report.tables import render_text_table
-    from orchestrator.report.winners import next_steps, winners
+    from orchestrator.report.winners import WINNERS, next_steps, winners
 
     campaign, result, data = measured.campaign, measured.result, measured.data
     path = out or farm.settings.data_folder / "reports" / f"{campaign.campaign_id}.html"
@@ -174,7 +173,7 @@ def _summary(farm: Farm, measured: MeasuredCampaign, out: Path | None) -> Comman
             "stopped": Streamed(lambda: stopped(campaign, again())),
             "without_result": measured.without_result,
             "nothing_clean": nothing_clean,
-            "winners": [winner_data(item) for item in found],
+            "winners": [{column.name: column.data(item) for column in WINNERS} for item in found],
             "next": advice,
             "no_time_for": cut,
             "lost": result.lost,

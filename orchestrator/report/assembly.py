@@ -17,12 +17,12 @@ from orchestrator.records.verdict import Severity
 from orchestrator.records.workload import Build, Case, Model, Pass, grouped
 from orchestrator.report.data import ReportData
 from orchestrator.report.headline import headline_of
-from orchestrator.report.page_policy import without_collector
 from orchestrator.report.winners import contests_of, with_comparisons
 from orchestrator.tables.escapes import without_folders
 from orchestrator.tables.labels import MODEL_HASH, configuration_labels, configuration_order, unique_labels
 from orchestrator.tables.looks import LogExcerpt, Outputs, Trace, shown_logs
 from orchestrator.tables.operators import diff_pairs, profiles_of
+from orchestrator.tables.page_policy import without_collector
 from orchestrator.tables.passes import (
     energy_row,
     known_median,

@@ -10,20 +10,15 @@ from orchestrator.analysis.case_result import OWN_FIGURE
 from orchestrator.analysis.comparison import ComparedCase, Comparison
 from orchestrator.analysis.matching import Measured
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
-from orchestrator.report.comparisons import (
-    WORST_FIRST,
-    change_of,
-    level_text,
-    runs_text,
-    summary_line,
-    worst_first,
-)
+from orchestrator.report.comparisons import level_text, summary_line
 from orchestrator.report.evidence import Part, case_evidence
-from orchestrator.report.page_policy import pack
 from orchestrator.report.render import EVIDENCE_SIZE, render_template
+from orchestrator.tables.column import column_decimals
+from orchestrator.tables.comparisons import WORST_FIRST, change_of, runs_text, worst_first
 from orchestrator.tables.escapes import visible
-from orchestrator.tables.labels import column_decimals, figure_text
+from orchestrator.tables.labels import figure_text
 from orchestrator.tables.operators import compare_profiles
+from orchestrator.tables.page_policy import pack
 from orchestrator.tables.rows import ResultRow
 from orchestrator.units import US_PER_MS, format_percent
 

@@ -2,58 +2,34 @@
 
 from __future__ import annotations
 
-import math
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Final
 from xml.etree import ElementTree
 
-from orchestrator.analysis.comparison import ComparedCase, Comparison, FailOn, Overall
-from orchestrator.analysis.matching import Measured
-from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
-from orchestrator.tables.escapes import markdown_table, markdown_text, visible
-from orchestrator.units import counted, format_change, format_figure, format_percent
+from orchestrator.analysis.comparison import ComparedCase, Comparison, FailOn
+from orchestrator.records.verdict import ComparisonOutcome
+from orchestrator.tables import markdown
+from orchestrator.tables.column import plain
+from orchestrator.tables.comparisons import (
+    WORST_FIRST,
+    change_of,
+    change_text,
+    compared_table,
+    figure_of,
+    runs_text,
+    worst_first,
+)
+from orchestrator.tables.escapes import markdown_text, visible
+from orchestrator.units import counted, format_percent
 
 _FORBIDDEN_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_UNKNOWN: Final = "---"
-#: In which order people want to see them.
-WORST_FIRST: Final = (
-    ComparisonOutcome.SLOWER,
-    ComparisonOutcome.FASTER,
-    ComparisonOutcome.INCONCLUSIVE,
-    ComparisonOutcome.INCOMPARABLE,
-    ComparisonOutcome.SAME,
-)
 _VIRTUAL_NOTE: Final = "Figures of virtual phones are computed; they are no measurement."
 TERMINAL_WIDTH: Final = 80
 _VERDICT_WIDTH: Final = 14
 #: Cases of one side only that text names.
 _MOST_ALONE: Final = 5
-HEADERS: Final = ("verdict", "case", "baseline", "candidate", "change", "interval", "detectable", "runs")
-
-
-def interval_text(verdict: ComparisonVerdict | Overall) -> str:
-    """Return the interval of a change: ``+1.2 % to +4.9 %``."""
-    if verdict.low is None or verdict.high is None:
-        return _UNKNOWN
-    return f"{format_change(verdict.low)} to {format_change(verdict.high)}"
-
-
-def change_of(row: ComparedCase) -> tuple[str, str, str]:
-    """Return what a change is of (the time, or a language model's speed), the change, and its interval.
-
-    A speed's change is the time's inverted: where a token takes +25 % time, it is -20 %.
-    """
-    return _change(row.verdict, is_speed=row.baseline.case.is_per_token)
-
-
-def _change(found: ComparisonVerdict | Overall, *, is_speed: bool) -> tuple[str, str, str]:
-    if not is_speed:
-        return "time", format_change(found.ratio), interval_text(found)
-    low, high = (1 / end if end else None for end in (found.high, found.low))
-    interval = f"{format_change(low)} to {format_change(high)}" if low is not None and high is not None else _UNKNOWN
-    return "speed", format_change(1 / found.ratio if found.ratio else None), interval
 
 
 def level_text(level: float) -> str:
@@ -74,7 +50,7 @@ def summary_line(comparison: Comparison) -> str:
         return f"{counts or 'no case'}: nothing could be compared"
     # Time and speed together have only a time in common.
     is_speed = all(row.baseline.case.is_per_token for row in comparison.rows if row.verdict.ratio is not None)
-    what, change, ends = _change(overall, is_speed=is_speed)
+    what, change, ends = change_text(overall, is_speed=is_speed)
     interval = f" ({ends}, {level_text(overall.level)})" if overall.low is not None else ""
     cases = counted(overall.count, "case")
     return f"{counts}; overall {change} {what}{interval} over {cases}"
@@ -116,12 +92,7 @@ def to_markdown(comparison: Comparison) -> str:
     lines = [f"### {head[0]}", "", *(f"{line}  " for line in head[1:]), ""]
     rows = worst_first(comparison)
     if rows:
-        table = []
-        for row in rows:
-            cells = [markdown_text(cell) for cell in cells_of(row)]
-            is_change = row.verdict.outcome in {ComparisonOutcome.SLOWER, ComparisonOutcome.FASTER}
-            table.append([f"**{cells[0]}**" if is_change else cells[0], *cells[1:]])
-        lines += [*markdown_table(HEADERS, table, right=(2, 3, 4, 6, 7)), ""]
+        lines += [*markdown.render(compared_table(comparison)).splitlines(), ""]
     notes = [f"{row.title}: {reason}" for row in rows for reason in row.verdict.reasons] + _rest(comparison)
     if notes:
         lines += ["<details><summary>What to know beside it</summary>", ""]
@@ -188,33 +159,21 @@ def to_junit(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
 
 def to_data(comparison: Comparison) -> dict[str, object]:
     """Return the comparison as plain values: latencies in microseconds, ratios as candidate time / baseline time."""
-    from orchestrator.report.columns import picked, side_record
-
-    whole = "axis baseline candidate is_virtual threshold level overall only_baseline only_candidate notes"
-    return picked(comparison, whole) | {
+    table = compared_table(comparison)
+    return {
+        "axis": comparison.axis,
+        "baseline": comparison.baseline,
+        "candidate": comparison.candidate,
+        "is_virtual": comparison.is_virtual,
+        "threshold": comparison.threshold,
+        "level": comparison.level,
+        "overall": plain(comparison.overall),
+        "only_baseline": list(comparison.only_baseline),
+        "only_candidate": list(comparison.only_candidate),
+        "notes": list(comparison.notes),
         "counts": {outcome.value: count for outcome, count in comparison.counts.items()},
-        "cases": [
-            picked(row, "title is_virtual is_broken verdict differences")
-            | {"baseline": side_record(row.baseline), "candidate": side_record(row.candidate)}
-            for row in worst_first(comparison)
-        ],
+        "cases": [table.record(row) for row in table.listed],
     }
-
-
-def worst_first(comparison: Comparison) -> list[ComparedCase]:
-    """Return the cases as people want to see them: broken ones, then by verdict, each with the largest change first."""
-
-    def place(row: ComparedCase) -> tuple[object, ...]:
-        size = abs(math.log(row.verdict.ratio)) if row.verdict.ratio else 0.0
-        return not row.is_broken, WORST_FIRST.index(row.verdict.outcome), -size, row.title
-
-    return sorted(comparison.rows, key=place)
-
-
-def runs_text(verdict: ComparisonVerdict) -> str:
-    """Return how many runs a verdict rests on: ``10 / 10`` of baseline and candidate, ``12 pairs``."""
-    is_paired = verdict.method.startswith("paired")
-    return f"{verdict.counts[0]} pairs" if is_paired else f"{verdict.counts[0]} / {verdict.counts[1]}"
 
 
 def _head(comparison: Comparison) -> list[str]:
@@ -248,27 +207,6 @@ def _alone(side: str, titles: Sequence[str]) -> list[str]:
     return [f"only in the {side}: {len(titles)} cases", *(f"  {title}" for title in titles[:_MOST_ALONE]), *rest]
 
 
-def cells_of(row: ComparedCase) -> tuple[str, ...]:
-    """Return a case's row under HEADERS, as visible text."""
-    verdict, (what, change, interval) = row.verdict, change_of(row)
-    return (
-        verdict.outcome.value.upper(),
-        visible(row.title + (" [virtual]" if row.is_virtual else "")),
-        _figure(row.baseline),
-        _figure(row.candidate),
-        f"{change} speed" if what == "speed" else change,
-        interval,
-        format_percent(verdict.detectable),
-        runs_text(verdict),
-    )
-
-
-def _figure(item: Measured) -> str:
-    """Return a side's figure; none where it isn't one of what was asked for."""
-    own = item.result.own_summary
-    return _UNKNOWN if own is None else format_figure(own.median_us, is_per_token=item.case.is_per_token)
-
-
 def _sentences(row: ComparedCase) -> list[str]:
     """Return a case's figures as one sentence, empty where they aren't compared, and what to know of them."""
     verdict = row.verdict
@@ -278,7 +216,7 @@ def _sentences(row: ComparedCase) -> list[str]:
     interval = f" ({ends} at {level_text(verdict.level)})" if verdict.low is not None else ""
     least = f", detectable {format_percent(verdict.detectable)}" if verdict.detectable is not None else ""
     counts = runs_text(verdict) if verdict.method.startswith("paired") else f"runs {runs_text(verdict)}"
-    figures = f"{_figure(row.baseline)} -> {_figure(row.candidate)}, {what} {change}{interval}{least}, {counts}."
+    figures = f"{figure_of(row.baseline)} -> {figure_of(row.candidate)}, {what} {change}{interval}{least}, {counts}."
     return [figures, *verdict.reasons]
 
 

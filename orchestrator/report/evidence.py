@@ -19,18 +19,9 @@ from orchestrator.delegates import place_of
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence, FigureKind
 from orchestrator.records.workload import Pass
-from orchestrator.report.matrix import figures_decimals
+from orchestrator.tables.column import NOTHING, column_decimals
 from orchestrator.tables.escapes import visible, visible_block
-from orchestrator.tables.labels import (
-    NOTHING,
-    PARITY_CLASSES,
-    PARITY_WORDS,
-    SHORT_HASH,
-    column_decimals,
-    figure_ms,
-    figure_text,
-    figure_unit,
-)
+from orchestrator.tables.labels import PARITY_CLASSES, PARITY_WORDS, SHORT_HASH, figure_ms, figure_text, figure_unit
 from orchestrator.tables.looks import (
     LOG_CHARACTERS,
     LogExcerpt,
@@ -42,6 +33,7 @@ from orchestrator.tables.looks import (
     hottest_text,
     shorter,
 )
+from orchestrator.tables.results import figures_decimals
 from orchestrator.tables.rows import BestMark, FindingRow, InvocationRow, ResultRow
 from orchestrator.units import US_PER_MS, format_bytes, format_duration
 

@@ -2,75 +2,74 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from orchestrator import __version__
 from orchestrator.analysis.summary import LEVEL
 from orchestrator.extras import require_packages
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.device import DeviceState
-from orchestrator.report.columns import COLUMNS, Rows, campaign_of, flat_record, invocation_record, picked, records
 from orchestrator.report.data import ReportData
-from orchestrator.report.matrix import figures_decimals
-from orchestrator.tables.escapes import csv_text, markdown_table, markdown_text, visible
-from orchestrator.tables.labels import NOTHING, figure_text
-from orchestrator.tables.passes import EnergyRow
-from orchestrator.tables.rows import BestMark, DeviceRow, ResultRow, origin_of
+from orchestrator.tables import csv, markdown
+from orchestrator.tables.column import Form, Kind, fields_of
+from orchestrator.tables.devices import DEVICES
+from orchestrator.tables.escapes import markdown_text, visible
+from orchestrator.tables.results import Exported, exported_table, invocations_table, results_table
+from orchestrator.tables.rows import DeviceRow, ResultRow, SkipRow, origin_of
+from orchestrator.tables.table import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCHEMA: Final = "benchfarm-report"
-#: Raised when a key goes away or changes its meaning; new keys don't raise it.
+#: Raised when a key or column goes away or changes its meaning; new ones don't raise it.
 SCHEMA_VERSION: Final = 1
-#: Of a table for people, in its order.
-HEADERS: Final = ("model", "device", "configuration", "median ms", "spread", "vs CPU", "delegate", "quality")
-_BEST_WORDS: Final = {BestMark.BEST: " (fastest)", BestMark.TIED: " (tied)", BestMark.NONE: ""}
 _NS_PER_US: Final = 1_000
-_CAMPAIGN: Final = "campaign_id name status created_at finished_at host origin=host benchfarm_version seed"
-_FACTS: Final = (
-    "kind is_emulator manufacturer model codename os_version sdk fingerprint security_patch soc abis clusters "
-    "memory_bytes gpu gpu_driver profile"
-)
-_FINDING: Final = (
-    "code=finding.code severity=finding.severity message=finding.message evidence=finding.evidence invocations=count "
-    "next_step"
-)
-_SKIPPED: Final = (
-    "serial=device.serial device=device.title is_virtual=device.is_virtual model=skipped.model_name "
-    "delegate=skipped.delegate threads=skipped.threads tool=skipped.tool reason_code=skipped.reason_code "
-    "reason=skipped.reason"
-)
-_STATE: Final = (
-    "at heat_c thermal_status battery_percent battery_heat_c plugged clock_khz clock_limit_khz load_1min "
-    "memory_available_bytes"
-)
-_MEAN: Final = "value half_width count"
-
-
-#: Rows of a part that are one row group of a Parquet file.
+#: Rows that are one row group of a Parquet file.
 _GROUP_ROWS: Final = 1 << 12
+Rows = Literal["cases", "invocations"]
+
+
+def table_of(parts: Iterable[ReportData], rows: Rows = "cases") -> Table[Any]:
+    """Return the table of all parts, with a row for each case and campaign, or for each invocation."""
+    if rows == "invocations":
+        return invocations_table(row for part in parts for row in part.results)
+    return exported_table(Exported(row, campaign_of(row, part)) for part in parts for row in part.results)
+
+
+def campaign_of(row: ResultRow, data: ReportData) -> Campaign | None:
+    """Return the campaign that a case's figure is of: the newest with a run of it, None when nothing says which."""
+    if len(data.campaigns) == 1:
+        return data.campaigns[0]
+    named = {invocation.run.campaign_id for invocation in row.invocations}
+    fitting = [campaign for campaign in data.campaigns if campaign.campaign_id in named]
+    return max(fitting, key=lambda campaign: campaign.created_at, default=None)
+
+
+def frame_of(data: ReportData, rows: Rows = "cases") -> pd.DataFrame:
+    """Return the table as a frame; its attributes name its schema."""
+    from orchestrator.tables import frame
+
+    whole = frame.render(table_of([data], rows))
+    whole.attrs.update(_attributes(rows))
+    return whole
+
+
+def _attributes(rows: Rows) -> dict[str, Any]:
+    """Return what names the schema of frames and Parquet files with these rows."""
+    return {"schema": f"benchfarm-{rows}", "schema_version": SCHEMA_VERSION}
 
 
 def csv_pieces(parts: Iterable[ReportData], rows: Rows = "cases") -> Iterator[str]:
     """Yield the results as lines of CSV (RFC 4180, but they end in LF), one a case or one an invocation.
 
-    With a part for each campaign there is a line for each case and campaign. Text is one line each, with controls made
-    visible, and can't be taken for a formula by a spreadsheet.
+    With a part for each campaign there is a line for each case and campaign; one part is held at a time.
     """
-    yield _csv_line(COLUMNS[rows])
-    for part in parts:
-        for record in records(part, rows):
-            yield _csv_line(csv_text(value) if isinstance(value, str) else value for value in record.values())
-
-
-def _csv_line(values: Iterable[object]) -> str:
-    line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(values)
-    return line.getvalue()
+    yield from csv.lines(table_of(parts, rows))
 
 
 def parquet_pieces(
@@ -86,22 +85,24 @@ def parquet_pieces(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from orchestrator.report.frames import attributes, kind_of, utf8
+    from orchestrator.tables.frame import utf8
 
-    types = {"decimal": pa.float64(), "whole": pa.int64(), "yes": pa.bool_(), "text": pa.string()}
-    named = {"PANDAS_ATTRS": json.dumps(attributes(rows))}
-    schema = pa.schema([(name, types[kind_of(name)]) for name in COLUMNS[rows]], metadata=named)
-    written = _Pieces()
+    kinds = {Kind.NUMBER: pa.float64(), Kind.COUNT: pa.int64(), Kind.FLAG: pa.bool_()}
+    table = table_of(parts, rows)
+    fields = [(column.name, kinds.get(column.kind, pa.string())) for column in table.of(Form.FRAME)]
+    schema = pa.schema(fields, metadata={"PANDAS_ATTRS": json.dumps(_attributes(rows))})
+    written, left = _Pieces(), iter(table.rows)
     with pq.ParquetWriter(pa.PythonFile(written, mode="w"), schema, compression="zstd") as writer:
-        for part in parts:
-            left = records(part, rows)
-            while group := list(itertools.islice(left, _GROUP_ROWS)):
-                cells = [
-                    {name: text(utf8(value)) if isinstance(value, str) else value for name, value in record.items()}
-                    for record in group
-                ]
-                writer.write_table(pa.Table.from_pylist(cells, schema=schema))
-                yield written.taken()
+        while group := list(itertools.islice(left, _GROUP_ROWS)):
+            cells = [
+                {
+                    name: text(utf8(value)) if isinstance(value, str) else value
+                    for name, value in table.record(row, Form.FRAME).items()
+                }
+                for row in group
+            ]
+            writer.write_table(pa.Table.from_pylist(cells, schema=schema))
+            yield written.taken()
     yield written.taken()
 
 
@@ -146,8 +147,9 @@ def json_pieces(parts: Iterable[ReportData]) -> Iterator[str]:
     separator = "\n"
     for part in parts:
         tail.add(part)
-        for row in part.results:
-            yield f"{separator}  {_inner(_result(row, campaign_of(row, part)), depth=2)}"
+        table = table_of([part])
+        for row in table.rows:
+            yield f"{separator}  {_inner(table.record(row), depth=2)}"
             separator = ",\n"
     yield f"\n ],{_inner(tail.document()).removeprefix('{')}\n"
 
@@ -177,17 +179,17 @@ class _Tail:
         """Take in what a part says of its campaigns, devices, models and builds."""
         self._has_virtual |= part.has_virtual
         if self._headline is None:
-            self._headline = picked(part.headline, "scope answers trust warnings")
+            self._headline = fields_of(part.headline, "scope", "answers", "trust", "warnings")
         for campaign in part.campaigns:
-            known = picked(campaign, _CAMPAIGN) | {"origin": origin_of(campaign)}
-            self._once["campaigns"][campaign.campaign_id] = known
+            self._once["campaigns"][campaign.campaign_id] = _campaign(campaign)
         self._once["devices"] |= {row.serial: _device(row) for row in part.devices}
-        self._once["models"] |= {row.sha256: picked(row, "sha256 label size_bytes") for row in part.models}
+        self._once["models"] |= {row.sha256: fields_of(row, "sha256", "label", "size_bytes") for row in part.models}
         self._once["builds"] |= {
-            build.sha256: picked(build, "sha256 name tool abi version is_virtual") for build in part.builds
+            build.sha256: fields_of(build, "sha256", "name", "tool", "abi", "version", "is_virtual")
+            for build in part.builds
         }
         campaign_id = part.campaigns[0].campaign_id if len(part.campaigns) == 1 else None
-        self._skipped += ({"campaign_id": campaign_id, **picked(row, _SKIPPED)} for row in part.skipped)
+        self._skipped += ({"campaign_id": campaign_id, **_skipped(row)} for row in part.skipped)
 
     def document(self) -> Mapping[str, object]:
         """Return all of it by the document's keys."""
@@ -196,52 +198,22 @@ class _Tail:
 
 
 def _device(row: DeviceRow) -> Mapping[str, object]:
-    known = picked(row, "serial label is_virtual")
-    if row.facts is not None:
-        known |= picked(row.facts, _FACTS)
-        known["clusters"] = [picked(cluster, "cpus min_khz max_khz") for cluster in row.facts.clusters]
-    return known
+    return {column.name: column.data(row) for column in (DEVICES if row.facts is not None else DEVICES[:3])}
 
 
-def _result(row: ResultRow, campaign: Campaign | None) -> Mapping[str, object]:
+def _campaign(campaign: Campaign) -> Mapping[str, object]:
+    names = ("campaign_id", "name", "status", "created_at", "finished_at", "host", "benchfarm_version", "seed")
+    return {**fields_of(campaign, *names), "origin": origin_of(campaign)}
+
+
+def _skipped(row: SkipRow) -> Mapping[str, object]:
+    skipped = row.skipped
     return {
-        "campaign_id": campaign.campaign_id if campaign is not None else None,
-        **flat_record(row),
-        "flags": [list(flag) for flag in row.case.flags],
-        "notes": list(row.result.notes),
-        "stopped": [{"reason": code, "text": text} for code, text in row.stopped],
-        "next_step": row.next_step,
-        "findings": [picked(finding, _FINDING) for finding in row.findings],
-        "starts": [
-            picked(start, "stage invocations=count init_us first_inference_us=first_us quality") for start in row.starts
-        ],
-        "energy": _energy(row.energy, per="token" if row.case.is_per_token else "inference"),
-        "contention": [
-            picked(load, "load median_us factor runs=count cores died")
-            | {"factor": picked(load.factor, _MEAN) if load.factor is not None else None}
-            for load in row.loads
-        ],
-        "invocations": [
-            invocation_record(row, item)
-            | {"state_before": _state(item.run.state_before), "state_after": _state(item.run.state_after)}
-            for item in row.invocations
-        ],
-    }
-
-
-def _state(state: DeviceState | None) -> Mapping[str, object] | None:
-    return None if state is None else picked(state, _STATE)
-
-
-def _energy(energy: EnergyRow | None, *, per: str) -> Mapping[str, object] | None:
-    if energy is None:
-        return None
-    means = {"net_uj": energy.net_uj, "gross_uj": energy.gross_uj}
-    return {
-        "per": per,
-        **{name: picked(mean, _MEAN) if mean is not None else None for name, mean in means.items()},
-        **picked(energy, "grade quality rails drift"),
-        "missing": [{"reason": reason, "blocks": count} for reason, count in energy.missing],
+        "serial": row.device.serial,
+        "device": row.device.title,
+        "is_virtual": row.device.is_virtual,
+        "model": skipped.model_name,
+        **fields_of(skipped, "delegate", "threads", "tool", "reason_code", "reason"),
     }
 
 
@@ -282,31 +254,7 @@ def to_markdown(data: ReportData) -> str:
     lines = [markdown_text(data.headline.scope), ""]
     lines += [f"- {markdown_text(answer)}" for answer in (*data.headline.answers, data.headline.trust)]
     if data.results:
-        decimals = figures_decimals(data.results)
-        rows = (_markdown_cells(row, decimals) for row in data.results)
-        lines += ["", *markdown_table(HEADERS, rows, right=(3, 4, 5))]
+        lines += ["", markdown.render(results_table(data.results)).rstrip("\n")]
     if data.headline.warnings:
         lines += ["", "Not to be trusted:", "", *(f"- {markdown_text(text)}" for text in data.headline.warnings)]
     return "\n".join(lines) + "\n"
-
-
-def _markdown_cells(row: ResultRow, decimals: int) -> Sequence[str]:
-    model, device, configuration, figure, spread, ratio, delegate, quality = result_cells(row, decimals)
-    figure = (f"**{figure}**" if row.best is BestMark.BEST else figure) + _BEST_WORDS[row.best]
-    named = map(markdown_text, (model, device, configuration))
-    return [*named, figure, spread, ratio, markdown_text(delegate), quality]
-
-
-def result_cells(row: ResultRow, decimals: int) -> tuple[str, ...]:
-    """Return a case's row under HEADERS, nothing of it escaped."""
-    unit = " tokens/s" if row.case.is_per_token and row.own is not None else " (mean)" if row.has_mean else ""
-    return (
-        row.model.label,
-        row.device.title,
-        row.configuration,
-        f"{figure_text(row.case, row.median_us, decimals)}{unit}",
-        row.spread_text if row.own is not None else NOTHING,
-        NOTHING if row.speed_up is None else f"{row.speed_up.value:.2f}x",
-        row.delegate_text,
-        row.quality_text + (", virtual" if row.is_virtual else ""),
-    )

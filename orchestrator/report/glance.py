@@ -9,7 +9,8 @@ from typing import Final
 
 from orchestrator.records.workload import grouped
 from orchestrator.report.winners import Certainty, Contest, kind_title
-from orchestrator.tables.labels import ShortNames, column_decimals, figure_text, figure_unit
+from orchestrator.tables.column import column_decimals
+from orchestrator.tables.labels import ShortNames, figure_text, figure_unit
 from orchestrator.tables.rows import DeviceRow, ModelRow
 from orchestrator.units import US_PER_MS, format_percent
 

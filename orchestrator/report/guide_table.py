@@ -25,10 +25,10 @@ from orchestrator.records.run import OPENGL, DelegateTruth, FigureKind
 from orchestrator.records.tokens import worded
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Case, DelegateName, ProcessMode, grouped
-from orchestrator.report.columns import picked
 from orchestrator.report.published import PublishedFigure
+from orchestrator.tables.column import NOTHING
 from orchestrator.tables.escapes import csv_text, markdown_table, markdown_text, text_table, visible
-from orchestrator.tables.labels import MODEL_HASH, NOTHING, unique_labels
+from orchestrator.tables.labels import MODEL_HASH, unique_labels
 from orchestrator.tables.rows import origin_of
 from orchestrator.units import US_PER_MS, counted, format_figure, tokens_per_s
 
@@ -414,10 +414,26 @@ def _latex(text: str) -> str:
 def to_document(table: GuideTable) -> dict[str, object]:
     """Return the table as plain JSON values; latencies in microseconds."""
     return {
-        "columns": [picked(column, "label delegate threads") for column in table.columns],
+        "columns": [
+            {"label": column.label, "delegate": column.delegate, "threads": column.threads} for column in table.columns
+        ],
         "rows": [
-            picked(line, "model device is_virtual source")
-            | {"cells": [picked(cell, "text latency_us tokens_per_s=speed notes campaign_id") for cell in line.cells]}
+            {
+                "model": line.model,
+                "device": line.device,
+                "is_virtual": line.is_virtual,
+                "source": line.source,
+                "cells": [
+                    {
+                        "text": cell.text,
+                        "latency_us": cell.latency_us,
+                        "tokens_per_s": cell.speed,
+                        "notes": list(cell.notes),
+                        "campaign_id": cell.campaign_id,
+                    }
+                    for cell in line.cells
+                ],
+            }
             for line in table.lines
         ],
     }

@@ -18,15 +18,9 @@ from orchestrator.records.run import DelegateTruth, RunRecord
 from orchestrator.records.tokens import FIGURE, PHASES, REPETITIONS
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import BUILTIN, IMPORTED_TOOLS, Build, Model
-from orchestrator.report.columns import picked
 from orchestrator.units import US_PER_MS, US_PER_S, tokens_per_s
 
 _ACCELERATORS: Final = {BUILTIN: "cpu"} | {delegate: name for name, delegate in ACCELERATORS.items()}
-_TIMES: Final = (
-    "median=inference.median_us avg=inference.mean_us p5=inference.p5_us p95=inference.p95_us min=inference.min_us "
-    "max=inference.max_us stddev=inference.std_us init=init_us first_inference=first_inference_us "
-    "warm_up_avg=warmup_mean_us"
-)
 _PLATFORMS: Final = {DeviceKind.ANDROID: "android", DeviceKind.IOS: "ios"}
 _SHOWN: Final = frozenset({DelegateTruth.FULL, DelegateTruth.PARTIAL})
 
@@ -138,14 +132,23 @@ def _ms(value_us: float | None) -> float | None:
 def _inferences(run: RunRecord) -> dict[str, object]:
     report = run.report
     assert report is not None, "it has a figure"
-    times = picked(report, _TIMES)
+    figures, warmup = report.inference, report.warmup
+    names = {"median": "median", "avg": "mean", "p5": "p5", "p95": "p95", "min": "min", "max": "max", "stddev": "std"}
+    times: dict[str, float | None] = {key: getattr(figures, f"{name}_us", None) for key, name in names.items()}
     times["avg"] = report.inference_mean_us or times["avg"]
-    counts = picked(report, "runs=inference.count warmup_runs=warmup.count")
-    memory = picked(report, "init_footprint=init_memory_mib overall_footprint=overall_memory_mib")
+    times |= {
+        "init": report.init_us,
+        "first_inference": report.first_inference_us,
+        "warm_up_avg": report.warmup_mean_us,
+    }
     return {
         "latency_ms": {key: _ms(value) for key, value in times.items()},
-        "memory_mb": memory,
-        **counts,
+        "memory_mb": {
+            "init_footprint": report.init_memory_mib,
+            "overall_footprint": report.overall_memory_mib,
+        },
+        "runs": getattr(figures, "count", None),
+        "warmup_runs": getattr(warmup, "count", None),
         "throughput_mb_s": None,
     }
 

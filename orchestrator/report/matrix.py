@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from orchestrator.analysis.summary import Summary
 from orchestrator.records.workload import grouped
 from orchestrator.report.data import ReportData
-from orchestrator.tables.labels import column_decimals, configuration_order, figure_unit, with_key
+from orchestrator.tables.labels import configuration_order, figure_unit, with_key
+from orchestrator.tables.results import figures_decimals
 from orchestrator.tables.rows import DeviceRow, ModelRow, ResultRow, SkipRow
-from orchestrator.units import US_PER_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +48,6 @@ def matrix_tables(data: ReportData) -> tuple[MatrixTable, ...]:
     """Return a table for each model that has a case, in the order of the data."""
     skips = grouped(data.skipped, lambda skip: (skip.skipped.model_name, skip.device.serial))
     return tuple(_table(rows, skips) for rows in grouped(data.results, lambda row: row.model.subject).values())
-
-
-def figures_decimals(rows: Sequence[ResultRow]) -> int:
-    """Return the decimals that a column of these cases' medians in milliseconds needs."""
-    shown = [row for row in rows if not row.case.is_per_token] or rows
-    return column_decimals([row.result.summary.median_us / US_PER_MS for row in shown if row.result.summary])
 
 
 def _table(rows: Sequence[ResultRow], skips: dict[tuple[str, str], list[SkipRow]]) -> MatrixTable:

@@ -10,11 +10,10 @@ from dataclasses import asdict
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import jinja2
 
-from orchestrator import __version__
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseStatus
 from orchestrator.files import make_private
 from orchestrator.records.device import CpuCluster
@@ -26,16 +25,14 @@ from orchestrator.report.charts import CHARTS, Chart
 from orchestrator.report.data import ReportData
 from orchestrator.report.evidence import case_evidence, moment_text
 from orchestrator.report.glance import winner_blocks
-from orchestrator.report.grids import Grid
 from orchestrator.report.matrix import matrix_tables
-from orchestrator.report.page_policy import inline_script, pack, page_policy, without_collector
-from orchestrator.report.sections import grids_of
+from orchestrator.report.sections import page_tables
 from orchestrator.report.vega import packed_runtime
 from orchestrator.report.winners import Certainty
-from orchestrator.resources import data_folder
+from orchestrator.tables.column import NOTHING
 from orchestrator.tables.escapes import visible
+from orchestrator.tables.html import environment, page_data
 from orchestrator.tables.labels import (
-    NOTHING,
     PARITY_CLASSES,
     PARITY_WORDS,
     STATE_CLASSES,
@@ -46,7 +43,9 @@ from orchestrator.tables.labels import (
     page_name,
     short_names,
 )
+from orchestrator.tables.page_policy import pack, without_collector
 from orchestrator.tables.rows import SEVERITIES, BestMark, FindingRow, ResultRow, origin_of
+from orchestrator.tables.table import Table
 from orchestrator.units import format_bytes, format_change, format_duration, format_latency
 
 #: Cases whose matrix and evidence stand on the page itself, to be read without scripts and to be printed. Beyond,
@@ -70,20 +69,20 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
     it names the site's own copy of that library, by its address in ``library``, and links to the site's other pages.
     """
     is_laid_out = len(data.results) <= _LAID_OUT_CASES
-    grids, sets = grids_of(data), chart_rows(data)
+    grids, sets = page_tables(data), chart_rows(data)
     charts = {chart.name: chart for chart in CHARTS if chart.drawable(sets.get(chart.dataset, ()))}
     folds = _data_folds(grids, sets, charts)
     places = {row.key: place for place, row in enumerate(data.results)}
     names = short_names((row.configuration, row.case) for row in data.results)
-    environment = _environment()
-    if cache_folder is not None and environment.bytecode_cache is None:
+    templates = _environment()
+    if cache_folder is not None and templates.bytecode_cache is None:
         # Compiling templates takes a quarter of a second. A folder that can't be written to is ignored.
         with suppress(OSError):
             make_private(cache_folder / "templates")
             if os.access(cache_folder / "templates", os.W_OK):
-                environment.bytecode_cache = jinja2.FileSystemBytecodeCache(str(cache_folder / "templates"))
+                templates.bytecode_cache = jinja2.FileSystemBytecodeCache(str(cache_folder / "templates"))
     blocks = [(table, "" if is_laid_out else f"matrix-{number}") for number, table in enumerate(matrix_tables(data))]
-    matrix = environment.get_template("matrix.html.j2")
+    matrix = templates.get_template("matrix.html.j2")
     # Those of a large report are put among the folds.
     folds |= {name: pack(matrix.render(table=table, places=places, names=names)) for table, name in blocks if name}
     evidence = iter(case_evidence(data.results))
@@ -97,9 +96,8 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
     # A thread count that a delegate doesn't use is no trouble: another column has its figure.
     measured = [row for row in data.results if not row.is_unused_thread_count]
     troubled = [row for row in measured if row.next_step and row.result.status not in _AS_MEANT]
-    return environment.get_template("report.html.j2").render(
+    return templates.get_template("report.html.j2").render(
         title=_whole_title(title, data),
-        version=__version__,
         data=data,
         winners=winners,
         models_left_out=models_left_out,
@@ -134,13 +132,13 @@ def _whole_title(title: str, data: ReportData) -> str:
 
 def render_template(name: str, **values: object) -> str:
     """Return a template of reports/templates, filled in; text is made visible and escaped as in the report."""
-    return _environment().get_template(name).render(version=__version__, **values)
+    return _environment().get_template(name).render(**values)
 
 
 def _data_folds(
-    grids: Mapping[str, Grid], sets: Mapping[str, Sequence[ChartRow]], charts: Mapping[str, Chart]
+    grids: Mapping[str, Table[Any]], sets: Mapping[str, Sequence[ChartRow]], charts: Mapping[str, Chart]
 ) -> dict[str, str]:
-    folds = {name: pack(grid.to_page()) for name, grid in grids.items()}
+    folds = {name: pack(page_data(table)) for name, table in grids.items()}
     if charts:
         folds["charts"] = pack({name: asdict(chart) for name, chart in charts.items()})
         for name in dict.fromkeys(chart.dataset for chart in charts.values()):
@@ -171,14 +169,7 @@ def _finding_groups(rows: Sequence[ResultRow]) -> Sequence[tuple[FindingRow, Seq
 
 @cache
 def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(data_folder("reports") / "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_finalize,
-    )
+    made = environment()
     filters: Mapping[str, Callable[..., object]] = {
         "ms": figure_ms,
         "figure": figure_text,
@@ -192,12 +183,11 @@ def _environment() -> jinja2.Environment:
         "page_name": page_name,
         "state_class": lambda state: STATE_CLASSES.get(state, "v-warning"),
     }
-    environment.filters |= filters
-    environment.globals |= {
+    made.filters |= filters
+    made.globals |= {
         "BestMark": BestMark,
         "CaseStatus": CaseStatus,
         "Certainty": Certainty,
-        "NOTHING": NOTHING,
         "OWN_FIGURE": OWN_FIGURE,
         "PARITY_CLASSES": PARITY_CLASSES,
         "PARITY_WORDS": PARITY_WORDS,
@@ -205,18 +195,8 @@ def _environment() -> jinja2.Environment:
         "SHOWN_CASES": _SHOWN_CASES,
         "STATUS_WORDS": STATUS_WORDS,
         "fallback_words": fallback_words,
-        "inline_script": inline_script,
-        "page_policy": page_policy,
     }
-    return environment
-
-
-def _finalize(value: object) -> object:
-    """Make plain text visible before it is escaped; None is nothing."""
-    # Called for every expression of every row: the common case stays free of a second call.
-    if type(value) is str:
-        return value if value.isprintable() else visible(value)
-    return "" if value is None else value
+    return made
 
 
 def _clusters_text(clusters: Sequence[CpuCluster]) -> str:

@@ -8,21 +8,23 @@ from typing import Final
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.report.data import ReportData
 from orchestrator.report.matrix import MatrixTable, matrix_tables
-from orchestrator.tables.escapes import display_width, fit, text_table, visible, wrap
+from orchestrator.tables import text
+from orchestrator.tables.column import Column
+from orchestrator.tables.escapes import display_width, fit, visible, wrap
 from orchestrator.tables.labels import STATUS_WORDS, figure_text, short_names
-from orchestrator.tables.rows import BestMark, ResultRow
+from orchestrator.tables.results import MARKS
+from orchestrator.tables.rows import ResultRow
+from orchestrator.tables.table import Table
 from orchestrator.units import format_percent
 
 #: Longer names of devices give way to their serial numbers; longer heads of columns are cut.
 _LONGEST_TITLE: Final = 40
 #: The code of a failure.
 _LONGEST_WORD: Final = 24
-_GAP: Final = 2
 #: After a figure that is suspect, or of which nothing shows where the operators ran.
 _NOT_CLEAN: Final = "?"
 #: Where a configuration wasn't planned for a device, or couldn't be run there.
 NOT_PLANNED: Final = "-"
-MARKS: Final = {BestMark.BEST: "*", BestMark.TIED: "=", BestMark.NONE: " "}
 
 
 def matrix_lines(data: ReportData, width: int) -> list[str]:
@@ -31,19 +33,13 @@ def matrix_lines(data: ReportData, width: int) -> list[str]:
 
 
 def _block(table: MatrixTable, width: int) -> list[str]:
-    rows = {label: [cells[place].row for _, cells in table.lines] for place, label in enumerate(table.configurations)}
     cases = {
-        label: row.case for label, column in rows.items() for row in column if row and not row.is_unused_thread_count
+        label: row.case
+        for _, cells in table.lines
+        for label, cell in zip(table.configurations, cells, strict=True)
+        if (row := cell.row) is not None and not row.is_unused_thread_count
     }
     names = short_names(cases.items())
-    columns = [
-        (
-            [fit(part, _LONGEST_TITLE).rstrip() for part in names.of(label).split(", ")],
-            _aligned([_cell(row, table.decimals) for row in column]),
-        )
-        for label, column in rows.items()
-        if label in cases
-    ]
     devices = [device for device, _ in table.lines]
     are_virtual = all(device.is_virtual for device in devices)
     titles = [device.label if are_virtual else device.title for device in devices]
@@ -52,26 +48,16 @@ def _block(table: MatrixTable, width: int) -> list[str]:
         # The mark in front: a long serial number loses its end.
         marks = ["(virtual) " if device.is_virtual and not are_virtual else "" for device in devices]
         titles = [f"{mark}{device.serial}" for mark, device in zip(marks, devices, strict=True)]
-    titles = [fit(title, longest).rstrip() for title in titles]
+    columns: list[Column[int]] = [Column("device", "", lambda line: fit(titles[line], longest).rstrip())]
+    for place, label in enumerate(table.configurations):
+        if label in cases:
+            cells = _aligned([_cell(line[place].row, table.decimals) for _, line in table.lines])
+            head = "\n".join(fit(part, _LONGEST_TITLE).rstrip() for part in names.of(label).split(", "))
+            columns.append(Column(label, head, cells.__getitem__))
     unit = f"{'median ' * (table.unit == 'ms')}{table.unit} \N{PLUS-MINUS SIGN}95 %"
     told = ", ".join(filter(None, (unit, names.common, "virtual" if are_virtual else "")))
-    lines = [visible(table.model.label), *wrap(visible(told), width)]
-    room = width - max(map(display_width, titles))
-    while columns:
-        # At least one column, however wide it is.
-        shown, used = 0, 0
-        while shown < len(columns):
-            used += _GAP + max(map(display_width, (*columns[shown][0], *columns[shown][1])))
-            if shown and used > room:
-                break
-            shown += 1
-        band, columns = columns[:shown], columns[shown:]
-        depth = max(len(heads) for heads, _ in band)
-        # Words stand at the bottom, above their figures.
-        top, *levels = zip(*([""] * (depth - len(heads)) + heads for heads, _ in band), strict=True)
-        cells = zip(titles, *(cells for _, cells in band), strict=True)
-        lines += text_table(["", *top], [*(("", *level) for level in levels), *cells]).split("\n")
-    return lines
+    drawn = Table(name="matrix", caption=told, columns=columns, rows=range(len(devices)))
+    return [visible(table.model.label), *wrap(visible(told), width), *text.render(drawn, width).split("\n")]
 
 
 def _cell(row: ResultRow | None, decimals: int) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from typing import Final
 from orchestrator.child_environment import child_environment
 from orchestrator.errors import UsageError
 from orchestrator.files import make_private
-from orchestrator.report.page_policy import pack_bytes
+from orchestrator.tables.page_policy import pack_bytes
 
 #: Held while Vega's script is made.
 _MAKING: Final = threading.Lock()

@@ -20,6 +20,7 @@ from orchestrator.analysis.matching import SETTINGS
 from orchestrator.analysis.summary import Summary
 from orchestrator.programs import is_usual
 from orchestrator.records.workload import Case, grouped
+from orchestrator.tables.column import Column
 from orchestrator.tables.labels import PARITY_WORDS, short_names
 from orchestrator.tables.rows import BestMark, ResultRow
 from orchestrator.units import counted, format_figure, format_percent
@@ -93,6 +94,28 @@ class Contest:
         if self.doubted or self.is_alone or not self.is_tested or self.best.result.imprecision:
             return Certainty.UNSURE
         return Certainty.TIED if self.tied else Certainty.SURE
+
+
+#: For programs; ``lead`` is how many times as fast as ``second``.
+WINNERS: Final[Sequence[Column[Contest]]] = (
+    Column("model", "model", lambda item: item.shown.model.label),
+    Column("serial", "serial", lambda item: item.shown.device.serial),
+    Column("configuration", "fastest", lambda item: item.shown.configuration),
+    Column("median_us", "median", lambda item: item.shown.median_us),
+    Column("is_virtual", "virtual", lambda item: item.shown.is_virtual),
+    Column("tied", "tied", lambda item: [row.configuration for row in item.tied]),
+    Column("is_tested", "tested", lambda item: item.is_tested),
+    Column("second", "second", lambda item: item.second and item.second[0].configuration),
+    Column("lead", "lead", lambda item: item.second and item.second[1].value),
+    Column("lead_low", "from", lambda item: _lead(item, 0)),
+    Column("lead_high", "to", lambda item: _lead(item, 1)),
+)
+
+
+def _lead(contest: Contest, end: int) -> float | None:
+    """Return an end of the interval of the lead."""
+    interval = contest.second[1].interval if contest.second is not None else None
+    return None if interval is None else (interval.low, interval.high)[end]
 
 
 def figure_of(row: ResultRow) -> Summary:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +15,7 @@ from orchestrator.records.identity import CaseKey, content_key
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
 from orchestrator.records.workload import Build, Case, DelegateName, grouped
+from orchestrator.tables.column import NOTHING, column_decimals
 from orchestrator.units import US_PER_MS, tokens_per_s
 
 #: Identities that are file names as they are; any other is named by its hash, so that no name is ever a path.
@@ -22,8 +23,6 @@ _PLAIN_NAME: Final = re.compile(r"[0-9a-f][0-9a-z-]{0,79}")
 _RESERVED: Final = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)")
 #: From so many tokens per second on, decimals say nothing.
 _WHOLE_TOKENS: Final = 100
-#: Where there is no figure.
-NOTHING: Final = "---"
 #: How much of a hash is shown: enough to tell the builds and models of one lab apart.
 SHORT_HASH: Final = 8
 #: How much of a model's hash stands in its label, where one lab may have many contents of one name.
@@ -197,19 +196,6 @@ def configuration_order(case: Case, label: str) -> tuple[int, int, str, str]:
     """Return the sort key of a configuration: by delegate, threads, tool."""
     place = _DELEGATE_PLACES.get(case.delegate, len(_DELEGATE_PLACES))
     return (place, case.threads, case.tool.value, label)
-
-
-def column_decimals(values: Sequence[float]) -> int:
-    """Return how many decimals a column of figures needs: all get the same, so that their points stand in line.
-
-    The smallest figure shows three digits, or two when it is below 1; never fewer than one decimal, at most four.
-    """
-    smallest = min((abs(value) for value in values if value), default=10.0)
-    digits = 100 if smallest >= 1 else 10
-    decimals = 1
-    while decimals < 4 and smallest * 10**decimals < digits:
-        decimals += 1
-    return decimals
 
 
 def figure_ms(latency_us: float | None, decimals: int) -> str:

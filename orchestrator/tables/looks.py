@@ -14,7 +14,7 @@ from orchestrator.records.identity import RunId
 from orchestrator.records.run import Attachment, Outcome, RunRecord
 from orchestrator.records.sample import SAMPLES_FILE, Sample
 from orchestrator.records.verdict import Quality
-from orchestrator.tables.labels import NOTHING
+from orchestrator.tables.column import NOTHING
 
 if TYPE_CHECKING:
     from orchestrator.tables.rows import InvocationRow

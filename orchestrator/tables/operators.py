@@ -8,11 +8,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.records.run import FigureKind, OperatorTime, Outcome, RunRecord
 from orchestrator.records.workload import grouped
-from orchestrator.units import counted, format_latency
+from orchestrator.tables.column import Column, Kind
+from orchestrator.units import US_PER_MS, counted, format_latency
 
 if TYPE_CHECKING:
     from orchestrator.tables.rows import ResultRow
@@ -360,3 +361,47 @@ def _over_delegates(rows: Sequence[ResultRow]) -> Iterable[DiffPair]:
                 after=row.configuration,
                 diff=compare_profiles(alike[0].profiles[-1], row.profiles[-1]),
             )
+
+
+_CHANGE_CLASSES: Final = {
+    "left the delegate": "v-error",
+    "slower": "v-warning",
+    "taken by a delegate": "q-trusted",
+    "faster": "q-trusted",
+}
+_MS: Final[dict[str, Any]] = {"kind": Kind.NUMBER, "unit": "ms", "scale": 1 / US_PER_MS, "digits": 3}
+_TIMED: Final[Sequence[Column[Any]]] = (
+    Column("type", "type", lambda node: node.node_type, is_choice=True),
+    Column("where", "where", lambda node: node.place, is_choice=True,
+           tone=lambda node: "t-full" if node.place is Place.DELEGATE else ""),
+    Column("mean_us", "time", lambda node: node.mean_us, **_MS),
+    Column("share", "share", lambda node: node.share, Kind.NUMBER, "%", 100, digits=1),
+)  # fmt: skip
+TYPES: Final[Sequence[Column[TypeRow]]] = (
+    *_TIMED[:2],
+    Column("nodes", "nodes", lambda kind: kind.nodes, Kind.COUNT),
+    *_TIMED[2:],
+)
+
+
+def _node(item: tuple[int, OperatorRow]) -> OperatorRow:
+    return item[1]
+
+
+#: Of an operator with its number in the order of running.
+OPERATORS: Final[Sequence[Column[tuple[int, OperatorRow]]]] = (
+    Column("order", "order", lambda item: item[0], Kind.COUNT),
+    Column("subgraph", "inside of", lambda item: item[1].subgraph, is_choice=True, is_optional=True),
+    _TIMED[0].of(_node),
+    Column("node", "node", lambda item: item[1].name),
+    *(column.of(_node) for column in _TIMED[1:]),
+)
+CHANGES: Final[Sequence[Column[DiffRow]]] = (
+    Column("type", "type", lambda row: row.node_type, is_choice=True),
+    Column("node", "node", lambda row: row.name),
+    Column("before_us", "before", lambda row: row.before_us, **_MS),
+    Column("after_us", "after", lambda row: row.after_us, **_MS),
+    Column("difference_us", "difference", lambda row: row.difference_us, **_MS),
+    Column("change", "change", lambda row: row.change, is_choice=True,
+           tone=lambda row: _CHANGE_CLASSES.get(row.change, "")),
+)  # fmt: skip

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any, Final
 
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseResult
 from orchestrator.analysis.energy import Mean, mean_of, ratio_of
@@ -18,6 +19,8 @@ from orchestrator.records.run import Outcome, RunRecord, ToolReport
 from orchestrator.records.start import StartStage, stage_of
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import grouped
+from orchestrator.tables.column import NESTED, PAGE, PEOPLE, Column, Kind
+from orchestrator.units import US_PER_MS
 
 #: Campaign and round: what was measured in one round is a pair.
 _Round = tuple[str, int]
@@ -233,3 +236,69 @@ def load_rows(runs: Sequence[RunRecord], campaigns: Mapping[str, Campaign]) -> t
         )
         for load, own in sorted(seen.items(), key=lambda item: (item[0] != NO_LOAD, item[0]))
     )
+
+
+def _quality(item: StartRow | EnergyRow) -> str:
+    return item.quality.word
+
+
+def _quality_class(item: StartRow | EnergyRow) -> str:
+    return f"q-{item.quality.value}"
+
+
+def _share(mean: Mean | None) -> float | None:
+    return None if mean is None or mean.half_width is None else mean.half_width / mean.value
+
+
+def _half(mean: Mean | None, half: float | None) -> str | None:
+    """Return the words for an interval that says nothing: half of it is as large as the figure."""
+    return "too few runs" if mean is not None and (half is None or half > 1) else None
+
+
+_MS: Final[dict[str, Any]] = {"kind": Kind.NUMBER, "unit": "ms", "scale": 1 / US_PER_MS}
+STARTS: Final[Sequence[Column[StartRow]]] = (
+    Column("stage", "stage", lambda start: start.stage, is_choice=True),
+    Column("invocations", "processes", lambda start: start.count, Kind.COUNT),
+    Column("init_us", "init", lambda start: start.init_us, **_MS),
+    Column("first_inference_us", "first inference", lambda start: start.first_us, **_MS),
+    Column("quality", "quality", lambda start: start.quality, shown=_quality, tone=_quality_class),
+)
+#: Also among the columns of a case, in CSV, JSON and frames.
+ENERGY: Final[Sequence[Column[EnergyRow]]] = (
+    Column("energy_net_uj", "net", lambda item: item.net_uj and item.net_uj.value, Kind.NUMBER, "mJ", 1e-3, exact=3),
+    Column("energy_net_half_uj", "±95 %", lambda item: item.net_uj and item.net_uj.half_width, Kind.NUMBER, "mJ", 1e-3,
+           exact=3, shown=lambda item: _half(item.net_uj, _share(item.net_uj))),
+    Column("energy_gross_uj", "gross", lambda item: item.gross_uj and item.gross_uj.value, Kind.NUMBER, "mJ", 1e-3,
+           exact=3),
+    Column("energy_grade", "by", lambda item: item.grade or None, is_choice=True),
+    Column("blocks", "blocks", lambda item: len(item.blocks), Kind.COUNT, forms=PEOPLE),
+    Column("drift", "rests differ by", lambda item: item.drift, Kind.NUMBER, "%", 100, digits=1, forms=PAGE),
+    Column("quality", "quality", lambda item: item.quality, shown=_quality, tone=_quality_class, forms=PEOPLE),
+    Column("rails", "rails", lambda item: " ".join(item.rails), is_optional=True, forms=PEOPLE),
+    Column("missing", "blocks without a figure",
+           lambda item: "; ".join(f"{why} ({count})" for why, count in item.missing), is_optional=True, forms=PEOPLE),
+)  # fmt: skip
+LOADS: Final[Sequence[Column[LoadRow]]] = (
+    Column("load", "load", lambda load: load.load, is_choice=True),
+    Column("median_us", "median", lambda load: load.median_us, **_MS),
+    Column("factor", "times as long", lambda load: load.factor, Kind.RECORD, forms=NESTED),
+    Column("factor", "times as long", lambda load: load.factor and load.factor.value, Kind.NUMBER, digits=3,
+           forms=PEOPLE),
+    Column("factor_half", "±95 %", lambda load: load.factor and load.factor.half_width, Kind.NUMBER, "%", 100,
+           digits=1, forms=PEOPLE, shown=lambda load: _half(load.factor, getattr(load.factor, "half_width", None))),
+    Column("runs", "runs", lambda load: load.count, Kind.COUNT),
+    Column("cores", "load kept busy", lambda load: load.cores, Kind.NUMBER, "cores", digits=1),
+    Column("died", "load died", lambda load: load.died, Kind.COUNT,
+           shown=lambda load: "" if not load.died else None),
+)  # fmt: skip
+SUSTAINED: Final[Sequence[Column[SustainedRow]]] = (
+    Column("attempt", "attempt", lambda run: run.attempt, Kind.COUNT),
+    Column("is_whole", "length", lambda run: run.is_whole, Kind.FLAG, is_choice=True,
+           shown=lambda run: "whole" if run.is_whole else "cut"),
+    Column("burst_us", "burst", lambda run: run.curve.burst_us, **_MS),
+    Column("steady_us", "steady", lambda run: run.curve.steady_us, **_MS),
+    Column("slowdown", "slowdown", lambda run: run.curve.slowdown - 1, Kind.NUMBER, "%", 100, digits=1),
+    Column("onset_s", "slower from", lambda run: run.curve.onset_s, Kind.NUMBER, "s", digits=0),
+    Column("elapsed_s", "duration", lambda run: run.curve.duration_s, Kind.NUMBER, "s", digits=0),
+    Column("count", "runs", lambda run: run.curve.count, Kind.COUNT),
+)  # fmt: skip

@@ -19,7 +19,8 @@ from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import THREADS_UNUSED, DelegateEvidence, DelegateTruth, FigureKind, RunRecord
 from orchestrator.records.verdict import Finding, Severity
 from orchestrator.records.workload import Case, SkippedCase
-from orchestrator.tables.labels import NOTHING, PARITY_WORDS, STATUS_WORDS, fallback_words, truth_words
+from orchestrator.tables.column import NOTHING
+from orchestrator.tables.labels import PARITY_WORDS, STATUS_WORDS, fallback_words, truth_words
 from orchestrator.tables.looks import LogExcerpt, Trace
 from orchestrator.tables.next_steps import finding_step, next_step
 from orchestrator.tables.operators import Profile

@@ -84,7 +84,10 @@
     var saver = make("button", "", "Save as CSV");
     saver.type = "button";
     saver.addEventListener("click", function () { grid.saveCsv(); });
-    form.append(this.shown, saver);
+    var copier = make("button", "", "Copy as Markdown");
+    copier.type = "button";
+    copier.addEventListener("click", function () { grid.copyMarkdown(copier); });
+    form.append(this.shown, saver, copier);
     if (this.folded) { form.append(this.folded); }
     form.addEventListener("input", function (event) { if (event.target !== grid.sortBy) { grid.refresh(); } });
     form.addEventListener("submit", function (event) { event.preventDefault(); });
@@ -294,21 +297,49 @@
     return picture;
   }
 
+  /* The rows in view as words, by column; sparklines have none. */
+  Grid.prototype.lines = function (head, cell) {
+    var columns = this.columns.filter(function (column) { return column.kind !== "spark"; });
+    var lines = [columns.map(head)];
+    this.rows.forEach(function (row) { lines.push(columns.map(function (column) { return cell(column, row); })); });
+    return lines;
+  };
+  function title(column) { return column.unit ? column.label + " (" + column.unit + ")" : column.label; }
   Grid.prototype.saveCsv = function () {
-    var grid = this, columns = this.columns.filter(function (column) { return column.kind !== "spark"; });
+    var grid = this, place = -1;
     var field = function (text) { return /[",\n\r]/.test(text) ? '"' + text.replace(/"/g, '""') + '"' : text; };
     /* A spreadsheet takes a cell that begins like this as a formula. */
     var word = function (text) { return field(/^[=+\-@\t\r]/.test(text) ? "'" + text : text); };
-    var heads = columns.map(function (column) { return word(column.unit ? column.label + " (" + column.unit + ")" : column.label); });
-    var lines = [heads.concat("is virtual", "case").join(",")];
-    this.rows.forEach(function (row) {
-      var cells = columns.map(function (column) {
-        if (column.kind === "number") { return column.values[row] === null ? "" : String(column.values[row]); }
-        return word(grid.text(column, row));
-      });
-      lines.push(cells.concat(grid.page.virtual[row] ? "true" : "false", grid.key(row)).join(","));
+    var lines = this.lines(function (column) { return word(title(column)); }, function (column, row) {
+      if (column.kind === "number") { return column.values[row] === null ? "" : String(column.values[row]); }
+      return word(grid.text(column, row));
     });
-    report.save("benchfarm-" + this.host.dataset.grid + ".csv", "text/csv", lines.join("\n") + "\n");
+    lines.forEach(function (line) {
+      var row = grid.rows[place];
+      line.push(...(place < 0 ? ["is virtual", "case"] : [grid.page.virtual[row] ? "true" : "false", grid.key(row)]));
+      place += 1;
+    });
+    report.save("benchfarm-" + this.host.dataset.grid + ".csv", "text/csv", lines.map(function (line) { return line.join(","); }).join("\n") + "\n");
+  };
+  Grid.prototype.copyMarkdown = function (button) {
+    var grid = this;
+    var special = function (found) { return found === "&" ? "&amp;" : found === "<" ? "&lt;" : found === ">" ? "&gt;" : "\\" + found; };
+    /* No markup, no link, no mention: tables/escapes.py says it for what Python writes. */
+    var word = function (text) {
+      return text.replace(/[\\`*_{}\[\]()+!|~$&<>]/g, special).replace(/@(?=\w)|:(?=\/\/)|#(?=\d)/g, function (found) {
+        return "&#" + found.charCodeAt(0) + ";<!-- -->";
+      });
+    };
+    var lines = this.lines(function (column) { return word(title(column)); }, function (column, row) {
+      return word(grid.text(column, row) + (column === grid.columns[0] && grid.page.virtual[row] ? " (virtual)" : ""));
+    });
+    var rule = this.columns.filter(function (column) { return column.kind !== "spark"; }).map(function (column) {
+      return column.kind === "number" ? "---:" : "---";
+    });
+    lines.splice(1, 0, rule);
+    var text = lines.map(function (line) { return "| " + line.join(" | ") + " |"; }).join("\n") + "\n";
+    report.copy(text).then(function () { button.textContent = "Copied"; });
+    setTimeout(function () { button.textContent = "Copy as Markdown"; }, 2000);
   };
 
   document.querySelectorAll("[data-grid]").forEach(function (host) {

@@ -99,5 +99,17 @@ var report = (function () {
     setTimeout(function () { URL.revokeObjectURL(link.href); }, 1000);
   }
 
-  return { byId: byId, data: data, has: has, unfold: unfold, whenSeen: whenSeen, isDark: isDark, element: element, svg: svg, save: save };
+  /* A page over plain HTTP may not use the clipboard by itself: what is marked can be copied there, too. */
+  function copy(text) {
+    if (navigator.clipboard) { return navigator.clipboard.writeText(text); }
+    var area = element("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+    return Promise.resolve();
+  }
+
+  return { byId: byId, data: data, has: has, unfold: unfold, whenSeen: whenSeen, isDark: isDark, element: element, svg: svg, save: save, copy: copy };
 })();

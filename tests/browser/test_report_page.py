@@ -11,8 +11,8 @@ from orchestrator.extensions.history.web import page_of
 from orchestrator.records.identity import ModelSha, Serial
 from orchestrator.records.workload import DelegateName
 from orchestrator.report.assembly import build_report_data
-from orchestrator.report.page_policy import script_hash
 from orchestrator.report.render import render_html
+from orchestrator.tables.page_policy import script_hash
 from tests.browser.conftest import OF_COLOURS, PHONE, WIDE, serious_faults
 from tests.conftest import installed
 from tests.samples.sample_lab import (
@@ -306,6 +306,19 @@ def test_results_can_be_saved_as_csv(open_report):
     assert len(rows) == len(HOSTILE_NAMES) * 2 + 1
     assert rows[0][:4] == ["model", "device", "configuration", "median (ms)"]
     assert not [cell for row in rows for cell in row if cell.startswith(("=", "+", "-", "@"))]
+
+
+def test_results_can_be_copied_as_markdown(open_report):
+    page = open_report("hostile")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    host = grid(page)
+    host.get_by_role("button", name="Copy as Markdown").click()
+    expect(host.get_by_role("button", name="Copied")).to_be_visible()
+    lines = page.evaluate("() => navigator.clipboard.readText()").strip().splitlines()
+    assert len(lines) == len(HOSTILE_NAMES) * 2 + 2
+    assert lines[0].startswith("| model | device | configuration | median \\(ms\\) |")
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1
+    assert not any("<script" in line or "](" in line for line in lines)
 
 
 def test_another_baseline_relative_figures_and_a_logarithmic_scale(open_report):

@@ -65,7 +65,7 @@ class LivePages:
     def page(self, path: str) -> ServedPage | None:
         """Return the page of a path, None when there is none."""
         from orchestrator.extensions.history.web import page_of
-        from orchestrator.report.page_policy import script_hash
+        from orchestrator.tables.page_policy import script_hash
 
         if path == "farm":
             return page_of("farm.html", site_pages.farm_page().encode(), asks=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.app.reporting import report_data
-from orchestrator.extensions.history.regressions import ChangeGroup, FoundChange, OutputsChange
+from orchestrator.extensions.history.regressions import ChangeGroup, FoundChange
 from orchestrator.extensions.history.site import (
     SILENT_NIGHTS,
     Site,
@@ -33,13 +33,15 @@ from orchestrator.records.identity import CampaignId
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import Quality
-from orchestrator.report.grids import Column, Grid, badge_of, choice_of, column_of, number_of
-from orchestrator.report.page_policy import pack
 from orchestrator.report.render import render_html, render_template
 from orchestrator.report.vega import packed_runtime
 from orchestrator.resources import data_folder
-from orchestrator.tables.labels import STATE_CLASSES, column_decimals, page_name, short_names
+from orchestrator.tables.column import PAGE, Column, Kind, column_decimals
+from orchestrator.tables.html import page_data
+from orchestrator.tables.labels import STATE_CLASSES, page_name, short_names
+from orchestrator.tables.page_policy import pack
 from orchestrator.tables.rows import origin_of
+from orchestrator.tables.table import Table
 from orchestrator.units import US_PER_MS, format_change
 
 #: Rows of the overview for browsers without scripts.
@@ -124,7 +126,7 @@ def overview_page(site: Site) -> str:
         most_members=_MOST_MEMBERS,
         plain_rows=list(zip(site.series[:_PLAIN_ROWS], paths, strict=False)),
         box=spark_box(len(site.nights)),
-        fold=pack(_grid(site, paths).to_page()),
+        fold=pack(page_data(_series_table(site, paths))),
         is_virtual=site.has_virtual,
         is_mixed=site.has_real,
     )
@@ -289,45 +291,44 @@ def _counts(site: Site) -> dict[str, int]:
     }
 
 
-def _grid(site: Site, paths: Sequence[str]) -> Grid:
-    rows = site.series
-    names = short_names((row.case.configuration, row.case) for row in rows)
-    newest = [row.newest for row in rows]
-    faulty = [row.faulty_outputs for row in rows]
+def _series_table(site: Site, paths: Sequence[str]) -> Table[SiteSeries]:
+    names = short_names((row.case.configuration, row.case) for row in site.series)
+    drawn = dict(zip((row.page for row in site.series), paths, strict=True))
 
-    def percent(label: str, values: Sequence[float | None]) -> Column:
-        shown = [None if value is None else 100 * value for value in values]
-        return Column(label=label, kind="number", unit="%", values=shown, digits=1, is_signed=True)
+    def outputs(row: SiteSeries) -> str:
+        item = row.faulty_outputs
+        return "" if item is None else "v-error" if item.after is ParityVerdict.WRONG else "v-warning"
 
-    def state(change: FoundChange | None) -> tuple[str, str]:
-        return ("", "") if change is None else (change.state, STATE_CLASSES.get(change.state, "v-warning"))
-
-    def outputs(item: OutputsChange | None) -> tuple[str, str]:
-        if item is None:
-            return "", ""
-        return item.after.value, "v-error" if item.after is ParityVerdict.WRONG else "v-warning"
-
-    columns = (
-        column_of(rows, "model", lambda row: row.model, kind="case"),
-        number_of(rows, "last figure", "ms", lambda row: row.last_us / US_PER_MS),
-        percent("vs window", [row.against_window for row in rows]),
-        Column(label="nights", kind="spark", values=list(paths), box=spark_box(len(site.nights))),
-        choice_of(rows, "device", lambda row: f"{row.phone} ({row.case.serial})"),
-        choice_of(rows, "configuration", lambda row: names.of(row.case.configuration)),
-        percent("newest change", [None if change is None else change.ratio - 1 for change in newest]),
-        column_of(newest, "on", lambda change: "" if change is None else f"{change.night}"),
-        badge_of(newest, "state", state),
-        *([badge_of(faulty, "outputs", outputs)] if any(faulty) else ()),
-        choice_of(rows, "grade", lambda row: row.grade),
-        choice_of(rows, "last night", lambda row: f"{site.nights[row.last_place]}"),
-    )
-    return Grid(
+    changed = [
+        Column[FoundChange]("change", "newest change", lambda item: item.ratio - 1, Kind.NUMBER, "%", 100, digits=1,
+                            is_signed=True),
+        Column[FoundChange]("changed_on", "on", lambda item: item.night),
+        Column[FoundChange]("state", "state", lambda item: item.state, is_choice=True,
+                            tone=lambda item: STATE_CLASSES.get(item.state, "v-warning")),
+    ]  # fmt: skip
+    columns: Sequence[Column[SiteSeries]] = (
+        Column("model", "model", lambda row: row.model, opens=True),
+        Column("last_us", "last figure", lambda row: row.last_us, Kind.NUMBER, "ms", 1 / US_PER_MS),
+        Column("against_window", "vs window", lambda row: row.against_window, Kind.NUMBER, "%", 100, digits=1,
+               is_signed=True),
+        Column("nights", "nights", lambda row: drawn[row.page], Kind.SPARK, box=spark_box(len(site.nights)),
+               forms=PAGE),
+        Column("device", "device", lambda row: f"{row.phone} ({row.case.serial})", is_choice=True),
+        Column("configuration", "configuration", lambda row: names.of(row.case.configuration), is_choice=True),
+        *(column.of(lambda row: row.newest) for column in changed),
+        Column("outputs", "outputs", lambda row: row.faulty_outputs and row.faulty_outputs.after, tone=outputs,
+               is_choice=True, is_optional=True),
+        Column("grade", "grade", lambda row: row.grade, is_choice=True),
+        Column("last_night", "last night", lambda row: site.nights[row.last_place], is_choice=True),
+    )  # fmt: skip
+    return Table(
         name="series",
         caption="All series, worst first",
         columns=columns,
-        keys=[row.page.removesuffix(".html") for row in rows],
-        virtual=[row.is_virtual for row in rows],
-        judged=[row.is_trusted and item is None for row, item in zip(rows, faulty, strict=True)],
+        rows=site.series,
+        key=lambda row: row.page.removesuffix(".html"),
+        is_virtual=lambda row: row.is_virtual,
+        is_judged=lambda row: row.is_trusted and row.faulty_outputs is None,
         link=("series/", ".html"),
         order="worst first",
     )

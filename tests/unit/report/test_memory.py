@@ -12,10 +12,9 @@ from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import DelegateName, Pass
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.chart_rows import chart_rows
-from orchestrator.report.columns import flat_record
 from orchestrator.report.exports import to_json
-from orchestrator.report.sections import grids_of
 from orchestrator.report.tables import render_text_table
+from orchestrator.tables.results import memory_table
 from tests.samples.sample_lab import PIXEL_3, case, lab_of, run, series
 
 GPU = case(delegate=DelegateName.GPU)
@@ -37,8 +36,9 @@ def data_of(*runs):
     return build_report_data(**lab_of(runs, PIXEL_3).inputs())
 
 
-def column(grid, label):
-    return next(item.values for item in grid.columns if item.label == label)
+def column(table, name):
+    (own,) = (item for item in table.columns if item.name == name)
+    return [own.data(row) for row in table.listed]
 
 
 def test_memory_is_that_of_the_invocations_that_ran_where_they_were_meant_to() -> None:
@@ -57,18 +57,16 @@ def test_memory_of_unusable_invocations_is_not_shown_beside_a_good_latency(unusa
 @pytest.mark.parametrize("latency", [[], [run(GPU, 0, None, outcome=Outcome.FAILED, reason_code="crashed")]])
 def test_memory_is_shown_in_every_form_without_a_latency(latency) -> None:
     data = data_of(*latency, memory_run(0, 50.0))
-    (row,) = data.results
-    assert flat_record(row)["overall_memory_mib"] == 50.0
     assert json.loads(to_json(data))["results"][0]["peak_memory_mib"] == 100.0
-    grid = grids_of(data)["starts"]
-    assert column(grid, "memory overall") == [50.0]
-    assert column(grid, "median") == [None]
+    grid = memory_table(data.results)
+    assert column(grid, "overall_memory_mib") == [50.0]
+    assert column(grid, "median_us") == [None]
     assert [item["amount"] for item in chart_rows(data)["memory"]] == [25.0, 50.0, 100.0]
     assert "after init 25.0 MB, overall 50.0 MB, peak 100.0 MB" in " ".join(render_text_table(data).split())
 
 
 def test_start_of_a_figure_that_is_no_result_is_not_shown_beside_its_memory() -> None:
     data = data_of(*series(GPU, 6_450, **FELL_BACK), memory_run(0, 50.0))
-    grid = grids_of(data)["starts"]
-    assert column(grid, "memory overall") == [50.0]
-    assert column(grid, "init") == [None]
+    grid = memory_table(data.results)
+    assert column(grid, "overall_memory_mib") == [50.0]
+    assert column(grid, "init_us") == [None]

@@ -11,10 +11,9 @@ from orchestrator.records.identity import Serial
 from orchestrator.records.run import THREADS_UNUSED, Outcome, RunRecord
 from orchestrator.records.workload import Case, DelegateName, Pass
 from orchestrator.report.assembly import build_report_data
-from orchestrator.report.columns import winner_data
 from orchestrator.report.data import ReportData
 from orchestrator.report.tables import render_text_table
-from orchestrator.report.winners import answer_text, answers_of, next_step, winners
+from orchestrator.report.winners import WINNERS, answer_text, answers_of, next_step, winners
 from orchestrator.tables.escapes import display_width
 from tests.samples.sample_lab import PIXEL_3, case, lab_of, run, series
 
@@ -62,7 +61,7 @@ def test_one_winner_is_named_with_its_lead_over_the_next_and_its_interval() -> N
     text = answer_text(winner)
     assert re.search(r": gpu is the fastest with 6\.45 ms ±0\.\d %, 3\.7\d times \(95 %: 3\.\d+ to 3\.\d+\)", text)
     assert text.endswith("as fast as xnnpack, 4 threads; outputs not checked")
-    told = winner_data(winner)
+    told = {column.name: column.data(winner) for column in WINNERS}
     assert (told["configuration"], told["second"], told["tied"]) == (
         "gpu, 1 thread, native",
         "xnnpack, 4 threads, native",

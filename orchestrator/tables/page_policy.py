@@ -25,6 +25,7 @@ from orchestrator.resources import data_folder
 #: Kind of page -> the scripts that stand in it.
 SCRIPTS: Final[Mapping[str, Sequence[str]]] = {
     "report": ("page.js", "evidence.js", "matrix.js", "grid.js", "charts.js"),
+    "table": ("page.js", "grid.js"),
     "compared": ("page.js", "evidence.js"),
     #: Its script is a file of its own.
     "site": (),

@@ -1,0 +1,180 @@
+"""A column of a table, defined once: its name, its head, its value, and how people read it."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final, Generic, TypeVar
+
+R = TypeVar("R")
+S = TypeVar("S")
+#: Where there is no figure.
+NOTHING: Final = "---"
+
+
+class Form(enum.StrEnum):
+    """What a table is written as."""
+
+    HTML = "html"
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    CSV = "csv"
+    JSON = "json"
+    FRAME = "frame"
+
+
+EVERYWHERE: Final = frozenset(Form)
+#: For programs: CSV, JSON and frames; of them without JSON; JSON alone.
+DATA: Final = frozenset({Form.CSV, Form.JSON, Form.FRAME})
+FLAT: Final = DATA - {Form.JSON}
+NESTED: Final = frozenset({Form.JSON})
+#: For people: HTML, text and Markdown; of them the page alone, which scrolls; the others alone.
+PEOPLE: Final = EVERYWHERE - DATA
+PAGE: Final = frozenset({Form.HTML})
+LINES: Final = PEOPLE - PAGE
+
+
+class Kind(enum.Enum):
+    """What a column holds: in a frame it has one type, whatever of it is known."""
+
+    TEXT = "string"
+    NUMBER = "Float64"
+    COUNT = "Int64"
+    FLAG = "boolean"
+    MOMENT = "datetime64[us, UTC]"
+    #: Mappings and lists; only in JSON.
+    RECORD = "object"
+    #: A line of its own on a page: ``path|path`` (report/sparklines.py).
+    SPARK = "spark"
+
+
+@dataclass(frozen=True)
+class Column(Generic[R]):
+    """One column. It is in every form, unless ``forms`` says otherwise."""
+
+    #: For programs: ``median_us``. Exported names are documented in docs/reference/exports.md.
+    name: str
+    #: For people: ``median``.
+    head: str
+    value: Callable[[R], Any]
+    kind: Kind = Kind.TEXT
+    #: Of what is shown, and how many times as much as the value that is: 0.001 where microseconds are shown as ms.
+    unit: str = ""
+    scale: float = 1.0
+    #: Decimals of what is shown (None: by the column's smallest figure), and of what is exported (None: all).
+    digits: int | None = None
+    exact: int | None = None
+    forms: frozenset[Form] = EVERYWHERE
+    #: What people read in the place of the value; None for a row whose value is shown.
+    shown: Callable[[R], str | None] | None = None
+    #: The class that colours a word on a page.
+    tone: Callable[[R], str] | None = None
+    #: Whether people don't see the column where no row has anything in it.
+    is_optional: bool = False
+    #: On a page: words can be chosen from a list; the cell opens what the row is about; a figure has a sign.
+    is_choice: bool = False
+    opens: bool = False
+    is_signed: bool = False
+    #: Of sparklines: the paths' view box.
+    box: str = ""
+
+    @property
+    def title(self) -> str:
+        """The head with its unit."""
+        return f"{self.head} {self.unit}".strip()
+
+    @property
+    def is_figure(self) -> bool:
+        """Whether it is aligned to the right."""
+        return self.kind in {Kind.NUMBER, Kind.COUNT}
+
+    def of(self, part: Callable[[S], R | None], **changes: Any) -> Column[S]:  # noqa: ANN401
+        """Return the column for rows of which ``part`` gives what this one is of; None there is no value.
+
+        ``changes`` are other fields of the new column.
+        """
+
+        def through(function: Callable[[R], Any] | None, nothing: object) -> Any:  # noqa: ANN401
+            if function is None:
+                return None
+            return lambda row: nothing if (item := part(row)) is None else function(item)
+
+        made = {
+            "value": through(self.value, None),
+            "shown": through(self.shown, None),
+            "tone": through(self.tone, ""),
+        }
+        return replace(self, **(made | changes))  # type: ignore[return-value]
+
+    def data(self, row: R) -> Any:  # noqa: ANN401
+        """Return the value as programs get it."""
+        value = plain(self.value(row))
+        return round(value, self.exact) if self.exact is not None and value is not None else value
+
+    def figures(self, rows: Iterable[R]) -> list[float | None]:
+        """Return the figures as they are shown, not yet rounded."""
+        values = (self.value(row) for row in rows)
+        return [None if value is None else float(value * self.scale) for value in values]
+
+    def decimals(self, figures: Iterable[float | None]) -> int:
+        """Return how many decimals of these figures are shown."""
+        if self.kind is Kind.COUNT:
+            return 0
+        return column_decimals([f for f in figures if f is not None]) if self.digits is None else self.digits
+
+    def cells(self, rows: Sequence[R]) -> list[str]:
+        """Return the column as people read it; nothing of it is escaped."""
+        texts = [None if self.shown is None else self.shown(row) for row in rows]
+        if self.is_figure:
+            figures = self.figures(rows)
+            digits, sign = self.decimals(figures), "+" if self.is_signed else ""
+            own = [NOTHING if figure is None else f"{figure:{sign}.{digits}f}" for figure in figures]
+        else:
+            own = [_words(self.value(row)) for row in rows]
+        return [word if text is None else text for text, word in zip(texts, own, strict=True)]
+
+
+def _words(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return f"{value.astimezone():%Y-%m-%d %H:%M}"
+    return ", ".join(map(_words, value)) if isinstance(value, tuple | list) else str(value)
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401
+    """Return a value as JSON has it: enums as their words, moments in ISO 8601, records and mappings as objects."""
+    if value is None or type(value) in {str, int, float, bool}:
+        return value
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {item.name: plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def fields_of(record: object, *names: str) -> dict[str, Any]:
+    """Return some fields of a record as JSON has them."""
+    return {name: plain(getattr(record, name)) for name in names}
+
+
+def column_decimals(values: Sequence[float]) -> int:
+    """Return how many decimals a column of figures needs: all get the same, so that their points stand in line.
+
+    The smallest figure shows three digits, or two when it is below 1; never fewer than one decimal, at most four.
+    """
+    smallest = min((abs(value) for value in values if value), default=10.0)
+    digits = 100 if smallest >= 1 else 10
+    decimals = 1
+    while decimals < 4 and smallest * 10**decimals < digits:
+        decimals += 1
+    return decimals

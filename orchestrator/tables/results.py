@@ -1,0 +1,483 @@
+"""The columns of a case, as a report, an export and a frame have them; and those of the parts of a case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+
+from orchestrator.analysis.compare import Ratio
+from orchestrator.analysis.summary import Summary
+from orchestrator.records.campaign import Campaign
+from orchestrator.records.device import DeviceState
+from orchestrator.tables.column import (
+    DATA,
+    EVERYWHERE,
+    FLAT,
+    LINES,
+    NESTED,
+    NOTHING,
+    PAGE,
+    Column,
+    Form,
+    Kind,
+    column_decimals,
+)
+from orchestrator.tables.findings import FINDINGS
+from orchestrator.tables.labels import PARITY_CLASSES, PARITY_WORDS
+from orchestrator.tables.passes import ENERGY, LOADS, STARTS, SUSTAINED, EnergyRow
+from orchestrator.tables.rows import BestMark, InvocationRow, ResultRow
+from orchestrator.tables.runs import RUNS
+from orchestrator.tables.table import Table
+from orchestrator.units import US_PER_MS, tokens_per_s
+
+Item = TypeVar("Item")
+_TEXT_ONLY: Final = frozenset({Form.TEXT})
+_RANKS: Final = {BestMark.BEST: "★ fastest", BestMark.TIED: "≈ tied", BestMark.NONE: ""}
+_RANK_CLASSES: Final = {BestMark.BEST: "best", BestMark.TIED: "tied", BestMark.NONE: ""}
+#: Before a configuration in text.
+MARKS: Final = {BestMark.BEST: "*", BestMark.TIED: "=", BestMark.NONE: " "}
+
+
+def figures_decimals(rows: Sequence[ResultRow]) -> int:
+    """Return the decimals that a column of these cases' medians in milliseconds needs."""
+    shown = [row for row in rows if not row.case.is_per_token] or rows
+    return column_decimals([row.result.summary.median_us / US_PER_MS for row in shown if row.result.summary])
+
+
+def _marked(row: ResultRow) -> str:
+    return f"{'v' if row.is_virtual else ' '}{MARKS[row.best]} {row.configuration}"
+
+
+def _spread(row: ResultRow) -> str:
+    return row.spread_text if row.own is not None else NOTHING
+
+
+def _ratio(row: ResultRow) -> str:
+    return NOTHING if row.speed_up is None else f"{row.speed_up.value:.2f}x"
+
+
+def _truth_class(row: ResultRow) -> str:
+    return f"t-{row.result.truth.value}" if row.result.truth is not None else ""
+
+
+def _quality(row: ResultRow) -> str:
+    return row.quality_text
+
+
+def _quality_class(row: ResultRow) -> str:
+    return f"q-{row.result.quality.value if row.result.quality is not None else 'none'}"
+
+
+def _of_delegate(name: str) -> Callable[[ResultRow], int | None]:
+    return lambda row: getattr(row.delegate, name) if row.delegate is not None else None
+
+
+def _ms(name: str, head: str, value: Callable[[ResultRow], float | None], **other: Any) -> Column[ResultRow]:  # noqa: ANN401
+    return Column(name, head, value, Kind.NUMBER, "ms", 1 / US_PER_MS, exact=3, **other)
+
+
+def _own(name: str, head: str, value: Callable[[Summary], Any], **other: Any) -> Column[ResultRow]:  # noqa: ANN401
+    return Column("", head, value, Kind.NUMBER, "ms", 1 / US_PER_MS, exact=3).of(
+        lambda row: row.own, name=name, **{"forms": DATA, **other}
+    )
+
+
+def _ratio_of(name: str, value: Callable[[Ratio], Any], **other: Any) -> Column[ResultRow]:  # noqa: ANN401
+    return Column("", "", value, Kind.NUMBER, exact=4).of(
+        lambda row: row.speed_up, name=name, **{"forms": DATA, **other}
+    )
+
+
+def _memory(name: str, head: str, value: Callable[[ResultRow], float | None]) -> Column[ResultRow]:
+    return Column(name, head, value, Kind.NUMBER, "MB", digits=1, exact=3, forms=DATA)
+
+
+def _speed(name: str, head: str, place: int, unit: str, **other: Any) -> Column[ResultRow]:  # noqa: ANN401
+    return Column(name, head, lambda row: row.speeds[place], Kind.NUMBER, unit, exact=3, is_optional=True, **other)
+
+
+def _has_figure(row: ResultRow) -> bool:
+    return row.result.summary is not None
+
+
+WHO: Final[Sequence[Column[ResultRow]]] = (
+    Column("model", "model", lambda row: row.model.label, opens=True, is_choice=True),
+    Column("device", "device", lambda row: row.device.title, is_choice=True),
+    Column("configuration", "configuration", lambda row: row.configuration, is_choice=True),
+)
+#: Its figure, beside others that are about another thing.
+_MEDIAN: Final = _own("median_us", "median", lambda own: own.median_us, forms=EVERYWHERE, is_optional=True)
+_FIGURE: Final[Column[ResultRow]] = Column(
+    "figure",
+    "figure",
+    lambda row: row.result.figure if _has_figure(row) else None,
+    shown=lambda row: "mean" if row.has_mean else "",
+    is_optional=True,
+)
+_QUALITY: Final[Column[ResultRow]] = Column(
+    "quality", "quality", lambda row: row.result.quality, shown=_quality, tone=_quality_class, is_choice=True
+)
+_DELEGATE: Final[Column[ResultRow]] = Column(
+    "delegate_truth", "delegate", lambda row: row.result.truth, shown=lambda row: row.delegate_text,
+    tone=_truth_class, is_choice=True,
+)  # fmt: skip
+_PRECISION: Final[Column[ResultRow]] = Column(
+    "precision", "±95 %", lambda row: row.result.precision, Kind.NUMBER, "", 100, digits=1, exact=6, shown=_spread
+)
+_SPEED_UP: Final = _ratio_of(
+    "speed_up", lambda ratio: ratio.value, head="speed-up", unit="x CPU", digits=2, forms=DATA | PAGE
+)
+#: A case's figure and what it is worth, behind the columns of its parts.
+OWN_COLUMNS: Final = (_MEDIAN, _FIGURE, _QUALITY)
+RESULTS: Final[Sequence[Column[ResultRow]]] = (
+    *WHO[:2],
+    replace(WHO[2], forms=EVERYWHERE - _TEXT_ONLY),
+    Column("configuration", "", _marked, forms=_TEXT_ONLY),
+    Column("model_sha256", "sha256 of the model", lambda row: row.model.sha256, forms=DATA),
+    Column("serial", "serial number", lambda row: row.device.serial, forms=DATA),
+    Column("is_virtual", "virtual", lambda row: row.is_virtual, Kind.FLAG, forms=DATA),
+    Column("origin", "origin", lambda row: row.origin, forms=DATA),
+    Column("delegate", "requested delegate", lambda row: row.case.delegate, forms=DATA),
+    Column("threads", "threads", lambda row: row.case.threads, Kind.COUNT, forms=DATA),
+    Column("tool", "program", lambda row: row.case.tool, forms=DATA),
+    Column("flags", "flags", lambda row: " ".join(f"{k}={v}" for k, v in row.case.flags), forms=FLAT),
+    Column("flags", "flags", lambda row: row.case.flags, Kind.RECORD, forms=NESTED),
+    Column("build_sha256", "sha256 of the program", lambda row: row.case.build_sha256, forms=DATA),
+    Column("status", "status", lambda row: row.result.status, forms=DATA),
+    replace(_MEDIAN, forms=DATA | PAGE),
+    replace(
+        _MEDIAN, forms=LINES, shown=lambda row: NOTHING if row.case.is_per_token or row.own is None else None
+    ),
+    _speed("tokens_per_s", "speed", 0, "tokens/s"),
+    _FIGURE,
+    _own("interval_low_us", "from", lambda own: own.interval and own.interval.low, unit="ms, 95 %",
+         forms=DATA | PAGE),
+    _own("interval_high_us", "to", lambda own: own.interval and own.interval.high, unit="ms, 95 %",
+         forms=DATA | PAGE),
+    Column("interval_method", "method", lambda row: row.own and row.own.interval and row.own.interval.method,
+           forms=DATA),
+    replace(_PRECISION, forms=EVERYWHERE - _TEXT_ONLY),
+    replace(_PRECISION, forms=_TEXT_ONLY, shown=lambda row: f"{'~' if row.result.imprecision else ''}{_spread(row)}"),
+    Column("is_precise", "precise", lambda row: row.result.is_precise, Kind.FLAG, forms=DATA),
+    _speed("tokens_per_s_low", "speed from", 1, "tokens/s, 95 %", forms=DATA | PAGE),
+    _speed("tokens_per_s_high", "speed to", 2, "tokens/s, 95 %", forms=DATA | PAGE),
+    _SPEED_UP,
+    _ratio_of("speed_up", lambda ratio: ratio.value, head="vs CPU", forms=LINES, shown=_ratio),
+    _ratio_of("speed_up_low", lambda ratio: ratio.interval and ratio.interval.low),
+    _ratio_of("speed_up_high", lambda ratio: ratio.interval and ratio.interval.high),
+    Column("best", "rank", lambda row: row.best, shown=lambda row: _RANKS[row.best],
+           tone=lambda row: _RANK_CLASSES[row.best], is_choice=True, is_optional=True,
+           forms=EVERYWHERE - _TEXT_ONLY),
+    _DELEGATE,
+    Column("delegate_actual", "ran on", lambda row: row.place if row.delegate is not None else None, forms=DATA),
+    Column("delegated_nodes", "delegated nodes", _of_delegate("delegated_nodes"), Kind.COUNT, forms=DATA),
+    Column("total_nodes", "nodes", _of_delegate("total_nodes"), Kind.COUNT, forms=DATA),
+    replace(_QUALITY, forms=DATA | PAGE),
+    replace(
+        _QUALITY,
+        forms=LINES - _TEXT_ONLY,
+        shown=lambda row: row.quality_text + (", virtual" if row.is_virtual else ""),
+    ),
+    replace(_QUALITY, forms=_TEXT_ONLY, shown=lambda row: row.quality_word),
+    Column("outputs", "outputs", lambda row: row.result.parity,
+           shown=lambda row: PARITY_WORDS[row.result.parity] if row.result.parity else "",
+           tone=lambda row: PARITY_CLASSES[row.result.parity] if row.result.parity else "",
+           is_choice=True, is_optional=True, forms=PAGE),
+    Column("grade", "grade", lambda row: row.result.grade,
+           shown=lambda row: row.result.grade.value if row.result.grade else NOTHING, is_choice=True,
+           forms=DATA | PAGE),
+    Column("is_judged", "judged", lambda row: row.result.is_judged, Kind.FLAG, forms=DATA),
+    Column("invocations_used", "runs", lambda row: len(row.result.used) if row.own is not None else 0,
+           Kind.COUNT, "used", forms=DATA | PAGE),
+    Column("invocations_ended", "of", lambda row: row.result.ended, Kind.COUNT, "ended", forms=DATA | PAGE),
+    Column("baseline", "speed-up over", lambda row: row.baseline, is_choice=True, forms=DATA | PAGE),
+    _own("mean_us", "mean", lambda own: own.mean_us),
+    _own("min_us", "least", lambda own: own.min_us),
+    _own("max_us", "most", lambda own: own.max_us),
+    _own("std_us", "standard deviation", lambda own: own.std_us),
+    _ms("init_us", "init", lambda row: row.init_us, forms=DATA),
+    _ms("first_inference_us", "first inference", lambda row: row.first_us, forms=DATA),
+    _ms("warmup_us", "warm-up", lambda row: row.warmup_us, forms=DATA),
+    _memory("init_memory_mib", "memory after init", lambda row: row.init_memory_mib),
+    _memory("overall_memory_mib", "memory overall", lambda row: row.overall_memory_mib),
+    _memory("peak_memory_mib", "peak memory", lambda row: row.peak_memory_mib),
+    *(column.of(lambda row: row.energy, forms=DATA) for column in ENERGY if column.forms & FLAT),
+    Column("accuracy_percent", "accuracy", lambda row: row.model.accuracy, Kind.NUMBER, "%", exact=3, forms=DATA),
+    _ms("not_a_result_us", "not a result",
+        lambda row: row.result.summary.median_us if row.result.summary and row.own is None else None, forms=DATA),
+    Column("reason_code", "why not", lambda row: row.result.reason_code, forms=DATA | PAGE),
+    Column("reason", "reason", lambda row: row.result.reason, forms=DATA),
+    Column("findings", "findings", lambda row: " ".join(item.finding.code for item in row.findings), forms=FLAT),
+    Column("case_key", "case", lambda row: row.key, forms=DATA),
+    Column("notes", "notes", lambda row: row.result.notes, Kind.RECORD, forms=NESTED),
+    Column("stopped", "stopped", lambda row: [{"reason": code, "text": text} for code, text in row.stopped],
+           Kind.RECORD, forms=NESTED),
+    Column("next_step", "next step", lambda row: row.next_step, forms=NESTED),
+    Column("starts", "starts", lambda row: _records(STARTS, row.starts), Kind.RECORD, forms=NESTED),
+    Column("energy", "energy", lambda row: _energy(row.energy, row), Kind.RECORD, forms=NESTED),
+    Column("contention", "contention", lambda row: _records(LOADS, row.loads), Kind.RECORD, forms=NESTED),
+)  # fmt: skip
+
+
+def _records(columns: Sequence[Column[Item]], items: Iterable[Item]) -> list[dict[str, Any]]:
+    return [{column.name: column.data(item) for column in columns if Form.JSON in column.forms} for item in items]
+
+
+def _energy(energy: EnergyRow | None, row: ResultRow) -> Mapping[str, object] | None:
+    if energy is None:
+        return None
+    return {
+        "per": "token" if row.case.is_per_token else "inference",
+        "net_uj": energy.net_uj,
+        "gross_uj": energy.gross_uj,
+        "grade": energy.grade,
+        "quality": energy.quality,
+        "rails": energy.rails,
+        "drift": energy.drift,
+        "missing": [{"reason": reason, "blocks": count} for reason, count in energy.missing],
+    }
+
+
+def results_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
+    """Return the table of all cases; a median and its interval are read together, so with as many decimals."""
+    digits = figures_decimals(rows)
+    shared = {"median_us", "interval_low_us", "interval_high_us"}
+    return case_table(
+        "results",
+        "One row for each case",
+        rows,
+        [replace(column, digits=digits) if column.name in shared else column for column in RESULTS],
+        groups=2,
+        instead=lambda row: row.why_none if row.own is None else "",
+        is_judged=lambda row: row.result.is_judged,
+    )
+
+
+def case_table(
+    name: str,
+    caption: str,
+    rows: Sequence[ResultRow],
+    columns: Sequence[Column[ResultRow]],
+    **other: Any,  # noqa: ANN401
+) -> Table[ResultRow]:
+    """Return a table with a row for each of some cases."""
+    return Table(
+        name=name,
+        caption=caption,
+        columns=columns,
+        rows=rows,
+        key=lambda row: row.key,
+        is_virtual=lambda row: row.is_virtual,
+        **other,
+    )
+
+
+#: What a case has several of, beside its case.
+Part = tuple[ResultRow, Item]
+
+
+def parts_table(
+    name: str,
+    caption: str,
+    parts: Iterable[tuple[ResultRow, Item]],
+    columns: Sequence[Column[Item]],
+    *,
+    of_case: Sequence[Column[ResultRow]] = (),
+) -> Table[Part[Item]]:
+    """Return a table with a row for each part of some cases; columns of the case itself stand behind."""
+    return Table(
+        name=name,
+        caption=caption,
+        columns=[
+            *(column.of(_case) for column in WHO),
+            *(column.of(_part) for column in columns),
+            *(column.of(_case) for column in of_case),
+        ],
+        rows=list(parts),
+        groups=2,
+        key=lambda part: part[0].key,
+        is_virtual=lambda part: part[0].is_virtual,
+    )
+
+
+def _case(part: tuple[ResultRow, Any]) -> ResultRow:
+    return part[0]
+
+
+def _part(part: tuple[Any, Item]) -> Item:
+    return part[1]
+
+
+def parts_of(rows: Iterable[ResultRow], of: Callable[[ResultRow], Iterable[Item]]) -> list[tuple[ResultRow, Item]]:
+    """Return what the rows have several of, each beside its row."""
+    return [(row, item) for row in rows for item in of(row)]
+
+
+def energy_table(rows: Sequence[ResultRow]) -> Table[Part[EnergyRow]]:
+    """Return the energy of the cases that have any."""
+    parts = [(row, row.energy) for row in rows if row.energy is not None]
+    return parts_table("energy", "Energy of an inference above the phone's at rest", parts, ENERGY)
+
+
+def starts_table(rows: Sequence[ResultRow]) -> Table[Any]:
+    """Return the stages of all starts, where a plan has the pass ``cold``."""
+    caption = "Initialisation and first inference of each case by stage"
+    return parts_table("stages", caption, parts_of(rows, lambda row: row.starts), STARTS)
+
+
+def loads_table(rows: Sequence[ResultRow]) -> Table[Any]:
+    """Return the figures beside loads, where a plan has the pass ``contention``."""
+    caption = "Each case beside loads, against itself alone"
+    return parts_table("loads", caption, parts_of(rows, lambda row: row.loads), LOADS)
+
+
+def sustained_table(rows: Sequence[ResultRow]) -> Table[Any]:
+    """Return the attempts at sustained runs."""
+    caption = "Sustained runs: how fast at first, how fast when warm"
+    return parts_table("sustained", caption, parts_of(rows, lambda row: row.sustained), SUSTAINED)
+
+
+_STARTED: Final = frozenset({
+    "init_us", "first_inference_us", "warmup_us", "init_memory_mib", "overall_memory_mib", "peak_memory_mib",
+})  # fmt: skip
+
+
+def memory_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
+    """Return start and memory of each case that has any of them."""
+    columns = [replace(column, forms=EVERYWHERE) for column in RESULTS if column.name in _STARTED]
+    return case_table(
+        "starts",
+        "Initialisation, first inference and memory of each case that has any of them",
+        [row for row in rows if row.own is not None or row.has_memory],
+        (*WHO, *columns[:3], _MEDIAN, _FIGURE, *columns[3:]),
+        groups=2,
+    )
+
+
+def delegates_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
+    """Return what each delegate brought."""
+    nodes = [
+        replace(column, head=head, unit="nodes", forms=EVERYWHERE)
+        for column, head in zip(
+            (column for column in RESULTS if column.name.endswith("_nodes")), ("delegated", "of"), strict=True
+        )
+    ]
+    left = Column[ResultRow]("left_to_cpu", "left to the CPU", lambda row: row.left_to_cpu, is_optional=True)
+    return case_table(
+        "delegates",
+        "What each delegate brought, and which operators fell off it",
+        [row for row in rows if not row.case.delegate.is_cpu],
+        (*WHO, replace(_SPEED_UP, forms=EVERYWHERE), _MEDIAN, _FIGURE, _DELEGATE, *nodes, _QUALITY, left),
+        groups=2,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A case with the campaign that its figure is of; None where nothing says which."""
+
+    row: ResultRow
+    campaign: Campaign | None
+
+
+CAMPAIGN: Final[Sequence[Column[Campaign]]] = (
+    Column("campaign_id", "campaign", lambda item: item.campaign_id),
+    Column("campaign", "name", lambda item: item.name, forms=FLAT),
+    Column("campaign_created_at", "started", lambda item: item.created_at, Kind.MOMENT, forms=FLAT),
+)
+
+
+def _exported(item: Exported) -> ResultRow:
+    return item.row
+
+
+def exported_table(rows: Iterable[Exported]) -> Table[Exported]:
+    """Return what CSV, JSON and frames have of cases: of each its campaign, figure and parts."""
+    return Table(
+        name="cases",
+        caption="Cases",
+        columns=[
+            *(column.of(lambda item: item.campaign) for column in CAMPAIGN),
+            *(column.of(_exported) for column in RESULTS),
+            Column("findings", "findings", lambda item: _records(FINDINGS, item.row.findings), Kind.RECORD,
+                   forms=NESTED),
+            Column("invocations", "invocations",
+                   lambda item: [invocations_table([item.row]).record(pair) for pair in _invocations(item.row)],
+                   Kind.RECORD, forms=NESTED),
+        ],
+        rows=rows,
+    )  # fmt: skip
+
+
+#: An invocation with its case.
+Invocation = tuple[ResultRow, InvocationRow]
+
+
+def _invocations(row: ResultRow) -> list[Invocation]:
+    return [(row, item) for item in row.invocations]
+
+
+def _is_result(pair: Invocation) -> bool:
+    """Whether an invocation's latency is part of its case's result."""
+    row, item = pair
+    return item.is_used and row.own is not None
+
+
+def _latency(pair: Invocation) -> float | None:
+    return pair[1].latency_us if _is_result(pair) else None
+
+
+def _percentile(name: str) -> Callable[[Invocation], float | None]:
+    def of(pair: Invocation) -> float | None:
+        report = pair[1].run.report
+        figures = report.inference if report is not None and _is_result(pair) else None
+        return getattr(figures, name) if figures is not None else None
+
+    return of
+
+
+def _state(value: DeviceState | None) -> Mapping[str, object] | None:
+    return None if value is None else {name: getattr(value, name) for name in _STATE}
+
+
+_STATE: Final = (
+    "at", "heat_c", "thermal_status", "battery_percent", "battery_heat_c", "plugged", "clock_khz",
+    "clock_limit_khz", "load_1min", "memory_available_bytes",
+)  # fmt: skip
+#: Of a run, those that stand before the case's and those that follow it.
+_RUN: Final[Sequence[Column[Invocation]]] = [column.of(lambda pair: pair[1].run) for column in RUNS]
+INVOCATIONS: Final[Sequence[Column[Invocation]]] = (
+    *_RUN[:3],
+    *(column.of(lambda pair: pair[0], forms=EVERYWHERE - NESTED) for column in WHO[:2]),
+    Column("serial", "serial number", lambda pair: pair[0].device.serial, forms=FLAT),
+    WHO[2].of(lambda pair: pair[0], forms=EVERYWHERE - NESTED),
+    *_RUN[3:],
+    Column("delegate_truth", "delegate", lambda pair: pair[1].truth),
+    Column("is_used", "used", _is_result, Kind.FLAG),
+    Column("is_virtual", "virtual", lambda pair: pair[0].is_virtual, Kind.FLAG, forms=DATA),
+    Column("origin", "origin", lambda pair: pair[1].origin, is_optional=True),
+    Column("figure", "figure", lambda pair: pair[1].figure if pair[1].latency_us is not None else None, forms=DATA),
+    Column("latency_us", "latency", _latency, Kind.NUMBER, "ms", 1 / US_PER_MS),
+    Column("tokens_per_s", "speed",
+           lambda pair: tokens_per_s(_latency(pair)) if pair[0].case.is_per_token else None,
+           Kind.NUMBER, "tokens/s", is_optional=True),
+    Column("not_a_result_us", "not a result",
+           lambda pair: None if _is_result(pair) else pair[1].latency_us, Kind.NUMBER, "ms", 1 / US_PER_MS,
+           is_optional=True),
+    Column("p5_us", "p5", _percentile("p5_us"), Kind.NUMBER, "ms", 1 / US_PER_MS, forms=DATA),
+    Column("p95_us", "p95", _percentile("p95_us"), Kind.NUMBER, "ms", 1 / US_PER_MS, forms=DATA),
+    Column("command", "command", lambda pair: pair[1].command, forms=DATA),
+    Column("state_before", "state before", lambda pair: _state(pair[1].run.state_before), Kind.RECORD, forms=NESTED),
+    Column("state_after", "state after", lambda pair: _state(pair[1].run.state_after), Kind.RECORD, forms=NESTED),
+)  # fmt: skip
+
+
+def invocations_table(rows: Iterable[ResultRow]) -> Table[Invocation]:
+    """Return a row for each invocation of some cases."""
+    return Table(
+        name="invocations",
+        caption="One row for each process",
+        columns=INVOCATIONS,
+        rows=(pair for row in rows for pair in _invocations(row)),
+    )

@@ -1,0 +1,70 @@
+"""A table: its rows and its columns, and the forms that it is written in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final, Generic, Literal
+
+from orchestrator.tables.column import LINES, NOTHING, PEOPLE, Column, Form, R
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table(Generic[R]):
+    """Rows of one kind under their columns."""
+
+    #: In addresses and names of files: ``results``.
+    name: str
+    #: A sentence for readers that see no table at a glance.
+    caption: str
+    columns: Sequence[Column[R]]
+    #: May be an iterator: CSV and JSON take one row after the other.
+    rows: Iterable[R]
+    #: How many columns stand in text as headings above the rows that have them in common.
+    groups: int = 0
+    #: What text has in the place of a row's figures and all that follows; empty for a row with figures.
+    instead: Callable[[R], str] | None = None
+    #: What a row opens on a page: the case with its evidence, or a page; with ``link`` around it, it is an address.
+    key: Callable[[R], str] | None = None
+    link: tuple[str, str] = ("#c-", "")
+    is_virtual: Callable[[R], bool] = lambda _: False
+    is_judged: Callable[[R], bool] | None = None
+    #: The group that a row belongs to, where a page shows one group at a time.
+    group: Callable[[R], str] | None = None
+    #: The order in which the rows are given.
+    order: str = "as measured"
+
+    def of(self, form: Form) -> list[Column[R]]:
+        """Return the columns of a form; people see no optional column that is empty."""
+        columns = [column for column in self.columns if form in column.forms]
+        if form not in PEOPLE:
+            return columns
+        rows = self.listed
+        return [column for column in columns if not (column.is_optional and _is_empty(column, form, rows))]
+
+    @property
+    def listed(self) -> Sequence[R]:
+        """The rows, where all of them are needed."""
+        assert isinstance(self.rows, Sequence), "only CSV and JSON are written of an iterator"
+        return self.rows
+
+    def record(self, row: R, form: Form = Form.JSON) -> dict[str, Any]:
+        """Return one row as plain values by the columns' names."""
+        return {column.name: column.data(row) for column in self.columns if form in column.forms}
+
+
+def _is_empty(column: Column[R], form: Form, rows: Sequence[R]) -> bool:
+    if form in LINES or not column.is_figure:
+        return all(cell in {"", NOTHING} for cell in column.cells(rows))
+    return all(figure is None for figure in column.figures(rows))
+
+
+FormName = Literal["html", "text", "markdown", "csv", "json", "frame"]
+#: Form -> the module with its ``render``, which is loaded when it is used.
+RENDERERS: Final[Mapping[Form, str]] = {form: f"orchestrator.tables.{form.value}" for form in Form}
+
+
+def render(table: Table[R], form: FormName) -> Any:  # noqa: ANN401 - text, but for a frame
+    """Return the table in a form: a text, or a pandas frame."""
+    return import_module(RENDERERS[Form(form)]).render(table)

@@ -1,0 +1,116 @@
+"""A table for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.tables.column import NOTHING, Form, R
+from orchestrator.tables.escapes import display_width, fit, one_line, wrap
+from orchestrator.tables.table import Table
+
+#: Columns of a terminal that a table within a width takes at least.
+WIDTH: Final = 80
+#: No name of a row is wider in a table with headings: a longer one has a line of its own.
+_WIDEST_NAME: Final = 29
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """A column as lines of text."""
+
+    heads: list[str]
+    cells: list[str]
+    width: int
+    is_right: bool
+
+    def cell(self, text: str) -> str:
+        own = fit(text, self.width)
+        return own if not self.is_right else f"{' ' * (self.width - display_width(text))}{text}"
+
+
+def render(table: Table[R], width: int | None = None) -> str:
+    """Return the table with a line for each row, within a width where one is given.
+
+    Columns that don't fit beside the others follow in a band below, each beside the rows' names.
+    """
+    rows = table.listed
+    groups, (first, *others) = (columns := table.of(Form.TEXT))[: table.groups], columns[table.groups :]
+    names = [one_line(cell) for cell in first.cells(rows)]
+    longest = max(map(display_width, (first.title, *names)))
+    name_width = min(longest, _WIDEST_NAME) if groups else longest
+    gap = 1 if groups else 2
+    room = 1_000_000 if width is None else width - name_width - gap - bool(groups)
+    reasons = ["" if table.instead is None else one_line(table.instead(row)) for row in rows]
+    drawn = []
+    for column in others:
+        heads, cells = column.title.split("\n"), [one_line(cell) for cell in column.cells(rows)]
+        seen = [cell for cell, reason in zip(cells, reasons, strict=True) if not reason]
+        own = min(max(map(display_width, (*heads, *seen))), max(room, 1))
+        drawn.append(_Drawn([one_line(part) for part in heads], cells, own, column.is_figure))
+    places = [tuple(one_line(cell) for cell in place) for place in zip(*(g.cells(rows) for g in groups), strict=True)]
+    shown: list[str] = []
+    for number, band in enumerate(_bands(drawn, room, gap)):
+        block = _Block(band, name_width, " " * gap, room, " " * bool(groups))
+        shown += block.lines(first.title, names, places, reasons if not number else [""] * len(rows))
+    return "\n".join(line.rstrip() for line in shown)
+
+
+def _bands(columns: Sequence[_Drawn], room: int, gap: int) -> list[list[_Drawn]]:
+    """Return the columns in bands that fit into a room; at least one, also an empty one."""
+    bands: list[list[_Drawn]] = [[]]
+    for column in columns:
+        if bands[-1] and sum(item.width + gap for item in bands[-1]) + column.width > room:
+            bands.append([])
+        bands[-1].append(column)
+    return bands
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """The rows' names with the columns of one band."""
+
+    columns: list[_Drawn]
+    name_width: int
+    gap: str
+    #: For the columns.
+    room: int
+    indent: str
+
+    def lines(
+        self, title: str, names: Sequence[str], places: Sequence[tuple[str, ...]], reasons: Sequence[str]
+    ) -> Iterator[str]:
+        """Yield heads and rows; with headings, a head below each change of them."""
+        if not places:
+            yield from self.heads(title)
+        before: tuple[str, ...] = ()
+        for place, (name, reason) in enumerate(zip(names, reasons, strict=True)):
+            if places and places[place] != before:
+                *above, last = places[place]
+                if list(before[:-1]) != above:
+                    yield from (f"{'  ' * level}{text}" for level, text in enumerate(above))
+                before = places[place]
+                yield from self.heads(f" {last}")
+            yield from self.row(name, self.cells(place, reason))
+
+    def heads(self, title: str) -> Iterator[str]:
+        """Yield the lines of the head; words of several lines stand at the bottom, above their figures."""
+        depth = max((len(column.heads) for column in self.columns), default=1)
+        padded = ([""] * (depth - len(column.heads)) + column.heads for column in self.columns)
+        for number, level in enumerate(zip(*padded, strict=True) if self.columns else [()]):
+            words = [column.cell(word) for column, word in zip(self.columns, level, strict=True)]
+            yield from self.row(title if number == depth - 1 else "", self.gap.join(words))
+
+    def cells(self, place: int, reason: str) -> str:
+        """Return a row beside its name: its cells, or why it has none."""
+        if not reason or not self.columns:
+            return self.gap.join(column.cell(column.cells[place]) for column in self.columns)
+        return fit(f"{self.columns[0].cell(NOTHING)}  {reason}", self.room)
+
+    def row(self, name: str, cells: str) -> Iterator[str]:
+        """Yield a line, and before it the name where that is too wide to stand beside the cells."""
+        if display_width(name) > self.name_width:
+            yield from (self.indent + line for line in wrap(name, WIDTH - len(self.indent)))
+            name = ""
+        yield f"{self.indent}{fit(name, self.name_width)}{self.gap}{cells}"
