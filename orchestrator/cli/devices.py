@@ -6,15 +6,16 @@ import json
 import platform
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from orchestrator import __version__
 from orchestrator.app.doctor import Finding, of_host, problem
 from orchestrator.app.options import Listed, Texts, arg, opt
 from orchestrator.app.phones import (
     HIDDEN_SAMSUNG,
+    ListedDevice,
     adb_servers,
     audit_phone,
     check_phones,
@@ -26,7 +27,7 @@ from orchestrator.app.phones import (
 )
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.frame import command
-from orchestrator.cli.result import CommandResult, table, to_json
+from orchestrator.cli.result import CommandResult, of_table, to_json
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.checking import CheckResult, PhoneCheck
 from orchestrator.errors import DeviceError, StoreError, UsageError
@@ -34,10 +35,26 @@ from orchestrator.files import write_file
 from orchestrator.ports import Device
 from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.device import DeviceFacts
+from orchestrator.tables import text
+from orchestrator.tables.column import EVERYWHERE, Column, Form, Kind
+from orchestrator.tables.devices import FACTS
 from orchestrator.tables.escapes import one_line
+from orchestrator.tables.table import Table
 
 
-@command("devices")
+def _state(item: ListedDevice) -> str:
+    return "ready" if item.usable else "kept out" if item.facts else item.state
+
+
+_LISTED: Sequence[Column[ListedDevice]] = (
+    Column("serial", "serial", lambda item: item.serial),
+    Column("phone", "phone", lambda item: item.facts.title if item.facts else item.model),
+    *(column.of(lambda item: item.facts) for column in FACTS),
+    Column("state", "state", lambda item: item.state, shown=_state),
+)
+
+
+@command("devices", has_table=True)
 def list_attached(settings: Settings) -> CommandResult:
     """List attached phones, and why one can't be used.
 
@@ -45,32 +62,19 @@ def list_attached(settings: Settings) -> CommandResult:
     """
     with Farm(settings) as farm:
         listed = list_devices(farm)
-    rows, notes = [], []
+    notes = []
     for item in listed:
-        found = item.facts
-        rows.append(
-            (
-                item.serial,
-                found.title if found else item.model,
-                found.system if found else "",
-                found.soc if found else "",
-                found.profile if found else "",
-                "ready" if item.usable else "kept out" if found else item.state,
-            )
-        )
         if item.reason:
             notes.append(f"{item.address}: {item.reason}{f' ({item.hint})' if item.hint else ''}")
-        elif found and (offer := unchecked_hint(settings, found)):
+        elif item.facts and (offer := unchecked_hint(settings, item.facts)):
             notes.append(offer)
-    if not rows:
-        text = (
-            "no phone is attached\n  plug one in, allow USB debugging on it, or start virtual ones: benchfarm lab up\n"
-            f"  {HIDDEN_SAMSUNG}"
-        )
-        return CommandResult(text=text, data=[])
-    text = table(("serial", "phone", "system", "SoC", "profile", "state"), rows)
+    nothing = (
+        "no phone is attached\n  plug one in, allow USB debugging on it, or start virtual ones: benchfarm lab up\n"
+        f"  {HIDDEN_SAMSUNG}"
+    )
     exit_code = 0 if all(item.usable for item in listed) else DeviceError.exit_code
-    return CommandResult(text="\n".join([text, *notes]), data=listed, exit_code=exit_code)
+    table = Table(name="devices", caption="Attached phones", columns=_LISTED, rows=listed)
+    return of_table(table, notes=notes, nothing=nothing, data=listed, exit_code=exit_code)
 
 
 @command("device restore")
@@ -124,7 +128,7 @@ def adb_stop(settings: Settings) -> DoneAnswer:
     return stop_adb(settings)
 
 
-@command("adb status")
+@command("adb status", has_table=True)
 def adb_status(settings: Settings) -> CommandResult:
     """Show which adb servers and adb program are in use.
 
@@ -133,14 +137,18 @@ def adb_status(settings: Settings) -> CommandResult:
     with Farm(settings) as farm:
         servers, binary = adb_servers(farm)
     running = {item["for"]: item for item in servers}
-    rows = [
-        (what, str(item["address"]), str(item["version"]), "benchfarm's own" if item["ours"] else "somebody else's")
-        if (item := running.get(what))
-        else (what, "not running", "", "")
-        for what in ("real phones", "virtual lab")
-    ]
-    text = f"{table(('server for', 'address', 'version', 'whose'), rows)}\nadb binary: {binary}"
-    return CommandResult(text=text, data={"servers": servers, "binary": binary})
+    rows = [running.get(what, {"for": what}) for what in ("real phones", "virtual lab")]
+    listed = Table(name="servers", caption="adb servers", columns=_SERVERS, rows=rows)
+    return of_table(listed, notes=[f"adb binary: {binary}"], data={"servers": servers, "binary": binary})
+
+
+_SERVERS: Sequence[Column[Mapping[str, Any]]] = (
+    Column("for", "server for", lambda item: item["for"]),
+    Column("address", "address", lambda item: item.get("address", "not running")),
+    Column("version", "version", lambda item: item.get("version")),
+    Column("ours", "whose", lambda item: item.get("ours"), Kind.FLAG, shown=lambda item: _WHOSE[item.get("ours")]),
+)
+_WHOSE: Mapping[bool | None, str] = {True: "benchfarm's own", False: "somebody else's", None: ""}
 
 
 #: Facts that a bug report needs. Serial numbers stay out of it.
@@ -206,12 +214,7 @@ def _report(device: Device, facts: DeviceFacts, checks: Sequence[PhoneCheck]) ->
 
 def _text(facts: DeviceFacts, checks: Sequence[PhoneCheck], path: Path) -> str:
     order = (CheckResult.FAILS, CheckResult.MISSING, CheckResult.ANOTHER_WAY)
-    rows = [
-        (item.name, item.result.value, item.cost or item.seen)
-        for result in order
-        for item in checks
-        if item.result is result
-    ]
+    rows = [item for result in order for item in checks if item.result is result]
     works = [item for item in checks if item.result is CheckResult.WORKS]
     seen = {item.name: item.seen for item in works}
     took_s = sum(item.took_s for item in checks)
@@ -220,12 +223,12 @@ def _text(facts: DeviceFacts, checks: Sequence[PhoneCheck], path: Path) -> str:
         one_line(f"  {name}: {seen[name]}") for name in ("end of a run", "push and pull", "quiet mode") if name in seen
     ]
     if rows:
-        lines.append(table(("check", "result", "what it costs"), rows))
+        lines.append(text.render(Table(name="checks", caption="Checks", columns=_CHECKS, rows=rows)))
     lines.append(f"to attach to a bug report: {path}")
     return "\n".join(lines)
 
 
-@command("doctor")
+@command("doctor", has_table=True)
 def doctor(settings: Settings) -> CommandResult:
     """Check this computer, adb and the phones for problems.
 
@@ -249,15 +252,28 @@ def shown(findings: Sequence[Finding]) -> CommandResult:
     """Return findings as a table with their next steps, the worst first; exit code 1 with a problem."""
     order = ("problem", "warning", "ok")
     ranked = sorted(findings, key=lambda item: order.index(item.level))
-    lines = [table(("", "check", "found"), [(item.level, item.check, item.text) for item in ranked])]
     steps = [f"{item.check}: {item.next_step}" for item in ranked if item.next_step]
-    lines += ["", "what to do:", *map(one_line, dict.fromkeys(steps))] if steps else []
+    notes = ["", "what to do:", *map(one_line, dict.fromkeys(steps))] if steps else []
     counts = {level: sum(item.level == level for item in ranked) for level in order}
-    return CommandResult(
-        text="\n".join(lines),
+    return of_table(
+        Table(name="doctor", caption="What was checked", columns=_FOUND, rows=ranked),
+        notes=notes,
         data={"findings": ranked, "problems": counts["problem"], "warnings": counts["warning"]},
         exit_code=int(counts["problem"] > 0),
     )
+
+
+_FOUND: Sequence[Column[Finding]] = (
+    Column("level", "", lambda item: item.level),
+    Column("check", "check", lambda item: item.check),
+    Column("text", "found", lambda item: item.text),
+    Column("next_step", "what to do", lambda item: item.next_step, forms=EVERYWHERE - {Form.TEXT}),
+)
+_CHECKS: Sequence[Column[PhoneCheck]] = (
+    Column("check", "check", lambda item: item.name),
+    Column("result", "result", lambda item: item.result),
+    Column("cost", "what it costs", lambda item: item.cost or item.seen),
+)
 
 
 _Serial = Annotated[str, arg("Serial number of the phone.")]

@@ -166,13 +166,14 @@ class Command(typer.core.TyperCommand):
                     formatter.write_dl(rows)
 
 
-def command(words: str) -> Callable[[_FunctionT], _FunctionT]:
+def command(words: str, *, has_table: bool = False) -> Callable[[_FunctionT], _FunctionT]:
     """Declare a function as the command ``benchfarm WORDS``; the function itself stays as it is.
 
     A parameter ``settings`` gets the settings. The others are options and arguments: ``Annotated`` with :func:`opt` or
     :func:`arg`. A tuple is an option that may be repeated; with :func:`split` its values may hold commas too. A
     parameter that is a dataclass (a request) stands for its fields, of which those it inherits come last; one with
-    :class:`PlanKeys` for some keys of a plan. Every command has ``--json``: one that asks for ``as_json`` is told.
+    :class:`PlanKeys` for some keys of a plan. Every command has ``--json``: one that asks for ``as_json`` is told. One
+    that ``has_table`` has ``--format`` too, for the table of its result.
     """
 
     def declare(function: _FunctionT) -> _FunctionT:
@@ -189,10 +190,17 @@ def command(words: str) -> Callable[[_FunctionT], _FunctionT]:
                 found |= plans[item.name].parameters
             elif item.name != "settings":
                 found[item.name] = (hint, item.default)
+        if has_table:
+            found["table_form"] = (_TableForm, "text")
         found.setdefault("as_json", (Json, False))
 
         def call(**given: Any) -> None:  # noqa: ANN401 - as typer read them
+            form = given.pop("table_form", "text")
+            if form not in TABLE_FORMS:
+                hint = f"choose one of {', '.join(TABLE_FORMS)}"
+                raise UsageError(f"there is no format {form!r}", hint=hint)
             as_json = given["as_json"] if "as_json" in hints else given.pop("as_json")
+            form = "json" if as_json else form
             given = {name: _value(found[name][0], value) for name, value in given.items()} if found else given
             for key, kind in kinds.items():
                 given[key] = kind(**{item.name: given.pop(item.name) for item in fields(kind)})
@@ -201,7 +209,7 @@ def command(words: str) -> Callable[[_FunctionT], _FunctionT]:
                 given[key] = {
                     name: value for name, value in typed.items() if not (value is None or value is False or value == ())
                 }
-            _show(function, given, as_json=as_json, has_settings="settings" in hints, is_farm=words[:5] == "farm ")
+            _show(function, given, form=form, has_settings="settings" in hints, is_farm=words[:5] == "farm ")
 
         parameters = [
             inspect.Parameter(name, _KEYWORD, default=_default(hint, default), annotation=_typed(hint))
@@ -294,6 +302,9 @@ def _html(out: Path | None) -> Path | None:
     return out
 
 
+#: The forms that a command's table is printed in.
+TABLE_FORMS: Final = ("text", "markdown", "csv", "html", "json")
+_TableForm = Annotated[str, opt("--format -f", "text, markdown, csv, html or json.")]
 Json = Annotated[bool, opt("--json", "Print the result as JSON.")]
 Wait = Annotated[str, opt("--wait", "Wait at most this long for phones that are in use, 10m (default: do without).")]
 HtmlOut = Annotated[Path | None, opt("--out -o", "File for the HTML report.", callback=_html)]
@@ -355,11 +366,11 @@ def _show(
     function: Callable[..., CommandResult | DoneAnswer],
     given: dict[str, Any],
     *,
-    as_json: bool,
+    form: str,
     has_settings: bool,
     is_farm: bool,
 ) -> None:
-    """Do a command, print its result as text or JSON, and exit with its code."""
+    """Do a command, print its result in a form, and exit with its code."""
     from orchestrator.bootstrap.settings import Settings
 
     if is_farm:
@@ -371,20 +382,31 @@ def _show(
         settings = replace(settings, environ={**settings.environ, "BENCHFARM_LOG": options.log_format})
     # Known before anything runs: a night's log in the wrong form is no log.
     options.log_format = settings.log_format
-    settings = replace(settings, may_ask=not as_json and settings.log_format != "json")
+    settings = replace(settings, may_ask=form != "json" and settings.log_format != "json")
     if settings.log_format == "json":
         from orchestrator.cli.progress import logs_as_json
 
         logs_as_json()
     from orchestrator.cli.result import CommandResult, json_pieces
+    from orchestrator.tables import csv
+    from orchestrator.tables.column import Form
+    from orchestrator.tables.table import render
 
     done = function(settings, **given) if has_settings else function(**given)
     result = done if isinstance(done, CommandResult) else CommandResult(text=done.text, data=done.data)
     try:
-        if as_json:
+        if form == "json":
             say_json(json_pieces(result.data))
-        for line in () if as_json else [result.text] if result.text else result.lines:
-            say(line)
+        elif form == "csv" and result.table is not None:
+            # A large campaign's rows are never held.
+            for line in csv.lines(result.table):
+                say(line, end="")
+        elif form != "text" and result.table is not None:
+            whole = replace(result.table, rows=[*result.table.rows])
+            say(render(whole, Form(form)).rstrip("\n"))
+        else:
+            for line in [result.text] if result.text else result.lines:
+                say(line)
     except OutputLostError:
         if not result.is_kept:
             raise

@@ -9,13 +9,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from orchestrator.errors import UsageError
 from orchestrator.quantities import parse_percent
 from orchestrator.records.run import RunRecord
+from orchestrator.tables import text
 from orchestrator.tables.escapes import is_unseen, text_table
+from orchestrator.tables.table import Table
 
+ItemT = TypeVar("ItemT")
 #: A plain text table, as all commands print it.
 table: Final = text_table
 #: The exit code of a command that did all it had time for, and left something out.
@@ -33,18 +36,41 @@ class CommandResult:
     exit_code: int = 0
     #: What stands in the place of the text where that may be very long: its lines, made while they are printed.
     lines: Iterable[str] = ()
+    #: What ``--format`` writes in another form.
+    table: Table[Any] | None = None
     #: Whether all that it tells of is stored: the exit code is the work's own then, though nobody reads the output.
     is_kept: bool = False
 
 
-class Streamed(list[object]):
+def of_table(
+    shown: Table[Any],
+    *,
+    notes: Iterable[str] = (),
+    nothing: str = "",
+    data: object = None,
+    exit_code: int = 0,
+) -> CommandResult:
+    """Return a table with notes below it; ``nothing`` stands in the place of one without rows.
+
+    ``data`` is what ``--json`` prints where that is more than the table's rows.
+    """
+    rows = shown.listed
+    return CommandResult(
+        text="\n".join([text.render(shown) if rows or not nothing else nothing, *notes]),
+        data=[shown.record(row) for row in rows] if data is None else data,
+        exit_code=exit_code,
+        table=shown,
+    )
+
+
+class Streamed(list[ItemT]):
     """A list of a result whose items are made when they are written, one after the other, and not before."""
 
-    def __init__(self, items: Callable[[], Iterable[object]]) -> None:
+    def __init__(self, items: Callable[[], Iterable[ItemT]]) -> None:
         """``items`` is asked for when the result is written; it must not need what the command has closed."""
         super().__init__()
         self._items = items
-        self._begun: Iterator[object] = iter(())
+        self._begun: Iterator[ItemT] | None = None
 
     def __bool__(self) -> bool:
         """Begin with the items; whether there are any, which the encoder asks first."""
@@ -53,8 +79,9 @@ class Streamed(list[object]):
         self._begun = itertools.chain(first, items)
         return bool(first)
 
-    def __iter__(self) -> Iterator[object]:
-        return self._begun
+    def __iter__(self) -> Iterator[ItemT]:
+        begun, self._begun = self._begun, None
+        return iter(self._items()) if begun is None else begun
 
 
 def to_json(value: object) -> str:

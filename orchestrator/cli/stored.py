@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -15,7 +15,7 @@ from orchestrator.app.run_logs import log_text
 from orchestrator.app.stored import find_campaigns, find_run, reparse_campaigns
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.frame import command
-from orchestrator.cli.result import CommandResult, Streamed, table
+from orchestrator.cli.result import CommandResult, Streamed, of_table
 from orchestrator.cli.terminal import say
 from orchestrator.config.faults import not_one_of
 from orchestrator.errors import StoreError, UsageError
@@ -24,6 +24,7 @@ from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.tables.escapes import one_line
+from orchestrator.tables.runs import StoredCampaign, campaigns_table, runs_table
 from orchestrator.units import counted, format_bytes
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _Limit = Annotated[int | None, opt("--limit", "At most N, 0 for all (default: wh
 _Run = Annotated[str, arg("Run id or its beginning, from 'benchfarm results runs'.")]
 
 
-@command("results list")
+@command("results list", has_table=True)
 def campaigns(
     settings: Settings,
     *,
@@ -66,35 +67,15 @@ def campaigns(
         nothing = f"all {len(out_of_lists)} campaigns are hidden: 'benchfarm results list --hidden' lists them"
     elif name or status:
         nothing = "no campaign fits"
-    shown = (_SHOWN if limit is None else limit) or len(found)
-
-    def row(item: Campaign) -> tuple[str, ...]:
-        # More runs than were planned: options and Flex builds that were found to be measured too.
-        done, planned = progress[item.campaign_id]
-        marks = (" (imported)" if item.terms.origin else "") + (" (hidden)" if item.campaign_id in out_of_lists else "")
-        when = f"{item.created_at.astimezone():%Y-%m-%d %H:%M}"
-        return item.campaign_id, item.name + marks, when, item.status.value, f"{done}/{max(done, planned)}"
-
-    text = table(("campaign", "name", "started", "status", "runs"), [row(item) for item in found[:shown]], right=(4,))
-    text += f"\n{len(found) - shown} older campaigns: --limit 0 lists all" if shown < len(found) else ""
-    data = [
-        {
-            "campaign_id": item.campaign_id,
-            "name": item.name,
-            "created_at": item.created_at,
-            "status": item.status,
-            "stored": progress[item.campaign_id][0],
-            "planned": progress[item.campaign_id][1],
-            "host": item.host,
-            "origin": item.terms.origin,
-            "hidden": item.campaign_id in out_of_lists,
-        }
-        for item in found[: limit or None]
-    ]
-    return CommandResult(text=text if found else nothing, data=data)
+    rows = [StoredCampaign(item, *progress[item.campaign_id], item.campaign_id in out_of_lists) for item in found]
+    shown = (_SHOWN if limit is None else limit) or len(rows)
+    notes = [f"{len(rows) - shown} older campaigns: --limit 0 lists all"] if shown < len(rows) else []
+    table = campaigns_table(rows[:shown])
+    data = [table.record(row) for row in rows[: limit or None]]
+    return of_table(table, notes=notes, nothing=nothing, data=data)
 
 
-@command("results runs")
+@command("results runs", has_table=True)
 def runs(
     settings: Settings,
     campaign: Annotated[str, arg("Campaign id or its beginning (default: the newest).")] = "",
@@ -137,8 +118,10 @@ def runs(
         if not count:
             yield "no run fits" if device or delegate or outcome else "this campaign has no runs yet"
 
-    data = Streamed(lambda: deque(fitting(), maxlen=limit) if limit else fitting())
-    return CommandResult(text="", lines=lines(), data=data)
+    def chosen_runs() -> Iterable[RunRecord]:
+        return deque(fitting(), maxlen=limit) if limit else fitting()
+
+    return CommandResult(text="", lines=lines(), data=Streamed(chosen_runs), table=runs_table(Streamed(chosen_runs)))
 
 
 @command("results issue")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from orchestrator.tables.column import Form, R
 from orchestrator.tables.escapes import csv_text
@@ -21,10 +22,11 @@ def lines(table: Table[R], text: Callable[[str], str] = str) -> Iterator[str]:
     columns, buffer = table.of(Form.CSV), io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
 
-    def line(values: list[object]) -> str:
+    def line(values: list[Any]) -> str:
         buffer.seek(0)
         buffer.truncate()
-        writer.writerow(csv_text(text(item)) if isinstance(item, str) else item for item in values)
+        words = (" ".join(map(str, item)) if isinstance(item, list) else item for item in values)
+        writer.writerow(csv_text(text(item)) if isinstance(item, str) else item for item in words)
         return buffer.getvalue()
 
     yield line([column.name for column in columns])

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from orchestrator.records.device import DeviceFacts
-from orchestrator.tables.column import DATA, Column, Kind
-from orchestrator.tables.rows import DeviceRow
+from orchestrator.tables.column import DATA, EVERYWHERE, NESTED, Column, Kind
+
+if TYPE_CHECKING:
+    from orchestrator.tables.rows import DeviceRow
 
 
-def _fact(
-    name: str, head: str = "", value: Callable[[DeviceFacts], Any] | None = None, kind: Kind = Kind.TEXT
-) -> Column[DeviceRow]:
-    """Return a column of what the device said of itself; programs alone get it without a head."""
-    own = Column(name, head, value or (lambda facts: getattr(facts, name)), kind, is_optional=True)
-    return own.of(lambda row: row.facts, **({} if head else {"forms": DATA}))
+def _fact(name: str, head: str = "", kind: Kind = Kind.TEXT) -> Column[DeviceFacts]:
+    """Return a column of what a device said of itself; programs alone get one without a head."""
+    forms = EVERYWHERE if head else DATA
+    return Column(name, head, lambda facts: getattr(facts, name), kind, is_optional=True, forms=forms)
 
 
 def _clusters(facts: DeviceFacts) -> list[Mapping[str, object]]:
@@ -24,24 +24,28 @@ def _clusters(facts: DeviceFacts) -> list[Mapping[str, object]]:
     ]
 
 
-DEVICES: Final[Sequence[Column[DeviceRow]]] = (
-    Column("serial", "serial", lambda row: row.serial),
-    Column("label", "phone", lambda row: row.label, shown=lambda row: row.title),
-    Column("is_virtual", "virtual", lambda row: row.is_virtual, Kind.FLAG, forms=DATA),
+#: What a device says of itself.
+FACTS: Final[Sequence[Column[DeviceFacts]]] = (
     _fact("kind"),
     _fact("is_emulator", kind=Kind.FLAG),
     _fact("manufacturer"),
     _fact("model"),
     _fact("codename"),
-    _fact("os_version", "system"),
+    Column("os_version", "system", lambda facts: facts.os_version, shown=lambda facts: facts.system),
     _fact("sdk", kind=Kind.COUNT),
     _fact("fingerprint"),
     _fact("security_patch"),
     _fact("soc", "SoC"),
     _fact("abis"),
-    _fact("clusters", value=_clusters, kind=Kind.RECORD),
+    Column("clusters", "", _clusters, Kind.RECORD, forms=NESTED),
     _fact("memory_bytes", kind=Kind.COUNT),
     _fact("gpu"),
     _fact("gpu_driver"),
     _fact("profile", "profile"),
+)
+DEVICES: Final[Sequence[Column[DeviceRow]]] = (
+    Column("serial", "serial", lambda row: row.serial),
+    Column("label", "phone", lambda row: row.label, shown=lambda row: row.title),
+    Column("is_virtual", "virtual", lambda row: row.is_virtual, Kind.FLAG, forms=DATA),
+    *(column.of(lambda row: row.facts) for column in FACTS),
 )

@@ -22,7 +22,7 @@ def render(table: Table[R]) -> pd.DataFrame:
 
 def _series(kind: Kind, values: list[Any]) -> pd.Series:
     if kind is Kind.MOMENT:
-        return pd.Series(pd.to_datetime(values, utc=True, format="ISO8601"))
+        return pd.Series(pd.to_datetime(values, utc=True, format="ISO8601")).astype(kind.value)
     series: pd.Series = pd.Series([utf8(item) if isinstance(item, str) else item for item in values], dtype=kind.value)
     return series
 

@@ -1,12 +1,15 @@
-"""The columns of a stored run, as lists of runs and exports have them."""
+"""The columns of a stored run and of a stored campaign, as lists and exports have them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
+from orchestrator.records.campaign import Campaign
 from orchestrator.records.run import RunRecord, ToolReport
-from orchestrator.tables.column import DATA, Column, Kind
+from orchestrator.tables.column import DATA, NESTED, Column, Kind
+from orchestrator.tables.table import Table
 from orchestrator.units import US_PER_MS
 
 
@@ -33,3 +36,61 @@ RUNS: Final[Sequence[Column[RunRecord]]] = (
     Column("duration_s", "took", lambda run: run.duration_s, Kind.NUMBER, "s", digits=1, forms=DATA),
     Column("exit_code", "exit code", lambda run: run.exit_code, Kind.COUNT, forms=DATA),
 )  # fmt: skip
+
+
+def runs_table(runs: Iterable[RunRecord]) -> Table[RunRecord]:
+    """Return stored runs, each as it ended; what its case's figure is made of is another question."""
+    what = (
+        Column[RunRecord]("serial", "phone", lambda run: run.case.serial),
+        Column[RunRecord]("model", "model", lambda run: run.case.model_name),
+        Column[RunRecord]("configuration", "configuration", lambda run: run.case.configuration),
+    )
+    latency = Column[RunRecord](
+        "latency_us", "latency", lambda run: run.report and run.report.latency_us(), Kind.NUMBER, "ms", 1 / US_PER_MS
+    )
+    return Table(
+        name="runs",
+        caption="Stored runs",
+        columns=(RUNS[0], *what, *RUNS[1:9], latency, *RUNS[9:]),
+        rows=runs,
+        is_virtual=lambda run: run.is_virtual,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCampaign:
+    """A campaign, how many of its planned runs are stored, and whether lists leave it out."""
+
+    campaign: Campaign
+    stored: int
+    planned: int
+    is_hidden: bool
+
+    @property
+    def title(self) -> str:
+        """Its name, with the word for what isn't usual about it."""
+        marks = (" (imported)" if self.campaign.terms.origin else "") + (" (hidden)" if self.is_hidden else "")
+        return self.campaign.name + marks
+
+    @property
+    def runs(self) -> str:
+        """Stored of planned; more than planned: options and Flex builds that were found to be measured too."""
+        return f"{self.stored}/{max(self.stored, self.planned)}"
+
+
+CAMPAIGNS: Final[Sequence[Column[StoredCampaign]]] = (
+    Column("campaign_id", "campaign", lambda row: row.campaign.campaign_id),
+    Column("name", "name", lambda row: row.campaign.name, shown=lambda row: row.title),
+    Column("created_at", "started", lambda row: row.campaign.created_at, Kind.MOMENT),
+    Column("status", "status", lambda row: row.campaign.status),
+    Column("stored", "runs", lambda row: row.stored, Kind.COUNT, shown=lambda row: row.runs),
+    Column("planned", "planned", lambda row: row.planned, Kind.COUNT, forms=DATA),
+    Column("host", "host", lambda row: row.campaign.host, forms=DATA),
+    Column("origin", "origin", lambda row: row.campaign.terms.origin, Kind.RECORD, forms=NESTED),
+    Column("hidden", "hidden", lambda row: row.is_hidden, Kind.FLAG, forms=DATA),
+)
+
+
+def campaigns_table(rows: Sequence[StoredCampaign]) -> Table[StoredCampaign]:
+    """Return stored campaigns."""
+    return Table(name="campaigns", caption="Stored campaigns", columns=CAMPAIGNS, rows=rows, order="newest first")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Final, Generic, Literal
+from typing import Any, Final, Generic
 
 from orchestrator.tables.column import LINES, NOTHING, PEOPLE, Column, Form, R
 
@@ -60,11 +60,10 @@ def _is_empty(column: Column[R], form: Form, rows: Sequence[R]) -> bool:
     return all(figure is None for figure in column.figures(rows))
 
 
-FormName = Literal["html", "text", "markdown", "csv", "json", "frame"]
 #: Form -> the module with its ``render``, which is loaded when it is used.
 RENDERERS: Final[Mapping[Form, str]] = {form: f"orchestrator.tables.{form.value}" for form in Form}
 
 
-def render(table: Table[R], form: FormName) -> Any:  # noqa: ANN401 - text, but for a frame
+def render(table: Table[R], form: Form) -> Any:  # noqa: ANN401 - text, but for a frame
     """Return the table in a form: a text, or a pandas frame."""
-    return import_module(RENDERERS[Form(form)]).render(table)
+    return import_module(RENDERERS[form]).render(table)

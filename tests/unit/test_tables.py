@@ -1,0 +1,142 @@
+"""A column is defined once and is in all forms; what each form looks like is in tests/data/tables."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from orchestrator.report.assembly import build_report_data
+from orchestrator.report.exports import table_of
+from orchestrator.report.sections import page_tables
+from orchestrator.tables import text
+from orchestrator.tables.column import EVERYWHERE, Column, Form, Kind
+from orchestrator.tables.results import RESULTS, exported_table, results_table
+from orchestrator.tables.table import RENDERERS, Table, render
+from tests.samples.sample_lab import small_lab
+
+GOLDEN = Path(__file__).parents[1] / "data" / "tables"
+DATA = build_report_data(**small_lab().inputs())  # type: ignore[arg-type]
+#: A table with a column of each kind, and names as somebody hostile would write them.
+ROWS = [("a|b <b>", 6_450.0, 3, True, None), ("=1+1\n@all", None, None, False, "twice"), ("c", 12.5, 40, None, "")]
+KINDS: Table[tuple[Any, ...]] = Table(
+    name="kinds",
+    caption="One row for each kind of trouble",
+    columns=(
+        Column("name", "name", lambda row: row[0]),
+        Column("median_us", "median", lambda row: row[1], Kind.NUMBER, "ms", 1e-3, exact=3),
+        Column("runs", "runs", lambda row: row[2], Kind.COUNT),
+        Column("is_virtual", "virtual", lambda row: row[3], Kind.FLAG),
+        Column("note", "note", lambda row: row[4], shown=lambda row: "see below" if row[4] else None),
+    ),
+    rows=ROWS,
+)
+#: Each form, as far as it can be read: of a page what it holds folded, of a frame its CSV.
+READ = {
+    Form.HTML: lambda page: json.dumps(folded(page, "kinds"), indent=1),
+    Form.FRAME: lambda frame: f"{frame.dtypes.to_string()}\n{frame.to_csv(index=False)}",
+}
+
+
+def folded(page: str, name: str) -> dict[str, Any]:
+    (packed,) = re.findall(rf'id="pack-{name}">([^<]*)<', page)
+    found: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(packed)))
+    return found
+
+
+def shown_heads(table: Table[Any], form: Form) -> list[str]:
+    """The heads of the columns, as a reader of the form finds them."""
+    made = render(table, form)
+    match form:
+        case Form.HTML:
+            return [column["label"] for column in folded(made, table.name)["columns"]]
+        case Form.TEXT:
+            return re.split(r"  +", made.split("\n")[1])
+        case Form.MARKDOWN:
+            return [word.strip() for word in made.split("\n")[0].split("|")]
+        case Form.CSV:
+            return str(made.split("\n")[0]).split(",")
+        case Form.JSON:
+            return list(json.loads(made)[0])
+        case Form.FRAME:
+            return list(made)
+
+
+@pytest.mark.parametrize("form", list(Form))
+def test_a_form_is_written_as_it_always_was(form: Form) -> None:
+    path = GOLDEN / f"kinds.{form.value}.txt"
+    made = READ.get(form, str)(render(KINDS, form)).rstrip("\n") + "\n"
+    if os.environ.get("WRITE_GOLDEN"):
+        path.write_text(made, "utf-8")
+    assert made == path.read_text("utf-8")
+
+
+@pytest.mark.parametrize("form", list(Form))
+def test_a_column_more_is_in_every_form(form: Form) -> None:
+    more = Column[Any]("worst", "worst", lambda row: row.own.max_us if row.own else None, Kind.NUMBER)
+    table = results_table(DATA.results)
+    assert "worst" not in " ".join(shown_heads(table, form))
+    assert "worst" in " ".join(shown_heads(replace(table, columns=(*table.columns, more)), form))
+
+
+def test_every_form_has_a_renderer_and_every_table_of_a_report_is_written_in_all_of_them() -> None:
+    assert set(RENDERERS) == set(Form)
+    for table in page_tables(DATA).values():
+        for form in Form:
+            made = render(table, form)
+            assert len(made) if isinstance(made, pd.DataFrame) else table.name in made or made.strip(), (table, form)
+
+
+def test_no_two_columns_of_a_form_have_one_name() -> None:
+    for table in (*page_tables(DATA).values(), table_of([DATA]), table_of([DATA], "invocations")):
+        for form in Form:
+            names = [column.name for column in table.columns if form in column.forms]
+            assert sorted(names) == sorted(set(names)), (table.name, form)
+
+
+def test_a_column_has_its_type_in_a_frame_also_where_nothing_of_it_is_known() -> None:
+    typed = {name: str(kind) for name, kind in render(table_of([DATA]), Form.FRAME).dtypes.items()}
+    assert {name: str(kind) for name, kind in render(exported_table([]), Form.FRAME).dtypes.items()} == typed
+    assert (typed["median_us"], typed["threads"], typed["is_virtual"]) == ("Float64", "Int64", "boolean")
+    assert typed["campaign_created_at"].startswith("datetime64")
+
+
+def test_what_is_too_wide_for_a_terminal_follows_below_beside_the_names() -> None:
+    wide = [Column[Any](f"c{n}", f"column {n}", lambda row, n=n: "x" * (20 + n)) for n in range(4)]  # type: ignore[misc]
+    table = Table(name="wide", caption="", columns=(Column[Any]("name", "name", str), *wide), rows=["one", "two"])
+    lines = text.render(table, 60).split("\n")
+    assert all(len(line) <= 60 for line in lines)
+    assert [line.split("  ")[0].strip() for line in lines] == ["name", "one", "two"] * 2
+    assert "column 3" in lines[3]
+
+
+def test_csv_is_written_row_by_row() -> None:
+    taken: list[int] = []
+
+    def rows() -> Any:
+        for number in range(3):
+            taken.append(number)
+            yield number
+
+    from orchestrator.tables import csv
+
+    table = Table(name="n", caption="", columns=(Column[int]("n", "n", lambda row: row),), rows=rows())
+    lines = csv.lines(table)
+    assert (next(lines), taken) == ("n\n", [])
+    assert (next(lines), taken) == ("0\n", [0])
+
+
+def test_a_columns_name_is_documented() -> None:
+    told = (Path(__file__).parents[2] / "docs" / "reference" / "exports.md").read_text("utf-8")
+    for table in (table_of([DATA]), table_of([DATA], "invocations")):
+        for form in (Form.CSV, Form.JSON):
+            assert all(f"`{column.name}`" in told for column in table.of(form))
+    assert all(column.forms <= EVERYWHERE for column in RESULTS)
