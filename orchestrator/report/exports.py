@@ -88,21 +88,21 @@ def parquet_pieces(
     from orchestrator.tables.frame import utf8
 
     kinds = {Kind.NUMBER: pa.float64(), Kind.COUNT: pa.int64(), Kind.FLAG: pa.bool_()}
-    table = table_of(parts, rows)
-    fields = [(column.name, kinds.get(column.kind, pa.string())) for column in table.of(Form.FRAME)]
+    columns = table_of((), rows).of(Form.FRAME)
+    fields = [(column.name, kinds.get(column.kind, pa.string())) for column in columns]
     schema = pa.schema(fields, metadata={"PANDAS_ATTRS": json.dumps(_attributes(rows))})
-    written, left = _Pieces(), iter(table.rows)
+    written = _Pieces()
+
+    def words(record: dict[str, Any]) -> dict[str, Any]:
+        return {name: text(utf8(value)) if isinstance(value, str) else value for name, value in record.items()}
+
     with pq.ParquetWriter(pa.PythonFile(written, mode="w"), schema, compression="zstd") as writer:
-        while group := list(itertools.islice(left, _GROUP_ROWS)):
-            cells = [
-                {
-                    name: text(utf8(value)) if isinstance(value, str) else value
-                    for name, value in table.record(row, Form.FRAME).items()
-                }
-                for row in group
-            ]
-            writer.write_table(pa.Table.from_pylist(cells, schema=schema))
-            yield written.taken()
+        for part in parts:
+            table = table_of([part], rows)
+            left = iter(table.rows)
+            while group := [words(table.record(row, Form.FRAME)) for row in itertools.islice(left, _GROUP_ROWS)]:
+                writer.write_table(pa.Table.from_pylist(group, schema=schema))
+                yield written.taken()
     yield written.taken()
 
 
