@@ -20,12 +20,13 @@ from sqlalchemy.pool import Pool
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.devices.journal import Change
 from orchestrator.errors import PlanError, StoreError, UsageError
+from orchestrator.extensions.farm.callbacks import Callbacks, Ended, Look
 from orchestrator.extensions.farm.cli import worker as work
 from orchestrator.extensions.farm.contents import Contents
 from orchestrator.extensions.farm.host import WorkerRequest
 from orchestrator.extensions.farm.job import run_job
 from orchestrator.extensions.farm.queue import DEATHS_MAX, Announced, Delivery, FarmQueue
-from orchestrator.extensions.farm.worker import TRIES_MAX, Callbacks, Ended, HostWorker, Look
+from orchestrator.extensions.farm.worker import TRIES_MAX, HostWorker
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.store.opening import Store

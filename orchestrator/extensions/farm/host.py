@@ -17,12 +17,12 @@ from orchestrator.app.resuming import close_cancelled
 from orchestrator.config.profiles import KeptInventory
 from orchestrator.devices.discovery import KnownPhones
 from orchestrator.errors import BenchfarmError, UsageError
+from orchestrator.extensions.farm.callbacks import Callbacks, Ended, Look, Say
 from orchestrator.extensions.farm.job import run_job
 from orchestrator.extensions.farm.looking import HostPhones
 from orchestrator.extensions.farm.payload import contents_of
 from orchestrator.extensions.farm.phones import Newcomers
 from orchestrator.extensions.farm.queue import Announced, Delivery, FarmQueue
-from orchestrator.extensions.farm.worker import Callbacks, Ended, HostWorker, Look, Say
 from orchestrator.extensions.history.access import Listening, access_of, address_of
 from orchestrator.extras import require_packages
 from orchestrator.plugins import Farm, Settings
@@ -86,6 +86,8 @@ def work(settings: Settings, request: WorkerRequest, *, tell: Say, observer: Cal
     Raises UsageError without PostgreSQL, for polls that would be too rare, for an address that needs a token, or when
     another worker has the name; StoreError, HostStorageError.
     """
+    from orchestrator.extensions.farm.worker import HostWorker
+
     host, most_s = request.name or socket.gethostname(), request.dead_after_s * _POLL_SHARE
     if request.look_s is not None and request.look_s > most_s:
         raise UsageError(

@@ -15,9 +15,9 @@ from orchestrator.config.profiles import KeptInventory
 from orchestrator.devices.discovery import KnownPhones, look_at
 from orchestrator.devices.server import AdbServer, is_tcp
 from orchestrator.errors import BenchfarmError, StoreError
+from orchestrator.extensions.farm.callbacks import Look, Say
 from orchestrator.extensions.farm.manifest import dump, labels_of
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
-from orchestrator.extensions.farm.worker import Look, Say
 from orchestrator.records.identity import Serial
 from orchestrator.tables.escapes import one_line
 

@@ -10,9 +10,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, Final
-
-import psycopg
+from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.app.queue_beside import IN_QUARANTINE
 from orchestrator.errors import UsageError
@@ -20,6 +18,9 @@ from orchestrator.extensions.farm.schema import PROTOCOL, Database
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.identity import CampaignId, Serial, campaign_id_of
 from orchestrator.units import format_duration
+
+if TYPE_CHECKING:
+    import psycopg
 
 #: A host that wasn't heard for so long isn't given as alive.
 HOST_SILENT_S: Final = 15.0

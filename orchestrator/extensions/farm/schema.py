@@ -7,13 +7,13 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, Final, Self
-
-import psycopg
-import psycopg_pool
-from procrastinate.schema import SchemaManager
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from orchestrator.errors import StoreEncodingError, StoreError, UsageError
+
+if TYPE_CHECKING:
+    import psycopg
+    import psycopg_pool
 
 # Each error that matters is raised too, and reported once, in the form that logs have here.
 for _name in ("psycopg", "procrastinate", "asyncio"):
@@ -125,6 +125,8 @@ class Database:
         ``connections``: at most. ``is_guest``: nothing is made there; the tables may be missing, or of another
         version.
         """
+        import psycopg_pool
+
         self._is_guest = is_guest
         scheme, separator, rest = url.partition("://")
         if not separator or scheme.split("+")[0] not in {"postgresql", "postgres"}:
@@ -185,6 +187,8 @@ class Database:
 
     def rows(self, query: str, *values: object) -> list[dict[str, Any]]:
         """Do one statement by itself; return its rows by column names."""
+        import psycopg
+
         with self.connection() as connection, connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
             cursor.execute(query.encode(), values)
             return cursor.fetchall() if cursor.description is not None else []
@@ -205,6 +209,8 @@ class HostLocks:
 
     def is_alive(self) -> bool:
         """Whether the connection lives, and with it all that is held; asked often, or the server ends it."""
+        import psycopg
+
         if self._connection is not None:
             try:
                 self._connection.execute("SELECT 1")
@@ -214,6 +220,8 @@ class HostLocks:
 
     def take(self, name: str) -> bool:
         """Take a lock, with a new connection if there is none; False when another host has it. Raises StoreError."""
+        import psycopg
+
         if name not in self.held:
             with as_store_error(self._url):
                 if self._connection is None:
@@ -252,6 +260,9 @@ def _key(name: str) -> int:
 @contextmanager
 def as_store_error(url: str) -> Iterator[None]:
     """Raise what the driver raises inside as a StoreError."""
+    import psycopg
+    import psycopg_pool
+
     try:
         yield
     except psycopg.Error as error:
@@ -268,6 +279,8 @@ def as_store_error(url: str) -> Iterator[None]:
 
 def _make_tables(connection: psycopg.Connection[Any]) -> None:
     """Make the tables where there are none; one process at a time. Raises StoreError for those of another version."""
+    from procrastinate.schema import SchemaManager
+
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_key("tables"),))
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")

@@ -14,13 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import procrastinate
 from procrastinate import exceptions, retry
 from procrastinate.jobs import Job
 
 from orchestrator.errors import BenchfarmError, StoreError, UsageError
+from orchestrator.extensions.farm.callbacks import Callbacks, Ended
 from orchestrator.extensions.farm.queue import DEATHS_MAX, Announced, Delivery, FarmQueue
 from orchestrator.extensions.farm.schema import POOL, HostLocks, as_store_error, connection_settings
 from orchestrator.records.identity import Serial
@@ -43,50 +44,6 @@ _THREADS: Final = 256
 #: Procrastinate's own signs of life aren't needed where a lock tells; they are rare, as each phone gives them.
 _HEARTBEAT_S, _STALLED_S = 60.0, 600.0
 _NEVER_S: Final = 7 * 86400.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """How a delivery ended: ``done``, ``failed``, ``aborted``, ``again`` for another try, or ``later``."""
-
-    status: str
-    note: str
-    #: ``later``: it isn't its time yet, which is no try of the phone.
-    wait_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """What came of a look at a host's phones."""
-
-    #: None when it couldn't look.
-    phones: Mapping[str, Announced] | None
-    #: What is wrong with the host, empty for nothing.
-    ails: str = ""
-
-
-class Say(Protocol):
-    """Tells people; ``level`` and further keys are for logs that programs read."""
-
-    def __call__(self, text: str, /, *, level: str = "info", **keys: object) -> None:
-        """Tell of something that happened."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Callbacks:
-    """What a worker leaves to its caller."""
-
-    #: Does what is open of a job until it is done or the event is set; raises nothing.
-    run: Callable[[Delivery, threading.Event], Ended]
-    #: Looks at this host's phones, given what is known of them and which of them work and mustn't be disturbed; raises
-    #: nothing.
-    look: Callable[[Mapping[str, Announced], Collection[str]], Look]
-    #: Gives up what is left of a job that somebody cancelled, once it has stopped; raises nothing.
-    give_up: Callable[[Delivery], None]
-    #: Is told of this host's phones when something of them is new, and now and then; returns lines for people.
-    announced: Callable[[Mapping[str, Announced]], list[str]]
-    say: Say
 
 
 class _Again(Exception):  # noqa: N818 - no error of anybody
