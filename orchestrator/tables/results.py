@@ -24,7 +24,7 @@ from orchestrator.tables.column import (
     column_decimals,
 )
 from orchestrator.tables.findings import FINDINGS
-from orchestrator.tables.labels import PARITY_CLASSES, PARITY_WORDS
+from orchestrator.tables.labels import PARITY_CLASSES, PARITY_WORDS, figure_text
 from orchestrator.tables.passes import ENERGY, LOADS, STARTS, SUSTAINED, EnergyRow
 from orchestrator.tables.rows import BestMark, InvocationRow, ResultRow
 from orchestrator.tables.runs import RUNS
@@ -94,7 +94,14 @@ def _memory(name: str, head: str, value: Callable[[ResultRow], float | None]) ->
 
 
 def _speed(name: str, head: str, place: int, unit: str, **other: Any) -> Column[ResultRow]:  # noqa: ANN401
-    return Column(name, head, lambda row: row.speeds[place], Kind.NUMBER, unit, exact=3, is_optional=True, **other)
+    return Column(
+        name, head, lambda row: row.speeds[place], Kind.NUMBER, unit, digits=1, exact=3, is_optional=True, **other
+    )
+
+
+def _tokens(row: ResultRow) -> str | None:
+    """Return a speed as people read it: from 100 tokens per second on, decimals say nothing."""
+    return None if row.speeds[0] is None else figure_text(row.case, row.median_us, 0)
 
 
 def _has_figure(row: ResultRow) -> bool:
@@ -149,7 +156,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     replace(
         _MEDIAN, forms=LINES, shown=lambda row: NOTHING if row.case.is_per_token or row.own is None else None
     ),
-    _speed("tokens_per_s", "speed", 0, "tokens/s"),
+    _speed("tokens_per_s", "speed", 0, "tokens/s", shown=_tokens),
     _FIGURE,
     _own("interval_low_us", "from", lambda own: own.interval and own.interval.low, unit="ms, 95 %",
          forms=DATA | PAGE),
@@ -157,7 +164,8 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
          forms=DATA | PAGE),
     Column("interval_method", "method", lambda row: row.own and row.own.interval and row.own.interval.method,
            forms=DATA),
-    replace(_PRECISION, forms=EVERYWHERE - _TEXT_ONLY),
+    replace(_PRECISION, head="±", unit="%, 95 %", forms=DATA | PAGE),
+    replace(_PRECISION, forms=LINES - _TEXT_ONLY),
     replace(_PRECISION, forms=_TEXT_ONLY, shown=lambda row: f"{'~' if row.result.imprecision else ''}{_spread(row)}"),
     Column("is_precise", "precise", lambda row: row.result.is_precise, Kind.FLAG, forms=DATA),
     _speed("tokens_per_s_low", "speed from", 1, "tokens/s, 95 %", forms=DATA | PAGE),
@@ -317,7 +325,8 @@ def parts_of(rows: Iterable[ResultRow], of: Callable[[ResultRow], Iterable[Item]
 def energy_table(rows: Sequence[ResultRow]) -> Table[Part[EnergyRow]]:
     """Return the energy of the cases that have any."""
     parts = [(row, row.energy) for row in rows if row.energy is not None]
-    return parts_table("energy", "Energy of an inference above the phone's at rest", parts, ENERGY)
+    what = " or ".join(sorted({"token" if row.case.is_per_token else "inference" for row, _ in parts}))
+    return parts_table("energy", f"Energy per {what}, net of the phone's at rest", parts, ENERGY)
 
 
 def starts_table(rows: Sequence[ResultRow]) -> Table[Any]:
@@ -328,7 +337,7 @@ def starts_table(rows: Sequence[ResultRow]) -> Table[Any]:
 
 def loads_table(rows: Sequence[ResultRow]) -> Table[Any]:
     """Return the figures beside loads, where a plan has the pass ``contention``."""
-    caption = "Each case beside loads, against itself alone"
+    caption = "Each case beside a load, against itself alone"
     return parts_table("loads", caption, parts_of(rows, lambda row: row.loads), LOADS)
 
 

@@ -128,7 +128,7 @@ def test_prefill_and_decode_have_an_energy_per_token_each(lab: Lab) -> None:
     assert [sorted(ratios[phase])[1] for phase in ("prefill", "decode")] == pytest.approx([1.0, 1.0], rel=0.03)
     rows = lab.cli("report", made["campaign_id"], "--format", "json").ok().json["results"]
     assert [(row["energy"]["per"], row["energy"]["net_uj"]["count"]) for row in rows] == [("token", 3)] * 2
-    assert "energy per token" in lab.cli("report", made["campaign_id"], "--format", "text").ok().stdout
+    assert "Energy per token" in lab.cli("report", made["campaign_id"], "--format", "text").ok().stdout
 
 
 def test_answers_that_are_too_short_to_be_told_from_their_prompts_have_no_figure(lab: Lab) -> None:
@@ -159,8 +159,8 @@ def test_cases_are_measured_a_b_b_a_and_told_in_table_and_export(lab: Lab, model
     order = [threads for _, threads in started]
     assert order in ([1, 2, 2, 1], [2, 1, 1, 2])
     text = lab.cli("report", made["campaign_id"], "--format", "text").ok().stdout
-    assert "energy per inference" in text
-    assert "rails: the sum of S2M_VDD_CPUCL2" in text
+    assert "Energy per inference" in text
+    assert "S2M_VDD_CPUCL2" in text
     rows = lab.cli("report", made["campaign_id"], "--format", "json").ok().json["results"]
     assert [row["energy"]["net_uj"]["count"] for row in rows] == [2, 2]
     assert all(row["energy_net_uj"] == pytest.approx(row["energy"]["net_uj"]["value"]) for row in rows)

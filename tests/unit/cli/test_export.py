@@ -1,5 +1,6 @@
 """Out of a store and into another: bundles, and the formats of other programs, through the command line."""
 
+import csv
 import hashlib
 import json
 import re
@@ -479,3 +480,21 @@ def test_nothing_is_overwritten_without_force_and_each_format_has_a_name_of_its_
     some.write_bytes(b"mine")
     assert "is there already" in export("export", "--format", "proto", "--out", "protos").ended_with(2).said
     assert some.read_bytes() == b"mine"
+
+
+def test_a_list_is_printed_in_every_form_from_the_same_columns(lab):
+    (listed,) = json.loads(benchfarm(lab, "results", "list", "--json"))
+    head, row = csv.reader(benchfarm(lab, "results", "list", "--format", "csv").splitlines())
+    assert dict(zip(head, row, strict=True))["campaign_id"] == listed["campaign_id"]
+    assert set(head) < set(listed)
+    assert f"| {listed['campaign_id']} |" in benchfarm(lab, "results", "list", "-f", "markdown").replace("\\", "")
+    assert 'id="pack-campaigns"' in benchfarm(lab, "results", "list", "-f", "html")
+    assert "there is no format 'yaml'" in benchfarm(lab, "results", "list", "-f", "yaml", code=2)
+
+
+def test_runs_are_printed_as_csv_under_the_names_of_exports(lab):
+    rows = list(csv.DictReader(benchfarm(lab, "results", "runs", "--limit", "0", "-f", "csv").splitlines()))
+    assert [row["run_id"] for row in rows] == [str(run.run_id) for run in runs_of(lab)]
+    benchfarm(lab, "export", "--out", lab / "runs.csv", "--rows", "invocations")
+    exported = csv.DictReader((lab / "runs.csv").read_text("utf-8").splitlines())
+    assert set(rows[0]) <= set(next(iter(exported)))
