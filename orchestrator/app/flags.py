@@ -9,7 +9,7 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.config.declared_programs import declared, declared_names, tool_named
 from orchestrator.engine.flag_check import ask_for_flags, learn_flags
 from orchestrator.errors import ArtifactError, OutputParseError, UsageError
-from orchestrator.programs import program
+from orchestrator.programs import program, programs
 from orchestrator.records.build_spec import OWNED_FLAGS, FlagSchema, FlagSpec
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import DeviceSelection, Matrix, Plan
@@ -50,7 +50,7 @@ def flags_of(settings: Settings, name: str, *, build: str, tool: str, serial: st
 
 
 def _tool(name: str) -> ToolName:
-    with_flags = [tool for tool in ToolName if program(tool).has_flags]
+    with_flags = [own.name for own in programs() if own.has_flags]
     wanted = tool_named(name)
     if wanted in with_flags or wanted.is_declared:
         return wanted

@@ -394,7 +394,7 @@ def tool_word(word: object) -> object:
             return declared(name).tool
         except PlanError as error:
             raise ValueError(str(error)) from None
-    known = [*ToolName, *plugins("programs"), *declared_names()]
+    known = [*dict.fromkeys([*ToolName, *plugins("programs"), *declared_names()])]
     hint = nearest(word, known)
     raise ValueError(f"{word!r} isn't one of {', '.join(known)}" + (f"; {hint}" if hint else ""))
 

@@ -234,7 +234,10 @@ def builds_of(texts: Sequence[str], tools: Sequence[str]) -> dict[str, str]:
                     f"--build {text!r} doesn't say which of {', '.join(used)} it is for",
                     hint=f"write TOOL=NAME: --build {used[0]}={text}",
                 )
-        if tool not in (known := [*ToolName, *plugins("programs"), *declared_names()]) and tool not in used:
+        if (
+            tool not in (known := [*dict.fromkeys([*ToolName, *plugins("programs"), *declared_names()])])
+            and tool not in used
+        ):
             raise UsageError(f"--build {text!r}: {tool!r} isn't a tool", hint=f"there are {', '.join(known)}")
         if not build:
             raise UsageError(f"--build {text!r} names no program", hint="for example --build native=./benchmark_model")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from orchestrator.clock import Clock
 from orchestrator.engine.invocation import RunRecords
 from orchestrator.ports import Tool
-from orchestrator.programs.device_lab import BESIDE
+from orchestrator.programs.foreign_app import BESIDE
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import BuildSha, CaseKey, ModelSha, Serial

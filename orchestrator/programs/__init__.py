@@ -6,15 +6,15 @@ import functools
 from importlib import import_module
 
 from orchestrator.errors import PluginError
-from orchestrator.plugins import find
+from orchestrator.plugins import find, plugins
 from orchestrator.programs.specification import Program
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.workload import ToolName
+from orchestrator.records.workload import IMPORTED_TOOLS, ToolName
 
 
 def program(tool: ToolName) -> Program:
     """Return what is known of a program; raises UsageError for one whose file or plugin isn't here."""
-    if tool.is_of_plugin:
+    if tool.is_of_plugin or tool in IMPORTED_TOOLS:
         found = find("programs", tool.value, Program)
         if found.name is not tool:
             raise PluginError(f"the program {tool} calls itself {found.name}")
@@ -35,7 +35,8 @@ def _own_program(tool: ToolName) -> Program:
 
 def programs() -> tuple[Program, ...]:
     """Return all programs of benchfarm's own, in the order in which they are listed."""
-    return tuple(map(program, ToolName))
+    known = plugins("programs")
+    return tuple(program(tool) for tool in ToolName if tool not in IMPORTED_TOOLS or tool.value in known)
 
 
 def is_usual(tool: ToolName) -> bool:
@@ -46,4 +47,4 @@ def is_usual(tool: ToolName) -> bool:
 @functools.cache
 def usual_tool(kind: DeviceKind) -> ToolName:
     """Return what a kind of device is measured with where a plan names no program."""
-    return next(tool for tool in ToolName if program(tool).usual_on is kind)
+    return next(own.name for own in programs() if own.usual_on is kind)

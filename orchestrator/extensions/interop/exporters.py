@@ -15,7 +15,7 @@ from orchestrator.units import counted
 
 
 def _write_bundle(farm: Farm, campaigns: Sequence[Campaign], request: ExportRequest, out: Path) -> Exported:
-    from orchestrator.store.bundle import write_bundle
+    from orchestrator.extensions.interop.bundle import write_bundle
 
     ids = [campaign.campaign_id for campaign in campaigns]
     run_ids, folders = _run_ids(farm, campaigns, request.runs), own_folders_of(farm)
@@ -64,7 +64,7 @@ def _write_protos(farm: Farm, campaigns: Sequence[Campaign], request: ExportRequ
 
 
 def _write_leaderboard(farm: Farm, campaigns: Sequence[Campaign], request: ExportRequest, out: Path) -> None:
-    from orchestrator.report.leaderboard import leaderboard_lines
+    from orchestrator.extensions.interop.leaderboard_lines import leaderboard_lines
 
     store = farm.store
     runs = (store.runs(campaign_ids=[campaign.campaign_id]) for campaign in campaigns)

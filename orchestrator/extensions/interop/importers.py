@@ -16,8 +16,8 @@ from orchestrator.units import counted
 def _import_bundle(settings: Settings, request: ImportRequest) -> CommandResult:
     """Store what a bundle holds and isn't stored yet; the exit code is 1 when runs had to be left out."""
     from orchestrator.engine.review import read_imported
-    from orchestrator.store.bundle import Bundle
-    from orchestrator.store.taking_in import take_in
+    from orchestrator.extensions.interop.bundle import Bundle
+    from orchestrator.extensions.interop.taking_in import take_in
 
     path, *others = request.files
     if others or request.device or request.models:

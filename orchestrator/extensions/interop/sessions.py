@@ -17,9 +17,7 @@ from typing import Final
 from orchestrator.app.importing import Imported, ImportRequest, raw_output, read_source, require_printable, store_import
 from orchestrator.engine.importing import ForeignRun, ImportBatch
 from orchestrator.errors import OutputParseError, UsageError
-from orchestrator.plugins import Farm
-from orchestrator.programs.device_lab import (
-    BESIDE,
+from orchestrator.extensions.interop.device_lab import (
     LOGCAT,
     METRICS,
     PROGRAM,
@@ -29,7 +27,9 @@ from orchestrator.programs.device_lab import (
     RUNTIME_INFO,
     STDOUT,
 )
-from orchestrator.programs.grammar.leaderboard import ACCELERATORS, Checked, Row, is_row, read_row
+from orchestrator.extensions.interop.leaderboard import ACCELERATORS, Checked, Row, is_row, read_row
+from orchestrator.plugins import Farm
+from orchestrator.programs.foreign_app import BESIDE
 from orchestrator.reading.litert_lm import Process, names_gpu
 from orchestrator.reading.protos import decode_language_model
 from orchestrator.records.campaign import Origin

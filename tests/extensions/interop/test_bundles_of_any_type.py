@@ -21,13 +21,13 @@ import pytest
 
 from orchestrator.documents import dump_document
 from orchestrator.errors import BenchfarmError, StoreError
+from orchestrator.extensions.interop.bundle import Bundle
+from orchestrator.extensions.interop.taking_in import take_in
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import Build, Case, Model
-from orchestrator.store.bundle import Bundle
 from orchestrator.store.opening import MemoryStore, Store, open_store
-from orchestrator.store.taking_in import take_in
 
 VALUES = (None, "x", 7, 1.5, True, [1], {"a": [1]})
 OUTPUT = b"what the program printed"

@@ -1,7 +1,7 @@
 """Runs of LiteRT's device lab and of its leaderboard, which others made: their files and lines are read, never run.
 
 A job of a session leaves ``results.pb`` and ``runtime_info.pb`` (a model) or ``metrics.pb`` and ``provenance.txt`` (a
-language model), with the phone's whole log; the leaderboard has a line for each (grammar/leaderboard.py).
+language model), with the phone's whole log; the leaderboard has a line for each (leaderboard.py).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections import defaultdict
 from typing import Final
 
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.foreign_app import ImportedTool
-from orchestrator.programs.grammar.leaderboard import read_row
+from orchestrator.extensions.interop.leaderboard import read_row
+from orchestrator.programs.foreign_app import BESIDE, ImportedTool
 from orchestrator.programs.specification import Program
 from orchestrator.reading.litert_lm import LitertLmReader, Process, reports_of
 from orchestrator.reading.protos import decode_language_model
@@ -32,8 +32,6 @@ METRICS: Final = "metrics.pb"
 PROVENANCE: Final = "provenance.txt"
 LOGCAT: Final = "logcat.txt"
 STDOUT: Final = "stdout.txt"
-#: What the other runs of the same import make doubtful about one: no part of what it left behind.
-BESIDE: Final = "beside.json"
 _LOG_LINE: Final = re.compile(rb"\d\d-\d\d \d\d:\d\d:\d\d\.\d+\s+(\d+)\s+\d+ [VDIWEF] (\S.*?)\s*: (.*)")
 
 

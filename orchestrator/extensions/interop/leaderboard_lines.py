@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from orchestrator import __version__
-from orchestrator.programs.grammar.leaderboard import ACCELERATORS
+from orchestrator.extensions.interop.leaderboard import ACCELERATORS
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.run import DelegateTruth, RunRecord
