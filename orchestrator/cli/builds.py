@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -21,11 +21,13 @@ from orchestrator.app.options import Listed, Paths, Texts, arg, opt
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.frame import command
 from orchestrator.cli.progress import downloads_on_stderr, tell
-from orchestrator.cli.result import CommandResult, table
+from orchestrator.cli.result import CommandResult, of_table, table
 from orchestrator.errors import ArtifactError, PlanError
 from orchestrator.records.build_spec import BuildSpec, FlagSpec
 from orchestrator.records.workload import USUAL_TOOL, Build
+from orchestrator.tables.column import Column
 from orchestrator.tables.escapes import one_line
+from orchestrator.tables.table import Table
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
@@ -316,7 +318,7 @@ def _address(release: Release) -> str:
     return f"{release.name}@{release.release_id}"
 
 
-@command("flags")
+@command("flags", has_table=True)
 def flags(
     settings: Settings,
     name: Annotated[str, arg("Flag, or declared program (default: list all).", metavar="NAME")] = "",
@@ -341,9 +343,17 @@ def flags(
     }
     if one is not None:
         return CommandResult(text=_flag_text(one, found.title), data=data)
-    rows = [(spec.name, spec.kind, spec.default, spec.build, spec.meaning or spec.help) for spec in shown]
-    listed = table(("flag", "type", "default", "builds", "what it does"), rows)
-    return CommandResult(text=f"{one_line(found.title)}\n\n{listed}", data=data)
+    listed = of_table(Table(name="flags", caption=found.title, columns=_FLAGS, rows=shown), data=data)
+    return dataclasses.replace(listed, text=f"{one_line(found.title)}\n\n{listed.text}")
+
+
+_FLAGS: Sequence[Column[FlagSpec]] = (
+    Column("name", "flag", lambda spec: spec.name),
+    Column("kind", "type", lambda spec: spec.kind),
+    Column("default", "default", lambda spec: spec.default),
+    Column("build", "builds", lambda spec: spec.build),
+    Column("meaning", "what it does", lambda spec: spec.meaning or spec.help),
+)
 
 
 def _flag_text(spec: FlagSpec, title: str) -> str:
