@@ -17,7 +17,7 @@ import statistics
 from collections.abc import Callable
 
 from orchestrator.analysis.energy import mean_of
-from orchestrator.programs.running.energy_figure import (
+from orchestrator.extensions.energy.figure import (
     BatterySample,
     Inferences,
     Marks,

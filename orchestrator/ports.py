@@ -198,15 +198,13 @@ class InvocationRequest:
     file_paths: Mapping[str, str] = field(default_factory=dict)
     #: The flags that this very program has, as it says itself; empty when it wasn't asked.
     known_flags: frozenset[str] = frozenset()
-    #: The invocation's number within its pass; in the pass ``cold`` it means a stage (records/start.py).
-    number: int = 0
-    #: Where the case's caches lie between the stages of the pass ``cold``.
+    #: What the invocation's number means in its pass: a stage of caches, a load; empty for nothing.
+    variant: str = ""
+    #: Where the case's caches may lie between its invocations of a pass.
     cache_folder: str = ""
-    #: What else the phone is to do meanwhile; of the pass ``contention`` only (records/contention.py).
-    load: str = ""
-    #: The model's inputs on the device, in the model's order; of the pass ``parity`` only.
+    #: The model's inputs on the device, in the model's order, where its outputs are compared.
     inputs: tuple[PlacedInput, ...] = ()
-    #: Returns the command line in which a program's own is run; of the passes ``energy`` and ``contention`` only.
+    #: Returns the command line in which a program's own is run; as the pass wants it.
     enclosed: Callable[[str], str] = _as_it_is
     #: Files that this command line writes beside the program's.
     enclosing_files: tuple[str, ...] = ()
@@ -241,8 +239,8 @@ class Turn:
 class SessionTool(Tool, Protocol):
     """A program that measures several cases in one process; ``parse`` reads the run of the case that it is given."""
 
-    def session(self, case: Case, run_pass: Pass) -> str:
-        """Return what the cases have in common that one process measures; empty for a case that is run alone."""
+    def session(self, case: Case) -> str:
+        """Return what the cases have in common that one process measures, in the passes that may be shared."""
 
     def found_cases(self, raw: RawOutput, case: Case) -> Sequence[Case]:
         """Return cases that the process measured and nobody could plan: an option for each accelerator it found."""
@@ -251,7 +249,7 @@ class SessionTool(Tool, Protocol):
 def session_of(tools: Mapping[ToolName, Tool], case: Case) -> str:
     """Return what a case has in common with others that one process measures; empty when it is run alone."""
     tool = tools[case.tool]
-    return tool.session(case, Pass.TIMING) if isinstance(tool, SessionTool) else ""
+    return tool.session(case) if isinstance(tool, SessionTool) else ""
 
 
 @runtime_checkable

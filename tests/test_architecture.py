@@ -40,22 +40,23 @@ ALLOWED: dict[str, set[str]] = {
     "records": FOUNDATION | {"records"},
     "ports": RECORDS,
     "delegates": RECORDS | {"plugins"},
-    "planning": RECORDS | {"delegates", "predicates", "programs"},
+    "passes": PORTS | {"plugins", "analysis", "delegates", "programs", "tables"},
+    "planning": RECORDS | {"delegates", "passes", "predicates", "programs"},
     "predicates": RECORDS,
     "analysis": RECORDS | {"delegates"},
     "resources": {"errors"},
     "extras": {"errors"},
     "scripts": {"errors"},
-    "config": PORTS | {"documents", "resources", "predicates", "plugins"},
+    "config": PORTS | {"documents", "passes", "plugins", "resources", "predicates"},
     "devices": PORTS | {"documents"},
     "artifacts": PORTS | {"documents", "programs"},
     "reading": RECORDS | {"delegates"},
-    "programs": PORTS | {"delegates", "config", "reading", "plugins"},
+    "programs": PORTS | {"delegates", "config", "passes", "plugins", "reading"},
     "models": PORTS | {"delegates"},
     "store": PORTS | {"documents"},
     "tables": PORTS | {"analysis", "delegates", "resources"},
-    "report": PORTS | {"analysis", "delegates", "programs", "resources", "tables"},
-    "engine": PORTS | {"planning", "analysis", "delegates", "programs", "store", "devices"},
+    "report": PORTS | {"analysis", "delegates", "passes", "programs", "resources", "tables"},
+    "engine": PORTS | {"planning", "analysis", "delegates", "passes", "programs", "store", "devices"},
 }
 #: bootstrap puts everything together, app holds the use cases, cli shows them: each may know all that stands before it.
 for upper in ("bootstrap", "plugins", "app", "cli"):
@@ -70,10 +71,18 @@ BESIDES = {("farm", "history"): "a host serves its numbers for Prometheus by the
 #: What an extension may import beside the third parties' seam: the parts, and the modules of the use cases.
 OF_EXTENSIONS = PORTS | {
     "plugins", "documents", "resources", "analysis", "delegates", "reading", "store", "tables", "report",
-    "app.exporting", "app.importing", "app.options", "app.reporting", "app.stored",
+    "passes", "programs", "app.exporting", "app.importing", "app.options", "app.reporting", "app.stored",
 }  # fmt: skip
 #: What an extension imports beyond that, and why. It only gets shorter.
 DEBTS = {
+    "trace": {
+        "app": "a traced run is a campaign, told as 'run' does it",
+        "bootstrap": "opens the phone of an app",
+        "child_environment": "a command of the user's runs while an app is traced",
+        "cli": "its command shows progress and tables as all do",
+        "config": "a traced run is planned by options",
+        "engine": "notices to the observer",
+    },
     "farm": {
         "app": "a job is begun, resumed and told as 'run' does it",
         "bootstrap": "opens the store and the phones of a host",
@@ -115,7 +124,7 @@ OWNERS = {
     "pandas": {"tables/frame.py", "report/exports.py", "app/results.py"},
     "jinja2": {"tables/html.py", "report/render.py"},
     "vl_convert": {"report/vega.py"},
-    "typer": {"cli"},
+    "typer": {"cli", "extensions/trace/cli.py"},
     "click": {"cli"},
     "rich": {"cli"},
     "tensorflow": {"extensions/models"},
@@ -127,7 +136,7 @@ OWNERS = {
     "requests": {"artifacts", "extensions/history/notifying.py"},
     "urllib3": {"artifacts"},
     "elftools": {"artifacts"},
-    "perfetto": {"programs/running/trace_file.py"},
+    "perfetto": {"extensions/trace/trace_file.py"},
     "filelock": {"devices", "store", "artifacts"},
     "zstandard": {"store"},
     "platformdirs": {"bootstrap/settings.py"},
@@ -325,6 +334,8 @@ ELSEWHERE = {
     "extensions/interop/device_lab.py": "a program's own module",
     "extensions/interop/ios_app.py": "a program's own module",
     "extensions/interop/leaderboard.py": "backends as the leaderboard's lines name them",
+    "extensions/energy/figure.py": "what rails of a chip are called",
+    "extensions/energy/measuring.py": "the part of the chip whose rail a delegate needs",
     "artifacts/elf.py": "the machine of libraries for Qualcomm's DSP",
 }
 #: Names that mean nothing else; "cpu" and "gpu" are parts of a phone, "native" and "external" are words.

@@ -27,7 +27,7 @@ from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import OPENGL, DelegateTruth, FigureKind, Outcome, RunRecord
 from orchestrator.records.verdict import Finding, Grade, Quality, Severity
-from orchestrator.records.workload import Pass, grouped
+from orchestrator.records.workload import FIGURE_PASS, grouped
 from orchestrator.units import format_percent
 
 Key = TypeVar("Key")
@@ -227,13 +227,14 @@ def judge_case(runs: Sequence[RunRecord], *, others: tuple[float, ...] = ()) -> 
     return result
 
 
+def has_comparison(run: RunRecord) -> bool:
+    """Whether a run's outputs were compared with the reference's."""
+    return run.report is not None and bool(run.report.extra.get("parity"))
+
+
 def parity_verdict(runs: Sequence[RunRecord]) -> tuple[ParityVerdict | None, str, float | None]:
     """Return what the newest comparison of a case's outputs says, why, and its error; None when none was made."""
-    compared = [
-        (run.started_at, run.report.extra)
-        for run in runs
-        if run.run_pass is Pass.PARITY and run.report is not None and run.report.extra.get("parity")
-    ]
+    compared = [(run.started_at, run.report.extra) for run in runs if run.report is not None and has_comparison(run)]
     if not compared:
         return None, "", None
     _, extra = max(compared, key=itemgetter(0))
@@ -243,7 +244,7 @@ def parity_verdict(runs: Sequence[RunRecord]) -> tuple[ParityVerdict | None, str
 
 
 def _judge_timing(runs: Sequence[RunRecord], others: tuple[float, ...]) -> CaseResult:
-    timing = [run for run in runs if run.run_pass is Pass.TIMING]
+    timing = [run for run in runs if run.run_pass is FIGURE_PASS]
     if not timing:
         return CaseResult(status=CaseStatus.NOT_RUN)
     ended = [run for run in timing if run.outcome not in (Outcome.SKIPPED, Outcome.ABORTED, Outcome.UNFIT)]

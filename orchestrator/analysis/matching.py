@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
-from orchestrator.analysis.case_result import CaseResult, judge_case, remembered
+from orchestrator.analysis.case_result import CaseResult, has_comparison, judge_case, remembered
 from orchestrator.analysis.compare import CLAIM_LEVEL, THRESHOLD
 from orchestrator.delegates import place_of
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Grade
-from orchestrator.records.workload import Build, Case, Pass, grouped
+from orchestrator.records.workload import FIGURE_PASS, Build, Case, grouped
 
 
 class Axis(enum.StrEnum):
@@ -152,12 +152,12 @@ def measured_cases(
     fit = [
         run
         for run in runs
-        if run.run_pass in (Pass.TIMING, Pass.PARITY) and run.outcome is not Outcome.UNFIT
+        if (run.run_pass is FIGURE_PASS or has_comparison(run)) and run.outcome is not Outcome.UNFIT
         if wanted is None or wanted(run)
     ]
     groups, compared = (
-        grouped((run for run in fit if run.run_pass is of), lambda run: (run.campaign_id, run.case.case_key))
-        for of in (Pass.TIMING, Pass.PARITY)
+        grouped((run for run in fit if has_comparison(run) is of), lambda run: (run.campaign_id, run.case.case_key))
+        for of in (False, True)
     )
     devices_of: dict[tuple[CampaignId, str], dict[str, list[RunRecord]]] = defaultdict(dict)
     for (campaign_id, case_key), members in groups.items():

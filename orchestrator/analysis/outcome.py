@@ -13,7 +13,7 @@ from typing import Final
 from orchestrator.analysis.summary import own_error
 from orchestrator.records.run import SETUP_CODES, DelegateTruth, FigureKind, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import Pass
+from orchestrator.records.workload import FIGURE_PASS
 
 #: The figures of such a run are those of another configuration than the one asked for.
 NOT_WHAT_WAS_ASKED: Final = {
@@ -95,7 +95,7 @@ def figure_us(run: RunRecord, kind: FigureKind | None = None) -> float | None:
         kind: what is asked for; the invocation's own kind when None.
     """
     report = run.report
-    if run.run_pass is not Pass.TIMING or report is None or report.outcome != "ok":
+    if run.run_pass is not FIGURE_PASS or report is None or report.outcome != "ok":
         return None
     if run.outcome is Outcome.COMPLETED or (run.outcome is Outcome.FAILED and truth_of(run) in NOT_WHAT_WAS_ASKED):
         return report.latency_us(kind)

@@ -26,7 +26,7 @@ from orchestrator.records.pairing import Pairing
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.tokens import FIGURE
 from orchestrator.records.verdict import ComparisonVerdict
-from orchestrator.records.workload import Case, Pass
+from orchestrator.records.workload import FIGURE_PASS, Case
 from orchestrator.units import format_duration, format_percent
 
 #: Kinds of sides whose operators may run in different places: that belongs to what is compared.
@@ -67,7 +67,7 @@ def usable_pairs(
     """
     sides = []
     for runs in (before, after):
-        counted = [run for run in runs if run.run_pass is Pass.TIMING and run.invocation >= warmup]
+        counted = [run for run in runs if run.run_pass is FIGURE_PASS and run.invocation >= warmup]
         used = set(judge_case(counted).used)
         sides.append({run.invocation: run for run in counted if run.run_id in used})
     return {number: (sides[0][number], sides[1][number]) for number in sorted(sides[0].keys() & sides[1].keys())}
@@ -162,7 +162,7 @@ def pair_round(
         first = random.Random(f"{seed}:{serial}:{shared}").randrange(2)  # noqa: S311
         leader = (_LEADERS[number % len(_LEADERS)] + first) % 2
         invocations += [
-            Invocation(case=cases[keys[index]], run_pass=Pass.TIMING, number=number) for index in (leader, 1 - leader)
+            Invocation(case=cases[keys[index]], run_pass=FIGURE_PASS, number=number) for index in (leader, 1 - leader)
         ]
     return invocations
 

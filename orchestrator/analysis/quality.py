@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from orchestrator.analysis.findings import (
-    finding,
-    repetition_findings,
-    rounding_findings,
-    start_findings,
-    steadiness_findings,
-    summary_findings,
-)
+from orchestrator.analysis.findings import finding
 from orchestrator.analysis.grading import grade_of
 from orchestrator.analysis.outcome import Ending
-from orchestrator.analysis.parity import parity_findings
 from orchestrator.analysis.samples import derive_conditions, parse_samples
 from orchestrator.analysis.state_findings import state_findings
 from orchestrator.delegates import DELEGATES
@@ -24,7 +17,10 @@ from orchestrator.records.plan import Screen
 from orchestrator.records.run import DelegateTruth, Outcome, ToolReport
 from orchestrator.records.sample import RunSamples
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
-from orchestrator.records.workload import IMPORTED_TOOLS, SUMMARY_TOOLS, Case, Pass
+from orchestrator.records.workload import IMPORTED_TOOLS, Case
+
+#: Yields what a report of a case on a device means in one pass alone.
+FindingsOf: TypeAlias = Callable[[ToolReport, Case, DeviceFacts], Iterable[Finding]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +38,13 @@ def judge(
     ending: Ending,
     *,
     case: Case,
-    run_pass: Pass,
+    of_pass: FindingsOf,
     facts: DeviceFacts,
     before: DeviceState | None,
     after: DeviceState | None,
     around: Surroundings | None = None,
 ) -> QualityVerdict:
-    """Return the quality, the grade and the findings of one invocation."""
+    """Return the quality, the grade and the findings of one invocation; ``of_pass`` yields those of its pass alone."""
     around = around or Surroundings()
     looks = parse_samples(around.samples)
     conditions = derive_conditions(before, after, looks)
@@ -58,7 +54,7 @@ def judge(
     if ending.outcome is not Outcome.COMPLETED or report is None:
         findings.append(finding("not-completed", f"{ending.outcome}: {ending.reason}"))
     else:
-        findings += _report_findings(report, case, run_pass, facts)
+        findings += (*_report_findings(report, case, facts), *of_pass(report, case, facts))
     if _lacks_looks(looks, ending, case, facts, before, after):
         seen = f"{len(looks.samples)} of at least 2 looks"
         trouble = around.samples.decode("utf-8", "replace").strip().splitlines()[-1:] if not looks.samples else []
@@ -104,7 +100,7 @@ def _device_findings(facts: DeviceFacts) -> Iterator[Finding]:
         yield finding("emulator", evidence=facts.fingerprint)
 
 
-def _report_findings(report: ToolReport, case: Case, run_pass: Pass, facts: DeviceFacts) -> Iterator[Finding]:
+def _report_findings(report: ToolReport, case: Case, facts: DeviceFacts) -> Iterator[Finding]:
     truth, delegate = report.delegate.truth, report.delegate
     if truth is DelegateTruth.PARTIAL:
         known = delegate.delegated_nodes is not None and delegate.total_nodes is not None
@@ -134,15 +130,3 @@ def _report_findings(report: ToolReport, case: Case, run_pass: Pass, facts: Devi
     big = len(facts.big_cores)
     if case.delegate.is_cpu and big and case.threads > big:
         yield finding("more-threads-than-big-cores", f"{case.threads} threads, {big} big cores")
-    if run_pass is Pass.COLD:
-        yield from start_findings(report)
-        if facts.kind is DeviceKind.IOS and not case.delegate.is_cpu:
-            yield finding("start-unknown")
-    if run_pass is Pass.PARITY:
-        yield from parity_findings(report)
-    if run_pass is Pass.TIMING and report.inference is not None:
-        yield from steadiness_findings(report.inference)
-        if case.tool in SUMMARY_TOOLS:
-            yield from summary_findings(report, is_cpu=case.delegate.is_cpu)
-        yield from repetition_findings([float(each) for each in str(report.extra.get("repetitions_us", "")).split()])
-        yield from rounding_findings(report)

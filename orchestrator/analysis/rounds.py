@@ -22,7 +22,7 @@ from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import ABANDONED, OUT_OF_TIME, THREADS_UNUSED, Outcome, RunRecord
-from orchestrator.records.workload import Case, Pass
+from orchestrator.records.workload import FIGURE_PASS, Case
 from orchestrator.units import counted
 
 #: An interval that is narrow enough must be so again after as many more invocations; after more of a case alone, whose
@@ -211,7 +211,7 @@ def standings(campaign: Campaign, runs: Iterable[RunRecord]) -> dict[CaseKey, Ca
     cases = {key: numbered[0] for key, numbered in planned.items()}
     by_serial: dict[Serial, list[RunRecord]] = {}
     for run in runs:
-        if run.run_pass is Pass.TIMING and run.outcome is not Outcome.UNFIT:
+        if run.run_pass is FIGURE_PASS and run.outcome is not Outcome.UNFIT:
             by_case.setdefault(run.case.case_key, []).append(run)
             cases.setdefault(run.case.case_key, run.case)
             by_serial.setdefault(run.case.serial, []).append(run)
@@ -272,7 +272,7 @@ def _planned(campaign: Campaign) -> dict[CaseKey, tuple[Case, frozenset[int]]]:
     numbers: dict[CaseKey, set[int]] = {}
     cases: dict[CaseKey, Case] = {}
     for item in campaign.invocations:
-        if item.run_pass is Pass.TIMING:
+        if item.run_pass is FIGURE_PASS:
             cases[item.case.case_key] = item.case
             numbers.setdefault(item.case.case_key, set()).add(item.number)
     return {key: (case, frozenset(numbers[key])) for key, case in cases.items()}
@@ -339,4 +339,4 @@ def _of_unit(unit: Sequence[CaseStanding], number: int) -> list[Invocation]:
     """Return the invocations of what one process measures: first a case that wants it."""
     members = [item for item in unit if item.reason is not StopReason.FAILED]
     members.sort(key=lambda item: (item.reason is not StopReason.OPEN, item.case.case_key))
-    return [Invocation(case=item.case, run_pass=Pass.TIMING, number=number) for item in members]
+    return [Invocation(case=item.case, run_pass=FIGURE_PASS, number=number) for item in members]

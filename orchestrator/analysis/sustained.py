@@ -19,7 +19,7 @@ from datetime import timedelta
 from typing import Final
 
 from orchestrator.records.run import NOT_BEGUN, Outcome, RunRecord
-from orchestrator.records.workload import Pass, grouped
+from orchestrator.records.workload import grouped
 
 #: The burst level comes from this much of the beginning, or from BURST_POINTS points if they take longer.
 BURST_S: Final = 20.0
@@ -182,8 +182,8 @@ class Attempt:
 
 
 def attempts(runs: Sequence[RunRecord]) -> tuple[Attempt, ...]:
-    """Return the attempts among the runs of one case in one campaign, oldest first."""
-    made = (run for run in runs if run.run_pass is Pass.SUSTAINED and run.outcome is not Outcome.UNFIT)
+    """Return the attempts among the sustained runs of one case in one campaign, oldest first."""
+    made = (run for run in runs if run.outcome is not Outcome.UNFIT)
     numbered = grouped(made, lambda run: run.invocation // ATTEMPT_NUMBERS)
     return tuple(
         Attempt(number=number, runs=tuple(sorted(own, key=lambda run: run.invocation)))

@@ -17,6 +17,7 @@ from orchestrator.bootstrap import Farm, this_computer
 from orchestrator.engine.flag_check import check_flags, learn_flags
 from orchestrator.errors import DeviceBusyError, DeviceError, PlanError, UsageError
 from orchestrator.files import sha256_of
+from orchestrator.passes import around_others
 from orchestrator.planning.expansion import Expansion, HostFiles, expand, reference_case
 from orchestrator.planning.skips import NO_BUILD, is_not_there
 from orchestrator.ports import Device
@@ -25,7 +26,7 @@ from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, 
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import BuildSha, CampaignId, Serial
 from orchestrator.records.plan import Plan, PlanTerms
-from orchestrator.records.workload import Build, Companion, DelegateName, Model, Pass, Skip, ToolName
+from orchestrator.records.workload import Build, Companion, DelegateName, Model, Skip, ToolName
 from orchestrator.tables.escapes import one_line
 
 
@@ -242,7 +243,7 @@ def _reference_checks(
     for _, facts in devices:
         case = reference_case(plan, facts, model, builds)
         if case is not None and expansion.invocations.get(facts.serial):
-            found[facts.serial] = (Invocation(case=case, run_pass=Pass.REFERENCE, number=0),)
+            found[facts.serial] = (Invocation(case=case, run_pass=around_others().name, number=0),)
     return found, [model] if found else []
 
 

@@ -35,13 +35,14 @@ from orchestrator.engine.events import (
 from orchestrator.engine.rounds import OpenWork, open_works, slim
 from orchestrator.errors import InterruptedByUserError
 from orchestrator.files import write_whole
+from orchestrator.passes import pass_of
 from orchestrator.ports import Observer
 from orchestrator.programs import usual_tool
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.workload import Pass, grouped
+from orchestrator.records.workload import FIGURE_PASS, grouped
 from orchestrator.units import format_bytes
 
 #: While a file is on its way, a board is written this often.
@@ -159,7 +160,7 @@ class Board:
         row.doing = ""
         if event.so_far is not None:
             self._so_far[serial] = difference_so_far(event.so_far, run)
-        if run.outcome is not Outcome.UNFIT and run.run_pass not in {Pass.REFERENCE, Pass.SUSTAINED}:
+        if run.outcome is not Outcome.UNFIT and not pass_of(run.run_pass).is_open_ended:
             row.left = max(0, row.left - 1)
         state = run.state_after or run.state_before
         row.battery_heat_c = state.battery_heat_c if state is not None else row.battery_heat_c
@@ -262,7 +263,7 @@ def doing_of(invocation: Invocation) -> str:
     case = invocation.case
     # The usual program is left out: there is little room.
     configuration = case.configuration.replace(f", {usual_tool(DeviceKind.ANDROID)}", "")
-    kind = "" if invocation.run_pass is Pass.TIMING else f" ({invocation.run_pass})"
+    kind = "" if invocation.run_pass is FIGURE_PASS else f" ({invocation.run_pass})"
     return f"{case.model_name}: {configuration}{kind} #{invocation.number + 1}"
 
 

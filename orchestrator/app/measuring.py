@@ -22,13 +22,14 @@ from orchestrator.engine.invocation import Context
 from orchestrator.engine.rounds import open_works, slim
 from orchestrator.errors import NoDeviceError, UsageError
 from orchestrator.files import sha256_of
+from orchestrator.passes import is_around_others
 from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import HOST_SERIAL, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DelegateChoice, DeviceSelection, Plan
 from orchestrator.records.run import OUT_OF_TIME, RunRecord
-from orchestrator.records.workload import Build, Case, Model, Pass
+from orchestrator.records.workload import Build, Case, Model
 
 if TYPE_CHECKING:
     from orchestrator.report.data import ReportData
@@ -184,6 +185,7 @@ def run_campaign(farm: Farm, prepared: Prepared) -> CampaignEnded:
         known_flags={build.sha256: farm.flag_book.names(build) for build in prepared.builds},
         store=farm.store,
         tools=farm.tools,
+        runner_of=farm.runner_of,
         lease=farm.lease,
         conditioner=farm.conditioner,
         rescuer=farm.rescuer,
@@ -207,7 +209,7 @@ def open_cases(farm: Farm, campaign: Campaign) -> list[Case]:
     works = open_works(campaign, map(slim, farm.store.runs(campaign_ids=[campaign.campaign_id])), farm.tools)
     cases = [item.case for work in works.values() for item in work.invocations]
     busy = {case.serial for case in cases}
-    marks = (item.case for item in campaign.invocations if item.run_pass is Pass.REFERENCE)
+    marks = (item.case for item in campaign.invocations if is_around_others(item))
     return [*cases, *(case for case in marks if case.serial in busy)]
 
 

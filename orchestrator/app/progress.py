@@ -20,16 +20,12 @@ from orchestrator.engine.events import (
     RoundAdded,
     RunStored,
 )
+from orchestrator.passes import pass_of
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
-from orchestrator.records.start import stage_of
-from orchestrator.records.workload import Case, Pass
+from orchestrator.records.workload import FIGURE_PASS, Case
 from orchestrator.tables.escapes import one_line
-from orchestrator.units import counted, format_bytes, format_change, format_duration, format_figure, format_latency
-
-#: Passes whose latency is shown when a run is stored.
-_FIGURES = frozenset({Pass.TIMING, Pass.SUSTAINED, Pass.REFERENCE})
-
+from orchestrator.units import counted, format_bytes, format_change, format_duration, format_figure
 
 #: Events that are written for programs.
 _EVENTS: Final = (
@@ -55,7 +51,7 @@ def describe(event: object) -> str:
             text = f"{serial}: sent {name}, {format_bytes(pushed_bytes)} in {format_duration(duration_s)}"
         case DeviceNote(serial=serial, text=note, is_problem=is_problem):
             text = f"{serial}: {'problem: ' if is_problem else ''}{note}"
-        case RoundAdded(serial=serial, cases=cases, run_pass=Pass.PARITY):
+        case RoundAdded(serial=serial, cases=cases, run_pass=name) if pass_of(name).compares_outputs:
             text = f"{serial}: the outputs of {counted(cases, 'case')} are to be compared with the reference"
         case RoundAdded(serial=serial, number=number, last=last, cases=cases):
             some = "1 case isn't" if cases == 1 else f"{cases} cases aren't"
@@ -92,36 +88,21 @@ def difference_so_far(so_far: PairsSoFar, run: RunRecord) -> str:
     return f"{who} {format_change(ratio)}{ends}"
 
 
-def _start(run: RunRecord) -> str:
-    """Return how a run of the pass ``cold`` started, empty for one of another pass."""
-    stage = stage_of(run.run_pass, run.invocation)
-    if stage is None or run.report is None:
-        return ""
-    parts = [("init", run.report.init_us), ("first inference", run.report.first_inference_us)]
-    known = [f"{name} {format_latency(value_us)}" for name, value_us in parts if value_us is not None]
-    return f"{stage}: {', '.join(known) or 'unknown'}"
-
-
 def _is_parity_word(run: RunRecord) -> bool:
     """Whether a skipped run says why outputs can't be compared, which nothing else reports."""
-    return run.run_pass is Pass.PARITY and run.reason_code.startswith("parity-")
-
-
-def _outputs(run: RunRecord) -> str:
-    """Return what the comparison of outputs came to; empty for a run without one."""
-    extra = run.report.extra if run.report is not None else {}
-    return f"outputs {extra['parity']}: {extra.get('parity_reason', '')}" if "parity" in extra else ""
+    return pass_of(run.run_pass).compares_outputs and run.reason_code.startswith("parity-")
 
 
 def describe_run(run: RunRecord) -> str:
     """Return a run as one line: what it measured, how it ended, what it is worth."""
     case = run.case
-    kind = "" if run.run_pass.value == "timing" else f" ({run.run_pass} pass)"
+    kind = "" if run.run_pass is FIGURE_PASS else f" ({run.run_pass} pass)"
     what = f"{case.model_name}, {case.configuration}{kind} #{run.invocation + 1}"
     if run.outcome is not Outcome.COMPLETED:
         return f"{what}: {run.outcome}: {run.reason_code}: {run.reason}"
-    latency_us = measured_us(run) if run.run_pass in _FIGURES else None
-    figure = _start(run) or _outputs(run) or "done"
+    own = pass_of(run.run_pass)
+    latency_us = measured_us(run) if own.tells_latency else None
+    figure = own.tells(run) or "done"
     if latency_us is not None:
         figure = format_figure(latency_us, is_per_token=case.is_per_token)
     delegate = run.report.delegate if run.report else None

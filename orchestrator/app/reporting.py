@@ -15,10 +15,10 @@ from orchestrator.app.stored import find_campaign
 from orchestrator.bootstrap import Farm, Settings
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.files import write_file
+from orchestrator.passes import goes_on
 from orchestrator.quantities import parse_percent
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.run import RunRecord
-from orchestrator.records.workload import Pass
 
 if TYPE_CHECKING:
     from orchestrator.report.data import ReportData
@@ -114,7 +114,7 @@ def sustained_campaign(farm: Farm, prefix: str) -> Campaign:
     named = [find_campaign(farm.store, prefix)] if prefix else farm.store.campaigns()
     for listed in named:
         campaign = farm.store.campaign(listed.campaign_id)
-        if campaign is not None and any(item.run_pass is Pass.SUSTAINED for item in campaign.invocations):
+        if campaign is not None and any(goes_on(item) for item in campaign.invocations):
             return campaign
     what = f"campaign {prefix!r} has no" if prefix else "no campaign has a"
     raise UsageError(f"{what} sustained measurement", hint="benchfarm bench MODEL --sustained 30m")

@@ -15,9 +15,9 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.engine.campaign import close_campaign
 from orchestrator.engine.events import CampaignEnded, Notice
 from orchestrator.errors import DeviceBusyError, UsageError
+from orchestrator.passes import shown
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.identity import CampaignId, Serial
-from orchestrator.records.workload import Pass
 
 
 def resume(farm: Farm, prefix: str = "") -> MeasuredCampaign | CampaignEnded | None:
@@ -104,8 +104,8 @@ def _whole(farm: Farm, campaign_id: CampaignId) -> Campaign:
 
 def _kind_of(campaign: Campaign) -> str:
     """Return what a campaign is that isn't a plan's measurement, empty for one that is."""
-    passes = {item.run_pass for item in campaign.invocations}
-    return "a trace" if passes == {Pass.TRACE} else ""
+    found = {item.run_pass for item in campaign.invocations}
+    return shown(next(iter(found))).alone if len(found) == 1 else ""
 
 
 def close(settings: Settings, words: Sequence[str]) -> list[tuple[Campaign, int]]:

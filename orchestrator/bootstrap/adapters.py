@@ -14,7 +14,7 @@ from orchestrator.clock import SystemClock
 from orchestrator.errors import StoreMissingError
 from orchestrator.records.device import DeviceFacts, DeviceProfile
 from orchestrator.records.identity import Serial
-from orchestrator.records.workload import IMPORTED_TOOLS, ToolName
+from orchestrator.records.workload import Pass, ToolName
 from orchestrator.resources import data_folder
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from orchestrator.devices.hub_power import HubPower
     from orchestrator.devices.lease import FileLease, Locks
     from orchestrator.devices.recovery import LadderRescuer
+    from orchestrator.passes.specification import RunProgram
     from orchestrator.ports import Device, ParityReference, Tool
     from orchestrator.programs.flags.book import FlagBook
     from orchestrator.store.opening import Store
@@ -101,17 +102,20 @@ class Adapters:
     @cached_property
     def tools(self) -> Mapping[ToolName, Tool]:
         """The benchmark programs."""
-        from orchestrator.devices.books import MeterBook
         from orchestrator.programs import program
-        from orchestrator.programs.running.passes import in_all_passes
 
-        meters = MeterBook(self.settings.data_folder / "meters")
+        return _Tools(lambda name: program(name).tool())
 
-        def made(name: ToolName) -> Tool:
-            own = program(name).tool()
-            return own if name in IMPORTED_TOOLS else in_all_passes(own, self.hold, meters, self.hub_power)
+    @cached_property
+    def runner_of(self) -> Callable[[Pass], RunProgram]:
+        """What runs a program in a pass, each made when it is asked for; raises UsageError for an unknown pass."""
+        from orchestrator.passes import pass_of
 
-        return _Tools(made)
+        return functools.cache(lambda name: pass_of(name).runner(self))
+
+    def folder(self, name: str) -> Path:
+        """See PassServices.folder."""
+        return self.settings.data_folder / name
 
     def hold(self, device: Device, what: str, undo: str, command: str, *, read: str = "", was: str = "") -> None:
         """Make a change on a device after it has been journalled."""

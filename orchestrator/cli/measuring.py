@@ -21,7 +21,8 @@ from orchestrator.config.plan_keys import PlanOptions
 from orchestrator.engine.events import Notice
 from orchestrator.errors import HostStorageError, UsageError
 from orchestrator.files import check_writable
-from orchestrator.records.workload import Pass, SkippedCase
+from orchestrator.passes import goes_on
+from orchestrator.records.workload import SkippedCase
 from orchestrator.tables.escapes import one_line
 
 _BENCH = PlanKeys(
@@ -148,7 +149,7 @@ def _summary(farm: Farm, measured: MeasuredCampaign, out: Path | None) -> Comman
     lines += [one_line(f"{serial}: not measured: {why}") for serial, why in missing.items()]
     if result.savings is not None and result.savings.text:
         lines.append(result.savings.text)
-    if any(item.run_pass is Pass.SUSTAINED for item in campaign.invocations):
+    if any(goes_on(item) for item in campaign.invocations):
         lines.append(f"latency against time: 'benchfarm results sustained {campaign.campaign_id}'")
     if result.left:
         least = "at least " if campaign.terms.stopping is not None else ""

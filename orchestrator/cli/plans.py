@@ -25,7 +25,7 @@ from orchestrator.cli.result import CommandResult, table, to_json
 from orchestrator.errors import AdbUnavailableError, UsageError
 from orchestrator.files import write_file
 from orchestrator.records.plan import Plan
-from orchestrator.records.workload import Pass
+from orchestrator.records.workload import FIGURE_PASS
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.labels import unique_labels
 from orchestrator.units import counted, format_duration
@@ -102,7 +102,7 @@ def _not_chosen(opened: OpenedDevices) -> dict[str, str]:
 
 def _times(plan: Plan) -> str:
     rule = plan.stopping
-    if rule is None or Pass.TIMING not in plan.passes:
+    if rule is None or FIGURE_PASS not in plan.passes:
         return ""
     return (
         f"{rule.first} invocations of each case, and up to {rule.most} where the interval is wider than "

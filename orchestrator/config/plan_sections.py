@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, WithJsonSchema, model_validator
 
@@ -33,6 +33,7 @@ from orchestrator.config.fields import (
 )
 from orchestrator.config.model_manifest import MANIFEST_NAME
 from orchestrator.config.tool_words import ToolWord
+from orchestrator.passes import known_hint, pass_names, pass_of, passes
 from orchestrator.records.contention import USUAL_LOADS, load_of
 from orchestrator.records.model import ManifestEntry
 from orchestrator.records.plan import (
@@ -44,7 +45,7 @@ from orchestrator.records.plan import (
     Screen,
     StoppingRule,
 )
-from orchestrator.records.workload import USUAL_DELEGATE, DelegateName, Pass, ProcessMode
+from orchestrator.records.workload import FIGURE_PASS, USUAL_DELEGATE, DelegateName, Pass, ProcessMode
 
 #: The context under which validators find the folder that paths start from, and the models that manifests name.
 FOLDER: Final = "folder"
@@ -105,29 +106,25 @@ class ModelSection(Section):
         return self
 
 
-def _no_reference(value: object) -> object:
-    if value == Pass.REFERENCE:
+def _pass_word(name: object) -> object:
+    if name not in pass_names():
+        raise ValueError(f"there is no pass {name!r}; {known_hint(str(name))}")
+    if not pass_of(Pass(name)).is_in_plans:
         raise ValueError(
-            "'reference' is no pass over models; write 'reference_check: true' beside 'passes', or --reference-check"
+            f"{name!r} is no pass over models; write 'reference_check: true' beside 'passes', or --reference-check"
         )
-    return value
+    return name
+
+
+class _PassSchema:
+    """Which passes there are is looked up when somebody asks for the schema: plugins bring some."""
+
+    def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, Any]:
+        return {"enum": [own.name.value for own in passes() if own.is_in_plans]}
 
 
 #: What a plan may ask for; the reference workload is asked for by a key of its own.
-PlanPass = Annotated[
-    Literal[
-        Pass.TIMING,
-        Pass.MEMORY,
-        Pass.PROFILE,
-        Pass.COLD,
-        Pass.SUSTAINED,
-        Pass.PARITY,
-        Pass.TRACE,
-        Pass.ENERGY,
-        Pass.CONTENTION,
-    ],
-    BeforeValidator(_no_reference),
-]
+PlanPass = Annotated[Pass, BeforeValidator(_pass_word), _PassSchema()]
 
 
 def _load_word(text: str) -> str:
@@ -265,7 +262,7 @@ class PlanSection(Section):
     devices: DevicesSection = DevicesSection()
     settings: SettingsSection = SettingsSection()
     limits: LimitsSection = LimitsSection()
-    passes: Annotated[OneOrMany[tuple[PlanPass, ...]], Field(min_length=1), AfterValidator(unique)] = (Pass.TIMING,)
+    passes: Annotated[OneOrMany[tuple[PlanPass, ...]], Field(min_length=1), AfterValidator(unique)] = (FIGURE_PASS,)
     invocations: Annotated[InvocationsSection, _COUNT_ALONE] = InvocationsSection()
     precision: Annotated[Percent, Field(ge=0.1, lt=100)] = 100 * StoppingRule().half_width
     budget: Annotated[Seconds, Field(gt=0, le=604_800)] | None = None
@@ -292,10 +289,8 @@ class PlanSection(Section):
                 "precision says when a case has enough invocations, but their number is fixed "
                 f"({count.first}); leave one of the two out"
             )
-        if "sustained" in given and Pass.SUSTAINED not in self.passes:
-            raise ValueError("sustained is how long the pass 'sustained' goes on; add it to passes")
-        if "contention" in given and Pass.CONTENTION not in self.passes:
-            raise ValueError("contention names the loads of the pass 'contention'; add it to passes")
-        if self.parity_inputs is not None and Pass.PARITY not in self.passes:
-            raise ValueError("parity_inputs are the inputs of the pass 'parity'; add it to passes")
+        for own in passes():
+            key, says = own.plan_key or ("", "")
+            if key in given and getattr(self, key) is not None and own.name not in self.passes:
+                raise ValueError(f"{key} {says}; add it to passes")
         return self

@@ -1,72 +1,25 @@
-"""Records about devices, one JSON file each in a folder: what their power meters are, and quarantine."""
+"""The phones in quarantine, one JSON file each in a folder."""
 
 from __future__ import annotations
 
 import json
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
 from urllib.parse import quote as percent_encode
 from urllib.parse import unquote
 
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.errors import HostStorageError
 from orchestrator.files import write_whole
-from orchestrator.records.energy import PowerMeters
 from orchestrator.records.identity import Serial
 
-_Record = TypeVar("_Record")
 
-
-class _Folder:
-    """A folder with a file for each device."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def path(self, serial: Serial) -> Path:
-        """Return the file of a device."""
-        return self._folder / f"{percent_encode(serial, safe='')}.json"
-
-    def _write(self, serial: Serial, text: str) -> Path:
-        path = self.path(serial)
-        try:
-            write_whole(path, text + "\n")
-        except OSError as error:
-            raise HostStorageError(f"{path} can't be written: {error}") from error
-        return path
-
-    def _read(self, kind: type[_Record], serial: Serial) -> _Record:
-        """Return a stored record; raises OSError, ValueError."""
-        from orchestrator.documents import adapter_of
-
-        return adapter_of(kind).validate_json(self.path(serial).read_bytes(), strict=True)
-
-
-class MeterBook(_Folder):
-    """What was found out about phones' power meters."""
-
-    def load(self, serial: Serial, fingerprint: str) -> PowerMeters | None:
-        """Return what is known of a phone with this system image; None where it has to be found out (again)."""
-        try:
-            known = self._read(PowerMeters, serial)
-        except (OSError, ValueError):
-            return None
-        return known if known.serial == serial and known.fingerprint == fingerprint else None
-
-    def save(self, meters: PowerMeters) -> None:
-        """Keep what was found, whole or not at all. Raises HostStorageError."""
-        from orchestrator.documents import dump_document
-
-        self._write(meters.serial, dump_document(meters))
-
-
-class QuarantineFolder(_Folder):
+class QuarantineFolder:
     """The devices that are kept out until somebody has looked at them, for all processes of one computer."""
 
     def __init__(self, folder: Path, *, clock: Clock | None = None) -> None:
         """Name the folder; it is made when the first phone is kept out."""
-        super().__init__(folder)
+        self._folder = folder
         self._clock = clock or SystemClock()
 
     def reason(self, serial: Serial) -> str:
@@ -80,11 +33,20 @@ class QuarantineFolder(_Folder):
         except (OSError, ValueError, KeyError, TypeError) as error:
             return f"{self.path(serial)} can't be read: {error}"
 
+    def path(self, serial: Serial) -> Path:
+        """Return the file of a device."""
+        return self._folder / f"{percent_encode(serial, safe='')}.json"
+
     def put(self, serial: Serial, reason: str) -> None:
         """Keep a device out; the first reason stays. Raises HostStorageError."""
-        if not self.path(serial).exists():
-            note = {"serial": serial, "reason": reason, "since": self._clock.now().isoformat()}
-            self._write(serial, json.dumps(note))
+        path = self.path(serial)
+        if path.exists():
+            return
+        note = {"serial": serial, "reason": reason, "since": self._clock.now().isoformat()}
+        try:
+            write_whole(path, json.dumps(note) + "\n")
+        except OSError as error:
+            raise HostStorageError(f"{path} can't be written: {error}") from error
 
     def release(self, serial: Serial) -> str:
         """Let a device in again; return why it was kept out, empty when it wasn't."""

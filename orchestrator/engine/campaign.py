@@ -17,12 +17,13 @@ from orchestrator.engine.invocation import Context, RunRecords
 from orchestrator.engine.reference_check import keep_doubts
 from orchestrator.engine.rounds import OpenWork, following, open_works, slim
 from orchestrator.errors import InterruptedByUserError
+from orchestrator.passes import is_around_others
 from orchestrator.ports import Device, Tool
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.run import ABANDONED, Outcome, RunRecord
-from orchestrator.records.workload import Pass, ToolName
+from orchestrator.records.workload import ToolName
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
@@ -171,7 +172,7 @@ def _end(context: Context, status: CampaignStatus, lost: Mapping[Serial, str], s
     """``stored`` is what was read when all devices were through; None where they weren't."""
     campaign, finished_at = context.campaign, context.clock.now()
     # Also of a check that was stored right before a crash.
-    if any(item.run_pass is Pass.REFERENCE for item in campaign.invocations) and keep_doubts(
+    if any(is_around_others(item) for item in campaign.invocations) and keep_doubts(
         context.store, campaign.campaign_id
     ):
         stored = None

@@ -25,6 +25,7 @@ from orchestrator.errors import (
     NoDeviceError,
     StoreError,
 )
+from orchestrator.passes import pass_of
 from orchestrator.planning.expansion import UnusedThreads
 from orchestrator.planning.time_budget import TimeLeft
 from orchestrator.ports import Device, Fitness
@@ -33,7 +34,7 @@ from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import CaseKey
 from orchestrator.records.plan import FitLimits
 from orchestrator.records.run import OUT_OF_TIME, THREADS_UNUSED, Outcome, RawOutput, RunRecord
-from orchestrator.records.workload import Case, Pass, RunKey
+from orchestrator.records.workload import Pass, RunKey
 from orchestrator.units import format_duration
 
 _Key = tuple[CaseKey, Pass]
@@ -67,8 +68,6 @@ RECENT_S: Final = 1.0
 READY_S: Final = 120.0
 #: After this many waits in vain in a row, a device is left alone for a while.
 UNFIT_MAX: Final = 2
-#: Seconds that an invocation of the pass ``sustained`` measures at least.
-SUSTAINED_MIN_SECS: Final = 5.0
 #: Not the case's fault: nothing is known of what was to be measured.
 _WAY_LOST: Final = (DeviceChangedError, AdbUnavailableError, NoDeviceError)
 #: Any state is fit.
@@ -283,9 +282,10 @@ class CaseRunner:
         )
 
     def _run_once(self, invocation: Invocation, started_at: datetime, *, at_rest: bool) -> RunRecord:
-        case = _as_run(invocation)
+        own = pass_of(invocation.run_pass)
+        case = own.as_run(invocation.case)
         tool = self._context.tools[case.tool]
-        basis = basis_of(invocation, self._context) if invocation.run_pass is Pass.PARITY else None
+        basis = basis_of(invocation, self._context) if own.compares_outputs else None
         if isinstance(basis, tuple):
             return self._records.not_run(invocation, Outcome.SKIPPED, *basis, at=started_at)
         placed = self._placer.place(case)
@@ -309,7 +309,7 @@ class CaseRunner:
             inputs=inputs,
         )
         self._context.observer.on_event(Measuring(invocation=invocation))
-        raw = tool.run(self._device, request, cancelled=self._context.cancelled)
+        raw = self._context.runner_of(own.name)(tool, self._device, request, cancelled=self._context.cancelled)
         self._check_cancelled()
         if basis is not None:
             raw = replace(raw, attachments=(*raw.attachments, *basis.attachments))
@@ -341,15 +341,3 @@ class CaseRunner:
 
     def _note(self, text: str, *, is_problem: bool = False) -> None:
         self._context.observer.on_event(DeviceNote(serial=self._facts.serial, text=text, is_problem=is_problem))
-
-
-def _as_run(invocation: Invocation) -> Case:
-    """Return the case with what its pass changes in how it is measured; it is stored as it is."""
-    case = invocation.case
-    if invocation.run_pass is not Pass.SUSTAINED:
-        return case
-    # Many short processes, one directly after the other: what is warmed up is not the process but the phone.
-    min_secs = max(case.min_secs, SUSTAINED_MIN_SECS)
-    return replace(
-        case, num_runs=1, min_secs=min_secs, max_secs=max(case.max_secs, min_secs), warmup_runs=1, warmup_min_secs=0.0
-    )

@@ -38,13 +38,13 @@ from orchestrator.errors import (
     NoDeviceError,
     StoreError,
 )
+from orchestrator.passes import goes_on, is_around_others
 from orchestrator.planning.time_budget import TimeLeft
 from orchestrator.ports import Device, Observer
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.workload import Pass
 
 #: After this many returns with nothing measured in between, a device is kept out.
 RETURNS_MAX: Final = 3
@@ -128,9 +128,7 @@ class DeviceCampaign:
         #: What was abandoned on the device, also after it was away.
         self._failures = CaseFailures()
         self._marks = [
-            item
-            for item in self._campaign.invocations
-            if item.run_pass is Pass.REFERENCE and item.case.serial == self._serial
+            item for item in self._campaign.invocations if is_around_others(item) and item.case.serial == self._serial
         ]
         #: The device's runs of this campaign, as they are stored: all decisions are made from them.
         self._runs: list[RunRecord] = []
@@ -377,7 +375,7 @@ def run_sustained(runner: CaseRunner, marker: Invocation, runs: Sequence[RunReco
     """
 
     def last() -> Attempt | None:
-        found = attempts([run for run in runs if run.case.case_key == marker.case.case_key])
+        found = attempts([run for run in runs if goes_on(run) and run.case.case_key == marker.case.case_key])
         return found[-1] if found else None
 
     before = last()

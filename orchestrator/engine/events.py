@@ -10,7 +10,7 @@ from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import Serial
 from orchestrator.records.run import RunRecord
-from orchestrator.records.workload import Pass
+from orchestrator.records.workload import FIGURE_PASS, Pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class RoundAdded:
     number: int
     last: int
     cases: int
-    run_pass: Pass = Pass.TIMING
+    run_pass: Pass = FIGURE_PASS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

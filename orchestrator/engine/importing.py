@@ -15,7 +15,7 @@ from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import BuildSha, CaseKey, ModelSha, Serial
 from orchestrator.records.run import Attachment, RawOutput, RunRecord
-from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
+from orchestrator.records.workload import FIGURE_PASS, Build, Case, Model, ToolName
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
@@ -67,7 +67,7 @@ def import_runs(
     records = []
     for run in fresh:
         key = run.case.case_key
-        invocation = Invocation(case=run.case, run_pass=Pass.TIMING, number=numbers[key])
+        invocation = Invocation(case=run.case, run_pass=FIGURE_PASS, number=numbers[key])
         records.append(RunRecords(batch.devices[run.case.serial], campaign, tools, clock).measured(invocation, run.raw))
         numbers[key] += 1
     whole = replace(
@@ -99,7 +99,7 @@ def _unknown(store: Store, runs: Sequence[ForeignRun]) -> list[ForeignRun]:
 
     cases = tuple({run.case.case_key for run in runs})
     stored = list(store.runs(case_keys=cases))
-    seen = {identity(run.case, store.attachments(run.run_id)) for run in stored if run.run_pass is Pass.TIMING}
+    seen = {identity(run.case, store.attachments(run.run_id)) for run in stored if run.run_pass is FIGURE_PASS}
     fresh: dict[tuple[CaseKey, frozenset[Attachment]], ForeignRun] = {}
     for run in runs:
         fresh.setdefault(identity(run.case, run.raw.attachments), run)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.outcome import Ending, ending_of
-from orchestrator.analysis.parity import with_parity
 from orchestrator.analysis.quality import Surroundings, judge
 from orchestrator.analysis.samples import with_busy_clock
 from orchestrator.clock import Clock
 from orchestrator.engine.events import FilePlaced
 from orchestrator.errors import InstallError, ModelError
 from orchestrator.files import LEFT_OUT
+from orchestrator.passes import pass_of
+from orchestrator.passes.specification import RunProgram
 from orchestrator.ports import Device, InvocationRequest, Observer, ParityReference, SessionTool, Tool
 from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, Invocation
-from orchestrator.records.contention import load_text
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import RunId, content_key
 from orchestrator.records.parity import ParityBasis, ParityInput, PlacedInput
@@ -57,7 +57,9 @@ class Context:
     observer: Observer
     clock: Clock
     cancelled: threading.Event
-    #: What the pass ``parity`` compares with; None where nothing computes it.
+    #: Returns what runs a program in a pass.
+    runner_of: Callable[[Pass], RunProgram]
+    #: What outputs are compared with; None where nothing computes it.
     reference: ParityReference | None = None
     #: How long a device that didn't become fit is left alone.
     unfit_pause_s: float = 300.0
@@ -194,8 +196,7 @@ def request_of(
         file_paths=placed.file_paths,
         timeout_s=context.campaign.terms.timeout_s + 2 * case.max_secs,
         known_flags=context.known_flags.get(case.build_sha256, frozenset()),
-        number=number,
-        load=load_text(run_pass, number, context.campaign.terms.contention),
+        variant=pass_of(run_pass).variant(number, context.campaign.terms),
         cache_folder=cache_folder,
         inputs=inputs,
     )
@@ -218,16 +219,17 @@ def covered(tool: Tool, raw: RawOutput, invocation: Invocation, queue: Sequence[
     """
     if not isinstance(tool, SessionTool):
         return []
-    session = tool.session(invocation.case, invocation.run_pass)
+    session = tool.session(invocation.case) if pass_of(invocation.run_pass).shares_process else ""
     if not session:
         return []
     planned = [
         other
         for other in queue
         if other.case.tool is invocation.case.tool
+        and other.run_pass is invocation.run_pass
         and other.case.case_key != invocation.case.case_key
         and other.number == invocation.number
-        and tool.session(other.case, other.run_pass) == session
+        and tool.session(other.case) == session
     ]
     known = {other.case.case_key for other in queue}
     found = [
@@ -246,9 +248,9 @@ class Reading:
     ending: Ending
 
 
-def read(tool: Tool, raw: RawOutput, case: Case) -> Reading:
-    """Return what raw output says of a case."""
-    report = with_parity(tool.parse(raw, case), raw, case)
+def read(tool: Tool, raw: RawOutput, case: Case, run_pass: Pass) -> Reading:
+    """Return what raw output says of a case in a pass."""
+    report = pass_of(run_pass).read(tool, tool.parse(raw, case), raw, case)
     for cut in filter(None, (LEFT_OUT.search(raw.data(name)) for name in ("stdout", "stderr", "logcat"))):
         report = replace(report, extra={**report.extra, "output_cut": cut[1].decode()})
     if not isinstance(tool, SessionTool):
@@ -279,7 +281,7 @@ class RunRecords:
         after: DeviceState | None = None,
     ) -> RunRecord:
         """Return the record of a case that a process measured."""
-        reading = read(self._tools[invocation.case.tool], raw, invocation.case)
+        reading = read(self._tools[invocation.case.tool], raw, invocation.case, invocation.run_pass)
         return self._record(invocation, reading.ending, reading, run_id=run_id, before=before, after=after)
 
     def not_run(
@@ -314,7 +316,7 @@ class RunRecords:
             report,
             ending,
             case=invocation.case,
-            run_pass=invocation.run_pass,
+            of_pass=pass_of(invocation.run_pass).findings,
             facts=self._facts,
             before=before,
             after=after,

@@ -23,13 +23,13 @@ from orchestrator.engine.case_runner import READY_S, CaseRunner
 from orchestrator.engine.events import DeviceNote
 from orchestrator.engine.invocation import Context
 from orchestrator.errors import DeviceError, DeviceSetAsideError, DeviceUnusableError
+from orchestrator.passes import is_around_others
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import CampaignId, CaseKey, Serial
 from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict
-from orchestrator.records.workload import Pass
 from orchestrator.units import format_percent, format_slowdown
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def keep_doubts(store: Store, campaign_id: CampaignId, *, serials: Sequence[Seri
         by_device.setdefault(run.case.serial, []).append(run)
     changed = []
     for runs in by_device.values():
-        marks = [run.case.case_key for run in runs if run.run_pass is Pass.REFERENCE]
+        marks = [run.case.case_key for run in runs if is_around_others(run)]
         if not marks:
             continue
         findings = doubted(runs, earlier_figures_us(store, marks[0], campaign_id))
@@ -116,6 +116,7 @@ class ReferenceCheck:
         self._runner = runner
         self._runs = runs
         self._case = marker.case
+        self._pass = marker.run_pass
         self._checked_at_s = 0.0
         campaign_id = context.campaign.campaign_id
         #: Of earlier campaigns, in the order in which they were stored.
@@ -123,7 +124,7 @@ class ReferenceCheck:
 
     def begin(self) -> None:
         """Ask how the device is before anything else; raises DeviceUnusableError for one that is to be set aside."""
-        is_first = not any(run.run_pass is not Pass.REFERENCE for run in self._runs)
+        is_first = all(map(is_around_others, self._runs))
         verdict = self._ask()
         if not verdict.moved:
             return
@@ -175,7 +176,7 @@ class ReferenceCheck:
         """Run the reference workload, or what is left of a check that was cut off, and judge it."""
         number = max((check.number for check in checks(self._runs) if check.is_whole), default=-1) + 1
         for invocation in range(number * CHECK_INVOCATIONS, (number + 1) * CHECK_INVOCATIONS):
-            item = Invocation(case=self._case, run_pass=Pass.REFERENCE, number=invocation)
+            item = Invocation(case=self._case, run_pass=self._pass, number=invocation)
             while not self._runner.has_stored(item):
                 self._runner.run_one(item)
         self._checked_at_s = self._context.clock.monotonic_s()

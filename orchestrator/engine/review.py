@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from orchestrator.analysis.quality import Surroundings, judge
 from orchestrator.engine.invocation import read
 from orchestrator.engine.reference_check import carried_over, keep_doubts, with_doubt
+from orchestrator.passes import pass_of
 from orchestrator.ports import Tool
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import is_pruned
@@ -39,13 +40,13 @@ class Review:
 
 def read_again(run: RunRecord, raw: RawOutput, tool: Tool, facts: DeviceFacts, screen: Screen) -> RunRecord:
     """Return a run with what its raw output says, and the verdict that follows."""
-    reading = read(tool, raw, run.case)
+    reading = read(tool, raw, run.case, run.run_pass)
     ending = reading.ending
     verdict = judge(
         reading.report,
         ending,
         case=run.case,
-        run_pass=run.run_pass,
+        of_pass=pass_of(run.run_pass).findings,
         facts=facts,
         before=run.state_before,
         after=run.state_after,

@@ -10,15 +10,13 @@ from orchestrator.analysis.pairing import PairProgress
 from orchestrator.analysis.rounds import next_round
 from orchestrator.analysis.samples import MEAN_CLOCK, mean_clock_share
 from orchestrator.analysis.sustained import is_over
+from orchestrator.passes import goes_on, is_around_others, pass_of
 from orchestrator.ports import Tool, session_of
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.device import DeviceState
 from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.run import NOT_BEGUN, Outcome, RunRecord
-from orchestrator.records.workload import Pass, ToolName
-
-#: Passes of which a planned invocation stands for as many as there will be.
-_OPEN_ENDED = frozenset({Pass.REFERENCE, Pass.SUSTAINED})
+from orchestrator.records.workload import FIGURE_PASS, ToolName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +46,12 @@ def open_work(
     # What other devices have to do changes nothing here, and would be thought over for each of them again.
     campaign = replace(campaign, invocations=mine)
     done = {run.key for run in runs if run.outcome is not Outcome.UNFIT}
-    planned = tuple(item for item in mine if item.run_pass not in _OPEN_ENDED and item.key not in done)
+    planned = tuple(item for item in mine if not pass_of(item.run_pass).is_open_ended and item.key not in done)
     terms = campaign.terms
     added: tuple[Invocation, ...] = ()
     if terms.pairing is not None:
         added = tuple(PairProgress(campaign, serial, runs).added()) if not planned else ()
-    elif terms.stopping is not None and not any(item.run_pass is Pass.TIMING for item in planned):
+    elif terms.stopping is not None and not any(item.run_pass is FIGURE_PASS for item in planned):
         added = tuple(next_round(campaign, runs, serial, lambda case: session_of(tools, case)))
     return OpenWork(
         planned=planned,
@@ -68,8 +66,8 @@ def done_count(campaign: Campaign, runs: Sequence[RunRecord], serial: Serial) ->
 
     A sustained measurement that is cut restarts and counts once it is whole; the reference workload never counts.
     """
-    stored = sum(run.outcome is not Outcome.UNFIT and run.run_pass not in _OPEN_ENDED for run in runs)
-    markers = [item for item in campaign.invocations if item.case.serial == serial and item.run_pass is Pass.SUSTAINED]
+    stored = sum(run.outcome is not Outcome.UNFIT and not pass_of(run.run_pass).is_open_ended for run in runs)
+    markers = [item for item in campaign.invocations if item.case.serial == serial and goes_on(item)]
     return stored + len(markers) - len(_open_sustained(markers, runs, campaign.terms.sustained_s))
 
 
@@ -90,7 +88,7 @@ def open_works(campaign: Campaign, runs: Iterable[RunRecord], tools: Mapping[Too
 def following(marker: Invocation, runs: Iterable[RunRecord]) -> Invocation:
     """Return the invocation that a sustained measurement would resume; ``runs`` are the device's."""
     own = [run for run in runs if run.case.case_key == marker.case.case_key]
-    numbers = [run.invocation for run in own if run.run_pass is Pass.SUSTAINED]
+    numbers = [run.invocation for run in own if goes_on(run)]
     return replace(marker, number=max(numbers, default=marker.number - 1) + 1)
 
 
@@ -116,7 +114,7 @@ def slim(run: RunRecord) -> RunRecord:
         attachments=(),
         command="",
         report=report,
-        state_before=_battery_of(run.state_before) if run.run_pass is Pass.REFERENCE else None,
+        state_before=_battery_of(run.state_before) if is_around_others(run) else None,
         state_after=_battery_of(run.state_after),
     )
 
@@ -130,18 +128,16 @@ def _open_sustained(
 ) -> tuple[Invocation, ...]:
     by_case: dict[CaseKey, list[RunRecord]] = {}
     for run in runs:
-        if run.run_pass is Pass.SUSTAINED:
+        if goes_on(run):
             by_case.setdefault(run.case.case_key, []).append(run)
     return tuple(
-        item
-        for item in mine
-        if item.run_pass is Pass.SUSTAINED and not is_over(by_case.get(item.case.case_key, ()), sustained_s)
+        item for item in mine if goes_on(item) and not is_over(by_case.get(item.case.case_key, ()), sustained_s)
     )
 
 
 def _open_reference(mine: Sequence[Invocation], runs: Sequence[RunRecord]) -> tuple[Invocation, ...]:
-    marks = [item for item in mine if item.run_pass is Pass.REFERENCE]
-    aside = [run for run in runs if run.run_pass is not Pass.REFERENCE and run.outcome is not Outcome.UNFIT]
+    marks = [item for item in mine if is_around_others(item)]
+    aside = [run for run in runs if not is_around_others(run) and run.outcome is not Outcome.UNFIT]
     # What wasn't begun has nothing that could be bracketed.
     others = [run.started_at for run in aside if run.reason_code not in NOT_BEGUN]
     if aside and not others:

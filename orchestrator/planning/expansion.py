@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
 
 from orchestrator.delegates import DELEGATES, needed_companions
+from orchestrator.passes import pass_of, passes
+from orchestrator.passes.specification import PassSpec
 from orchestrator.planning.skips import (
     delegates_for,
     flags_skip,
@@ -24,19 +25,16 @@ from orchestrator.planning.skips import (
 from orchestrator.programs import program
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
-from orchestrator.records.energy import LEAST_REST_S, LEAST_WORK_S, PowerSource
 from orchestrator.records.identity import CaseKey, Serial
-from orchestrator.records.plan import Order, Plan
+from orchestrator.records.plan import Order, Plan, PlanTerms
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
-from orchestrator.records.start import START_STAGES, StartStage
 from orchestrator.records.workload import (
-    IMPORTED_TOOLS,
+    FIGURE_PASS,
     USUAL_DELEGATE,
     Build,
     Case,
     DelegateName,
     Model,
-    Pass,
     Skip,
     SkippedCase,
     ToolName,
@@ -89,16 +87,6 @@ class UnusedThreads:
         return f"threads unused: all operators ran on the {case.delegate.value}; the figure is that of {count}"
 
 
-#: Of a declared program nothing but its time is known: not its starts, nor when its work began.
-DECLARED_PASSES: Final = (Pass.TIMING, Pass.SUSTAINED)
-#: Rounds of cold starts where no fixed number is given.
-_COLD_ROUNDS: Final = 3
-#: Rounds of the passes ``energy`` and ``contention`` where no fixed number is given.
-_ROUNDS: Final = 6
-#: What one invocation costs beside its inferences: start, load, probes before and after.
-_OVERHEAD_S: Final = 3.0
-
-
 def bounds_s(plan: Plan, queue: Sequence[Invocation]) -> tuple[float, float]:
     """Return the seconds that a device's queue takes at least: when nothing is added, and when all is.
 
@@ -107,7 +95,7 @@ def bounds_s(plan: Plan, queue: Sequence[Invocation]) -> tuple[float, float]:
     known: dict[CaseKey, CaseKey] = {}
     least = most = 0.0
     for item in queue:
-        duration_s = least_duration_s(item, sustained_s=plan.sustained_s)
+        duration_s = least_duration_s(item, plan)
         key = None if plan.matrix.every_thread_count else shared_case(item.case)
         if key is None or known.setdefault(key, item.case.case_key) == item.case.case_key:
             least += duration_s
@@ -115,65 +103,42 @@ def bounds_s(plan: Plan, queue: Sequence[Invocation]) -> tuple[float, float]:
     if plan.stopping is None:
         return least, most
     beyond = plan.stopping.most - plan.invocations
-    added = sum(beyond * least_duration_s(item) for item in queue if item.run_pass is Pass.TIMING and item.number == 0)
+    first = (item for item in queue if item.run_pass is FIGURE_PASS and item.number == 0)
+    added = sum(beyond * least_duration_s(item, plan) for item in first)
     return least, max(least, min(most + added, plan.budget_s or math.inf))
 
 
-def least_duration_s(invocation: Invocation, *, sustained_s: float = 0.0) -> float:
-    """Seconds that an invocation takes at least; that of the pass ``sustained`` stands for all of them."""
-    case = invocation.case
-    if invocation.run_pass is Pass.SUSTAINED:
-        return sustained_s
-    if invocation.run_pass is Pass.COLD:
-        return _OVERHEAD_S
-    if invocation.run_pass is Pass.ENERGY:
-        # With rails; a battery takes five times as long.
-        return _OVERHEAD_S + 2 * LEAST_REST_S[PowerSource.RAILS] + max(LEAST_WORK_S[PowerSource.RAILS], case.min_secs)
-    return _OVERHEAD_S + case.warmup_min_secs + case.min_secs
+def least_duration_s(invocation: Invocation, terms: PlanTerms) -> float:
+    """Return the seconds that an invocation takes at least; one that stands for several runs those of all."""
+    return pass_of(invocation.run_pass).least_s(invocation.case, terms)
 
 
-def cold_rounds(plan: Plan) -> int:
-    """Return how many rounds of its stages the pass ``cold`` has."""
-    return plan.invocations if plan.stopping is None else min(plan.invocations, _COLD_ROUNDS)
-
-
-def _in_turns(plan: Plan, run_pass: Pass, cases: Sequence[Case]) -> list[Invocation]:
-    """Return a pass whose cases, or loads, are compared in rounds: A B, B A, A B ... so that drift hits all alike."""
-    rounds = plan.invocations if plan.stopping is None else _ROUNDS
-    width = 1 + len(plan.contention) if run_pass is Pass.CONTENTION else 1
-    found: list[Invocation] = []
-    for turn in range(rounds):
-        own = [
-            Invocation(case=case, run_pass=run_pass, number=turn * width + place)
-            for case in cases
-            for place in range(width)
+def _further(plan: Plan, own: PassSpec, cases: Sequence[Case]) -> Iterator[Invocation]:
+    """Yield the invocations of a pass beside timing, case by case or in turns."""
+    fit = [case for case in cases if own.takes_declared or not case.tool.is_declared]
+    numbers = {case.case_key: own.numbers(plan, case, program(case.tool)) for case in fit}
+    most = max(map(len, numbers.values()), default=0)
+    width = most if own.turn is None else own.turn(plan)
+    for place in range(0, most, width or 1):
+        turn = [
+            Invocation(case=case, run_pass=own.name, number=number)
+            for case in fit
+            for number in numbers[case.case_key][place : place + width]
         ]
-        found += reversed(own) if turn % 2 else own
-    return found
+        yield from reversed(turn) if place // width % 2 else turn
 
 
 def order_invocations(plan: Plan, serial: Serial, cases: Sequence[Case]) -> tuple[Invocation, ...]:
     """Return a device's invocations: timing round by round, then each further pass, case by case.
 
-    A further pass has one invocation of each case; ``cold`` has as many rounds of its stages as timing has invocations.
-    ``sustained`` comes last, because it heats; its one invocation stands for all that fit into its time.
+    What goes on for a time comes last, because it heats; its one invocation stands for all that fit into that time.
     """
-    passes = [run_pass for run_pass in plan.passes if run_pass is not Pass.TIMING]
-    passes.sort(key=lambda run_pass: run_pass is Pass.SUSTAINED)
-    further: list[Invocation] = []
-    for run_pass in passes:
-        own = [case for case in cases if run_pass in DECLARED_PASSES or not case.tool.is_declared]
-        if run_pass in (Pass.ENERGY, Pass.CONTENTION):
-            further += _in_turns(plan, run_pass, own)
-            continue
-        further += [
-            Invocation(case=case, run_pass=run_pass, number=number)
-            for case in own
-            for number in (cold_numbers(case, cold_rounds(plan)) if run_pass is Pass.COLD else (0,))
-        ]
-    rounds = range(plan.invocations) if Pass.TIMING in plan.passes else range(0)
+    others = [pass_of(name) for name in plan.passes if name is not FIGURE_PASS]
+    others.sort(key=lambda own: own.is_open_ended)
+    further = [item for own in others for item in _further(plan, own, cases)]
+    rounds = range(plan.invocations) if FIGURE_PASS in plan.passes else range(0)
     if plan.order is Order.SEQUENTIAL:
-        timing = [Invocation(case=case, run_pass=Pass.TIMING, number=number) for case in cases for number in rounds]
+        timing = [Invocation(case=case, run_pass=FIGURE_PASS, number=number) for case in cases for number in rounds]
         return (*timing, *further)
     # The order is for spreading drift, not for secrecy.
     shuffler = random.Random(f"{plan.seed}:{serial}")  # noqa: S311
@@ -182,20 +147,8 @@ def order_invocations(plan: Plan, serial: Serial, cases: Sequence[Case]) -> tupl
         shuffled = list(cases)
         shuffler.shuffle(shuffled)
         shuffled = first_of_each(cases, shuffled)
-        timing += [Invocation(case=case, run_pass=Pass.TIMING, number=number) for case in shuffled]
+        timing += [Invocation(case=case, run_pass=FIGURE_PASS, number=number) for case in shuffled]
     return (*timing, *further)
-
-
-def cold_numbers(case: Case, rounds: int) -> tuple[int, ...]:
-    """Return the numbers of a case's cold invocations.
-
-    Without a cache there is only the stage ``process-cold``; a program whose process isn't the case's own has none.
-    """
-    if case.tool.is_session or case.tool in IMPORTED_TOOLS:
-        return ()
-    caches = DELEGATES[case.delegate].cache_flags is not None and program(case.tool).is_benchmark_model
-    wanted = START_STAGES if caches else (StartStage.PROCESS_COLD,)
-    return tuple(len(START_STAGES) * turn + START_STAGES.index(stage) for turn in range(rounds) for stage in wanted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,16 +278,12 @@ def _without_pass(plan: Plan, cases: Mapping[CaseKey, Case], queue: Sequence[Inv
     planned = {(item.case.case_key, item.run_pass) for item in queue}
     found = []
     for key, case in cases.items():
-        missing = [run_pass for run_pass in plan.passes if (key, run_pass) not in planned]
+        missing = [name for name in plan.passes if (key, name) not in planned]
         if missing and (case.tool.is_declared or len(missing) == len(plan.passes)):
-            what = f"pass {', '.join(missing)}: "
-            own = " and ".join(DECLARED_PASSES)
-            why = (
-                f"'{case.tool}' is declared, which has {own} only"
-                if case.tool.is_declared
-                else f"'{case.tool}' has no process of its own for each case, whose start could be cold"
-            )
-            found.append(SkippedCase.of(case, "pass-not-in-tool", what + why))
+            own = " and ".join(item.name for item in passes() if item.takes_declared)
+            lacking = f"is declared, which has {own} only" if case.tool.is_declared else pass_of(missing[0]).lacking
+            why = f"pass {', '.join(missing)}: '{case.tool}' {lacking}"
+            found.append(SkippedCase.of(case, "pass-not-in-tool", why))
     return found
 
 

@@ -9,10 +9,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from orchestrator.clock import Clock, Deadline
+from orchestrator.passes import goes_on, is_around_others
 from orchestrator.planning.expansion import Expansion, least_duration_s, without
 from orchestrator.records.campaign import Campaign, Invocation, Terms
 from orchestrator.records.identity import CaseKey, Serial, SeriesKey
-from orchestrator.records.plan import Plan
+from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import OUT_OF_TIME, Outcome, RecentRun, RunRecord
 from orchestrator.records.workload import Case, Pass, Skip
 from orchestrator.units import format_duration
@@ -63,7 +64,7 @@ def cut_to_time(
     usable_s = max(0.0, total_s - (CHECK_S * (2 + total_s // _CHECK_EVERY_S) if reference_check else 0.0))
     for serial, queue in expansion.invocations.items():
         recent = recent_of(list(dict.fromkeys(item.case.series_key for item in queue)))
-        costs_s = costs_of(queue, recent, sustained_s=plan.sustained_s)
+        costs_s = costs_of(queue, recent, plan)
         cases = [case for case in expansion.cases if case.serial == serial and case.case_key in costs_s]
         reasons = left_out(cases, costs_s, left_s=usable_s, unit_of=unit_of)
         skips |= {key: Skip(reason_code=OUT_OF_TIME, reason=reason) for key, reason in reasons.items()}
@@ -114,24 +115,24 @@ def usual_s(recent: Recent) -> dict[tuple[SeriesKey, Pass], float]:
     return medians
 
 
-def costs_of(queue: Sequence[Invocation], recent: Recent, *, sustained_s: float = 0.0) -> dict[CaseKey, float]:
+def costs_of(queue: Sequence[Invocation], recent: Recent, terms: PlanTerms) -> dict[CaseKey, float]:
     """Return the seconds that each case takes with all its invocations, the pauses between them included.
 
     What was never run is estimated from its settings, scaled as the known cases are.
     """
     medians, pause_s = usual_s(recent), usual_pause_s(recent)
     known = [
-        (medians[key] + pause_s) / least_duration_s(item)
+        (medians[key] + pause_s) / least_duration_s(item, terms)
         for item in queue
-        if item.run_pass is not Pass.SUSTAINED and (key := (item.case.series_key, item.run_pass)) in medians
+        if not goes_on(item) and (key := (item.case.series_key, item.run_pass)) in medians
     ]
     factor = statistics.median(known) if known else _USUAL_FACTOR
     costs: dict[CaseKey, float] = {}
     for item in queue:
         median_s = medians.get((item.case.series_key, item.run_pass))
-        cost_s = least_duration_s(item, sustained_s=sustained_s)
-        # One invocation of the pass ``sustained`` stands for all that fit into its time.
-        if item.run_pass is not Pass.SUSTAINED:
+        cost_s = least_duration_s(item, terms)
+        # One that goes on for a time takes that time.
+        if not goes_on(item):
             cost_s = median_s + pause_s if median_s is not None else cost_s * factor
         costs[item.case.case_key] = costs.get(item.case.case_key, 0.0) + cost_s
     return costs
@@ -172,11 +173,11 @@ class TimeLeft:
     ) -> None:
         """``runs`` are the device's of this campaign so far; ``recent_of`` returns the last runs of some series."""
         terms = campaign.terms
-        self._sustained_s = terms.sustained_s
+        self._terms = terms
         self._deadline: Deadline | None = None
         #: What the last run of a series took, in one pass.
         self._taken_s: dict[tuple[SeriesKey, Pass], float] = {}
-        self._reserve_s = CHECK_S if any(item.run_pass is Pass.REFERENCE for item in campaign.invocations) else 0.0
+        self._reserve_s = CHECK_S if any(is_around_others(item) for item in campaign.invocations) else 0.0
         budget_s = None if terms.budget_s is None else max(0.0, terms.budget_s - busy_s(terms, runs))
         seconds = left_s(terms.until, budget_s, clock.now())
         if seconds is None:
@@ -203,8 +204,8 @@ class TimeLeft:
         """Return why an invocation would end too late, empty when there is time for it."""
         if self._deadline is None:
             return ""
-        needed_s = least_duration_s(invocation, sustained_s=self._sustained_s)
-        if invocation.run_pass is not Pass.SUSTAINED:
+        needed_s = least_duration_s(invocation, self._terms)
+        if not goes_on(invocation):
             needed_s = self._taken_s.get((invocation.case.series_key, invocation.run_pass), needed_s)
         if self._deadline.remaining_s >= needed_s + self._reserve_s:
             return ""

@@ -21,7 +21,6 @@ from orchestrator.files import BothEnds
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.flags.arguments import benchmark_flags, files_written, format_flags
 from orchestrator.programs.running.collected import read_collected
-from orchestrator.programs.running.environment import finish_start, prepare_start, with_start
 from orchestrator.programs.specification import Program
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import RunId
@@ -58,12 +57,10 @@ class ApkTool:
 
     def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
         """Run one invocation; whatever its end, return all that it left behind. Raises DeviceError kinds."""
-        request = replace(request, cache_folder=f"{_FOLDER}/start-caches/{request.case.case_key}")
         command = start_command(request)
         started_at = datetime.now(UTC)
         deadline = Deadline(request.timeout_s)
         device.shell(_clear_command(request.run_id))
-        note = prepare_start(device, request, app=PACKAGE)
         watch = _Watch(device=device, run_id=request.run_id, deadline=deadline, cancelled=cancelled)
         try:
             with device.follow_log(buffers=("main", "system", "crash")) as lines:
@@ -81,7 +78,6 @@ class ApkTool:
                 device.shell(f"am force-stop {PACKAGE}")
             raise
         device.shell(f"am force-stop {PACKAGE}")
-        finish_start(device, request, app=PACKAGE)
         files = _files_of(device, request)
         return RawOutput(
             command=command,
@@ -94,13 +90,12 @@ class ApkTool:
                 Attachment(name="stdout", data=start.stdout),
                 Attachment(name="stderr", data=start.stderr),
                 *files,
-                *note,
             ),
         )
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read log and result files; an unreadable output is a report that says so."""
-        report = with_start(read_collected(raw, case), raw)
+        report = read_collected(raw, case)
         refused = raw.data(_NO_FILES).decode("utf-8", "replace")
         return replace(report, extra={**report.extra, "files_refused": refused}) if refused else report
 

@@ -23,7 +23,9 @@ from typing import Final
 from orchestrator.delegates import flags_of
 from orchestrator.delegates.specification import Delegate, FlagFamily
 from orchestrator.errors import ArtifactError, OutputParseError
+from orchestrator.passes import pass_of
 from orchestrator.ports import Device, InvocationRequest, Turn
+from orchestrator.programs.flags.arguments import format_flags, pass_flags
 from orchestrator.programs.native import command_line
 from orchestrator.programs.running.collected import run_and_collect
 from orchestrator.programs.running.environment import library_folders
@@ -36,7 +38,7 @@ from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import BuildSha
 from orchestrator.records.run import DelegateEvidence, RawOutput, ToolReport
 from orchestrator.records.tokens import BOOST, BOOSTS, CACHE, CACHES, FIGURE, PHASES, REPETITIONS, TOKENS, flag_faults
-from orchestrator.records.workload import Build, Case, Pass, ToolName
+from orchestrator.records.workload import Build, Case, ToolName
 
 _USUAL_REPETITIONS: Final = "5"
 #: What the program writes at its end, by a flag of 2026; and further flags that only newer builds have.
@@ -66,10 +68,8 @@ class LitertLmTool:
         """Begin without knowing which flags a build hasn't."""
         self._unknown: dict[BuildSha, set[str]] = {}
 
-    def session(self, case: Case, run_pass: Pass) -> str:
+    def session(self, case: Case) -> str:
         """See SessionTool.session: prefill and decode are measured by one process."""
-        if run_pass is not Pass.TIMING:
-            return ""
         flags = [flag for flag in case.flags if flag[0] != FIGURE]
         return json.dumps([case.model_sha256, case.build_sha256, case.delegate, case.threads, flags, case.affinity])
 
@@ -221,7 +221,7 @@ def _host_command(request: InvocationRequest, folder: str) -> str:
     if backend == "cpu":
         words += ["--cpu-thread-count", str(case.threads)]
     filling = "" if cache == "cold" else f"{shlex.join(words)} > /dev/null 2>&1; "
-    if request.run_pass is Pass.MEMORY:
+    if pass_of(request.run_pass).measures_memory:
         # The command prints no memory; its parent process gets it from the system.
         words = [sys.executable, "-c", _PEAK_MEMORY, *words]
     linked = f"ln -s {shlex.quote(model)} {shlex.quote(link)} && " if is_kept else ""
@@ -254,8 +254,7 @@ def _phone_command(request: InvocationRequest, folder: str, left_out: Set[str]) 
     filling = [argument for argument in arguments if not argument.startswith(("--num_iterations=", _DECODE))]
     newer = {_METRICS_FLAG: f"{folder}/{METRICS}", "boost_performance": flags.get(BOOST, "disabled")}
     arguments += [f"--{name}={value}" for name, value in newer.items() if name not in left_out]
-    if request.run_pass is Pass.MEMORY:
-        arguments.append("--report_peak_memory_footprint=true")
+    arguments += format_flags(list(pass_flags(pass_of(request.run_pass), FlagFamily.LITERT_LM, folder).items()))
     if folders := library_folders(request):
         arguments.append(f"--litert_dispatch_lib_dir={folders[0]}")
         filling.append(f"--litert_dispatch_lib_dir={folders[0]}")

@@ -14,8 +14,9 @@ from typing import Final
 from orchestrator.delegates import DELEGATES, delegates_of
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import UsageError
+from orchestrator.passes import pass_of
 from orchestrator.ports import InvocationRequest
-from orchestrator.programs.flags.arguments import RESULT_FILE, RUNTIME_INFO_FILE, format_flags, placed_value
+from orchestrator.programs.flags.arguments import RESULT_FILE, format_flags, pass_flags, placed_value
 from orchestrator.programs.flags.checking import check_flags, documented_flags
 from orchestrator.programs.native import command_line
 from orchestrator.programs.running.collected import CollectingTool
@@ -43,7 +44,7 @@ class LitertNativeTool(CollectingTool):
 
     def files(self, run_pass: Pass) -> Sequence[str]:
         """See CollectingTool.files."""
-        return (RESULT_FILE, RUNTIME_INFO_FILE) if run_pass in (Pass.TIMING, Pass.COLD) else (RESULT_FILE,)
+        return (RESULT_FILE, *pass_of(run_pass).files.get(FlagFamily.LITERT, {}).values())
 
 
 def litert_flags(request: InvocationRequest, *, folder: str) -> list[tuple[str, str]]:
@@ -68,7 +69,7 @@ def litert_flags(request: InvocationRequest, *, folder: str) -> list[tuple[str, 
         **own,
         **_npu_folders(request),
         "result_file_path": f"{folder}/{RESULT_FILE}",
-        **_pass_flags(request.run_pass, folder),
+        **pass_flags(pass_of(request.run_pass), FlagFamily.LITERT, folder),
     }
     for name, value in case.flags:
         if name in OWNED_FLAGS or name in _ACCELERATOR_FLAGS:
@@ -89,19 +90,6 @@ def _npu_folders(request: InvocationRequest) -> dict[str, str]:
     return {
         flag: folders[0] for flag, start in flags.items() if any(name.startswith(start) for name in request.file_paths)
     }
-
-
-def _pass_flags(run_pass: Pass, folder: str) -> dict[str, str]:
-    match run_pass:
-        case Pass.TIMING | Pass.COLD:
-            return {"model_runtime_info_output_file": f"{folder}/{RUNTIME_INFO_FILE}"}
-        case Pass.MEMORY:
-            return {"report_peak_memory_footprint": "true"}
-        case Pass.PROFILE:
-            # With the GPU it also lowers the GPU's priority; a latency never comes from this pass.
-            return {"use_profiler": "true"}
-        case _:
-            return {}
 
 
 PROGRAM = Program(

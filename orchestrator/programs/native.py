@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 import shlex
-import threading
-from dataclasses import replace
 
-from orchestrator.ports import Device, InvocationRequest
+from orchestrator.ports import InvocationRequest
 from orchestrator.programs.flags.arguments import benchmark_flags, format_flags
 from orchestrator.programs.running.collected import CollectingTool
-from orchestrator.programs.running.environment import environment, finish_start, prepare_start, with_start
+from orchestrator.programs.running.environment import environment
 from orchestrator.programs.specification import Program
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.run import RawOutput, ToolReport
-from orchestrator.records.workload import Case, ToolName
+from orchestrator.records.workload import ToolName
 
 
 class NativeTool(CollectingTool):
-    """Runs the program, in the pass ``cold`` with its caches in the state of the stage."""
+    """Runs the program."""
 
     name = ToolName.NATIVE
 
     def command(self, request: InvocationRequest, folder: str) -> str:
         """See CollectingTool.command."""
         return command_line(request, format_flags(benchmark_flags(request, folder=folder)))
-
-    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
-        """See CollectingTool.run."""
-        note = prepare_start(device, request)
-        raw = super().run(device, request, cancelled=cancelled)
-        finish_start(device, request)
-        return replace(raw, attachments=(*raw.attachments, *note))
-
-    def parse(self, raw: RawOutput, case: Case) -> ToolReport:
-        """See CollectingTool.parse."""
-        return with_start(super().parse(raw, case), raw)
 
 
 def command_line(request: InvocationRequest, arguments: list[str]) -> str:

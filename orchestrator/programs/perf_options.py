@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from orchestrator.delegates.evidence import accelerators_in
 from orchestrator.delegates.specification import FlagFamily
+from orchestrator.passes import pass_of
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.flags.arguments import benchmark_flags, files_written, format_flags
 from orchestrator.programs.grammar.option_blocks import (
@@ -38,7 +39,7 @@ from orchestrator.reading.run import parse_run
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import RunId
 from orchestrator.records.run import Attachment, DelegateEvidence, RawOutput, ToolReport
-from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
+from orchestrator.records.workload import Case, DelegateName, ToolName
 
 #: Beginning of the names of what the options left that were run one by one.
 _ALONE: Final = "alone"
@@ -56,13 +57,11 @@ class PerformanceOptionsTool:
 
     name = ToolName.PERF_OPTIONS
 
-    def session(self, case: Case, run_pass: Pass) -> str:
-        """See SessionTool.session: the options of one group, in the timing pass.
+    def session(self, case: Case) -> str:
+        """See SessionTool.session: the options of one group.
 
         Memory is a high-water mark of the process and a profile goes to one file: those passes run an option alone.
         """
-        if run_pass is not Pass.TIMING:
-            return ""
         group = OPTION_GROUPS[case.delegate]
         own_flags = [flag for flag in case.flags if flag[0] not in OPTION_FLAGS]
         settings = (case.num_runs, case.min_secs, case.max_secs, case.warmup_runs, case.warmup_min_secs, case.affinity)
@@ -81,7 +80,7 @@ class PerformanceOptionsTool:
 
     def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
         """Run one group, or one option alone; whatever the end, return all that is left. Raises DeviceError kinds."""
-        if not self.session(request.case, request.run_pass):
+        if not pass_of(request.run_pass).shares_process:
             return _run_alone(device, request, cancelled)
         started_at = datetime.now(UTC)
         arguments = _group_arguments(request)

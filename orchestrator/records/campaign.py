@@ -10,7 +10,7 @@ from datetime import datetime
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.pairing import Pairing
 from orchestrator.records.plan import PlanTerms
-from orchestrator.records.workload import Case, Pass, RunKey, SkippedCase
+from orchestrator.records.workload import FIGURE_PASS, Case, Pass, RunKey, SkippedCase
 
 
 class CampaignStatus(enum.StrEnum):
@@ -94,4 +94,4 @@ class Campaign:
     def is_warm_up(self, run_pass: Pass, number: int) -> bool:
         """Whether an invocation only warms the device for pairs that follow, and its figure is never counted."""
         pairing = self.terms.pairing
-        return pairing is not None and run_pass is Pass.TIMING and number < pairing.warmup
+        return pairing is not None and run_pass is FIGURE_PASS and number < pairing.warmup

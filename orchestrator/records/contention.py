@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
-
-from orchestrator.records.workload import Pass
 
 #: The attachment in which a run's load is stated, and proven to have run.
 LOAD_FILE: Final = "load"
@@ -41,10 +38,3 @@ def load_of(text: str) -> Load:
     if counts.get("gpu", 0) > 1:
         raise ValueError(f"{text!r}: there is one GPU loop at most")
     return Load(**counts)
-
-
-def load_text(run_pass: Pass, number: int, loads: Sequence[str]) -> str:
-    """Return the load that an invocation's number means: 0 is none, 1 the first, in each round again; else nothing."""
-    if run_pass is not Pass.CONTENTION:
-        return ""
-    return (NO_LOAD, *loads)[number % (1 + len(loads))]

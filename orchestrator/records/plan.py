@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from orchestrator.records.contention import USUAL_LOADS
-from orchestrator.records.workload import USUAL_DELEGATE, DelegateName, Pass, ProcessMode, ToolName
+from orchestrator.records.workload import FIGURE_PASS, USUAL_DELEGATE, DelegateName, Pass, ProcessMode, ToolName
 
 
 class Order(enum.StrEnum):
@@ -171,7 +171,7 @@ class Plan(PlanTerms):
     matrix: Matrix = field(default_factory=Matrix)
     devices: DeviceSelection = field(default_factory=DeviceSelection)
     settings: RunSettings = field(default_factory=RunSettings)
-    passes: tuple[Pass, ...] = (Pass.TIMING,)
+    passes: tuple[Pass, ...] = (FIGURE_PASS,)
     #: Invocations of each case that the timing pass begins with; the other passes have one.
     invocations: int = 3
     #: Whether the reference workload is run before, after and between on each device; None: when it costs little.

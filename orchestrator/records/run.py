@@ -13,7 +13,7 @@ from typing import Final
 from orchestrator.records.device import DeviceState
 from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.verdict import Quality, QualityVerdict
-from orchestrator.records.workload import Case, Pass, RunKey
+from orchestrator.records.workload import FIGURE_PASS, Case, Pass, RunKey
 
 #: What an iPhone's app writes when a run has ended, with its exit code.
 DONE_FILE: Final = "benchmark.done"
@@ -296,7 +296,7 @@ class RunRecord:
     @property
     def latency_us(self) -> float | None:
         """The invocation's own estimate: its median, else its mean; None when nothing was measured."""
-        if self.outcome is not Outcome.COMPLETED or self.report is None or self.run_pass is not Pass.TIMING:
+        if self.outcome is not Outcome.COMPLETED or self.report is None or self.run_pass is not FIGURE_PASS:
             return None
         return self.report.latency_us()
 

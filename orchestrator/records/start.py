@@ -5,8 +5,6 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from orchestrator.records.workload import Pass
-
 
 class StartStage(enum.StrEnum):
     """What is cached when a process starts; in the order in which the stages are run."""
@@ -22,6 +20,6 @@ class StartStage(enum.StrEnum):
 START_STAGES: Final = tuple(StartStage)
 
 
-def stage_of(run_pass: Pass, number: int) -> StartStage | None:
+def stage_of(number: int) -> StartStage:
     """Return the stage that an invocation's number means: 0, 1, 2 in the first round, 3, 4, 5 in the second."""
-    return START_STAGES[number % len(START_STAGES)] if run_pass is Pass.COLD else None
+    return START_STAGES[number % len(START_STAGES)]

@@ -127,26 +127,38 @@ IMPORTED_TOOLS: Final = frozenset({ToolName.IOS_APP, ToolName.DEVICE_LAB})
 SUMMARY_TOOLS: Final = frozenset({ToolName.DEVICE_LAB})
 
 
+#: What a pass may be called; a third party's has a dot: ``acme.idle``.
+_PASS_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,29}(?:\.[a-z][a-z0-9-]{0,29})?")
+
+
 class Pass(enum.StrEnum):
-    """What one invocation is for; a latency never comes from any pass but ``timing``."""
+    """What one invocation is for: one of these, or one that a plugin brings.
+
+    Any name can be read from a store; ``passes.pass_of`` says which there are.
+    """
 
     TIMING = "timing"
     MEMORY = "memory"
     PROFILE = "profile"
-    #: Starts, by stages of what is cached (records/start.py).
     COLD = "cold"
-    #: One invocation directly after the other for a stated time: latency against time, heat and throttling.
-    SUSTAINED = "sustained"
-    #: The short reference workload that brackets a campaign on each device.
-    REFERENCE = "reference"
-    #: The model's outputs for given inputs, to be compared with the host reference.
     PARITY = "parity"
-    #: One run under a system tracer.
-    TRACE = "trace"
-    #: A run between two rests, with the phone's power meters recorded.
-    ENERGY = "energy"
-    #: The case beside a stated load on the phone, and without one (records/contention.py).
-    CONTENTION = "contention"
+    SUSTAINED = "sustained"
+    REFERENCE = "reference"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Pass | None:
+        if not isinstance(value, str) or not _PASS_NAME.fullmatch(value):
+            return None
+        found = str.__new__(cls, value)
+        found._name_ = found._value_ = value
+        # Two threads may make it at once; all are to have the same.
+        kept = cls._value2member_map_.setdefault(value, found)
+        assert isinstance(kept, Pass)
+        return kept
+
+
+#: The pass that a case's figure comes from, and no other.
+FIGURE_PASS: Final = Pass.TIMING
 
 
 class ProcessMode(enum.StrEnum):

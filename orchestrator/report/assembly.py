@@ -9,27 +9,24 @@ from dataclasses import dataclass, field, replace
 from orchestrator.analysis.case_result import CaseResult, CaseStatus, judge_case, remembered
 from orchestrator.analysis.outcome import figure_us, of_one_kind, truth_of
 from orchestrator.analysis.rounds import standings
+from orchestrator.passes import is_around_others, passes
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import CaseKey, RunId, Serial
 from orchestrator.records.run import DelegateEvidence, RunRecord
 from orchestrator.records.verdict import Severity
-from orchestrator.records.workload import Build, Case, Model, Pass, grouped
+from orchestrator.records.workload import FIGURE_PASS, Build, Case, Model, grouped
 from orchestrator.report.data import ReportData
 from orchestrator.report.headline import headline_of
 from orchestrator.report.winners import contests_of, with_comparisons
 from orchestrator.tables.escapes import without_folders
 from orchestrator.tables.labels import MODEL_HASH, configuration_labels, configuration_order, unique_labels
 from orchestrator.tables.looks import LogExcerpt, Outputs, Trace, shown_logs
-from orchestrator.tables.operators import diff_pairs, profiles_of
+from orchestrator.tables.operators import diff_pairs
 from orchestrator.tables.page_policy import without_collector
 from orchestrator.tables.passes import (
-    energy_row,
     known_median,
     latency_reports,
-    load_rows,
-    start_rows,
-    sustained_rows,
     usable_reports,
 )
 from orchestrator.tables.rows import (
@@ -135,9 +132,9 @@ def _gather(campaigns: Sequence[Campaign], runs: Iterable[RunRecord]) -> _Gather
         for invocation in campaign.invocations:
             key = invocation.case.case_key
             # The reference workload shows the state of the device, and is no result of the plan.
-            if invocation.run_pass is not Pass.REFERENCE:
+            if not is_around_others(invocation):
                 found.cases.setdefault(key, invocation.case)
-            if invocation.run_pass is Pass.TIMING:
+            if invocation.run_pass is FIGURE_PASS:
                 found.timed.add(key)
                 if rule is not None:
                     found.goals[key] = rule.half_width
@@ -147,7 +144,7 @@ def _gather(campaigns: Sequence[Campaign], runs: Iterable[RunRecord]) -> _Gather
         known = found.campaigns.get(run.campaign_id)
         if known is not None and known.is_warm_up(run.run_pass, run.invocation):
             continue
-        if run.run_pass is not Pass.REFERENCE:
+        if not is_around_others(run):
             key = run.case.case_key
             found.cases.setdefault(key, run.case)
             found.runs[key].append(run)
@@ -173,9 +170,11 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
     if key in gathered.goals:
         result = replace(result, precision_goal=gathered.goals[key])
     of_pass = grouped(runs, lambda run: run.run_pass)
-    timed = latency_reports(of_pass[Pass.TIMING], result)
+    timed = latency_reports(of_pass[FIGURE_PASS], result)
     # Of a pass of its own, else of the runs that the latency comes from.
-    memory = usable_reports(of_pass[Pass.MEMORY]) or timed
+    peaks = (run for own in passes() if own.measures_memory for run in of_pass[own.name])
+    memory = usable_reports(peaks) or timed
+    shown = [own.shows(of_pass[own.name], campaigns) for own in passes()]
     origins = {run.campaign_id: origin_of(campaigns[run.campaign_id]) for run in runs if run.campaign_id in campaigns}
     is_host = device.facts is not None and device.facts.kind is DeviceKind.HOST
     return ResultRow(
@@ -200,11 +199,7 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
             )
             for run in runs
         ),
-        starts=start_rows(of_pass[Pass.COLD]),
-        energy=energy_row(of_pass[Pass.ENERGY]),
-        loads=load_rows(of_pass[Pass.CONTENTION], campaigns),
-        profiles=profiles_of(of_pass[Pass.PROFILE]),
-        sustained=sustained_rows(of_pass[Pass.SUSTAINED], campaigns),
+        **{name: value for own in shown for name, value in own.items()},
         findings=_findings(runs, result),
         stopped=tuple(gathered.stopped[key]),
         origin="; ".join(dict.fromkeys(filter(None, origins.values()))),
@@ -212,7 +207,7 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
 
 
 def _evidence(result: CaseResult, runs: Sequence[RunRecord]) -> DelegateEvidence | None:
-    timed = [run for run in runs if run.report is not None and run.run_pass is Pass.TIMING]
+    timed = [run for run in runs if run.report is not None and run.run_pass is FIGURE_PASS]
     counted = [run for run in timed if run.run_id in result.used] or timed
     found = [run.report.delegate for run in counted if run.report is not None]
     return next((each for each in found if each.truth is result.truth), None) or (found[-1] if found else None)

@@ -16,9 +16,10 @@ from typing import Final, TypeAlias
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseStatus
 from orchestrator.analysis.sustained import ATTEMPT_NUMBERS
 from orchestrator.delegates import place_of
+from orchestrator.passes import goes_on
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence, FigureKind
-from orchestrator.records.workload import Pass
+from orchestrator.records.workload import FIGURE_PASS
 from orchestrator.tables.column import NOTHING, column_decimals
 from orchestrator.tables.escapes import visible, visible_block
 from orchestrator.tables.labels import PARITY_CLASSES, PARITY_WORDS, SHORT_HASH, figure_ms, figure_text, figure_unit
@@ -227,7 +228,7 @@ def _runs(row: ResultRow, decimals: Mapping[str, int], characters: int) -> Itera
 
 def _without_middle(runs: Sequence[InvocationRow]) -> Sequence[InvocationRow]:
     """Return the invocations without the hundreds that a sustained run has between its beginning and its end."""
-    sustained = [item for item in runs if item.run.run_pass is Pass.SUSTAINED]
+    sustained = [item for item in runs if goes_on(item.run)]
     if len(sustained) <= 2 * _SUSTAINED_SHOWN:
         return runs
     hidden = {item.run.run_id for item in sustained[_SUSTAINED_SHOWN:-_SUSTAINED_SHOWN]}
@@ -235,10 +236,10 @@ def _without_middle(runs: Sequence[InvocationRow]) -> Sequence[InvocationRow]:
 
 
 def _number(run: InvocationRow) -> Part:
-    if run.run.run_pass is Pass.TIMING:
+    if run.run.run_pass is FIGURE_PASS:
         return str(run.number)
     number, attempt = run.number, ""
-    if run.run.run_pass is Pass.SUSTAINED:
+    if goes_on(run.run):
         tried, number = divmod(run.number - 1, ATTEMPT_NUMBERS)
         number += 1
         attempt = f", attempt {tried + 1}" if tried else ""

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.passes import passes
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import IMPORTED_TOOLS, Pass
+from orchestrator.records.workload import IMPORTED_TOOLS
 from orchestrator.report.winners import Contest, answers_of, kind_title
 from orchestrator.tables.labels import ShortNames, short_names
 from orchestrator.tables.rows import DeviceRow, ResultRow
@@ -157,7 +158,7 @@ def _warnings(results: Sequence[ResultRow], names: ShortNames) -> tuple[str, ...
 
 def _pass_warnings(results: Sequence[ResultRow], names: ShortNames) -> Iterator[str]:
     """Yield what can't be trusted of the passes with figures of their own: a case's latency may be clean beside it."""
-    for run_pass in (Pass.ENERGY, Pass.COLD, Pass.CONTENTION):
+    for run_pass in (own.name for own in passes() if own.warns):
         rows = [
             row
             for row in results

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from orchestrator.analysis.samples import MEAN_CLOCK, mean_clock_share
+from orchestrator.passes import shown
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceState
 from orchestrator.records.identity import CampaignId, CaseKey
@@ -23,8 +24,6 @@ from orchestrator.tables.rows import RUN_PLACE
 #: One for all: an empty mapping takes room too.
 _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
 Value = TypeVar("Value")
-#: Profiles of several campaigns are shown beside each other; the reference workload is no case of a plan.
-_NOT_REPEATED: Final = frozenset({Pass.PROFILE, Pass.REFERENCE})
 
 
 def lean_runs(runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
@@ -116,14 +115,14 @@ def newest_runs(
             continue
         key = run.case.case_key, run.run_pass
         known = newest.setdefault(key, run.campaign_id)
-        if known != run.campaign_id and run.run_pass not in _NOT_REPEATED:
+        if known != run.campaign_id and not shown(run.run_pass).keeps_all_campaigns:
             repeated.add(run.case.case_key)
         newest[key] = max(known, run.campaign_id, key=lambda name: order[name])
-    counting = {campaign for (_, run_pass), campaign in newest.items() if run_pass is not Pass.REFERENCE}
+    counting = {campaign for (_, run_pass), campaign in newest.items() if shown(run_pass).is_in_plans}
     kept = [
         run
         for run in runs
-        if run.run_pass in _NOT_REPEATED
+        if shown(run.run_pass).keeps_all_campaigns
         or newest.get((run.case.case_key, run.run_pass), run.campaign_id) == run.campaign_id
     ]
     if not repeated:

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.passes import shown
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import OUT_OF_TIME, DelegateTruth, Outcome
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import Pass, grouped
+from orchestrator.records.workload import FIGURE_PASS, grouped
 from orchestrator.report.data import ReportData
 from orchestrator.report.text_matrix import NOT_PLANNED, matrix_lines
 from orchestrator.tables import text
@@ -64,7 +65,7 @@ def _memory(rows: Sequence[ResultRow]) -> Iterator[str]:
             (row.init_memory_mib, row.overall_memory_mib, row.peak_memory_mib),
             strict=True,
         )
-        was_asked_for = any(invocation.run.run_pass is Pass.MEMORY for invocation in row.invocations)
+        was_asked_for = any(shown(invocation.run.run_pass).measures_memory for invocation in row.invocations)
         if row.has_memory and (was_asked_for or row.own is None):
             known = ", ".join(f"{name} {value:.1f} MB" for name, value in parts if value is not None)
             yield f"memory of {row.who}: {known}{_virtual(row)}"
@@ -89,7 +90,7 @@ def _passes(rows: Sequence[ResultRow]) -> Iterator[str]:
         for reason in dict.fromkeys(
             (item.run.run_pass, item.run.reason_code, item.run.reason)
             for item in row.invocations
-            if item.run.outcome is Outcome.SKIPPED and item.run.run_pass is not Pass.TIMING
+            if item.run.outcome is Outcome.SKIPPED and item.run.run_pass is not FIGURE_PASS
             if item.run.reason_code != OUT_OF_TIME
         )
     )

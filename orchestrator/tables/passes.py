@@ -129,9 +129,8 @@ def start_rows(runs: Iterable[RunRecord]) -> tuple[StartRow, ...]:
     """
     stages: dict[StartStage, list[RunRecord]] = {stage: [] for stage in StartStage}
     for run in runs:
-        stage = stage_of(run.run_pass, run.invocation)
-        if stage is not None and _is_usable(run):
-            stages[stage].append(run)
+        if _is_usable(run):
+            stages[stage_of(run.invocation)].append(run)
     return tuple(
         StartRow(
             stage=stage,

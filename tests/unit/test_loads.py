@@ -6,10 +6,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orchestrator.programs.running.contention import with_load
-from orchestrator.records.contention import Load, load_of, load_text
+from orchestrator.extensions.contention.run_pass import PASS, with_load
+from orchestrator.programs.native import NativeTool
+from orchestrator.records.contention import Load, load_of
+from orchestrator.records.plan import PlanTerms
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
-from orchestrator.records.workload import Pass
+from orchestrator.records.workload import DelegateName, ToolName
+from tests.samples.tools import case_of
+
+CASE = case_of(ToolName.NATIVE, DelegateName.CPU)
 
 
 def read(told: str) -> ToolReport:
@@ -17,7 +22,7 @@ def read(told: str) -> ToolReport:
         command="", exit_code=0, timed_out=False, started_at=datetime(2026, 1, 1, tzinfo=UTC), duration_s=1.0,
         attachments=(Attachment(name="load", data=told.encode()),) if told else (),
     )  # fmt: skip
-    return with_load(ToolReport(outcome="ok"), raw)
+    return with_load(NativeTool(), ToolReport(outcome="ok"), raw, CASE)
 
 
 def test_a_load_that_ran_all_the_time_is_told_in_cores() -> None:
@@ -54,6 +59,6 @@ def test_loads_as_people_write_them() -> None:
     for wrong in ("", "cpu", "cpu=0", "cpu=1+cpu=2", "gpu=2", "cpu=100", "disk=1", "cpu=4; reboot"):
         with pytest.raises(ValueError, match=r"load|GPU"):
             load_of(wrong)
-    numbers = [load_text(Pass.CONTENTION, number, ("cpu=1", "memory=1")) for number in range(4)]
+    terms = PlanTerms(contention=("cpu=1", "memory=1"))
+    numbers = [PASS.variant(number, terms) for number in range(4)]
     assert numbers == ["none", "cpu=1", "memory=1", "none"]
-    assert load_text(Pass.TIMING, 1, ("cpu=1",)) == ""

@@ -190,7 +190,7 @@ def test_sustained_comes_last_and_takes_its_time_for_each_case() -> None:
     assert expanded(the_plan).estimate_s(the_plan)[0] > 1200.0
 
 
-@pytest.mark.parametrize(("run_pass", "width"), [(Pass.ENERGY, 1), (Pass.CONTENTION, 3)])
+@pytest.mark.parametrize(("run_pass", "width"), [(Pass("energy"), 1), (Pass("contention"), 3)])
 def test_what_is_compared_in_rounds_is_measured_a_b_b_a(run_pass: Pass, width: int) -> None:
     the_plan = plan(invocations=2, passes=(run_pass,), contention=("cpu=1", "memory=1"))
     queue = [item for item in expanded(the_plan).invocations[PHONE.serial] if item.run_pass is run_pass]

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from orchestrator.config.fields import affinity_word, free_flags, predicate_text
 from orchestrator.documents import adapter_of, describe
 from orchestrator.errors import NewerPlanError, PlanError
+from orchestrator.passes import pass_names
 from orchestrator.predicates import Labels
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan
@@ -138,6 +139,11 @@ def read_manifest(document: str) -> Manifest:
     except ValidationError as error:
         raise _fault("a plan", error) from error
     plan = found.plan
+    if unknown := [name.value for name in plan.passes if name.value not in pass_names()]:
+        raise NewerPlanError(
+            f"a plan from the queue asks for the pass {unknown[0]!r}, which this benchfarm doesn't know",
+            hint="install the submitter's benchfarm, and what brings the pass, on this host",
+        )
     try:
         for flags in plan.matrix.flags:
             free_flags(dict(flags))

@@ -23,13 +23,14 @@ from orchestrator.extensions.history.changepoint import (
     is_alarm,
 )
 from orchestrator.extensions.history.series import Floats, NightTable, night_of, night_table
+from orchestrator.passes import pass_of
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import Annotation, ConfirmationStatus, Contents, Points, RunMark
 from orchestrator.records.identity import SeriesKey
 from orchestrator.records.parity import NO_EVIDENCE, OUTPUT_FINDINGS, ParityVerdict
 from orchestrator.records.run import Outcome
-from orchestrator.records.workload import Case, DelegateName, Pass
+from orchestrator.records.workload import Case, DelegateName
 from orchestrator.units import format_slowdown
 
 if TYPE_CHECKING:
@@ -320,7 +321,8 @@ def _outputs(
 
 def _outputs_of(mark: RunMark) -> ParityVerdict | None:
     """Return what a comparison says; None for one that proves nothing, and for runs that compared nothing."""
-    if mark.run_pass is not Pass.PARITY or mark.outcome is not Outcome.COMPLETED or NO_EVIDENCE & set(mark.findings):
+    compares = pass_of(mark.run_pass).compares_outputs
+    if not compares or mark.outcome is not Outcome.COMPLETED or NO_EVIDENCE & set(mark.findings):
         return None
     told = [OUTPUT_FINDINGS[code] for code in mark.findings if code in OUTPUT_FINDINGS]
     return max(told, key=lambda verdict: verdict.badness, default=ParityVerdict.SAME)

@@ -49,7 +49,7 @@ from orchestrator.records.identity import CampaignId, SeriesKey
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import THREADS_UNUSED, Outcome
 from orchestrator.records.verdict import Grade, Quality
-from orchestrator.records.workload import Case, Pass
+from orchestrator.records.workload import FIGURE_PASS, Case
 from orchestrator.resources import data_folder
 from orchestrator.tables.labels import page_name
 
@@ -424,7 +424,7 @@ def _mishaps(store: Store, table: NightTable, only: Collection[CampaignId]) -> d
     for mark in store.marks(since=first_moment(table.nights[0], store.zone)):
         night, row = night_of(mark.created_at, store.zone), row_of.get(mark.series_key)
         place = place_of_night.get(night)
-        is_figure = mark.run_pass is Pass.TIMING and mark.reason_code != THREADS_UNUSED and mark.campaign_id in only
+        is_figure = mark.run_pass is FIGURE_PASS and mark.reason_code != THREADS_UNUSED and mark.campaign_id in only
         if is_figure and row is not None and place is not None and not np.isfinite(table.latency_us[row][place]):
             codes[mark.series_key, night][_what_became(mark)] += 1
     events: dict[SeriesKey, list[SiteEvent]] = defaultdict(list)

@@ -7,22 +7,19 @@ plan's flags say otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from orchestrator.delegates import DELEGATES, flags_of
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import UsageError
+from orchestrator.passes import pass_of
+from orchestrator.passes.specification import NOTHING_PREPARED, PassSpec, Prepared
 from orchestrator.ports import InvocationRequest
-from orchestrator.programs.running.environment import CACHE_FLAGS, hexagon_folder, start_flags
+from orchestrator.programs.running.environment import hexagon_folder
 from orchestrator.records.build_spec import OWNED_FLAGS
-from orchestrator.records.parity import OUTPUTS_FILE, PlacedInput
-from orchestrator.records.start import StartStage, stage_of
 from orchestrator.records.workload import Case, Pass
 
 RESULT_FILE: Final = "result.pb"
-RUNTIME_INFO_FILE: Final = "runtime_info.pb"
-PROFILE_FILE: Final = "op_profile.pb"
 
 #: Flags that only gather more about a run; a program that doesn't have them (older ones don't) runs without.
 _OMITTABLE: Final = frozenset({"result_file_path", "export_model_runtime_info", "model_runtime_info_output_file"})
@@ -34,14 +31,13 @@ def benchmark_flags(request: InvocationRequest, *, folder: str) -> list[tuple[st
     ``folder`` is where the program may write its result files. Raises UsageError for a delegate that this family of
     programs doesn't have, and for a flag that isn't the plan's to set.
     """
-    flags = case_flags(
-        request.case, request.run_pass, model_path=request.model_path, folder=folder, known=request.known_flags,
-        stage=stage_of(request.run_pass, request.number), cache_folder=request.cache_folder, inputs=request.inputs,
-    )  # fmt: skip
+    own = pass_of(request.run_pass)
+    prepared = Prepared(variant=request.variant, cache_folder=request.cache_folder, inputs=request.inputs)
+    flags = dict(case_flags(request.case, own, request.model_path, folder, request.known_flags, prepared))
     skels = hexagon_folder(request)
-    if skels and "hexagon_lib_path" not in dict(flags):
-        flags.append(("hexagon_lib_path", skels))
-    return [(name, placed_value(value, request)) for name, value in flags]
+    if skels:
+        flags.setdefault("hexagon_lib_path", skels)
+    return [(name, placed_value(value, request)) for name, value in flags.items()]
 
 
 def placed_value(value: str, request: InvocationRequest) -> str:
@@ -51,31 +47,27 @@ def placed_value(value: str, request: InvocationRequest) -> str:
 
 def files_written(run_pass: Pass) -> tuple[str, ...]:
     """Return the files that a program writes in a pass, by the flags that it is given."""
-    further = {
-        Pass.TIMING: (RUNTIME_INFO_FILE,),
-        Pass.COLD: (RUNTIME_INFO_FILE,),
-        Pass.PROFILE: (PROFILE_FILE,),
-        Pass.PARITY: (RUNTIME_INFO_FILE, OUTPUTS_FILE),
-    }
-    return (RESULT_FILE, *further.get(run_pass, ()))
+    return (RESULT_FILE, *pass_of(run_pass).files.get(FlagFamily.BENCHMARK_MODEL, {}).values())
+
+
+def pass_flags(own: PassSpec, family: FlagFamily, folder: str) -> dict[str, str]:
+    """Return the flags that a pass means for programs of a family; they write their files to ``folder``."""
+    files = {name: f"{folder}/{file}" for name, file in own.files.get(family, {}).items()}
+    return {**own.flags.get(family, {}), **files}
 
 
 def case_flags(
     case: Case,
-    run_pass: Pass,
-    *,
+    own: PassSpec,
     model_path: str,
     folder: str,
     known: frozenset[str] = frozenset(),
-    stage: StartStage | None = None,
-    cache_folder: str = "/caches",
-    inputs: Sequence[PlacedInput] = (),
+    prepared: Prepared = NOTHING_PREPARED,
 ) -> list[tuple[str, str]]:
     """Return the flags of one pass over a case, see :func:`benchmark_flags`.
 
     ``known`` are the flags that the very program has, where that is known: those of ours that only gather more are left
-    out when it doesn't have them, and so is ``use_xnnpack=false`` where there is no XNNPACK to leave out. ``stage`` is
-    that of the pass ``cold``, in which only it says what is cached, where. ``inputs`` are those of the pass ``parity``.
+    out when it doesn't have them, and so is ``use_xnnpack=false`` where there is no XNNPACK to leave out.
     """
     if FlagFamily.BENCHMARK_MODEL not in DELEGATES[case.delegate].flags:
         raise UsageError(f"{case.tool} has no delegate {case.delegate}")
@@ -89,8 +81,7 @@ def case_flags(
         "warmup_min_secs": f"{case.warmup_min_secs:g}",
         **flags_of(case.delegate, FlagFamily.BENCHMARK_MODEL),
         "result_file_path": f"{folder}/{RESULT_FILE}",
-        **_pass_flags(run_pass, folder),
-        **(parity_flags(inputs, folder) if run_pass is Pass.PARITY else {}),
+        **pass_flags(own, FlagFamily.BENCHMARK_MODEL, folder),
     }
     if known:
         flags = {
@@ -102,38 +93,8 @@ def case_flags(
         if name in OWNED_FLAGS:
             raise UsageError(f"flag {name} follows from the plan's own keys and can't be set beside them")
         flags[name] = value
-    if run_pass is Pass.COLD:
-        stage, token = stage or StartStage.CACHE_WARM, case.model_sha256[:16]
-        start = start_flags(case.delegate, stage, cache_folder=cache_folder, token=token)
-        flags = {name: value for name, value in flags.items() if name not in CACHE_FLAGS} | start
-    return list(flags.items())
-
-
-def _pass_flags(run_pass: Pass, folder: str) -> dict[str, str]:
-    if run_pass is Pass.MEMORY:
-        return {"report_peak_memory_footprint": "true"}
-    if run_pass is Pass.PROFILE:
-        return {
-            "enable_op_profiling": "true",
-            "op_profiling_output_mode": "proto",
-            "op_profiling_output_file": f"{folder}/{PROFILE_FILE}",
-        }
-    return {"export_model_runtime_info": "true", "model_runtime_info_output_file": f"{folder}/{RUNTIME_INFO_FILE}"}
-
-
-def parity_flags(inputs: Sequence[PlacedInput], folder: str) -> dict[str, str]:
-    """Return the flags that give a model its inputs and have its outputs written, after as few inferences as can be."""
-    return {
-        "num_runs": "1",
-        "min_secs": "0",
-        "warmup_runs": "1",
-        "warmup_min_secs": "0",
-        "input_layer": ",".join(item.name for item in inputs),
-        "input_layer_shape": ":".join(",".join(map(str, item.shape)) for item in inputs),
-        # A single colon ends the name.
-        "input_layer_value_files": ",".join(f"{item.name.replace(':', '::')}:{item.path}" for item in inputs),
-        "output_filepath": f"{folder}/{OUTPUTS_FILE}",
-    }
+    flags = {name: value for name, value in flags.items() if name not in own.withheld_flags}
+    return list({**flags, **own.last_flags(case, prepared)}.items())
 
 
 def format_flags(flags: list[tuple[str, str]]) -> list[str]:

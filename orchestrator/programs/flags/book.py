@@ -13,6 +13,7 @@ from orchestrator.delegates import flags_of
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import OutputParseError
 from orchestrator.files import write_whole
+from orchestrator.passes import pass_of
 from orchestrator.programs import program
 from orchestrator.programs.flags.arguments import case_flags, format_flags
 from orchestrator.programs.flags.checking import check_flags, documented_flags, parse_help
@@ -89,7 +90,7 @@ class FlagBook:
 def case_faults(case: Case, run_pass: Pass, schema: FlagSchema) -> tuple[FlagFault, ...]:
     """Return what is wrong with all flags of one pass over a case: the user's, the delegate's and benchfarm's own."""
     known = frozenset(schema.flags) if schema.is_learned else frozenset[str]()
-    words = format_flags(case_flags(case, run_pass, model_path="model.tflite", folder="/", known=known))
+    words = format_flags(case_flags(case, pass_of(run_pass), "model.tflite", "/", known))
     users = dict(case.flags)
     faults = []
     for fault in check_flags(words, schema):

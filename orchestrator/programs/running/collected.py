@@ -11,8 +11,9 @@ from functools import partial
 from typing import Final
 
 from orchestrator.errors import DeviceError
+from orchestrator.passes.specification import PROFILE_FILE, RUNTIME_INFO_FILE
 from orchestrator.ports import Device, InvocationRequest
-from orchestrator.programs.flags.arguments import PROFILE_FILE, RESULT_FILE, RUNTIME_INFO_FILE, files_written
+from orchestrator.programs.flags.arguments import RESULT_FILE, files_written
 from orchestrator.programs.running.environment import in_mode, mode_files
 from orchestrator.reading.report import RunFiles
 from orchestrator.reading.run import Started, parse_run

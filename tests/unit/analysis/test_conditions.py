@@ -10,6 +10,7 @@ from orchestrator.analysis.findings import steadiness_findings
 from orchestrator.analysis.outcome import Ending
 from orchestrator.analysis.quality import Surroundings, judge
 from orchestrator.analysis.samples import derive_conditions, mean_khz, parse_samples
+from orchestrator.passes import pass_of
 from orchestrator.records.device import DeviceState
 from orchestrator.records.run import LatencySummary, Outcome
 from orchestrator.records.verdict import Grade
@@ -134,7 +135,7 @@ def test_without_looks_the_states_tell_what_they_can() -> None:
 def throttled(data: bytes, after: DeviceState = SEEN) -> bool:
     verdict = judge(
         GOOD, Ending(outcome=Outcome.COMPLETED), case=replace(CASE, delegate=DelegateName.XNNPACK),
-        run_pass=Pass.TIMING, facts=FACTS, before=SEEN, after=after, around=Surroundings(samples=data),
+        of_pass=pass_of(Pass.TIMING).findings, facts=FACTS, before=SEEN, after=after, around=Surroundings(samples=data),
     )  # fmt: skip
     return verdict.has("throttled")
 
@@ -175,8 +176,8 @@ def test_of_thousands_of_runs_the_throttled_are_caught_and_the_others_are_not_ac
 
 def graded(before: DeviceState | None, after: DeviceState | None, data: bytes = b"") -> Grade | None:
     return judge(
-        GOOD, Ending(outcome=Outcome.COMPLETED), case=CASE, run_pass=Pass.TIMING, facts=FACTS, before=before,
-        after=after, around=Surroundings(samples=data),
+        GOOD, Ending(outcome=Outcome.COMPLETED), case=CASE, of_pass=pass_of(Pass.TIMING).findings,
+        facts=FACTS, before=before, after=after, around=Surroundings(samples=data),
     ).grade  # fmt: skip
 
 
@@ -200,7 +201,9 @@ def test_grades_follow_their_rules() -> None:
 
 def test_a_failed_run_has_no_grade() -> None:
     ending = Ending(outcome=Outcome.FAILED, reason_code="x")
-    verdict = judge(None, ending, case=CASE, run_pass=Pass.TIMING, facts=FACTS, before=SEEN, after=SEEN)
+    verdict = judge(
+        None, ending, case=CASE, of_pass=pass_of(Pass.TIMING).findings, facts=FACTS, before=SEEN, after=SEEN
+    )
     assert verdict.grade is None
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.analysis.energy import mean_of, ratio_of
-from orchestrator.programs.running.energy_figure import (
+from orchestrator.extensions.energy.figure import (
     BatterySample,
     Inferences,
     Marks,
@@ -17,7 +17,7 @@ from orchestrator.programs.running.energy_figure import (
     of_rails,
     part_of,
 )
-from orchestrator.records.energy import EnergyGrade, PowerSource
+from orchestrator.extensions.energy.records import EnergyGrade, PowerSource
 
 #: A program of 34 s whose last 33 s are 3300 inferences of 10 ms, between rests of 30 s.
 MARKS = Marks(rest_s=100.0, work_s=130.0, end_s=164.0, over_s=194.0)

@@ -8,6 +8,7 @@ import pytest
 from orchestrator.analysis.findings import CODES
 from orchestrator.analysis.outcome import Ending, ending_of
 from orchestrator.analysis.quality import Surroundings, judge
+from orchestrator.passes import pass_of
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.plan import Screen
@@ -70,7 +71,7 @@ def verdict(
         report,
         ending or Ending(outcome=Outcome.COMPLETED),
         case=case,
-        run_pass=run_pass,
+        of_pass=pass_of(run_pass).findings,
         facts=facts,
         before=before,
         after=after,

@@ -43,7 +43,7 @@ def test_example_holds_every_key_and_loads():
     assert plan.devices.host
     assert (plan.settings.warmup_min_secs, plan.limits.wait_s, plan.limits.battery_heat_c_max) == (0.5, 300.0, 40.0)
     assert plan.matrix.modes == (ProcessMode.SHELL, ProcessMode.TOP_APP)
-    assert plan.passes == (Pass.TIMING, Pass.MEMORY, Pass.PARITY, Pass.SUSTAINED, Pass.CONTENTION)
+    assert plan.passes == (Pass.TIMING, Pass.MEMORY, Pass.PARITY, Pass.SUSTAINED, Pass("contention"))
     assert plan.contention == ("cpu=2", "memory=1+cpu=1")
     assert (plan.stopping, plan.invocations, plan.order) == (StoppingRule(), 8, Order.INTERLEAVED)
     assert (plan.budget_s, plan.sustained_s, plan.reference_check, plan.may_reboot) == (18000.0, 600.0, True, False)

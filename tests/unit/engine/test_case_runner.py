@@ -17,6 +17,7 @@ from orchestrator.engine.device_campaign import DeviceCampaign, DeviceResult
 from orchestrator.engine.events import CampaignEnded
 from orchestrator.engine.invocation import Context
 from orchestrator.errors import LinkLostError
+from orchestrator.passes import pass_of
 from orchestrator.ports import Fitness, InvocationRequest
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
@@ -97,6 +98,7 @@ class Rig:
             observer=cast(Any, SimpleNamespace(on_event=self.told.append)),
             clock=self.clock,
             cancelled=self.cancelled,
+            runner_of=lambda name: pass_of(name).runner(cast(Any, None)),
             unfit_pause_s=0.01,
         )
 

@@ -27,7 +27,7 @@ from orchestrator.programs.native import NativeTool
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, CampaignId, CaseKey, ModelSha, RunId, Serial
-from orchestrator.records.plan import Plan, PlanModel, StoppingRule
+from orchestrator.records.plan import Plan, PlanModel, PlanTerms, StoppingRule
 from orchestrator.records.run import OUT_OF_TIME, Outcome, RecentRun, RunRecord
 from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
@@ -177,7 +177,7 @@ def chosen_of(
     unit_of: Callable[[Case], str] = lambda case: "",
 ) -> Mapping[CaseKey, str]:
     cases = list({item.case.case_key: item.case for item in wanted}.values())
-    return left_out(cases, costs_of(wanted, recent), left_s=left_s, unit_of=unit_of)
+    return left_out(cases, costs_of(wanted, recent, PlanTerms()), left_s=left_s, unit_of=unit_of)
 
 
 def kept(cases: Sequence[Case], left_out: object) -> list[str]:
@@ -188,7 +188,7 @@ def test_a_night_that_fits_is_left_whole() -> None:
     cases = [named("a"), named("b")]
     recent = {one.series_key: [recent_run(days=1, taken_s=10)] for one in cases}
     chosen = chosen_of(queue(cases), recent, left_s=40)
-    assert (sum(costs_of(queue(cases), recent).values()), chosen) == (40, {})
+    assert (sum(costs_of(queue(cases), recent, PlanTerms()).values()), chosen) == (40, {})
 
 
 def test_the_first_cases_of_the_plan_are_kept_and_the_others_say_why_they_are_not() -> None:
@@ -208,7 +208,7 @@ def test_what_a_phone_does_between_runs_is_part_of_what_they_take() -> None:
     one = named("a")
     # Three runs of 10 s that began 30 s after one another.
     recent = {one.series_key: [recent_run(days=1 - number * 30 / 86400, taken_s=10) for number in range(3)]}
-    assert round(costs_of(queue([one], each=2), recent)[one.case_key]) == 60
+    assert round(costs_of(queue([one], each=2), recent, PlanTerms())[one.case_key]) == 60
 
 
 def test_a_few_long_pauses_of_an_outage_are_not_what_every_run_waits() -> None:
@@ -219,13 +219,13 @@ def test_a_few_long_pauses_of_an_outage_are_not_what_every_run_waits() -> None:
         begins_s.append(begins_s[-1] + 10 + (300 if number in (10, 11, 12) else 2))
     recent = {one.series_key: [recent_run(days=0.5 - begin_s / 86400, taken_s=10) for begin_s in begins_s]}
     assert round(usual_pause_s(recent)) == 2
-    assert round(costs_of(queue([one], each=10), recent)[one.case_key]) == 120
+    assert round(costs_of(queue([one], each=10), recent, PlanTerms())[one.case_key]) == 120
 
 
 def test_an_unknown_case_is_thought_to_take_as_much_longer_as_the_known_ones() -> None:
     known, unknown = named("known"), named("unknown")
     recent = {known.series_key: [recent_run(days=1, taken_s=12)]}
-    assert set(costs_of(queue([known, unknown], each=1), recent).values()) == {12}
+    assert set(costs_of(queue([known, unknown], each=1), recent, PlanTerms()).values()) == {12}
 
 
 def test_cases_of_one_process_are_kept_or_left_out_together_at_the_cost_of_one() -> None:
@@ -245,7 +245,7 @@ def test_what_is_kept_never_takes_more_than_there_is(facts: list[tuple[float, fl
         for one, (taken_s, days) in zip(cases, facts, strict=True)
     }
     chosen = chosen_of(queue(cases, each=1), recent, left_s=left_s)
-    costs_s = costs_of(queue(cases, each=1), recent)
+    costs_s = costs_of(queue(cases, each=1), recent, PlanTerms())
     kept = [one for one in cases if one.case_key not in chosen]
     assert sum(costs_s[one.case_key] for one in kept) <= left_s + 1e-9 or len(kept) == 1
     assert bool(kept) == (left_s > 0)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.passes import pass_of
 from orchestrator.programs.flags.arguments import case_flags
 from orchestrator.programs.flags.book import FlagBook
 from orchestrator.programs.flags.tables import CORE, DELEGATES, LITERT, MODEL, PERFORMANCE_OPTIONS, TRAPS
@@ -94,9 +95,7 @@ def test_an_old_binary_runs_without_the_flags_that_only_gather_more(book: FlagBo
     assert book.learn(BUILD, old_help())
     assert faults(book, delegate="cpu") == []
     known = book.names(BUILD)
-    passed = dict(
-        case_flags(replace(CASE, delegate=DelegateName.CPU), Pass.TIMING, model_path="m", folder="f", known=known)
-    )
+    passed = dict(case_flags(replace(CASE, delegate=DelegateName.CPU), pass_of(Pass.TIMING), "m", "f", known))
     assert set(passed) <= known
     assert "num_threads" in passed
 

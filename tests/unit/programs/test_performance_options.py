@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.analysis.outcome import ending_of
+from orchestrator.passes import passes
 from orchestrator.programs.grammar.option_blocks import label_of, options_of, split_options, summary_rows_in
 from orchestrator.programs.grammar.output import parse_text
 from orchestrator.programs.perf_options import PerformanceOptionsTool
@@ -121,12 +122,12 @@ def test_a_summary_that_differs_from_its_run_is_told() -> None:
 def test_one_process_measures_one_group_of_one_model_in_the_timing_pass() -> None:
     tool = PerformanceOptionsTool()
     xnnpack = replace(CPU, delegate=DelegateName.XNNPACK, threads=4)
-    assert tool.session(CPU, Pass.TIMING) == tool.session(xnnpack, Pass.TIMING) != ""
+    assert tool.session(CPU) == tool.session(xnnpack) != ""
     others = [
         GPU,
         replace(CPU, model_sha256=ModelSha("f" * 64)),
         replace(CPU, min_secs=9.0),
         replace(CPU, flags=(("x", "1"),)),
     ]
-    assert all(tool.session(other, Pass.TIMING) != tool.session(CPU, Pass.TIMING) for other in others)
-    assert tool.session(CPU, Pass.MEMORY) == tool.session(CPU, Pass.PROFILE) == ""
+    assert all(tool.session(other) != tool.session(CPU) for other in others)
+    assert [own.name for own in passes() if own.shares_process] == [Pass.TIMING]

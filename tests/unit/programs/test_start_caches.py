@@ -11,12 +11,14 @@ import pytest
 
 from orchestrator.devices.host import HostDevice
 from orchestrator.errors import DeviceCommandError
-from orchestrator.planning.expansion import cold_numbers
+from orchestrator.passes import pass_of
+from orchestrator.passes.cold import PASS, START_NOTE, run_start, with_start
+from orchestrator.programs import program
 from orchestrator.programs.flags.arguments import benchmark_flags
 from orchestrator.programs.native import NativeTool
-from orchestrator.programs.running.environment import START_NOTE, prepare_start, with_start
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import RunId
+from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import ToolReport
 from orchestrator.records.start import StartStage, stage_of
 from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
@@ -27,7 +29,8 @@ CASE = case_of(ToolName.NATIVE, DelegateName.XNNPACK, threads=1, num_runs=50)
 
 def request(case: Case, number: int, *, run_pass: Pass = Pass.COLD, folder: str = "/c", program: str = "/p"):
     return request_of(
-        case, kind=DeviceKind.HOST, run_id=RunId(f"r{number}"), run_pass=run_pass, program_path=program, number=number,
+        case, kind=DeviceKind.HOST, run_id=RunId(f"r{number}"), run_pass=run_pass, program_path=program,
+        variant=pass_of(run_pass).variant(number, PlanTerms()),
         cache_folder=folder,
     )  # fmt: skip
 
@@ -42,16 +45,18 @@ def caches_in(flags: dict[str, str]) -> dict[str, str]:
 
 
 def test_the_number_of_a_cold_invocation_means_its_stage() -> None:
-    stages = [stage_of(Pass.COLD, number) for number in range(6)]
+    stages = [stage_of(number) for number in range(6)]
     assert stages == [StartStage.FIRST_LOAD, StartStage.PROCESS_COLD, StartStage.CACHE_WARM] * 2
-    assert stage_of(Pass.TIMING, 0) is None
 
 
 def test_each_round_has_each_stage_and_without_a_cache_only_the_cold_process() -> None:
-    assert cold_numbers(CASE, 2) == (0, 1, 2, 3, 4, 5)
-    assert cold_numbers(replace(CASE, delegate=DelegateName.CPU), 2) == (1, 4)
-    assert cold_numbers(replace(CASE, tool=ToolName.LITERT), 1) == (1,)
-    assert cold_numbers(replace(CASE, tool=ToolName.PERF_OPTIONS), 1) == ()
+    def numbers(case: Case, rounds: int) -> tuple[int, ...]:
+        return tuple(PASS.numbers(Plan(name="p", models=(), invocations=rounds), case, program(case.tool)))
+
+    assert numbers(CASE, 2) == (0, 1, 2, 3, 4, 5)
+    assert numbers(replace(CASE, delegate=DelegateName.CPU), 2) == (1, 4)
+    assert numbers(replace(CASE, tool=ToolName.LITERT), 1) == (1,)
+    assert numbers(replace(CASE, tool=ToolName.PERF_OPTIONS), 1) == ()
 
 
 @pytest.mark.parametrize("number", [0, 2])
@@ -94,7 +99,7 @@ def test_caches_are_removed_kept_and_taken_away_by_stage(device: HostDevice, tmp
     (caches / "stale").write_text("left by a crash")
     notes = []
     for number in range(3):
-        raw = NativeTool().run(device, request(CASE, number, folder=str(caches), program=program))
+        raw = run_start(NativeTool(), device, request(CASE, number, folder=str(caches), program=program))
         assert raw.exit_code == 0, raw.data("stderr")
         notes.append(raw.data(START_NOTE))
         assert caches.exists() == (number < 2)
@@ -108,16 +113,11 @@ def test_caches_are_removed_kept_and_taken_away_by_stage(device: HostDevice, tmp
 def test_a_folder_that_cannot_be_emptied_is_an_error_and_no_start(device: HostDevice, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DeviceCommandError, match="can't be prepared"):
-        prepare_start(device, request(CASE, 0, folder=str(tmp_path / "file" / "caches")))
-
-
-def test_other_passes_have_no_stage_and_touch_no_cache(device: HostDevice, tmp_path: Path) -> None:
-    assert prepare_start(device, request(CASE, 0, run_pass=Pass.MEMORY, folder=str(tmp_path / "c"))) == ()
-    assert not (tmp_path / "c").exists()
+        run_start(NativeTool(), device, request(CASE, 0, folder=str(tmp_path / "file" / "caches")))
 
 
 def read(note: bytes, stderr: bytes = b"") -> dict[str, float | str]:
-    return dict(with_start(ToolReport(outcome="ok"), raw_of(start_txt=note, stderr=stderr)).extra)
+    return dict(with_start(NativeTool(), ToolReport(outcome="ok"), raw_of(start_txt=note, stderr=stderr), CASE).extra)
 
 
 def test_the_line_that_says_that_a_cache_was_used_is_kept() -> None:

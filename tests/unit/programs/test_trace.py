@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import FtraceStats, Trace
 
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.running.trace import summarise
-from orchestrator.programs.running.trace_file import Mark, Recording, read_recording
+from orchestrator.extensions.trace.slices import summarise
+from orchestrator.extensions.trace.trace_file import Mark, Recording, read_recording
 from orchestrator.records.run import ATRACE_FILE, PERFETTO_FILE
 
 HEAD = "TRACE:\n# tracer: nop\n#\n# entries-in-buffer/entries-written: {}/{}   #P:8\n#\n"

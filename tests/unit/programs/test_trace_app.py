@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orchestrator.programs.running.trace import summarise_app
-from orchestrator.programs.running.trace_file import Mark, Recording
+from orchestrator.extensions.trace.slices import summarise_app
+from orchestrator.extensions.trace.trace_file import Mark, Recording
 
 APP = "com.example.camera"
 

@@ -165,7 +165,10 @@ def test_headline_says_what_not_to_trust():
 
 def test_headline_says_what_not_to_trust_of_passes_with_figures_of_their_own():
     clean = series(case(), 1_000)
-    blocks = [run(case(), 0, 1_000, run_pass=Pass.ENERGY, quality=Quality.SUSPECT), run(case(), 1, run_pass=Pass.COLD)]
+    blocks = [
+        run(case(), 0, 1_000, run_pass=Pass("energy"), quality=Quality.SUSPECT),
+        run(case(), 1, run_pass=Pass.COLD),
+    ]
     assert data_of(*clean).headline.warnings == ()
     (warning,) = data_of(*clean, *blocks).headline.warnings
     assert warning.startswith("1 case suspect in the pass energy: ")
@@ -173,7 +176,7 @@ def test_headline_says_what_not_to_trust_of_passes_with_figures_of_their_own():
 
 def test_an_interval_of_a_factor_that_says_nothing_is_told_in_words():
     def beside(number, load, latency_us):
-        record = run(case(), number, latency_us, run_pass=Pass.CONTENTION)
+        record = run(case(), number, latency_us, run_pass=Pass("contention"))
         return replace(record, report=replace(record.report, extra={"load": load, "load_cores": 1.0}))
 
     wild = [beside(0, "none", 1_000), beside(1, "cpu=1", 1_100), beside(2, "none", 1_000), beside(3, "cpu=1", 2_900)]

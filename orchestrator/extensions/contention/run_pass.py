@@ -10,15 +10,22 @@ from typing import Final
 
 from orchestrator.delegates import DELEGATES
 from orchestrator.errors import UsageError
+from orchestrator.passes.specification import PassServices, PassSpec, Repetition, RunProgram, no_findings
 from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.programs import program
 from orchestrator.programs.flags.arguments import benchmark_flags, format_flags
 from orchestrator.programs.running.environment import environment
+from orchestrator.programs.specification import Program
 from orchestrator.records.contention import LOAD_DIED, LOAD_FILE, NO_LOAD, load_of
 from orchestrator.records.device import DeviceKind
+from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
+from orchestrator.records.workload import Case, Pass
 from orchestrator.scripts import call
+from orchestrator.tables.passes import load_rows
 
+#: Rounds where no fixed number is given.
+_ROUNDS: Final = 6
 _ERRORS_FILE: Final = "load.err"
 _TICKS_PER_S: Final = 100
 _COMPLAINT: Final = re.compile(rb"not found|denied|[Nn]o such|[Uu]sage|[Bb]ad |unknown")
@@ -32,7 +39,7 @@ def run_loaded(
     """Run one invocation beside its load; raises DeviceError kinds, UsageError where there can't be one."""
     if device.kind is not DeviceKind.ANDROID or request.case.tool.is_app:
         raise UsageError(f"{device.serial}: the pass contention is for executables on Android phones")
-    load = load_of(request.load)
+    load = load_of(request.variant)
     other = _gpu_loop(request) if load.gpu else ""
     seconds = math.ceil(request.timeout_s)
     enclosing = replace(
@@ -41,7 +48,7 @@ def run_loaded(
         enclosing_files=(LOAD_FILE, _ERRORS_FILE),
     )
     raw = tool.run(device, enclosing, cancelled=cancelled)
-    told = f"{_STATED}{request.load}\n".encode() + raw.data(LOAD_FILE)
+    told = f"{_STATED}{request.variant}\n".encode() + raw.data(LOAD_FILE)
     said = [line for line in raw.data(_ERRORS_FILE).splitlines() if _COMPLAINT.search(line)]
     told += b"".join(b"said " + line + b"\n" for line in said[-1:])
     kept = [item for item in raw.attachments if item.name not in enclosing.enclosing_files]
@@ -63,7 +70,7 @@ def _gpu_loop(request: InvocationRequest) -> str:
     return f"export {environment(request)}; exec {words}"
 
 
-def with_load(report: ToolReport, raw: RawOutput) -> ToolReport:
+def with_load(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
     """Return a report with its load, ``load`` and ``load_cores``; failed when the load didn't run all the time."""
     told = raw.data(LOAD_FILE).decode("utf-8", "replace").splitlines()
     if not told or not told[0].startswith(_STATED):
@@ -103,3 +110,37 @@ def _proof(told: list[str]) -> tuple[str, float]:
     if any(after[pid] <= ticks for pid, ticks in before.items()) or end_s <= begin_s:
         return "a process of it got no processor time", 0.0
     return "", (sum(after.values()) - sum(before.values())) / _TICKS_PER_S / (end_s - begin_s)
+
+
+def _runner(services: PassServices) -> RunProgram:
+    return run_loaded
+
+
+def _numbers(plan: Plan, case: Case, program: Program) -> range:
+    rounds = plan.invocations if plan.stopping is None else _ROUNDS
+    return range(rounds * (1 + len(plan.contention)))
+
+
+def load_text(number: int, terms: PlanTerms) -> str:
+    """Return the load that an invocation's number means: 0 is none, 1 the first, in each round again."""
+    return (NO_LOAD, *terms.contention)[number % (1 + len(terms.contention))]
+
+
+PASS = PassSpec(
+    name=Pass("contention"),
+    about="The latency beside a load on the phone, against that without one",
+    guide="contention",
+    repetition=Repetition.COUNTED,
+    flags={},
+    files={},
+    runner=_runner,
+    numbers=_numbers,
+    turn=lambda terms: 1 + len(terms.contention),
+    plan_key=("contention", "names the loads of the pass 'contention'"),
+    variant=load_text,
+    read=with_load,
+    findings=no_findings,
+    figures=(),
+    shows=lambda runs, campaigns: {"loads": load_rows(runs, campaigns)},
+    warns=True,
+)

@@ -15,7 +15,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.records.energy import LEAST_REST_S, LEAST_WORK_S, EnergyFigure, EnergyGrade, Gauge, PowerSource
+from orchestrator.extensions.energy.records import (
+    LEAST_REST_S,
+    LEAST_WORK_S,
+    EnergyFigure,
+    EnergyGrade,
+    Gauge,
+    PowerSource,
+)
 
 #: What a rail feeds, by its name; the first that fits. What isn't among the first group isn't of the chip's work.
 _PARTS: Final = {

@@ -12,14 +12,15 @@ from orchestrator.app.measuring import MeasuredCampaign
 from orchestrator.app.options import Device, Texts, arg, opt
 from orchestrator.bootstrap import Farm
 from orchestrator.errors import OutputParseError, UsageError
+from orchestrator.extensions.trace.run_pass import TRACE
+from orchestrator.extensions.trace.slices import TraceSummary, summarise
+from orchestrator.extensions.trace.trace_file import read_recording, require_perfetto, trace_names
 from orchestrator.files import check_writable, write_file
 from orchestrator.programs import program
-from orchestrator.programs.running.trace import TraceSummary, summarise
-from orchestrator.programs.running.trace_file import read_recording, require_perfetto, trace_names
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.workload import BUILTIN, USUAL_TOOL, Pass, ToolName
+from orchestrator.records.workload import BUILTIN, USUAL_TOOL, ToolName
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
@@ -132,7 +133,7 @@ def _plan(request: TraceRequest, model: Path) -> Plan:
         threads=[request.threads],
         tools=[request.tool],
         devices=request.serials,
-        passes=[Pass.TRACE.value],
+        passes=[TRACE.value],
         builds=request.builds,
         num_runs=request.num_runs,
         min_secs=0.0,

@@ -17,7 +17,7 @@ from statistics import median
 from typing import Final
 
 from orchestrator.delegates.evidence import is_delegate_kernel
-from orchestrator.programs.running.trace_file import Mark, Recording
+from orchestrator.extensions.trace.trace_file import Mark, Recording
 from orchestrator.records.workload import grouped
 
 _OPERATOR: Final = re.compile(r"(?P<name>.+)@(?P<node>-?\d{1,18})/(?P<subgraph>-?\d{1,18})", re.DOTALL | re.ASCII)

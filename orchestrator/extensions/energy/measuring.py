@@ -13,14 +13,12 @@ import math
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final
 
 from orchestrator.delegates import DELEGATES
 from orchestrator.errors import DeviceCommandError, HostStorageError, OutputParseError
-from orchestrator.ports import Device, InvocationRequest, Tool, Turn, TurnTool
-from orchestrator.programs.running.energy_figure import (
+from orchestrator.extensions.energy.figure import (
     LEAST_UPDATES,
     BatterySample,
     Inferences,
@@ -29,10 +27,8 @@ from orchestrator.programs.running.energy_figure import (
     of_battery,
     of_rails,
 )
-from orchestrator.programs.running.recording import Hold, Recorder
-from orchestrator.reading.protos import decode_message
-from orchestrator.records.device import DeviceKind
-from orchestrator.records.energy import (
+from orchestrator.extensions.energy.meters import MeterBook
+from orchestrator.extensions.energy.records import (
     BATTERY_FILE,
     ENERGY_FILE,
     LEAST_REST_S,
@@ -42,7 +38,12 @@ from orchestrator.records.energy import (
     PowerMeters,
     PowerSource,
 )
-from orchestrator.records.identity import CaseKey, Serial
+from orchestrator.passes.recording import Hold, Recorder
+from orchestrator.passes.specification import PortPower
+from orchestrator.ports import Device, InvocationRequest, Tool, Turn, TurnTool
+from orchestrator.reading.protos import decode_message
+from orchestrator.records.device import DeviceKind
+from orchestrator.records.identity import CaseKey
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.workload import Case
 from orchestrator.scripts import ask, call
@@ -71,34 +72,10 @@ _BEGIN_S: Final = 10.0
 _SLACK_S: Final = 60.0
 
 
-class Meters(Protocol):
-    """What is known of phones' meters, and is kept."""
-
-    def load(self, serial: Serial, fingerprint: str) -> PowerMeters | None:
-        """Return what is known of a phone with this system image."""
-        ...
-
-    def save(self, meters: PowerMeters) -> None:
-        """Keep what was found; raises HostStorageError."""
-        ...
-
-
-class PortPower(Protocol):
-    """What can keep a phone's cable from charging it."""
-
-    def can_switch(self, device: Device) -> bool:
-        """Whether a device's port can be powered off."""
-        ...
-
-    def off(self, device: Device, *, after_s: float, lasts_s: float) -> AbstractContextManager[None]:
-        """Power it off for a span that begins after a while, and on again at the end in any case."""
-        ...
-
-
 class EnergyMeter:
     """Runs programs with the phone's meters recorded."""
 
-    def __init__(self, hold: Hold, meters: Meters, power: PortPower) -> None:
+    def __init__(self, hold: Hold, meters: MeterBook, power: PortPower) -> None:
         """``hold`` makes a change that is written down first."""
         self._hold = hold
         self._book = meters

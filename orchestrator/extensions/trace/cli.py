@@ -7,15 +7,15 @@ from pathlib import Path
 
 import typer
 
-from orchestrator.app import tracing, tracing_app
-from orchestrator.app.tracing import TracedRun, TraceRequest
-from orchestrator.app.tracing_app import TracedApp
 from orchestrator.bootstrap import Settings
 from orchestrator.cli import measuring
 from orchestrator.cli.frame import command, refuse
 from orchestrator.cli.progress import farm_telling
 from orchestrator.cli.result import CommandResult, table
-from orchestrator.programs.running.trace import AppSummary, LeftOut, Part, TraceSummary
+from orchestrator.extensions.trace import apps, runs
+from orchestrator.extensions.trace.apps import TracedApp
+from orchestrator.extensions.trace.runs import TracedRun, TraceRequest
+from orchestrator.extensions.trace.slices import AppSummary, LeftOut, Part, TraceSummary
 from orchestrator.records.run import Outcome
 from orchestrator.tables.escapes import one_line
 
@@ -42,10 +42,10 @@ def trace(settings: Settings, context: typer.Context, request: TraceRequest) -> 
         return _trace_app(settings, request, folder)
     refuse(context, _OF_AN_APP, "without --app")
     with farm_telling(settings) as farm:
-        measured = tracing.record(farm, request, folder)
+        measured = runs.record(farm, request, folder)
         # It is a campaign with a report like any other; what ended a device's part is told as there.
         measuring.told(farm, measured, None)
-        traced = tracing.traced_runs(farm, measured, folder, has_summary=request.has_summary)
+        traced = runs.traced_runs(farm, measured, folder, has_summary=request.has_summary)
     campaign = measured.campaign
     is_whole = bool(traced) and all(item.file is not None and item.outcome is Outcome.COMPLETED for item in traced)
     skips = [one_line(f"not run on {skip.serial}: {skip.reason}") for skip in campaign.skipped]
@@ -58,7 +58,7 @@ def trace(settings: Settings, context: typer.Context, request: TraceRequest) -> 
 
 def _trace_app(settings: Settings, request: TraceRequest, folder: Path) -> CommandResult:
     with farm_telling(settings) as farm:
-        traced = tracing_app.record_app(farm, request, folder)
+        traced = apps.record_app(farm, request, folder)
     return CommandResult(text="\n".join(_app_lines(traced)), data=traced, exit_code=1 if traced.faults else 0)
 
 

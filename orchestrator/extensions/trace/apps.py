@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from orchestrator.app.tracing import TraceRequest, check_folder, write_trace
 from orchestrator.bootstrap import Farm
 from orchestrator.child_environment import child_environment
 from orchestrator.engine.events import Notice
 from orchestrator.errors import BenchfarmError, DeviceCommandError, OutputParseError, UsageError
+from orchestrator.extensions.trace.run_pass import TraceRecording
+from orchestrator.extensions.trace.runs import TraceRequest, check_folder, write_trace
+from orchestrator.extensions.trace.slices import AppSummary, summarise_app
+from orchestrator.extensions.trace.trace_file import read_recording
 from orchestrator.ports import Device
-from orchestrator.programs.running.recording import TraceRecording
-from orchestrator.programs.running.trace import AppSummary, summarise_app
-from orchestrator.programs.running.trace_file import read_recording
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.scripts import ask

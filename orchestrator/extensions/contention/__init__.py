@@ -1,0 +1,1 @@
+"""The pass ``contention``: a case beside a load on the phone, and without one."""

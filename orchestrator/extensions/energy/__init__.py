@@ -1,0 +1,1 @@
+"""The pass ``energy``: what a case's inferences take, by the phone's own meters."""

@@ -1,0 +1,56 @@
+"""The record of the pass ``energy``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from orchestrator.extensions.energy.measuring import EnergyMeter, with_energy
+from orchestrator.extensions.energy.meters import MeterBook
+from orchestrator.extensions.energy.records import LEAST_REST_S, LEAST_WORK_S, PowerSource
+from orchestrator.passes.specification import (
+    OVERHEAD_S,
+    PassServices,
+    PassSpec,
+    Repetition,
+    RunProgram,
+    no_findings,
+)
+from orchestrator.programs.specification import Program
+from orchestrator.records.plan import Plan, PlanTerms
+from orchestrator.records.workload import Case, Pass
+from orchestrator.tables.passes import energy_row
+
+#: Rounds where no fixed number is given.
+_ROUNDS: Final = 6
+
+
+def _runner(services: PassServices) -> RunProgram:
+    return EnergyMeter(services.hold, MeterBook(services.folder("meters")), services.hub_power).run
+
+
+def _numbers(plan: Plan, case: Case, program: Program) -> range:
+    return range(plan.invocations if plan.stopping is None else _ROUNDS)
+
+
+def _least_s(case: Case, terms: PlanTerms) -> float:
+    # With rails; a battery takes five times as long.
+    return OVERHEAD_S + 2 * LEAST_REST_S[PowerSource.RAILS] + max(LEAST_WORK_S[PowerSource.RAILS], case.min_secs)
+
+
+PASS = PassSpec(
+    name=Pass("energy"),
+    about="The energy of an inference, by the phone's own meters",
+    guide="energy",
+    repetition=Repetition.COUNTED,
+    flags={},
+    files={},
+    runner=_runner,
+    numbers=_numbers,
+    turn=lambda terms: 1,
+    least_s=_least_s,
+    read=with_energy,
+    findings=no_findings,
+    figures=(),
+    shows=lambda runs, campaigns: {"energy": energy_row(runs)},
+    warns=True,
+)

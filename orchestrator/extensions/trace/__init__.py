@@ -1,0 +1,1 @@
+"""The pass ``trace`` and the command of that name: runs, and apps, under a system tracer."""

@@ -1,0 +1,140 @@
+"""The pass ``trace``: a run while the operators' slices are recorded.
+
+What is changed for it is journalled first and restored right after the run: a traced program is slower, also when
+nobody records.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from orchestrator.errors import DeviceCommandError, DeviceError, UsageError
+from orchestrator.passes.recording import Hold, Recorder, hold_property, property_of, set_property
+from orchestrator.passes.specification import (
+    PassServices,
+    PassSpec,
+    Repetition,
+    RunProgram,
+    as_printed,
+    no_findings,
+)
+from orchestrator.ports import Device, InvocationRequest, Tool
+from orchestrator.records.device import DeviceKind
+from orchestrator.records.identity import Serial
+from orchestrator.records.run import Attachment, RawOutput
+from orchestrator.records.workload import Pass
+from orchestrator.scripts import ask, call
+
+TRACE: Final = Pass("trace")
+#: TensorFlow Lite reads it when an interpreter is made, and writes slices if it is exactly this.
+_PROPERTY: Final = "debug.tflite.trace"
+_WANTED: Final = "1"
+#: From this API level on "*" stands for every process (libcutils' trace-dev).
+_WILDCARD_SDK: Final = 28
+_BUFFER_KB: Final = 65_536
+
+_Result = TypeVar("_Result")
+
+
+class TraceRecording:
+    """Runs a program, or anything else, while the operators' slices of an app are recorded."""
+
+    def __init__(self, hold: Hold) -> None:
+        """``hold`` makes a change that is written down first."""
+        self._hold = hold
+        #: What the property was on devices where it couldn't be restored: there it shows our own value now.
+        self._unrestored: dict[Serial, str] = {}
+
+    def run(
+        self, tool: Tool, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None
+    ) -> RawOutput:
+        """Run one invocation, traced; raises DeviceError kinds, UsageError for a computer."""
+        if device.kind is not DeviceKind.ANDROID:
+            raise UsageError(f"{device.serial}: traces are recorded on Android phones only")
+        raw, trace = self.around(
+            device,
+            lambda: tool.run(device, request, cancelled=cancelled),
+            app=request.build.package or request.program_path,
+            token=f"benchfarm-{request.run_id}",
+            sdk=request.facts.sdk or 0,
+            limit_s=request.timeout_s,
+        )
+        return replace(raw, attachments=(*raw.attachments, trace))
+
+    def around(
+        self, device: Device, work: Callable[[], _Result], *, app: str, token: str, sdk: int, limit_s: float
+    ) -> tuple[_Result, Attachment]:
+        """Return what ``work`` returned, and the trace of the time that it took; raises DeviceError kinds.
+
+        ``app`` is the package, or the program's path, whose slices are wanted. perfetto ends by itself after
+        ``limit_s`` of the phone's seconds.
+        """
+        apps = (app, "*") if sdk >= _WILDCARD_SDK else (app,)
+        tracers = set(ask(device.shell, {"tracers": call("tracers")}).text("tracers").split())
+        if not tracers & {"perfetto", "atrace"}:
+            raise DeviceCommandError("the phone has neither perfetto nor atrace", serial=device.serial)
+        config = _slices_config(apps, round(limit_s * 1000)) if "perfetto" in tracers else ""
+        recorder = Recorder(device, self._hold, token=token, sdk=sdk, config=config, apps=apps)
+        with self._operators_traced(device):
+            try:
+                recorder.begin()
+                result = work()
+                data = recorder.end()
+            finally:
+                recorder.discard()
+        return result, Attachment(name=recorder.file_name, data=data)
+
+    @contextlib.contextmanager
+    def _operators_traced(self, device: Device) -> Iterator[None]:
+        before = self._unrestored.pop(device.serial, None)
+        if before is None:
+            before = property_of(device, _PROPERTY)
+        self._unrestored[device.serial] = before
+        hold_property(device, self._hold, _PROPERTY, _WANTED, before, what=f"operators being traced ({_PROPERTY})")
+        try:
+            yield
+        finally:
+            # A phone out of reach has it in the journal.
+            with contextlib.suppress(DeviceError):
+                device.shell(set_property(_PROPERTY, before))
+                del self._unrestored[device.serial]
+
+
+def _slices_config(apps: Sequence[str], duration_ms: int) -> str:
+    """Return a TraceConfig as text: slices of ``apps``, what runs on each core, clocks and process names."""
+    escaped = (app.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for app in apps)
+    names = " ".join(f'atrace_apps: "{app}"' for app in escaped)
+    events = " ".join(
+        f'ftrace_events: "{event}"' for event in ("ftrace/print", "sched/sched_switch", "power/cpu_frequency")
+    )
+    return (
+        f"buffers {{ size_kb: {_BUFFER_KB} fill_policy: DISCARD }}\n"
+        f"duration_ms: {duration_ms}\n"
+        f'data_sources {{ config {{ name: "linux.ftrace" ftrace_config {{ {events} {names} '
+        "buffer_size_kb: 16384 drain_period_ms: 250 } } }\n"
+        'data_sources { config { name: "linux.process_stats" process_stats_config { scan_all_processes_on_start: true '
+        "} } }\n"
+    )
+
+
+def _runner(services: PassServices) -> RunProgram:
+    return TraceRecording(services.hold).run
+
+
+PASS = PassSpec(
+    name=TRACE,
+    about="One run under the phone's tracer, for the Perfetto UI",
+    guide="tracing",
+    repetition=Repetition.COUNTED,
+    flags={},
+    files={},
+    runner=_runner,
+    read=as_printed,
+    findings=no_findings,
+    figures=(),
+    alone="a trace",
+)

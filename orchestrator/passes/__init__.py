@@ -1,0 +1,75 @@
+"""The passes: a module for each, named as a plan names it. Whoever needs to know something asks its record."""
+
+from __future__ import annotations
+
+import functools
+from importlib import import_module
+
+from orchestrator.errors import PluginError, UsageError, nearest
+from orchestrator.passes.specification import PassServices, PassSpec, Repetition, RunProgram, as_printed, no_findings
+from orchestrator.plugins import load, plugins
+from orchestrator.records.campaign import Invocation
+from orchestrator.records.run import RunRecord
+from orchestrator.records.workload import Pass
+
+_OWN = tuple(item.value for item in Pass)
+
+
+@functools.cache
+def pass_of(name: Pass) -> PassSpec:
+    """Return what is known of a pass; raises UsageError for one that nobody brings here, PluginError for a broken one."""
+    if name.value not in pass_names():
+        raise UsageError(f"there is no pass {name.value!r}", hint=known_hint(name.value))
+    if name.value in _OWN:
+        found = import_module(f"{__name__}.{name.value}").PASS
+    else:
+        found = load(plugins("passes")[name.value], PassSpec)
+    if found.name is not name:
+        raise PluginError(f"the pass {name.value!r} calls itself {found.name.value!r}")
+    return found
+
+
+def known_hint(name: str) -> str:
+    """Return which pass may be meant."""
+    return nearest(name, pass_names()) or f"there are {', '.join(pass_names())}"
+
+
+def shown(name: Pass) -> PassSpec:
+    """Return what is known of the pass of a stored run: nothing, where what brings it isn't installed any more."""
+    return pass_of(name) if name.value in pass_names() else _unknown(name)
+
+
+@functools.cache
+def _unknown(name: Pass) -> PassSpec:
+    def refuse(services: PassServices) -> RunProgram:
+        raise UsageError(f"there is no pass {name.value!r}")
+
+    return PassSpec(
+        name=name, about="A pass of a package that isn't installed", guide="", repetition=Repetition.COUNTED, flags={},
+        files={}, runner=refuse, read=as_printed, findings=no_findings, figures=(),
+    )  # fmt: skip
+
+
+def pass_names() -> tuple[str, ...]:
+    """Return the names of all passes, in the order in which they are listed."""
+    return (*_OWN, *(name for name in plugins("passes") if name not in _OWN))
+
+
+def passes() -> tuple[PassSpec, ...]:
+    """Return all passes, in the order in which they are listed."""
+    return tuple(pass_of(Pass(name)) for name in pass_names())
+
+
+def goes_on(item: Invocation | RunRecord) -> bool:
+    """Whether something belongs to a pass that goes on for a stated time."""
+    return shown(item.run_pass).repetition is Repetition.FOR_A_TIME
+
+
+def is_around_others(item: Invocation | RunRecord) -> bool:
+    """Whether something belongs to the pass that is run around the others, to see whether the device changes."""
+    return shown(item.run_pass).repetition is Repetition.AROUND_OTHERS
+
+
+def around_others() -> PassSpec:
+    """Return the pass that is run around the others."""
+    return next(own for own in passes() if own.repetition is Repetition.AROUND_OTHERS)

@@ -1,0 +1,175 @@
+"""The pass ``cold``: how a model starts, in stages that differ by what is cached.
+
+The caches lie in a folder of ours for each case: a stage that was put off comes after another case's.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from orchestrator.analysis.findings import finding, start_findings
+from orchestrator.delegates import DELEGATES
+from orchestrator.errors import DeviceCommandError
+from orchestrator.passes.specification import (
+    INFO_FILES,
+    INFO_FLAGS,
+    OVERHEAD_S,
+    PassServices,
+    PassSpec,
+    Prepared,
+    Repetition,
+    RunProgram,
+)
+from orchestrator.ports import Device, InvocationRequest, Tool
+from orchestrator.programs.specification import Program
+from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.plan import Plan, PlanTerms
+from orchestrator.records.run import Attachment, RawOutput, RunRecord, ToolReport
+from orchestrator.records.start import START_STAGES, StartStage, stage_of
+from orchestrator.records.verdict import Finding
+from orchestrator.records.workload import IMPORTED_TOOLS, Case, Pass
+from orchestrator.scripts import ask
+from orchestrator.tables.passes import start_rows
+from orchestrator.units import format_latency
+
+#: Rounds where no fixed number is given.
+_ROUNDS: Final = 3
+#: The attachment that says in which stage a process started, and how much was cached.
+START_NOTE: Final = "start.txt"
+_NOTE: Final = re.compile(rb"stage=(?P<stage>[a-z-]+) cache_bytes=(?P<size>\d+|-)\n")
+_FROM_CACHE: Final = re.compile(rb"[^\n]*from serialized data[^\n]*")
+
+
+def _numbers(plan: Plan, case: Case, program: Program) -> tuple[int, ...]:
+    """Return the numbers of a case's starts, as many rounds of its stages as timing has invocations.
+
+    Without a cache there is only the stage ``process-cold``; a program whose process isn't the case's own has none.
+    """
+    if case.tool.is_session or case.tool in IMPORTED_TOOLS:
+        return ()
+    rounds = plan.invocations if plan.stopping is None else min(plan.invocations, _ROUNDS)
+    caches = DELEGATES[case.delegate].cache_flags is not None and program.is_benchmark_model
+    wanted = START_STAGES if caches else (StartStage.PROCESS_COLD,)
+    return tuple(len(START_STAGES) * turn + START_STAGES.index(stage) for turn in range(rounds) for stage in wanted)
+
+
+def _start_flags(case: Case, prepared: Prepared) -> Mapping[str, str]:
+    """Return the flags of a start, which needs one inference, the first; further ones are what programs insist on."""
+    flags = {"num_runs": "1", "min_secs": "0", "warmup_runs": "1", "warmup_min_secs": "0"}
+    cached = DELEGATES[case.delegate].cache_flags
+    if prepared.variant == StartStage.PROCESS_COLD or cached is None:
+        return flags
+    # Delegates share the folder: the token names the model.
+    return {**flags, **cached(prepared.cache_folder, case.model_sha256[:16])}
+
+
+def _runner(services: PassServices) -> RunProgram:
+    return run_start
+
+
+def run_start(
+    tool: Tool, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None
+) -> RawOutput:
+    """Run a program with its caches as the stage wants them, which end with the last stage that uses them.
+
+    Raises DeviceError kinds, DeviceCommandError when the folder can't be made or emptied: a start with unknown caches
+    would mean nothing.
+    """
+    # An app's caches lie in its own folder.
+    app = request.build.package if request.case.tool.is_app else ""
+    if app:
+        request = replace(request, cache_folder=f"/data/data/{app}/files/start-caches/{request.case.case_key}")
+    note = _prepare(device, request, app)
+    raw = tool.run(device, request, cancelled=cancelled)
+    if request.variant == StartStage.CACHE_WARM:
+        device.shell(_as_app(f"rm -rf {shlex.quote(request.cache_folder)}", app))
+    return replace(raw, attachments=(*raw.attachments, note))
+
+
+def _prepare(device: Device, request: InvocationRequest, app: str) -> Attachment:
+    """Prepare the caches for the stage, in the name of an app where one is given; return a note of them."""
+    size = "-"
+    if request.variant != StartStage.PROCESS_COLD:
+        folder = shlex.quote(request.cache_folder)
+        empty = f"rm -rf {folder} && " if request.variant == StartStage.FIRST_LOAD else ""
+        # cat fails where there is no file; then there are 0 bytes.
+        command = f"{empty}mkdir -p {folder} && cat {folder}/* 2>/dev/null | wc -c"
+        said = ask(device.shell, {"bytes": _as_app(command, app)})
+        size = said.value("bytes")
+        if said.exit_code or not size.isdecimal():
+            reason = (said.stderr or said.stdout).decode("utf-8", "replace").strip()
+            raise DeviceCommandError(
+                f"the cache folder {request.cache_folder} can't be prepared: {reason}", serial=device.serial
+            )
+    return Attachment(name=START_NOTE, data=f"stage={request.variant} cache_bytes={size}\n".encode())
+
+
+def _as_app(command: str, app: str) -> str:
+    return f"run-as {shlex.quote(app)} sh -c {shlex.quote(command)}" if app else command
+
+
+def with_start(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
+    """Return a report with what is known of the start: ``start_stage``, ``cache_bytes_before``, ``from_cache``."""
+    note = _NOTE.fullmatch(raw.data(START_NOTE))
+    if note is None:
+        return report
+    extra: dict[str, float | str] = {**report.extra, "start_stage": note["stage"].decode()}
+    if note["size"] != b"-":
+        extra["cache_bytes_before"] = float(note["size"])
+    for name in ("stdout", "stderr", "logcat"):
+        line = _FROM_CACHE.search(raw.data(name))
+        if line is not None:
+            extra["from_cache"] = line.group().decode("utf-8", "replace").strip()
+            break
+    return replace(report, extra=extra)
+
+
+def _findings(report: ToolReport, case: Case, facts: DeviceFacts) -> Iterator[Finding]:
+    yield from start_findings(report)
+    if facts.kind is DeviceKind.IOS and not case.delegate.is_cpu:
+        yield finding("start-unknown")
+
+
+def _tells(run: RunRecord) -> str:
+    if run.report is None:
+        return ""
+    parts = [("init", run.report.init_us), ("first inference", run.report.first_inference_us)]
+    known = [f"{name} {format_latency(value_us)}" for name, value_us in parts if value_us is not None]
+    return f"{stage_of(run.invocation)}: {', '.join(known) or 'unknown'}"
+
+
+def _least_s(case: Case, terms: PlanTerms) -> float:
+    return OVERHEAD_S
+
+
+def _variant(number: int, terms: PlanTerms) -> str:
+    return stage_of(number).value
+
+
+PASS = PassSpec(
+    name=Pass.COLD,
+    about="How a model starts, by what is cached",
+    guide="cold-starts",
+    repetition=Repetition.COUNTED,
+    flags=INFO_FLAGS,
+    files=INFO_FILES,
+    runner=_runner,
+    last_flags=_start_flags,
+    # Also a user's own: only the stage says what is cached.
+    withheld_flags=frozenset({"delegate_serialize_dir", "delegate_serialize_token", "xnnpack_weight_cache_file_path"}),
+    numbers=_numbers,
+    lacking="has no process of its own for each case, whose start could be cold",
+    least_s=_least_s,
+    variant=_variant,
+    read=with_start,
+    findings=_findings,
+    figures=(),
+    shows=lambda runs, campaigns: {"starts": start_rows(runs)},
+    tells=_tells,
+    warns=True,
+)

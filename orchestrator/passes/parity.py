@@ -1,0 +1,71 @@
+"""The pass ``parity``: the model's outputs for given inputs, compared with the reference's on this computer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from orchestrator.analysis.parity import parity_findings, with_parity
+from orchestrator.delegates.specification import FlagFamily
+from orchestrator.passes.specification import (
+    INFO_FILES,
+    INFO_FLAGS,
+    PassSpec,
+    Prepared,
+    Repetition,
+    plainly,
+)
+from orchestrator.ports import Tool
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.parity import OUTPUTS_FILE
+from orchestrator.records.run import RawOutput, RunRecord, ToolReport
+from orchestrator.records.verdict import Finding
+from orchestrator.records.workload import Case, Pass
+
+_FAMILY: Final = FlagFamily.BENCHMARK_MODEL
+
+
+def _input_flags(case: Case, prepared: Prepared) -> Mapping[str, str]:
+    """Return the flags that give a model its inputs, and as few inferences as can be."""
+    inputs = prepared.inputs
+    return {
+        "num_runs": "1",
+        "min_secs": "0",
+        "warmup_runs": "1",
+        "warmup_min_secs": "0",
+        "input_layer": ",".join(item.name for item in inputs),
+        "input_layer_shape": ":".join(",".join(map(str, item.shape)) for item in inputs),
+        # A single colon ends the name.
+        "input_layer_value_files": ",".join(f"{item.name.replace(':', '::')}:{item.path}" for item in inputs),
+    }
+
+
+def _read(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
+    return with_parity(report, raw, case)
+
+
+def _findings(report: ToolReport, case: Case, facts: DeviceFacts) -> Iterator[Finding]:
+    yield from parity_findings(report)
+
+
+def _tells(run: RunRecord) -> str:
+    extra = run.report.extra if run.report is not None else {}
+    return f"outputs {extra['parity']}: {extra.get('parity_reason', '')}" if "parity" in extra else ""
+
+
+PASS = PassSpec(
+    name=Pass.PARITY,
+    about="Whether the model's outputs are right",
+    guide="parity",
+    repetition=Repetition.COUNTED,
+    flags=INFO_FLAGS,
+    files={_FAMILY: {**INFO_FILES[_FAMILY], "output_filepath": OUTPUTS_FILE}},
+    runner=plainly,
+    last_flags=_input_flags,
+    compares_outputs=True,
+    plan_key=("parity_inputs", "are the inputs of the pass 'parity'"),
+    read=_read,
+    findings=_findings,
+    figures=(),
+    tells=_tells,
+)

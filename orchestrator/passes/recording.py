@@ -1,0 +1,124 @@
+"""Recordings of a phone's tracers, perfetto or atrace.
+
+Everything that is changed for it is journalled first, so that a crash of ours leaves no phone that goes on tracing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from orchestrator.errors import DeviceCommandError, DeviceError
+from orchestrator.ports import Device
+from orchestrator.records.run import ATRACE_FILE, PERFETTO_FILE
+from orchestrator.scripts import ask, call
+
+_SERVICE: Final = "persist.traced.enable"
+#: From this API level on the tracing service is on everywhere.
+_SERVICE_SDK: Final = 30
+_TRACES: Final = "/data/misc/perfetto-traces"
+_ATRACE_BUFFER_KB: Final = 16_384
+_LIMIT_BYTES: Final = 256 << 20
+#: How long a tracer may take to begin, and to write its file, in the phone's seconds.
+_START_S: Final = 5
+_STOP_S: Final = 30
+
+
+class Hold(Protocol):
+    """Makes a change on a device by a command after it has written down what it is and how it is undone.
+
+    Where the command fails and ``read`` prints ``was``, nothing is to be undone.
+    """
+
+    def __call__(self, device: Device, what: str, undo: str, command: str, *, read: str = "", was: str = "") -> None:
+        """Raise HostStorageError (nothing is changed then), and DeviceError kinds."""
+
+
+class Recorder:
+    """One recording: of perfetto with a TraceConfig as text, or of atrace where there is none."""
+
+    def __init__(
+        self, device: Device, hold: Hold, *, token: str, sdk: int, config: str = "", apps: Sequence[str] = ()
+    ) -> None:
+        """``token`` is in the names of its files and its command line, and nowhere else; ``apps`` write slices."""
+        self._device, self._hold, self._apps = device, hold, apps
+        self._folder = shlex.quote(f"{device.work_folder}/traces")
+        self._needs_service = bool(config) and sdk < _SERVICE_SDK
+        if config:
+            self.file_name = PERFETTO_FILE
+            self._path, pid_path = f"{_TRACES}/{token}.pftrace", f"{device.work_folder}/traces/{token}.pid"
+            self._begin = call("perfetto_begin", config, self._path, pid_path)
+            self._end = call("perfetto_end", pid_path, token, 10 * _STOP_S)
+            pid = shlex.quote(pid_path)
+            # Its number may be another process's by now.
+            find = f"p=$(cat {pid} 2>/dev/null); grep -q {token} /proc/${{p:-none}}/cmdline 2>/dev/null || p="
+            stop, files = f'{find}; [ -z "$p" ] || kill $p', f"{pid} {pid}.err {self._path}"
+        else:
+            self.file_name = ATRACE_FILE
+            self._path = f"{device.work_folder}/traces/{token}.txt"
+            files = shlex.quote(self._path)
+            names = shlex.quote(",".join(apps))
+            self._begin = f"atrace --async_start -c -b {_ATRACE_BUFFER_KB} -a {names} sched freq >/dev/null"
+            self._end = f"atrace --async_stop >{files}"
+            stop = "atrace --async_stop >/dev/null 2>&1"
+        # Tracers leave the properties behind that name apps, and no property can be removed.
+        self._undo = f"{stop}; {call('forget_apps', *apps) if apps else ''}rm -f {files}"
+
+    def begin(self) -> None:
+        """Record from now on; raises DeviceError kinds."""
+        device = self._device
+        if self._needs_service and (before := property_of(device, _SERVICE)) != "1":
+            what = f"the tracing service being on ({_SERVICE})"
+            hold_property(device, self._hold, _SERVICE, "1", before, what=what)
+        self._hold(device, "a trace being recorded", self._undo, f"mkdir -p {self._folder}")
+        self._must(self._begin, what=f"starting {self._name}")
+        if self._apps:
+            # A phone that doesn't report that apps know it is only waited for.
+            device.shell(call("trace_told", 10 * _START_S), timeout_s=60.0 + _START_S)
+
+    def end(self) -> bytes:
+        """Stop and return the file; raises DeviceError kinds."""
+        self._must(self._end, what=f"stopping {self._name}", timeout_s=60.0 + _STOP_S)
+        data = self._device.read_file(self._path, limit_bytes=_LIMIT_BYTES)
+        if not data:
+            raise DeviceCommandError(f"the tracer left no trace in {self._path}", serial=self._device.serial)
+        return data
+
+    def discard(self) -> None:
+        """Stop if it still records, and remove its files; a phone out of reach has it in the journal."""
+        with contextlib.suppress(DeviceError):
+            self._device.shell(self._undo)
+
+    @property
+    def _name(self) -> str:
+        return "perfetto" if self.file_name == PERFETTO_FILE else "atrace"
+
+    def _must(self, command: str, *, what: str, timeout_s: float = 60.0) -> None:
+        """Run a command; raises DeviceCommandError with what the phone said."""
+        result = self._device.shell(command, timeout_s=timeout_s)
+        if result.exit_code != 0:
+            said = (result.stderr or result.stdout).decode("utf-8", "replace").strip()[-300:]
+            raise DeviceCommandError(f"{what} failed: {said or 'no reason given'}", serial=self._device.serial)
+
+
+def hold_property(device: Device, hold: Hold, name: str, value: str, before: str, *, what: str) -> None:
+    """Set a property that was ``before`` and make sure of it.
+
+    Raises DeviceCommandError when the phone keeps another value (setprop itself may fail in silence).
+    """
+    hold(device, what, set_property(name, before), set_property(name, value), read=f"getprop {name}", was=before)
+    now = property_of(device, name)
+    if now != value:
+        raise DeviceCommandError(f"property {name} stays {now!r}, {value!r} is needed", serial=device.serial)
+
+
+def property_of(device: Device, name: str) -> str:
+    """Return a property of a phone."""
+    return ask(device.shell, {"value": f"getprop {name}"}).value("value")
+
+
+def set_property(name: str, value: str) -> str:
+    """Return the command that sets a property."""
+    return f"setprop {name} {shlex.quote(value)}"

@@ -1,0 +1,22 @@
+"""The pass ``reference``: the short workload that brackets a campaign on each device."""
+
+from __future__ import annotations
+
+from orchestrator.passes.specification import PassSpec, Repetition, as_printed, no_findings, plainly
+from orchestrator.records.workload import Pass
+
+PASS = PassSpec(
+    name=Pass.REFERENCE,
+    about="A fixed workload before, between and after a campaign's runs, to see whether the phone changed",
+    guide="conditions",
+    repetition=Repetition.AROUND_OTHERS,
+    flags={},
+    files={},
+    runner=plainly,
+    read=as_printed,
+    findings=no_findings,
+    figures=(),
+    tells_latency=True,
+    # It is no case of a plan.
+    keeps_all_campaigns=True,
+)

@@ -1,0 +1,46 @@
+"""The pass ``sustained``: latency against time, heat and throttling."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from orchestrator.passes.specification import PassSpec, Repetition, as_printed, no_findings, plainly
+from orchestrator.records.plan import PlanTerms
+from orchestrator.records.workload import Case, Pass
+from orchestrator.tables.passes import sustained_rows
+
+#: Seconds that an invocation measures at least.
+_MIN_SECS: Final = 5.0
+
+
+def _as_run(case: Case) -> Case:
+    """Return the case for many short processes, one directly after the other: the phone gets warm, no process."""
+    min_secs = max(case.min_secs, _MIN_SECS)
+    return replace(
+        case, num_runs=1, min_secs=min_secs, max_secs=max(case.max_secs, min_secs), warmup_runs=1, warmup_min_secs=0.0
+    )
+
+
+def _least_s(case: Case, terms: PlanTerms) -> float:
+    return terms.sustained_s
+
+
+PASS = PassSpec(
+    name=Pass.SUSTAINED,
+    about="Latency over time while the phone gets hot, and when throttling begins",
+    guide="sustained",
+    repetition=Repetition.FOR_A_TIME,
+    flags={},
+    files={},
+    runner=plainly,
+    as_run=_as_run,
+    takes_declared=True,
+    plan_key=("sustained", "is how long the pass 'sustained' goes on"),
+    least_s=_least_s,
+    read=as_printed,
+    findings=no_findings,
+    figures=(),
+    shows=lambda runs, campaigns: {"sustained": sustained_rows(runs, campaigns)},
+    tells_latency=True,
+)
