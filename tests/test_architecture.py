@@ -71,18 +71,19 @@ BESIDES = {("farm", "history"): "a host serves its numbers for Prometheus by the
 #: What an extension may import beside the third parties' seam: the parts, and the modules of the use cases.
 OF_EXTENSIONS = PORTS | {
     "plugins", "documents", "resources", "analysis", "delegates", "reading", "store", "tables", "report",
-    "passes", "programs", "app.exporting", "app.importing", "app.options", "app.reporting", "app.stored",
+    "passes", "programs.specification", "app.exporting", "app.importing", "app.options", "app.reporting", "app.stored",
 }  # fmt: skip
 #: What an extension imports beyond that, and why. It only gets shorter.
 DEBTS = {
     "trace": {
         "app": "a traced run is a campaign, told as 'run' does it",
         "bootstrap": "opens the phone of an app",
-        "child_environment": "a command of the user's runs while an app is traced",
         "cli": "its command shows progress and tables as all do",
         "config": "a traced run is planned by options",
         "engine": "notices to the observer",
+        "programs": "which programs run on Android phones",
     },
+    "contention": {"programs": "the load on the GPU is the program's own loop"},
     "farm": {
         "app": "a job is begun, resumed and told as 'run' does it",
         "bootstrap": "opens the store and the phones of a host",

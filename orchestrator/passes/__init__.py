@@ -17,13 +17,12 @@ _OWN = tuple(item.value for item in Pass)
 
 @functools.cache
 def pass_of(name: Pass) -> PassSpec:
-    """Return what is known of a pass; raises UsageError for one that nobody brings here, PluginError for a broken one."""
+    """Return what is known of a pass; raises UsageError for an unknown one, PluginError for a broken one."""
     if name.value not in pass_names():
         raise UsageError(f"there is no pass {name.value!r}", hint=known_hint(name.value))
-    if name.value in _OWN:
-        found = import_module(f"{__name__}.{name.value}").PASS
-    else:
-        found = load(plugins("passes")[name.value], PassSpec)
+    own = name.value in _OWN
+    found = import_module(f"{__name__}.{name.value}").PASS if own else load(plugins("passes")[name.value], PassSpec)
+    assert isinstance(found, PassSpec)
     if found.name is not name:
         raise PluginError(f"the pass {name.value!r} calls itself {found.name.value!r}")
     return found
