@@ -363,6 +363,31 @@ def test_the_names_of_delegates_and_programs_stay_at_home() -> None:
     assert found == ELSEWHERE.keys()
 
 
+#: What else names a pass, and why. It only gets shorter.
+PASSES_ELSEWHERE = {
+    "records/workload.py": "the vocabulary: the enumeration itself, and which one a case's figure comes from",
+    "analysis/brackets.py": "what the reference workload says of the runs between two of its own",
+    "store/usage.py": "the query that finds comparisons of outputs, for history",
+}
+
+
+def test_the_names_of_passes_stay_at_home() -> None:
+    """A pass is added and understood in one file; what depends on which one it is asks its record."""
+    found = set()
+    for path in modules():
+        where = path.relative_to(PACKAGE).as_posix()
+        for node in nodes_of(path):
+            is_member = isinstance(node, ast.Attribute) and ast.unparse(node.value) == "Pass" and node.attr.isupper()
+            is_named = (
+                isinstance(node, ast.Call)
+                and ast.unparse(node.func) == "Pass"
+                and isinstance(node.args[0], ast.Constant)
+            )
+            if (is_member or is_named) and part_of(path) != "passes" and path.name != "run_pass.py":
+                found.add(where)
+    assert found == PASSES_ELSEWHERE.keys()
+
+
 #: Where Python may hold HTML: GitHub's folds in Markdown, of words of ours alone.
 WITH_HTML = {"report/comparisons.py"}
 #: Where text may be called safe: the scripts of the templates themselves.

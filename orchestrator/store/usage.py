@@ -31,7 +31,7 @@ from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial
 from orchestrator.records.parity import OUTPUT_FINDINGS
 from orchestrator.records.run import Outcome, RecentRun
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import Pass
+from orchestrator.records.workload import FIGURE_PASS, Pass
 from orchestrator.store.campaigns import filtered, pages
 from orchestrator.store.runs import Runs
 from orchestrator.store.schema import ANNOTATIONS, CAMPAIGNS, CASES, CONFIRMATIONS, RUNS
@@ -40,7 +40,7 @@ from orchestrator.store.schema import ANNOTATIONS, CAMPAIGNS, CASES, CONFIRMATIO
 _CASES_MOST: Final = 16
 #: Outcomes of what didn't take a phone's time.
 _NOT_RUN: Final = (Outcome.UNFIT.value, Outcome.SKIPPED.value)
-_IS_TIMING: Final = RUNS.c.run_pass == Pass.TIMING.value
+_IS_TIMING: Final = RUNS.c.run_pass == FIGURE_PASS.value
 #: What of a case a figure is told by.
 _CASES: Final = select(
     CASES.c.case_no, CASES.c.series_key, CASES.c.serial, CASES.c.is_virtual,
@@ -147,7 +147,7 @@ class Usage(Runs):
                 for row in connection.execute(of_series)
             ]
         doubted = {mark.series_key for mark in found if OUTPUT_FINDINGS.keys() & mark.findings}
-        return [mark for mark in found if mark.run_pass is Pass.TIMING or mark.series_key in doubted]
+        return [mark for mark in found if mark.run_pass is FIGURE_PASS or mark.series_key in doubted]
 
     def recent_runs(
         self, series_keys: Sequence[SeriesKey], *, limit: int = 64
