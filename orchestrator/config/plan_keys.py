@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypedDict, TypeVar, get_type_hints
 
 from orchestrator.errors import UsageError
+from orchestrator.passes import passes
 from orchestrator.plugins import plugins
 from orchestrator.records.workload import USUAL_TOOL, ToolName
 
@@ -106,6 +107,11 @@ class Key:
         return tuple(self.path.split("."))
 
 
+def _pass_help() -> str:
+    first, *others = (own.name.value for own in passes() if own.is_in_plans)
+    return f"{first} (the default), {', '.join(others)} (a,b)."
+
+
 class PlanOptions(TypedDict, total=False):
     """What a plan may be made of without a file. Several values stand in a list, or in one text with commas."""
 
@@ -130,7 +136,7 @@ class PlanOptions(TypedDict, total=False):
         OneOrMore[str],
         Key(
             "passes",
-            "timing (the default), memory, profile, cold, parity, sustained, trace, energy, contention (a,b).",
+            _pass_help(),
             split,
             option="--pass",
         ),

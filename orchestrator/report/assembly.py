@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus, judge_case, remembered
 from orchestrator.analysis.outcome import figure_us, of_one_kind, truth_of
 from orchestrator.analysis.rounds import standings
 from orchestrator.passes import is_around_others, passes
+from orchestrator.passes.specification import PassSpec
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import CaseKey, RunId, Serial
@@ -25,6 +26,7 @@ from orchestrator.tables.looks import LogExcerpt, Outputs, Trace, shown_logs
 from orchestrator.tables.operators import diff_pairs
 from orchestrator.tables.page_policy import without_collector
 from orchestrator.tables.passes import (
+    PassFigure,
     known_median,
     latency_reports,
     usable_reports,
@@ -199,11 +201,26 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
             )
             for run in runs
         ),
+        figures=tuple(figure for own in passes() for figure in _figures(own, of_pass[own.name])),
         **{name: value for own in shown for name, value in own.items()},
         findings=_findings(runs, result),
         stopped=tuple(gathered.stopped[key]),
         origin="; ".join(dict.fromkeys(filter(None, origins.values()))),
     )
+
+
+def _figures(own: PassSpec, runs: Sequence[RunRecord]) -> Iterator[PassFigure]:
+    """Yield the figures of a pass, nothing where the case wasn't run in it."""
+    reports = usable_reports(runs)
+    for figure in own.figures if runs else ():
+        known = [value for report in reports if (value := figure.value(report)) is not None]
+        yield PassFigure(
+            run_pass=own.name.value,
+            head=figure.head,
+            value=known_median(known),
+            digits=figure.digits,
+            count=len(known),
+        )
 
 
 def _evidence(result: CaseResult, runs: Sequence[RunRecord]) -> DelegateEvidence | None:

@@ -17,7 +17,7 @@ from orchestrator.report.text_matrix import NOT_PLANNED, matrix_lines
 from orchestrator.tables import text
 from orchestrator.tables.escapes import visible, wrap
 from orchestrator.tables.labels import PARITY_WORDS
-from orchestrator.tables.results import energy_table, loads_table, results_table, starts_table
+from orchestrator.tables.results import energy_table, figures_table, loads_table, results_table, starts_table
 from orchestrator.tables.rows import BestMark, ResultRow, origin_of
 from orchestrator.tables.text import WIDTH
 from orchestrator.units import counted, format_percent
@@ -44,7 +44,7 @@ def render_text_table(data: ReportData, width: int = WIDTH) -> str:
     lines = matrix_lines(data, width) if is_matrix else text.render(results_table(shown), width).split("\n")
     table = "\n".join(lines)
     rows = data.results
-    for part in (starts_table(rows), energy_table(rows), loads_table(rows)):
+    for part in (starts_table(rows), energy_table(rows), loads_table(rows), figures_table(rows)):
         if part.listed:
             lines += ["", part.caption, *text.render(part, width).split("\n")]
     for told in (*_memory(rows), *_passes(rows)):

@@ -100,6 +100,25 @@ class LoadRow:
     died: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassFigure:
+    """One figure of a pass over a case."""
+
+    run_pass: str
+    #: What it is, with its unit: ``rest mW``.
+    head: str
+    #: The median over the runs that have it; None where none has.
+    value: float | None
+    digits: int
+    #: How many runs have it.
+    count: int
+
+    @property
+    def text(self) -> str:
+        """The figure with its digits, empty for none."""
+        return "" if self.value is None else f"{self.value:.{self.digits}f}"
+
+
 def known_median(values: Iterable[float | None]) -> float | None:
     """Return the median of the values that are known; None when none is."""
     known = [value for value in values if value is not None]
@@ -290,6 +309,12 @@ LOADS: Final[Sequence[Column[LoadRow]]] = (
     Column("died", "load died", lambda load: load.died, Kind.COUNT,
            shown=lambda load: "" if not load.died else None),
 )  # fmt: skip
+FIGURES: Final[Sequence[Column[PassFigure]]] = (
+    Column("pass", "pass", lambda item: item.run_pass, is_choice=True),
+    Column("figure", "figure", lambda item: item.head, is_choice=True),
+    Column("value", "median", lambda item: item.value, Kind.NUMBER, shown=lambda item: item.text),
+    Column("runs", "runs", lambda item: item.count, Kind.COUNT),
+)
 SUSTAINED: Final[Sequence[Column[SustainedRow]]] = (
     Column("attempt", "attempt", lambda run: run.attempt, Kind.COUNT),
     Column("is_whole", "length", lambda run: run.is_whole, Kind.FLAG, is_choice=True,

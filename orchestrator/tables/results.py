@@ -25,7 +25,7 @@ from orchestrator.tables.column import (
 )
 from orchestrator.tables.findings import FINDINGS
 from orchestrator.tables.labels import PARITY_CLASSES, PARITY_WORDS, figure_text
-from orchestrator.tables.passes import ENERGY, LOADS, STARTS, SUSTAINED, EnergyRow
+from orchestrator.tables.passes import ENERGY, FIGURES, LOADS, STARTS, SUSTAINED, EnergyRow
 from orchestrator.tables.rows import BestMark, InvocationRow, ResultRow
 from orchestrator.tables.runs import RUNS
 from orchestrator.tables.table import Table
@@ -225,6 +225,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     Column("starts", "starts", lambda row: _records(STARTS, row.starts), Kind.RECORD, forms=NESTED),
     Column("energy", "energy", lambda row: _energy(row.energy, row), Kind.RECORD, forms=NESTED),
     Column("contention", "contention", lambda row: _records(LOADS, row.loads), Kind.RECORD, forms=NESTED),
+    Column("passes", "passes", lambda row: _records(FIGURES, row.figures), Kind.RECORD, forms=NESTED),
 )  # fmt: skip
 
 
@@ -339,6 +340,11 @@ def loads_table(rows: Sequence[ResultRow]) -> Table[Any]:
     """Return the figures beside loads, where a plan has the pass ``contention``."""
     caption = "Each case beside a load, against itself alone"
     return parts_table("loads", caption, parts_of(rows, lambda row: row.loads), LOADS)
+
+
+def figures_table(rows: Sequence[ResultRow]) -> Table[Any]:
+    """Return the figures of passes that have some of their own."""
+    return parts_table("passes", "Medians of further passes", parts_of(rows, lambda row: row.figures), FIGURES)
 
 
 def sustained_table(rows: Sequence[ResultRow]) -> Table[Any]:

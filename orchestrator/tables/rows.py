@@ -24,7 +24,7 @@ from orchestrator.tables.labels import PARITY_WORDS, STATUS_WORDS, fallback_word
 from orchestrator.tables.looks import LogExcerpt, Trace
 from orchestrator.tables.next_steps import finding_step, next_step
 from orchestrator.tables.operators import Profile
-from orchestrator.tables.passes import EnergyRow, LoadRow, StartRow, SustainedRow
+from orchestrator.tables.passes import EnergyRow, LoadRow, PassFigure, StartRow, SustainedRow
 from orchestrator.units import counted, format_percent, tokens_per_s
 
 _MOST_OPERATORS: Final = 6
@@ -176,15 +176,17 @@ class ResultRow:
     delegate: DelegateEvidence | None
     invocations: tuple[InvocationRow, ...]
     #: By stage, where the plan has the pass ``cold``.
-    starts: tuple[StartRow, ...]
+    starts: tuple[StartRow, ...] = ()
     #: Where the plan has the pass ``energy``.
-    energy: EnergyRow | None
+    energy: EnergyRow | None = None
     #: By load, where the plan has the pass ``contention``.
-    loads: tuple[LoadRow, ...]
+    loads: tuple[LoadRow, ...] = ()
     #: By campaign, where the plan has the pass ``profile``.
-    profiles: tuple[Profile, ...]
+    profiles: tuple[Profile, ...] = ()
     #: By campaign and attempt, where the plan has the pass ``sustained``.
-    sustained: tuple[SustainedRow, ...]
+    sustained: tuple[SustainedRow, ...] = ()
+    #: Of passes that have figures of their own.
+    figures: tuple[PassFigure, ...] = ()
     findings: tuple[FindingRow, ...]
     #: Why it got as many invocations as it has, for each campaign with a stopping rule: (code, sentence).
     stopped: tuple[tuple[str, str], ...]
