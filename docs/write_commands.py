@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.cli.frame import ROOT, sections
+from orchestrator.passes import passes
+from orchestrator.passes.specification import Repetition
 from orchestrator.records.failures import ERROR_FAILURES, INSTALL_STEPS, RUN_FAILURES
 
 HEAD = """# Commands
@@ -75,8 +77,28 @@ def failures_page(text: str) -> str:
     return text
 
 
+HOW_OFTEN = {
+    Repetition.UNTIL_CERTAIN: "until the figure is certain enough",
+    Repetition.COUNTED: "a fixed number of times",
+    Repetition.FOR_A_TIME: "for a stated time",
+    Repetition.AROUND_OTHERS: "before, between and after the others; by `reference_check`",
+}
+
+
+def plans_page(text: str) -> str:
+    """Return the text of docs/reference/plans.md with its table of passes as the records have them."""
+    lines = ["| pass | what it measures | how often |", "|---|---|---|"]
+    for own in passes():
+        name = f"[`{own.name}`](../guides/{own.guide}.md)" if own.guide else f"`{own.name}`"
+        lines.append(f"| {name} | {own.about} | {HOW_OFTEN[own.repetition]} |")
+    table = "\n".join(lines)
+    return re.sub(r"(?<=## Passes\n\n)(?:\|[^\n]*\n)*", lambda _: f"{table}\n", text)
+
+
 if __name__ == "__main__":
     folder = Path(__file__).with_name("reference")
     folder.joinpath("commands.md").write_text(page(), "utf-8")
+    plans = folder / "plans.md"
+    plans.write_text(plans_page(plans.read_text("utf-8")), "utf-8")
     failures = folder / "failures.md"
     failures.write_text(failures_page(failures.read_text("utf-8")), "utf-8")

@@ -7,6 +7,7 @@ benchfarm itself are in its pyproject.toml. Nothing is imported before it is use
 |---|---|---|
 | commands | ``SECTION of the help | WORDS | LINE of help`` | a module that declares it with :func:`command` |
 | delegates | a prefix, a dot and a name: ``acme.npu`` | its :class:`Delegate` |
+| passes | the pass; a third party's with a prefix and a dot: ``acme.idle`` | a ``PassSpec`` |
 | exporters | the format, as ``benchfarm export --format`` takes it | an :class:`Exporter` |
 | importers | any | an :class:`Importer` |
 | notifiers | the scheme of an address (``mailto``) | a :class:`Notifier` |
@@ -39,9 +40,11 @@ if TYPE_CHECKING:
     from orchestrator.cli.result import CommandResult
     from orchestrator.delegates.specification import Delegate, FlagFamily
     from orchestrator.engine.importing import ForeignRun, ImportBatch
+    from orchestrator.passes.specification import Figure, PassSpec, Repetition, as_printed, no_findings, plainly
     from orchestrator.programs.running.collected import run_and_collect
     from orchestrator.programs.specification import Program
     from orchestrator.records.campaign import Campaign
+    from orchestrator.records.workload import Pass
     from orchestrator.tables.escapes import text_table
 
 __all__ = [
@@ -52,6 +55,7 @@ __all__ = [
     "Exported",
     "Exporter",
     "Farm",
+    "Figure",
     "FlagFamily",
     "ForeignRun",
     "ImportBatch",
@@ -60,18 +64,24 @@ __all__ = [
     "Message",
     "Notifier",
     "Page",
+    "Pass",
+    "PassSpec",
     "Program",
     "Receiver",
+    "Repetition",
     "Settings",
     "Texts",
     "arg",
+    "as_printed",
     "command",
     "command_words",
     "every",
     "find",
     "import_result",
     "load",
+    "no_findings",
     "opt",
+    "plainly",
     "plugins",
     "run_and_collect",
     "store_import",
@@ -93,6 +103,10 @@ _HOMES: Final = {
     "import_result": "cli.exchange",
     "CommandResult": "cli.result",
     "text_table": "tables.escapes",
+    "Pass": "records.workload",
+    **dict.fromkeys(
+        ("Figure", "PassSpec", "Repetition", "as_printed", "no_findings", "plainly"), "passes.specification"
+    ),
 }
 _OWN: Final = "benchfarm"
 
@@ -107,7 +121,7 @@ def __getattr__(name: str) -> object:
 def plugins(group: str) -> Mapping[str, EntryPoint]:
     """Return the entry points of a group by name, benchfarm's own first; a name of its own can't be replaced."""
     found: dict[str, EntryPoint] = {}
-    for entry in sorted(entry_points(group=f"{_OWN}.{group}"), key=lambda entry: _distribution(entry) != _OWN):
+    for entry in sorted(entry_points(group=f"{_OWN}.{group}"), key=is_own, reverse=True):
         found.setdefault(entry.name, entry)
     return found
 
@@ -146,6 +160,11 @@ def load(entry: EntryPoint, kind: type[_KindT]) -> _KindT:
     if not isinstance(found, kind):
         raise PluginError(f"{entry.group} {entry.name!r} of {whose}: {entry.value} is no {kind.__name__}")
     return found
+
+
+def is_own(entry: EntryPoint) -> bool:
+    """Whether a plugin comes with benchfarm."""
+    return _distribution(entry) == _OWN
 
 
 def _distribution(entry: EntryPoint) -> str:

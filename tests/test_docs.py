@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from orchestrator.cli.frame import ROOT, sections
+from orchestrator.passes import passes
 from tests.samples.places import REPO
 
 PAGES = [
@@ -151,6 +152,13 @@ def test_every_command_has_json() -> None:
 def test_the_page_of_commands_is_as_they_are() -> None:
     script = runpy.run_path(str(REPO / "docs" / "write_commands.py"))
     assert (REPO / "docs" / "reference" / "commands.md").read_text("utf-8") == script["page"](), "make docs"
+
+
+def test_the_table_of_passes_is_as_their_records_are() -> None:
+    script = runpy.run_path(str(REPO / "docs" / "write_commands.py"))
+    text = (REPO / "docs" / "reference" / "plans.md").read_text("utf-8")
+    assert text == script["plans_page"](text), "make docs"
+    assert all(f"`{own.name}`" in text and script["HOW_OFTEN"][own.repetition] in text for own in passes())
 
 
 def every(command: Any) -> Iterator[Any]:

@@ -7,7 +7,7 @@ from importlib import import_module
 
 from orchestrator.errors import PluginError, UsageError, nearest
 from orchestrator.passes.specification import PassServices, PassSpec, Repetition, RunProgram, as_printed, no_findings
-from orchestrator.plugins import load, plugins
+from orchestrator.plugins import is_own, load, plugins
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import Pass
@@ -25,6 +25,8 @@ def pass_of(name: Pass) -> PassSpec:
     assert isinstance(found, PassSpec)
     if found.name is not name:
         raise PluginError(f"the pass {name.value!r} calls itself {found.name.value!r}")
+    if not own and "." not in name.value and not is_own(plugins("passes")[name.value]):
+        raise PluginError(f"the pass {name.value!r} of a plugin lacks a prefix and a dot before its name: acme.idle")
     return found
 
 

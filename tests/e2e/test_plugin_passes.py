@@ -1,0 +1,89 @@
+"""A third party's pass, as docs/reference/plugins.md has it: from the help to the report."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Lab
+from tests.samples.command import Cli
+from tests.samples.places import REPO
+
+PAGE = REPO / "docs" / "reference" / "plugins.md"
+
+
+def installed(folder: Path, *, name: str = "acme.idle", text: str = "") -> str:
+    """Return a folder for PYTHONPATH in which a distribution of the page's example lies as pip installs it."""
+    example = re.search(r"`acme/passes.py`:\n\n```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    assert example is not None
+    package, told = folder / "acme", folder / "benchfarm_acme-1.0.dist-info"
+    package.mkdir(parents=True)
+    told.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "passes.py").write_text(text or example[1])
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: benchfarm-acme\nVersion: 1.0\n")
+    (told / "entry_points.txt").write_text(f"[benchfarm.passes]\n{name} = acme.passes:IDLE\n")
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def lab(lab_of: Callable[..., Lab]) -> Lab:
+    return lab_of("pixel-4")
+
+
+def test_a_pass_of_a_third_party_is_in_help_schema_run_store_and_report(lab: Lab, model: Path, tmp_path: Path) -> None:
+    where = installed(tmp_path / "site")
+    cli = Cli(home=lab.cli.home, is_cold=True)
+    assert "acme.idle" in cli("bench", "--help", PYTHONPATH=where, COLUMNS="200").ok().stdout
+    assert "acme.idle" in cli("plan", "schema", PYTHONPATH=where).ok().stdout
+    words = ("bench", model, "-s", lab.serials[0], "-d", "xnnpack", "-t", 1, "--pass", "timing,acme.idle", "-n", 2)
+    done = cli(*words, "--json", PYTHONPATH=where).ok().json
+    of_pass = [run for run in done["runs"] if run["run_pass"] == "acme.idle"]
+    (run,) = of_pass
+    assert run["report"]["extra"]["acme_idle_s"] >= 0
+    table = cli("table", done["campaign_id"], PYTHONPATH=where).ok().stdout
+    assert re.search(r"acme.idle +idle s +\d", table)
+    page = tmp_path / "report.html"
+    cli("report", done["campaign_id"], "-o", page, PYTHONPATH=where).ok()
+    assert "Further passes" in page.read_text("utf-8")
+    # Without it the run stays where it is, and is no case's figure.
+    alone = cli("table", done["campaign_id"]).ok().stdout
+    assert "idle s" not in alone
+    assert cli("report", done["campaign_id"], "-o", tmp_path / "alone.html").ok().exit_code == 0
+    refused = cli(*words)
+    assert refused.exit_code == 2
+    assert "there is no pass 'acme.idle'" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "why"),
+    [
+        ("acme.idle", ("runner=runner", "runner=plainly"), "runs a program as it is"),
+        ("acme.idle", ("    read=read,\n", ""), "missing 1 required keyword-only argument: 'read'"),
+        ("acme.other", ("", ""), "calls itself 'acme.idle'"),
+        ("idle", ('Pass("acme.idle")', 'Pass("idle")'), "a prefix and a dot"),
+    ],
+)
+def test_a_pass_that_is_not_whole_is_refused_by_name(
+    cli: Cli, tmp_path: Path, name: str, change: tuple[str, str], why: str
+) -> None:
+    installed(tmp_path / "whole")
+    text = (tmp_path / "whole" / "acme" / "passes.py").read_text("utf-8").replace(*change) if change[0] else ""
+    text = text.replace("no_findings\n", "no_findings, plainly\n", 1)
+    where = installed(tmp_path / "site", name=name, text=text)
+    done = replace(cli, is_cold=True)("bench", "m.tflite", "--pass", name, PYTHONPATH=where)
+    assert done.exit_code == 2
+    assert name in done.stderr
+    assert why in done.stderr
+
+
+def test_an_unknown_pass_is_refused_with_the_nearest(cli: Cli, tmp_path: Path) -> None:
+    done = cli("bench", tmp_path / "m.tflite", "--pass", "enrgy")
+    assert done.exit_code == 2
+    assert "there is no pass 'enrgy'; did you mean 'energy'?" in done.stderr
+    assert json.dumps("Traceback") not in done.stderr
