@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.cli.frame import ROOT, sections
+from orchestrator.config.plan import keys_table
 from orchestrator.passes import passes
 from orchestrator.passes.specification import Repetition
 from orchestrator.records.failures import ERROR_FAILURES, INSTALL_STEPS, RUN_FAILURES
@@ -86,7 +87,10 @@ HOW_OFTEN = {
 
 
 def plans_page(text: str) -> str:
-    """Return the text of docs/reference/plans.md with its table of passes as the records have them."""
+    """Return the text of docs/reference/plans.md with its tables of keys and passes as the records have them."""
+    rows = "".join(f"| `{key}` | {means} | {default} |\n" for key, means, default in keys_table())
+    keys = f"| key | value | default |\n|---|---|---|\n{rows}"
+    text = re.sub(r"(?<=## Keys\n\n)(?:\|[^\n]*\n)*", lambda _: keys, text)
     lines = ["| pass | what it measures | how often |", "|---|---|---|"]
     for own in passes():
         name = f"[`{own.name}`](../guides/{own.guide}.md)" if own.guide else f"`{own.name}`"

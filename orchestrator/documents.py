@@ -73,11 +73,13 @@ def _lenient(kind: Hashable) -> TypeAdapter[Any]:
 
 
 def _bounded(schema: Any) -> Any:  # noqa: ANN401 - pydantic's description of a type
-    """Return what pydantic checks a type by, with bounds for every value."""
+    """Return what pydantic checks a type by, with bounds for every value, and without what reads people's texts."""
     if isinstance(schema, list | tuple):
         return type(schema)(_bounded(item) for item in schema)
     if not isinstance(schema, dict):
         return schema
+    if schema.get("type") == "function-before":
+        return _bounded(schema["schema"])
     inner = {
         name: item if name in {"default", "metadata", "serialization"} else _bounded(item)
         for name, item in schema.items()

@@ -1,11 +1,14 @@
-"""Amounts as people write them (``90 s``, ``1.5 GB``, ``40 °C``), read into benchfarm's own units."""
+"""Amounts and lists as people write them (``90 s``, ``1.5 GB``, ``40 °C``, ``a,b``), read into our own units."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
+
+_ItemT = TypeVar("_ItemT")
+OneOrMore: TypeAlias = _ItemT | Sequence[_ItemT]
 
 _AMOUNT: Final = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s.]\S*)?\s*", re.ASCII)
 
@@ -24,6 +27,18 @@ _BYTES: Final = {
 }  # fmt: skip
 _PERCENT: Final = {"%": 1.0, "percent": 1.0}
 _CELSIUS: Final = {"c": 1.0, "°c": 1.0, "celsius": 1.0}
+
+
+def each(value: object) -> list[Any]:
+    """Return one value, or several, as a list; none for None."""
+    if value is None:
+        return []
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+
+
+def split(value: object) -> list[str]:
+    """Return names of which each text may hold several, joined by commas."""
+    return [part.strip() for item in each(value) for part in str(item).split(",") if part.strip()]
 
 
 def parse_seconds(text: str) -> float:

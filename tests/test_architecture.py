@@ -25,7 +25,7 @@ BELOW_APP = {
 PARAMETERS_MOST = 8
 
 #: What each part may import of the rest of benchfarm (itself always).
-FOUNDATION = {"errors", "units", "quantities", "clock"}
+FOUNDATION = {"errors", "units", "quantities", "clock", "fields"}
 RECORDS = FOUNDATION | {"records"}
 PORTS = RECORDS | {"ports", "extras", "files", "scripts", "child_environment"}
 ALLOWED: dict[str, set[str]] = {
@@ -33,6 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "units": set(),
     "quantities": set(),
+    "fields": {"errors", "quantities"},
     "clock": {"errors"},
     "files": {"errors"},
     "child_environment": {"errors"},
@@ -131,7 +132,7 @@ OWNERS = {
     "tensorflow": {"extensions/models"},
     "keras": {"extensions/models"},
     "ai_edge_litert": {"models"},
-    "pydantic": {"config", "documents.py", "extensions/farm/manifest.py"},
+    "pydantic": {"config", "documents.py", "fields.py", "records/plan.py", "extensions/farm/manifest.py"},
     "regex": {"config/patterns.py"},
     "yaml": {"config"},
     "requests": {"artifacts", "extensions/history/notifying.py"},

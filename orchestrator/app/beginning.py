@@ -47,6 +47,7 @@ def terms_of(plan: Plan, devices: Iterable[DeviceFacts], files: Mapping[str, str
     """Return the terms of a plan's campaign on these devices."""
     return Terms(
         **{item.name: getattr(plan, item.name) for item in fields(PlanTerms)},
+        stopping=plan.stopping,
         every_thread_count=plan.matrix.every_thread_count,
         parity_inputs=str(plan.parity_inputs) if plan.parity_inputs is not None else "",
         plan_folder=str(plan.folder) if plan.folder is not None else "",
@@ -167,7 +168,7 @@ def expansion_of(
     learn_flags(farm.flag_book, farm.lease, devices, found)
     checked = check_flags(
         expansion,
-        delegates=plan.matrix.delegates or tuple(DelegateName),
+        delegates=plan.matrix.named or tuple(DelegateName),
         builds=builds.values(),
         book=farm.flag_book,
     )

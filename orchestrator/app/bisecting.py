@@ -11,11 +11,11 @@ from orchestrator.analysis.pairing import equal_campaign
 from orchestrator.app.measuring import Prepared
 from orchestrator.app.pairing import AbRequest, go_on, measure, pair_comparison, pairing_of, prepare
 from orchestrator.bootstrap import Farm, OpenedDevices
-from orchestrator.config.plan_keys import each
 from orchestrator.engine.bisect import BisectResult, Compared, Probe
 from orchestrator.engine.bisect import bisect as search
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import ArtifactError, DeviceUnusableError, PlanError, UsageError
+from orchestrator.quantities import each
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId

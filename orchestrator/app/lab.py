@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self
 
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.config.plan_keys import OneOrMore, PlanOptions, each
+from orchestrator.quantities import OneOrMore, each
 from orchestrator.records.plan import Plan
 
 if TYPE_CHECKING:
@@ -98,12 +98,12 @@ class Lab:
         with self._farm(makes_store=False) as farm:
             return list_devices(farm)
 
-    def bench(self, model: OneOrMore[str | Path], /, **options: Unpack[PlanOptions]) -> Results:
+    def bench(self, model: OneOrMore[str | Path], /, **options: Any) -> Results:  # noqa: ANN401 - each key has its own type
         """Measure models on devices, store the runs, and return the cases.
 
         Args:
             model: ``.tflite`` file, or several.
-            options: What a plan says, by the names in ``orchestrator.config.plan_keys``; the usual ones:
+            options: What a plan says, by the names in ``orchestrator.records.plan``; the usual ones:
                 ``delegates="cpu,gpu"`` (those that phone and program have when left out), ``threads=[1, 4]``,
                 ``devices="SERIAL"`` (``"host"`` is this computer; every usable phone when left out),
                 ``invocations=10`` (as many as the noise needs when left out).
@@ -115,7 +115,7 @@ class Lab:
             StoreError, HostStorageError: a run couldn't be kept.
         """
         from orchestrator.app import measuring
-        from orchestrator.config.plan_options import plan_from_keywords
+        from orchestrator.config.plan import plan_from_keywords
 
         options["models"] = model
         plan = plan_from_keywords(**measuring.with_question(options))
@@ -217,7 +217,7 @@ class Lab:
         )
 
 
-def bench(model: OneOrMore[str | Path], /, **options: Unpack[PlanOptions]) -> Results:
+def bench(model: OneOrMore[str | Path], /, **options: Any) -> Results:  # noqa: ANN401 - each key has its own type
     """Measure models with the default Lab: see :meth:`Lab.bench`."""
     with Lab() as lab:
         return lab.bench(model, **options)

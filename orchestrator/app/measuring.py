@@ -15,7 +15,6 @@ from orchestrator.app.board import PublishedBoard, resumable
 from orchestrator.app.phones import unchecked_hint
 from orchestrator.app.reporting import load_ahead, report_data
 from orchestrator.bootstrap import Farm, OpenedDevices
-from orchestrator.config.plan_keys import PlanOptions
 from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.events import CampaignEnded, DeviceNote, FileMoving, Notice
 from orchestrator.engine.invocation import Context
@@ -27,7 +26,7 @@ from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import HOST_SERIAL, DeviceKind
 from orchestrator.records.identity import Serial
-from orchestrator.records.plan import DelegateChoice, DeviceSelection, Plan
+from orchestrator.records.plan import DelegateChoice, DeviceSelection, Plan, PlanOptions
 from orchestrator.records.run import OUT_OF_TIME, RunRecord
 from orchestrator.records.workload import Build, Case, Model
 
@@ -88,7 +87,7 @@ class MeasuredCampaign:
 
 def bench_plan(options: PlanOptions) -> Plan:
     """Return the plan of a quick measurement; raises as ``plan_from_options``."""
-    from orchestrator.config.plan_options import plan_from_options
+    from orchestrator.config.plan import plan_from_options
 
     return plan_from_options(**with_question(options))
 

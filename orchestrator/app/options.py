@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-from orchestrator.config.plan_keys import split
+from orchestrator.quantities import split
 
 
 @dataclass(frozen=True, slots=True)

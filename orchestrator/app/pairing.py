@@ -15,16 +15,16 @@ from orchestrator.app.beginning import expansion_of, files_of, hold, host_files,
 from orchestrator.app.measuring import Prepared, open_cases, reopen, run_campaign
 from orchestrator.app.stored import load_measured
 from orchestrator.bootstrap import Farm, OpenedDevices
-from orchestrator.config.plan_keys import PlanOptions, each, split
 from orchestrator.engine.events import CampaignEnded
 from orchestrator.engine.rounds import slim
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.planning.skips import tools_for
+from orchestrator.quantities import each, split
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import content_key
 from orchestrator.records.pairing import Pairing
-from orchestrator.records.plan import Plan
+from orchestrator.records.plan import Plan, PlanOptions
 from orchestrator.records.tokens import FIGURE, is_foreign, is_language_model
 from orchestrator.records.verdict import ComparisonOutcome
 from orchestrator.records.workload import PER_TOKEN_TOOLS, Build, Case
@@ -247,9 +247,9 @@ def _sides(request: AbRequest) -> tuple[Side, Side]:
 
 def _plan(request: AbRequest, side: Side) -> Plan:
     """Return the plan of one side; raises PlanError naming the options at fault."""
-    from orchestrator.config.plan_options import plan_from_options
+    from orchestrator.config.plan import plan_from_options
 
-    options = PlanOptions({"name": "ab", **request.options, "invocations": 1})
+    options = {"name": "ab", **request.options, "invocations": 1}
     match side.kind:
         case "model":
             options["models"] = Path(side.value)
@@ -259,7 +259,7 @@ def _plan(request: AbRequest, side: Side) -> Plan:
         case "flags":
             options["flags"] = [*each(request.options.get("flags")), *split(side.value)]
         case kind:
-            options[_OPTIONS[kind]] = side.value  # type: ignore[literal-required]
+            options[_OPTIONS[kind]] = side.value
     plan = plan_from_options(**options)
     # A language model's prefill and decode are paired both, by the same processes.
     shared = [tool for tool in tools_for(plan, DeviceKind.ANDROID) if tool.is_session and tool not in PER_TOKEN_TOOLS]

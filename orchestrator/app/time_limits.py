@@ -28,7 +28,7 @@ def limited(plan: Plan, *, budget: str, until: str, now: datetime) -> Plan:
     """Return the plan with the limits of ``--budget`` and ``--until``; raises UsageError."""
     seconds = budget_of(budget)
     if seconds is not None:
-        plan = replace(plan, budget_s=min(seconds, plan.budget_s or seconds))
+        plan = replace(plan, budget=min(seconds, plan.budget or seconds))
     if until:
         plan = replace(plan, until=moment_of(until, now))
     return plan
@@ -97,12 +97,12 @@ def in_time(farm: Farm, plan: Plan, expansion: Expansion, *, reference_check: bo
 
 def as_it_would_be(farm: Farm, plan: Plan, expansion: Expansion, *, reference_check: bool) -> tuple[Expansion, str]:
     """Return what there would be time for if the plan were run now, and that in words."""
-    if plan.budget_s is None:
+    if plan.budget is None:
         return expansion, ""
     kept = in_time(farm, plan, expansion, reference_check=reference_check)
     left_out = len(expansion.cases) - len(kept.cases)
     cut = f"; {left_out} of {len(expansion.cases)} cases are left out" if left_out else ""
-    return kept, f"each device has {format_duration(plan.budget_s)}{cut}"
+    return kept, f"each device has {format_duration(plan.budget)}{cut}"
 
 
 def left_out_of(skipped: Iterable[SkippedCase], runs: Iterable[RunRecord]) -> list[dict[str, object]]:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.bootstrap import Settings, virtual_lab
-from orchestrator.config.plan_keys import PlanOptions
 from orchestrator.delegates import DELEGATES
 from orchestrator.delegates.specification import EVERYWHERE
 from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.files import write_file
+from orchestrator.records.plan import PlanOptions
 
 if TYPE_CHECKING:
     from orchestrator.devices.server import AdbServer

@@ -342,7 +342,7 @@ class Farm(Adapters):
         attached = self.attached(serials=selection.serials, start_server=required)
         attached = [self.kept_out(item) for item in attached]
         # "Any 2 of these four" wants two, not each of them.
-        names_each = bool(selection.serials) and selection.most is None
+        names_each = bool(selection.serials) and selection.any is None
         if not despite_use:
             attached = [self._in_use(item) for item in attached]
         wanted = [item for item in attached if not selection.serials or item.fits(selection.serials)]

@@ -17,12 +17,12 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, PlanKeys, Wait, command
 from orchestrator.cli.progress import farm_telling
 from orchestrator.cli.result import CommandResult, format_of, share_of, table, to_json
-from orchestrator.config.plan_keys import PlanOptions
 from orchestrator.engine.bisect import BisectResult
 from orchestrator.engine.events import CampaignEnded
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.quantities import parse_seconds
+from orchestrator.records.plan import PlanOptions
 from orchestrator.report import comparisons
 from orchestrator.tables.comparisons import interval_text
 from orchestrator.tables.escapes import one_line
@@ -153,7 +153,7 @@ class PairOptions:
         models = {"models": self.model} if self.model else {}
         return AbRequest(
             sides=sides,
-            options=PlanOptions(**{**options, **models, "name": name}),  # type: ignore[typeddict-item]
+            options={**options, **models, "name": name},
             detect=share_of(self.detect, "--detect", most=0.5),
             most=self.most_pairs,
             budget_s=time_limits.budget_of(self.pair_budget),

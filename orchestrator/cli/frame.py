@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from types import ModuleType, NoneType
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
@@ -15,30 +15,25 @@ import typer.core
 
 from orchestrator.app.options import Option, Paths, Texts, arg, opt
 from orchestrator.cli.terminal import OutputLostError, say, say_json
-from orchestrator.config.plan_keys import PlanOptions, plan_keys, split
 from orchestrator.errors import UsageError
 from orchestrator.extras import require_packages
 from orchestrator.plugins import command_words, load
+from orchestrator.quantities import split
 
 if TYPE_CHECKING:
     from orchestrator.cli.result import CommandResult
     from orchestrator.records.answers import DoneAnswer
+    from orchestrator.records.plan import Plan
 
 _FunctionT = TypeVar("_FunctionT", bound="Callable[..., CommandResult | DoneAnswer]")
 
-#: The groups of options in the help of a command with many; what isn't named here is common.
+#: The groups of options in the help of a command with many; a plan's keys name their own, what has none is common.
 PANELS: Final[dict[str, frozenset[str]]] = {
-    "Devices": frozenset({"--device", "--profile", "--where", "--one-of-each", "--any", "--host", "--wait"}),
-    "Measuring": frozenset({
-        "--invocations", "--precision", "--budget", "--sustained", "--num-runs", "--min-secs", "--max-secs", "--detect",
-        "--most-pairs", "--fresh",
-    }),
-    "Output": frozenset({"--json", "--format", "--out", "--name", "--fail-on", "--summary", "--title"}),
-    "Advanced": frozenset({
-        "--tool", "--build", "--flag", "--mode", "--parity-inputs", "--reference-check", "--reboot", "--affinity",
-        "--timeout", "--seed",
-    }),
-}  # fmt: skip
+    "Devices": frozenset({"--device", "--wait"}),
+    "Measuring": frozenset({"--budget", "--detect", "--most-pairs", "--fresh"}),
+    "Output": frozenset({"--json", "--format", "--out", "--fail-on", "--summary", "--title"}),
+    "Advanced": frozenset({"--tool", "--build", "--timeout"}),
+}
 #: Up to this many options are listed in one block.
 _FEW_OPTIONS: Final = 10
 #: What typer calls the type of a value, and what help calls it.
@@ -152,7 +147,9 @@ class Command(typer.core.TyperCommand):
         is_long = len(shown) > _FEW_OPTIONS
         for item, (names, text) in shown:
             kind = "Arguments" if item.param_type_name == "argument" else "Options"
-            panel = next((panel for panel, members in PANELS.items() if is_long and item.opts[0] in members), kind)
+            own = getattr(item, "rich_help_panel", None)
+            panel = own or next((panel for panel, members in PANELS.items() if item.opts[0] in members), kind)
+            panel = panel if is_long else kind
             for value, plain in _VALUES.items():
                 names = names.replace(value, plain)  # noqa: PLW2901 - the same text, more readable
             yield panel, names.split()[0].upper() if kind == "Arguments" else names, text
@@ -228,24 +225,27 @@ def command(words: str, *, has_table: bool = False) -> Callable[[_FunctionT], _F
 
 
 class PlanKeys:
-    """The keys of a plan that a command takes, as config.plan_keys declares them; a command gets what was typed."""
+    """The keys of a plan that a command takes, as records.plan declares them; a command gets what was typed."""
 
-    def __init__(self, names: str, **about: str) -> None:
-        """``names`` are separated by spaces; ``about`` has other lines of help for some."""
-        hints, keys = get_type_hints(PlanOptions), plan_keys()
+    def __init__(self, names: str = "", *, model: type[Plan] | None = None, **about: str) -> None:
+        """``names`` are separated by spaces (empty: all that have an option); ``about`` has other lines of help."""
+        from orchestrator.config.plan import plan_keys
+
+        keys = plan_keys() if model is None else plan_keys(model)
         self.parameters: dict[str, tuple[Any, Any]] = {}
-        for name in names.split():
-            key, kinds = keys[name], [kind for kind in get_args(hints[name]) or [hints[name]] if kind is not NoneType]
-            help_text, option = about.get(name, key.about), f"{key.option} {key.short}"
+        for name in names.split() or [name for name, key in keys.items() if key.key.option]:
+            item, key = keys[name], keys[name].key
+            option = functools.partial(opt, about=about.get(name, key.about), rich_help_panel=key.panel or None)
             if name == "models":
-                self.parameters[name] = (Annotated[Paths, arg(help_text)], inspect.Parameter.empty)
-            elif any(get_origin(kind) is Sequence for kind in kinds):
-                self.parameters[name] = (Annotated[Texts, opt(option, help_text)], ())
-            elif kinds == [bool]:
-                both = f"{key.option}/--no-{key.option[2:]}" if get_args(hints[name]) else key.option
-                self.parameters[name] = (Annotated[bool, opt(both, help_text, show_default=False)], False)
+                self.parameters[name] = (Annotated[Paths, arg(key.about)], inspect.Parameter.empty)
+            elif item.is_list or name == "builds":
+                self.parameters[name] = (Annotated[Texts, option(key.option)], ())
+            elif item.is_switch:
+                both = f"{key.option}/--no-{key.option[2:]}" if item.default is None else key.option
+                self.parameters[name] = (Annotated[bool, option(both, show_default=False)], False)
             else:
-                self.parameters[name] = (Annotated[kinds[0] | None, opt(option, help_text)], None)
+                kind = int if item.is_whole else str
+                self.parameters[name] = (Annotated[kind | None, option(key.option)], None)
 
 
 def _metadata(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401 - any annotation

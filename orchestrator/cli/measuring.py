@@ -12,28 +12,23 @@ from orchestrator.app.measuring import MeasuredCampaign, read_again, stopped
 from orchestrator.app.options import arg, opt
 from orchestrator.app.reporting import report_title, write_html
 from orchestrator.bootstrap import Farm, Settings
-from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, HtmlOut, PlanKeys, Wait, command
+from orchestrator.cli.frame import HtmlOut, PlanKeys, Wait, command
 from orchestrator.cli.progress import farm_telling
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, Streamed
 from orchestrator.cli.terminal import columns
 from orchestrator.clock import SystemClock
-from orchestrator.config.plan_keys import PlanOptions
 from orchestrator.engine.events import Notice
 from orchestrator.errors import HostStorageError, UsageError
 from orchestrator.files import check_writable
 from orchestrator.passes import goes_on
+from orchestrator.records.plan import PlanOptions
 from orchestrator.records.workload import SkippedCase
 from orchestrator.tables.escapes import one_line
-
-_BENCH = PlanKeys(
-    "models delegates threads every_thread_count passes host invocations precision budget sustained name tools flags "
-    f"modes parity_inputs reference_check reboot {ON_PHONES} {PER_PROCESS}"
-)
 
 
 @command("bench")
 def bench(
-    settings: Settings, options: Annotated[PlanOptions, _BENCH], out: HtmlOut = None, wait: Wait = ""
+    settings: Settings, options: Annotated[PlanOptions, PlanKeys()], out: HtmlOut = None, wait: Wait = ""
 ) -> CommandResult:
     """Measure models on phones; name the fastest delegate.
 

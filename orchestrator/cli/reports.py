@@ -149,7 +149,7 @@ def sustained_curves(
             # The latest whole attempt, or the latest one at all.
             shown = max(row.sustained, key=lambda attempt: (attempt.is_whole, attempt.attempt))
             groups.setdefault((row.case.model_name, row.case.configuration), []).append((row, shown))
-    span = format_duration(measured.terms.sustained_s)
+    span = format_duration(measured.terms.sustained)
     parts = [f"campaign {measured.campaign_id} '{measured.name}', {span} each"]
     for (model, configuration), items in groups.items():
         parts.append(f"{model}, {configuration}\n{_ranking(items)}")
@@ -160,7 +160,7 @@ def sustained_curves(
         text="\n\n".join(parts),
         data={
             "campaign_id": measured.campaign_id,
-            "sustained_s": measured.terms.sustained_s,
+            "sustained_s": measured.terms.sustained,
             "curves": [
                 {
                     "case_key": row.key,

@@ -17,8 +17,8 @@ from orchestrator.bootstrap import Farm, Settings
 from orchestrator.cli.frame import command
 from orchestrator.cli.result import CommandResult, Streamed, of_table
 from orchestrator.cli.terminal import say
-from orchestrator.config.faults import not_one_of
 from orchestrator.errors import StoreError, UsageError
+from orchestrator.fields import not_one_of
 from orchestrator.files import write_file
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.identity import CampaignId

@@ -9,11 +9,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
-from orchestrator.config.faults import Faults, Section, checked, not_one_of
-from orchestrator.config.fields import OneOrMany, Sha256, Text
+from orchestrator.config.faults import Faults, Section, checked
 from orchestrator.config.tool_words import ToolWord
 from orchestrator.config.yaml_file import read_yaml
 from orchestrator.errors import PlanError
+from orchestrator.fields import OneOrMany, Sha256, Text, not_one_of
 from orchestrator.records.build_spec import BuildSpec, LibrarySpec
 from orchestrator.records.workload import ToolName
 

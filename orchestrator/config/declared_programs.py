@@ -17,10 +17,10 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from orchestrator.config.faults import Faults, Section, checked
-from orchestrator.config.fields import AnyText, OneOrMany, Text, unique
 from orchestrator.config.patterns import Pattern
 from orchestrator.config.yaml_file import read_yaml
 from orchestrator.errors import PlanError, ProgramInUseError, UsageError, nearest
+from orchestrator.fields import AnyText, OneOrMany, Text, unique
 from orchestrator.plugins import plugins
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.tokens import FOREIGN, PHASES

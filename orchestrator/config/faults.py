@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from orchestrator.config.yaml_file import Location, Value, YamlFile, format_location
+from orchestrator.config.yaml_file import Location, YamlFile, format_location
 from orchestrator.errors import PlanError, nearest
+from orchestrator.fields import NO_KEY, TEXTS, not_one_of
 from orchestrator.units import counted
 
 
@@ -29,7 +30,7 @@ class OptionSource:
     label: str
     #: Where a value of the plan comes from; others are called as in a file.
     names: Mapping[Location, str]
-    value: dict[str, Value] = field(default_factory=dict)
+    value: dict[str, Any] = field(default_factory=dict)
 
     def describe(self, location: Location, *, at_key: bool = False) -> str:
         """Return the option that a location came from."""
@@ -67,25 +68,28 @@ def _order(line: str) -> tuple[list[int], str]:
     return ([int(place[1]), int(place[2])] if place else [0, 0]), line
 
 
-ModelT = TypeVar("ModelT", bound=BaseModel)
+ModelT = TypeVar("ModelT")
+#: What pydantic calls a key that a section doesn't have, and a record.
+_UNKNOWN: Final = {"extra_forbidden", "unexpected_keyword_argument"}
 
 
 def checked(source: Source, model: type[ModelT], *, context: Mapping[str, object] | None = None) -> ModelT:
-    """Return a source's values as a model.
+    """Return a source's values as a model: a section, or a record whose fields say how they are written.
 
     Raises:
         PlanError: with one line for each fault.
     """
     faults = Faults(source)
     try:
-        result = model.model_validate(source.value, context=dict(context or {}))
+        rules = {TEXTS: True, **(context or {})}
+        result = TypeAdapter(model).validate_python(source.value, extra="forbid", context=rules)
     except ValidationError as error:
         details = error.errors(include_url=False)
         for detail in details:
             location = tuple(detail["loc"])
             if _follows(source, detail, details):
                 continue
-            unknown = detail["type"] == "extra_forbidden"
+            unknown = detail["type"] in _UNKNOWN
             faults.add(location, _unknown_key(model, location) if unknown else _message(detail), at_key=unknown)
         faults.raise_if_any()
         raise
@@ -107,32 +111,31 @@ def _follows(source: Source, detail: ErrorDetails, others: Iterable[ErrorDetails
             return False
 
 
-def not_one_of(word: str, known: Iterable[str]) -> str:
-    """Return what to say about a word that isn't one of those known."""
-    names = list(known)
-    hint = nearest(word, names)
-    return f"{word!r} isn't one of {', '.join(names)}" + (f"; {hint}" if hint else "")
-
-
-def _unknown_key(model: type[BaseModel], location: Location) -> str:
-    section = _section_at(model, location[:-1])
-    known = list(section.model_fields) if section else []
+def _unknown_key(model: type, location: Location) -> str:
+    known = list(_fields_at(model, location[:-1]))
     hint = nearest(str(location[-1]), known)
     return f"unknown key; {hint or 'known are ' + ', '.join(known)}"
 
 
-def _section_at(model: type[BaseModel], location: Location) -> type[BaseModel] | None:
-    """Return the model of the mapping at a location."""
+def _fields_at(model: type, location: Location) -> dict[str, Any]:
+    """Return the types of the keys of the mapping at a location; empty where no section is."""
     found: Any = model
     for part in location:
         found = _bare(found)
-        if _is_model(found):
-            field = found.model_fields.get(part)
-            found = field.annotation if field else None
-        else:  # An item of tuple[Item, ...], or a value of dict[str, Value].
-            found = get_args(found)[get_origin(found) is dict] if get_args(found) else None
-    found = _bare(found)
-    return found if _is_model(found) else None
+        # Else an item of tuple[Item, ...], or a value of dict[str, Value].
+        inner = get_args(found)[get_origin(found) is dict] if get_args(found) else None
+        found = _fields(found).get(str(part), inner)
+    return _fields(_bare(found))
+
+
+def _fields(section: Any) -> dict[str, Any]:  # noqa: ANN401 - any type expression
+    if isinstance(section, type) and issubclass(section, BaseModel):
+        return {name: item.annotation for name, item in section.model_fields.items()}
+    if not isinstance(section, type) or not is_dataclass(section):
+        return {}
+    hints = get_type_hints(section, include_extras=True)
+    names = [item.name for item in fields(section)]
+    return {name: hints[name] for name in names if NO_KEY not in getattr(hints[name], "__metadata__", ())}
 
 
 def _bare(annotation: Any) -> Any:  # noqa: ANN401 - any type expression
@@ -140,10 +143,6 @@ def _bare(annotation: Any) -> Any:  # noqa: ANN401 - any type expression
     while get_origin(annotation) in {Annotated, Union, UnionType}:
         annotation = next(part for part in get_args(annotation) if part is not type(None))
     return annotation
-
-
-def _is_model(annotation: object) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def _message(detail: ErrorDetails) -> str:
@@ -167,7 +166,7 @@ def _message(detail: ErrorDetails) -> str:
             return f"must be a single value, but is {shown}"
         case "list_type" | "tuple_type":
             return f"must be a list, but is {shown}"
-        case "dict_type" | "model_type":
+        case "dict_type" | "model_type" | "dataclass_type":
             return f"must be keys and values (key: value), but is {shown}"
         case "greater_than_equal":
             return f"{given} is too small; the minimum is {context['ge']}"
@@ -186,4 +185,6 @@ def _message(detail: ErrorDetails) -> str:
 def _shown(given: object) -> str:
     if isinstance(given, str):
         return repr(given)
-    return "a list" if isinstance(given, list) else "keys and values"
+    if isinstance(given, list | tuple):
+        return "a list"
+    return "keys and values" if isinstance(given, dict) else str(given)

@@ -11,9 +11,9 @@ import yaml
 from pydantic import Field
 
 from orchestrator.config.faults import Faults, Section, checked
-from orchestrator.config.fields import AnyText, NamedPercent, Sha256, Text
 from orchestrator.config.yaml_file import read_yaml
 from orchestrator.errors import HostStorageError
+from orchestrator.fields import AnyText, NamedPercent, Sha256, Text
 from orchestrator.files import write_whole
 from orchestrator.records.model import Accuracy, ManifestEntry
 

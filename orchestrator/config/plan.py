@@ -1,36 +1,50 @@
-"""Plan files: what is to be measured, on which devices, how often. ``docs/reference/plans.md`` describes the format."""
+"""Plans from files, options and keywords: one model (``records.plan``), and the rules that need more than its text.
+
+``docs/reference/plans.md`` describes the format.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import fields
+import glob
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Final
 
-from orchestrator.config.faults import Faults, Section, Source, checked
-from orchestrator.config.model_manifest import named_models
-from orchestrator.config.plan_sections import FOLDER, NAMED, ModelSection, PlanSection
+import yaml
+from pydantic import TypeAdapter
+
+from orchestrator.config.faults import Faults, OptionSource, Source, checked
+from orchestrator.config.model_manifest import MANIFEST_NAME, named_models
+from orchestrator.config.tool_words import tool_of
 from orchestrator.config.yaml_file import parse_yaml, read_yaml
+from orchestrator.errors import UsageError
+from orchestrator.fields import not_one_of
+from orchestrator.passes import known_hint, pass_names, pass_of, passes
+from orchestrator.plugins import plugins
+from orchestrator.predicates import FIELDS, parse_predicate
+from orchestrator.quantities import each, split
 from orchestrator.records.model import ManifestEntry
-from orchestrator.records.plan import (
-    DelegateChoice,
-    DeviceSelection,
-    FitLimits,
-    Matrix,
-    Plan,
-    PlanModel,
-    Quiet,
-    RunSettings,
-    StoppingRule,
-)
-from orchestrator.records.workload import DelegateName, ToolName
+from orchestrator.records.plan import DelegateChoice, Plan, PlanKey, PlanModel, PlanOptions, keys_of
+from orchestrator.records.workload import USUAL_TOOL, DelegateName, Pass, ToolName
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+#: Characters of a model's name that a campaign is called after.
+_NAME_SHOWN: Final = 80
 
-_RecordT = TypeVar("_RecordT", bound="DataclassInstance")
 
-__all__ = ["PlanSection", "load_plan", "parse_plan", "plan_json_schema", "to_plan"]
+def plan_keys(model: type = Plan) -> Mapping[str, PlanKey]:
+    """Return the keys of a plan by their names as keywords."""
+    keys = {key.keyword: key for key in keys_of(model)}
+    first, *others = _passes()
+    own = replace(keys["passes"].key, about=f"{first} (the default), {', '.join(others)} (a,b).")
+    return {**keys, "passes": replace(keys["passes"], key=own)}
+
+
+def _passes() -> list[str]:
+    return [own.name.value for own in passes() if own.is_in_plans]
 
 
 def load_plan(path: Path, *, home: Path | None = None) -> Plan:
@@ -43,131 +57,381 @@ def load_plan(path: Path, *, home: Path | None = None) -> Plan:
         PlanError: with one line for each fault: ``file:line:column: key: what is wrong``.
     """
     file = read_yaml(path)
-    return to_plan(file, text=file.text, folder=path.absolute().parent, default_name=path.stem, home=home)
+    read = replace(_checked(file, path.absolute().parent, home), text=file.text)
+    return read if read.name else replace(read, name=path.stem)
 
 
 def parse_plan(text: str, *, folder: Path, label: str = "plan") -> Plan:
     """Read a plan from its text, for example one that a campaign kept; raises PlanError as :func:`load_plan` does."""
-    return to_plan(parse_yaml(text, label=label), text=text, folder=folder, default_name=label)
+    read = replace(_checked(parse_yaml(text, label=label), folder), text=text)
+    return read if read.name else replace(read, name=label)
 
 
-def plan_json_schema() -> dict[str, Any]:
+def plan_from_options(**options: Any) -> Plan:  # noqa: ANN401 - each key has its own type
+    """Return the plan that options mean; ``plan.text`` is a plan file that means the same from any folder.
+
+    Paths are from the current folder, and taken as they are: the shell has expanded patterns.
+
+    Raises:
+        PlanError: with one line for each fault, which names the option.
+        UsageError: a build that is of no tool in use.
+    """
+    names = {name: (key.key.option or f"--{name.replace('_', '-')}").split()[0] for name, key in plan_keys().items()}
+    return _of_values(options, names, "command line")
+
+
+def plan_from_keywords(**options: Any) -> Plan:  # noqa: ANN401 - as above
+    """Return the plan that keyword arguments mean; as :func:`plan_from_options`, but faults name the argument.
+
+    Raises UsageError, too, for a keyword that isn't known.
+    """
+    unknown = options.keys() - plan_keys().keys()
+    if unknown:
+        known = ", ".join(sorted(plan_keys()))
+        raise UsageError(f"there is no option {', '.join(sorted(unknown))}", hint=f"there are {known}")
+    return _of_values(options, {name: name for name in plan_keys()}, "options")
+
+
+def plan_json_schema(model: type[Plan] = Plan) -> dict[str, Any]:
     """Return the JSON schema of plan files, for editors that check while one types."""
-    schema = PlanSection.model_json_schema()
+    schema = TypeAdapter(model).json_schema()
+    for section in (schema, *schema["$defs"].values()):
+        if section.get("type") == "object":
+            section["additionalProperties"] = False
+    one, several = schema["properties"]["passes"]["anyOf"]
+    one["enum"] = several["items"]["enum"] = _passes()
+    known = {key.at[0] for key in keys_of(model)}
+    schema["properties"] = {name: item for name, item in schema["properties"].items() if name in known}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "benchfarm plan"}
 
 
-def to_plan(source: Source, *, text: str, folder: Path, default_name: str, home: Path | None = None) -> Plan:
+def keys_table(model: type[Plan] = Plan) -> Iterator[tuple[str, str, str]]:
+    """Yield the key, meaning and default of each key, as docs/reference/plans.md has them."""
+    for key in keys_of(model):
+        yield (
+            ".".join(key.at),
+            key.key.means or re.sub(r" \(default[^)]*\)|\.$", "", key.key.about),
+            key.key.default or _shown(key.default),
+        )
+
+
+def _shown(value: object) -> str:
+    match value:
+        case bool():
+            return f"`{str(value).lower()}`"
+        case tuple():
+            return ", ".join(f"`{item}`" for item in value)
+        case float():
+            return f"`{value:g}`"
+        case _:
+            return f"`{value}`"
+
+
+def _checked(source: Source, folder: Path, home: Path | None = None) -> Plan:
     """Return the plan that a source's values mean; raises PlanError with all their faults."""
     named = named_models([folder, *([home] if home is not None else [])])
-    section = checked(source, PlanSection, context={FOLDER: folder, NAMED: named})
+    rules: dict[str, Callable[..., object]] = {
+        "model": lambda value: _pattern(value, folder, named),
+        "delegate": _delegate,
+        "pass": _pass,
+        "predicate": _predicate,
+        "fact": _fact,
+        "program": tool_of,
+        "flag": partial(_flag_value, folder=folder),
+        "build": partial(_build_path, folder=folder),
+        "folder": partial(_input_folder, folder=folder),
+    }
+    plan = checked(source, Plan, context=rules)
     faults = Faults(source)
-    models = _models_of(section.models, faults, _pins_of(source.value.get("models"), named))
-    builds = {tool: _build_path(tool, value, folder, faults) for tool, value in section.builds.items()}
-    flags = [_with_files(values, folder, number, faults) for number, values in enumerate(section.matrix.flags)]
-    parity_inputs = _input_folder(section.parity_inputs, folder, faults)
+    _check_together(plan, source.value, faults)
+    models = _models_of(plan.models, faults, folder, named)
     faults.raise_if_any()
-    return _filled(
-        Plan,
-        section,
-        name=section.name or default_name,
-        models=models,
-        matrix=_filled(
-            Matrix,
-            section.matrix,
-            delegates=tuple(word for word in section.matrix.delegates if isinstance(word, DelegateName)),
-            choice=next((word for word in section.matrix.delegates if isinstance(word, DelegateChoice)), None),
-            flags=tuple(dict.fromkeys(tuple(sorted(values.items())) for values in flags)),
-        ),
-        devices=_filled(
-            DeviceSelection,
-            section.devices,
-            one_of_each=section.devices.one_of_each or "",
-            most=section.devices.any,
-        ),
-        settings=_filled(RunSettings, section.settings),
-        limits=_filled(
-            FitLimits,
-            section.limits,
-            battery_percent_min=round(section.limits.battery_min),
-            battery_heat_c_max=section.limits.battery_heat_max,
-        ),
-        invocations=section.invocations.first,
-        stopping=_stopping(section),
-        quiet=_filled(Quiet, section.quiet),
-        may_reboot=section.reboot,
-        parity_inputs=parity_inputs,
-        builds=builds,
-        text=text,
-        folder=folder.absolute(),
-    )
+    return replace(plan, models=models, folder=folder.absolute())
 
 
-def _filled(kind: type[_RecordT], section: Section, **given: object) -> _RecordT:
-    """Return a record of what is given and of a section's values of the same names; times are in seconds, ``_s``."""
-    names = {item.name for item in fields(kind)}
-    for key, value in section:
-        name = key if key in names else f"{key}_s"
-        if name in names:
-            given.setdefault(name, value)
-    return kind(**given)
+def _check_together(plan: Plan, given: Mapping[str, object], faults: Faults) -> None:
+    """Note the keys that mean nothing beside the others."""
+    if plan.invocations.is_fixed and "precision" in given:
+        faults.add(
+            ("precision",),
+            "precision says when a case has enough invocations, but their number is fixed "
+            f"({plan.invocations.first}); leave one of the two out",
+            at_key=True,
+        )
+    for own in passes():
+        key, says = own.plan_key or ("", "")
+        if key in given and own.name not in plan.passes:
+            faults.add((key,), f"{key} {says}; add it to passes", at_key=True)
 
 
-def _input_folder(value: str | None, folder: Path, faults: Faults) -> Path | None:
-    if value is None:
-        return None
-    path = (folder / Path(value).expanduser()).resolve()
-    if not path.is_dir():
-        faults.add(("parity_inputs",), f"{path} is no folder")
-    return path
+def _of_values(options: PlanOptions, names: Mapping[str, str], label: str) -> Plan:
+    """Return the plan of values by keyword; what is empty, or as it is by default, wasn't asked for.
+
+    ``names`` says what a keyword is called in faults.
+    """
+    source = OptionSource(label=label, names={key.at: names[name] for name, key in plan_keys().items()})
+    faults = Faults(source)
+    given: PlanOptions = {"models": [], **options}
+    if given.get("name") is None:
+        given["name"] = _name_of([Path(path).stem for path in each(given["models"])])
+    if given.get("sustained") and not given.get("passes"):
+        given["passes"] = ["sustained"]
+    builds = given.get("builds") or {}
+    if not isinstance(builds, Mapping):
+        given["builds"] = builds_of([builds] if isinstance(builds, str) else builds, split(given.get("tools")))
+    for name, key in plan_keys().items():
+        if name not in given:
+            continue
+        try:
+            value = _of_keyword(key, given[name])
+        except ValueError as error:
+            faults.add(key.at, str(error))
+            continue
+        if name in {"name", "models"} or not (value is None or value in ("", [], {}) or value == key.default):
+            section = source.value
+            for part in key.at[:-1]:
+                section = section.setdefault(part, {})
+            section[key.at[-1]] = value
+    faults.raise_if_any()
+    text = yaml.dump(_plain(source.value), Dumper=_PlanDumper, sort_keys=False, allow_unicode=True, width=10_000)
+    return replace(_checked(source, Path.cwd()), text=text)
 
 
-def _stopping(section: PlanSection) -> StoppingRule | None:
-    count = section.invocations
-    if count.first == count.most:
-        return None
-    return StoppingRule(first=count.first, half_width=section.precision / 100, most=count.most)
+def _of_keyword(key: PlanKey, value: Any) -> Any:  # noqa: ANN401 - each key has its own type
+    """Return a keyword's value as a plan has it; paths are from the current folder. Raises ValueError."""
+    match key.at:
+        case ("models",):
+            return [{"path": _absolute(item)} for item in each(value)]
+        case ("matrix", "flags"):
+            return _flag_sets(value)
+        case ("builds",):
+            return {tool: _absolute(build) if "/" in build else build for tool, build in (value or {}).items()}
+        case ("parity_inputs",):
+            return _absolute(value)
+        case _ if key.is_list:
+            return split(value) if key.key.commas else list(map(str, each(value)))
+        case _:
+            return value
 
 
-def _build_path(tool: ToolName, value: str, folder: Path, faults: Faults) -> str:
-    """Return a build's name as it is, and a file's path made absolute; what has a slash is a path."""
-    if "/" not in value:
-        return value
-    path = folder / Path(value).expanduser()
-    if not path.is_file():
-        faults.add(("builds", tool.value), f"there is no file {str(path)!r}")
-    return str(path)
+def _absolute(value: object) -> str:
+    return str(Path(str(value)).expanduser().absolute()) if value else ""
 
 
-def _with_files(flags: dict[str, str], folder: Path, number: int, faults: Faults) -> dict[str, str]:
-    """Return flags with the path of each value ``@path``, a file of this computer, made absolute."""
-    found = dict(flags)
-    for name, value in flags.items():
-        if value.startswith("@"):
-            path = folder / Path(value[1:]).expanduser()
-            if not path.is_file():
-                faults.add(("matrix", "flags", number, name), f"there is no file {str(path)!r}")
-            found[name] = f"@{path.absolute()}"
+def _flag_sets(value: object) -> list[dict[str, str]]:
+    """Return one set of ``name=value`` flags; raises ValueError."""
+    if isinstance(value, Mapping):
+        return [{str(name): str(item) for name, item in value.items()}] if value else []
+    found: dict[str, str] = {}
+    for flag in each(value):
+        name, equals, text = str(flag).partition("=")
+        if not equals:
+            raise ValueError(f"{flag!r} lacks a value; write name=value")
+        if name in found:
+            raise ValueError(f"{name} is given twice; keep one of them")
+        found[name] = text
+    return [found] if found else []
+
+
+def builds_of(texts: Sequence[str], tools: Sequence[str]) -> dict[str, str]:
+    """Return what ``--build`` means: tool -> name, sha256 or path of its program.
+
+    A text is ``TOOL=NAME`` or, where one tool is used, ``NAME``.
+
+    ``tools`` are those that were asked for; none of them means ``native``. Raises UsageError.
+    """
+    from orchestrator.config.declared_programs import declared_names
+
+    # A declared program may be named by its file.
+    tools = [Path(tool).stem if tool.endswith(".yaml") else tool for tool in tools]
+    used = list(dict.fromkeys(tools)) or [USUAL_TOOL.value]
+    found: dict[str, str] = {}
+    for text in texts:
+        tool, equals, build = text.partition("=")
+        # A path may hold the sign as well; a tool's name holds no slash.
+        if not equals or "/" in tool:
+            tool, build = used[0], text
+            if len(used) > 1:
+                raise UsageError(
+                    f"--build {text!r} doesn't say which of {', '.join(used)} it is for",
+                    hint=f"write TOOL=NAME: --build {used[0]}={text}",
+                )
+        known = dict.fromkeys([*ToolName, *plugins("programs"), *declared_names()])
+        if tool not in known and tool not in used:
+            raise UsageError(f"--build {text!r}: {tool!r} isn't a tool", hint=f"there are {', '.join(known)}")
+        if not build:
+            raise UsageError(f"--build {text!r} names no program", hint="for example --build native=./benchmark_model")
+        if found.setdefault(tool, build) != build:
+            raise UsageError(f"--build names two programs for {tool}: {found[tool]} and {build}", hint="keep one")
+    if unused := [tool for tool in found if tools and tool not in used]:
+        raise UsageError(
+            f"--build is for {', '.join(unused)}, and --tool says {', '.join(used)}", hint="let both name the same tool"
+        )
     return found
 
 
-def _pins_of(written: object, named: Mapping[str, ManifestEntry]) -> Mapping[Path, str]:
-    """Return the sha256 of the files that a plan names by a manifest's name and not by their path."""
-    values = written if isinstance(written, list) else [written]
-    names = [value.get("path") if isinstance(value, dict) else value for value in values]
-    return {named[name].path.resolve(): named[name].sha256 for name in names if isinstance(name, str) and name in named}
+def _name_of(models: Sequence[str]) -> str:
+    """Return a name that tells measurements apart: the model's, and how many more there are."""
+    first = "".join(letter if letter.isprintable() else "?" for letter in "".join(models[:1]))[:_NAME_SHOWN].strip()
+    return f"{first or 'bench'} and {len(models) - 1} more" if len(models) > 1 else first or "bench"
 
 
-def _models_of(sections: Iterable[ModelSection], faults: Faults, pins: Mapping[Path, str]) -> tuple[PlanModel, ...]:
+class _PlanDumper(yaml.SafeDumper):
+    """Quotes and escapes what isn't printable: in other styles some line ends would be folded to spaces."""
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        """Return the node of a text."""
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=None if text.isprintable() else '"')
+
+
+_PlanDumper.add_representer(str, _PlanDumper.represent_text)
+
+
+def _plain(value: object) -> object:
+    """Return what YAML writes without quotes where that reads as the same text again: ``4`` and not ``'4'``."""
+    match value:
+        case dict():
+            return {str(key): _plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case Enum():
+            return value.value
+        case _ if is_dataclass(value):
+            return {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
+        case "true" | "false":
+            return value == "true"
+        case str() if re.fullmatch(r"0|[1-9]\d{0,15}", value, re.ASCII):
+            return int(value)
+        case _:
+            return value
+
+
+def _predicate(value: object) -> object:
+    """Return a claim about a device that can be read; raises ValueError."""
+    if isinstance(value, str) and value.strip():
+        try:
+            parse_predicate(value)
+        except UsageError as error:
+            raise ValueError(str(error)) from error
+    return value
+
+
+def _delegate(value: object) -> object:
+    """Return a delegate, or the word for several, in whatever case it is written; raises ValueError."""
+    known = (*DelegateName, *map(DelegateName, plugins("delegates")), *DelegateChoice)
+    by_word: dict[str, object] = {name.value: name for name in known}
+    word = str(value).strip().lower()
+    if word not in by_word:
+        raise ValueError(not_one_of(str(value), by_word))
+    return by_word[word]
+
+
+def _pass(name: object) -> object:
+    """Return the name of a pass that a plan may ask for; raises ValueError."""
+    if name not in pass_names():
+        raise ValueError(f"there is no pass {name!r}; {known_hint(str(name))}")
+    if not pass_of(Pass(name)).is_in_plans:
+        raise ValueError(
+            f"{name!r} is no pass over models; write 'reference_check: true' beside 'passes', or --reference-check"
+        )
+    return name
+
+
+def _fact(value: object) -> object:
+    """Return the name of a fact or of a system property; raises ValueError."""
+    if not isinstance(value, str) or "." in value or not value.strip():
+        return value
+    if value.lower() not in FIELDS:
+        raise ValueError(f"{value!r} isn't a fact of phones such as profile, model or soc, nor a system property")
+    return value.lower()
+
+
+def _pattern(value: object, folder: Path, named: Mapping[str, ManifestEntry]) -> Path:
+    """Return a model's path as it is written, when it means a file; raises ValueError."""
+    if not isinstance(value, str | Path) or not str(value).strip():
+        raise ValueError("must be the path of a .tflite file")
+    _model_files(str(value), folder, named)
+    return Path(value)
+
+
+def _model_files(pattern: str, folder: Path, named: Mapping[str, ManifestEntry]) -> list[Path]:
+    """Return the files that a model's path means; a path with * ? or [ may mean several. Raises ValueError."""
+    try:
+        path = folder / Path(pattern).expanduser()
+        if path.is_dir():
+            raise ValueError(f"{str(path)!r} is a folder; for all models in it write {pattern.rstrip('/')}/*.tflite")
+        files = [path] if path.exists() else []
+        if not files and glob.has_magic(pattern):
+            found = (Path(name) for name in glob.glob(str(path), recursive=True))  # noqa: PTH207 - Path.glob refuses absolute ones
+            files = sorted(file for file in found if file.is_file())
+            if not files:
+                raise ValueError(f"no file matches {str(path)!r}")
+    except (OSError, RuntimeError) as error:
+        raise ValueError(f"{pattern!r} can't be looked up: {error}") from error
+    if not files and pattern in named:
+        path = named[pattern].path
+        if not path.is_file():
+            manifest = path.parent / MANIFEST_NAME
+            raise ValueError(f"{pattern!r} is a name in {manifest}, but there is no file {str(path)!r}")
+        files = [path]
+    if not files:
+        is_number = Path(pattern).name.isdigit()
+        hint = "; several values of an option are written with commas: --threads 1,4" if is_number else ""
+        raise ValueError(f"there is no file {str(path)!r}{hint}")
+    for file in files:
+        # Bytes that are no UTF-8 are surrogates in a name.
+        if str(file) != str(file).encode("utf-8", "replace").decode():
+            raise ValueError(f"the name {str(file)!r} isn't UTF-8; rename the file")
+    return files
+
+
+def _input_folder(value: object, *, folder: Path) -> object:
+    if not isinstance(value, str | Path) or not str(value).strip():
+        raise ValueError("must be the path of a folder")
+    path = (folder / Path(value).expanduser()).resolve()
+    if not path.is_dir():
+        raise ValueError(f"{path} is no folder")
+    return path
+
+
+def _build_path(value: object, *, folder: Path) -> object:
+    """Return a build's name as it is, and a file's path made absolute; what has a slash is a path."""
+    if not isinstance(value, str) or "/" not in value:
+        return value
+    path = folder / Path(value).expanduser()
+    if not path.is_file():
+        raise ValueError(f"there is no file {str(path)!r}")
+    return str(path)
+
+
+def _flag_value(value: object, *, folder: Path) -> object:
+    """Return a flag's value; of ``@path``, a file of this computer, the path made absolute."""
+    if not isinstance(value, str) or not value.startswith("@"):
+        return value
+    path = folder / Path(value[1:]).expanduser()
+    if not path.is_file():
+        raise ValueError(f"there is no file {str(path)!r}")
+    return f"@{path.absolute()}"
+
+
+def _models_of(
+    models: Sequence[PlanModel], faults: Faults, folder: Path, named: Mapping[str, ManifestEntry]
+) -> tuple[PlanModel, ...]:
     """Return each file once; two files can't have one name, as reports and people tell them by it."""
-    models: dict[Path, PlanModel] = {}
+    pins = {entry.path.resolve(): entry.sha256 for name, entry in named.items() if Path(name) in _paths(models)}
+    found: dict[Path, PlanModel] = {}
     by_name: dict[str, Path] = {}
-    for number, section in enumerate(sections):
-        for path in section.path:
-            known = models.get(path.resolve())
-            name = section.name or (known.name if known else path.stem)
+    for number, model in enumerate(models):
+        files = _model_files(str(model.path), folder, named)
+        if len(files) > 1 and (model.name or model.sha256):
+            message = f"name and sha256 are for one model, but the path means {len(files)} files"
+            faults.add(("models", number), message)
+            continue
+        for path in files:
+            known = found.get(path.resolve())
+            name = model.name or (known.name if known else path.stem)
             other = by_name.setdefault(name, path.resolve())
-            if known is not None and section.name and known.name != section.name:
+            if known is not None and model.name and known.name != model.name:
                 faults.add(("models", number), f"{str(path)!r} is named twice, as {known.name!r} and {name!r}")
             elif other != path.resolve():
                 message = (
@@ -176,6 +440,10 @@ def _models_of(sections: Iterable[ModelSection], faults: Faults, pins: Mapping[P
                 )
                 faults.add(("models", number), message)
             else:
-                sha256 = section.sha256 or (known.sha256 if known else None) or pins.get(path.resolve())
-                models[path.resolve()] = PlanModel(name=name, path=path, sha256=sha256)
-    return tuple(models.values())
+                sha256 = model.sha256 or (known.sha256 if known else None) or pins.get(path.resolve())
+                found[path.resolve()] = PlanModel(name=name, path=path, sha256=sha256)
+    return tuple(found.values())
+
+
+def _paths(models: Sequence[PlanModel]) -> set[Path]:
+    return {model.path for model in models}

@@ -10,9 +10,9 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from orchestrator.config.faults import Faults, Section, checked
-from orchestrator.config.fields import Celsius, OneOrMany, Text, unique
 from orchestrator.config.yaml_file import read_yaml
 from orchestrator.errors import PlanError
+from orchestrator.fields import Celsius, OneOrMany, Text, unique
 from orchestrator.records.device import DeviceKind, DeviceProfile
 from orchestrator.records.identity import Serial
 from orchestrator.records.workload import DelegateName

@@ -9,7 +9,8 @@ from pydantic import BeforeValidator, WithJsonSchema
 from orchestrator.records.workload import ToolName
 
 
-def _tool(word: object) -> object:
+def tool_of(word: object) -> object:
+    """Return the tool that a word means, of the declared programs too; raises ValueError."""
     if not isinstance(word, str) or word in list(ToolName):
         return word
     from orchestrator.config.declared_programs import tool_word
@@ -18,4 +19,4 @@ def _tool(word: object) -> object:
 
 
 #: A tool as a file names it: one of benchfarm's own, a declared program or its file.
-ToolWord = Annotated[ToolName, BeforeValidator(_tool), WithJsonSchema({"type": "string"})]
+ToolWord = Annotated[ToolName, BeforeValidator(tool_of), WithJsonSchema({"type": "string"})]

@@ -472,7 +472,7 @@ def _quiet(device: AdbDevice, conditioner: LadderConditioner) -> _Found:
     notes: list[str] = []
     left: list[str] = []
     try:
-        conditioner.prepare(device, FitLimits(wait_s=0.0), on_note=notes.append)
+        conditioner.prepare(device, FitLimits(wait=0.0), on_note=notes.append)
     finally:
         restored = conditioner.restore(device, on_note=left.append)
     if left:

@@ -97,7 +97,7 @@ class Unfit:
 def unfit(state: DeviceState, limits: FitLimits, zone_limits: Mapping[str, float]) -> list[Unfit]:
     """Return what a device in this state is not fit by; what is unknown is no reason."""
     percent, heat_c, status = state.battery_percent, state.battery_heat_c, state.thermal_status
-    least, most_c, most = limits.battery_percent_min, limits.battery_heat_c_max, limits.thermal_status_max
+    least, most_c, most = limits.battery_min, limits.battery_heat_max, limits.thermal_status_max
     rows: list[tuple[str, str, float | None, float, str]] = [
         ("battery-low", "battery", percent, least, f"battery at {percent} %, at least {least} %"),
         ("battery-hot", "battery heat", heat_c, most_c, f"battery at {heat_c or 0:.1f} C, at most {most_c:g} C"),
@@ -143,7 +143,7 @@ def wait_until_fit(
 ) -> Fitness:
     """Read the state until it is fit, the deadline has passed, or it is clear that it can't be met."""
     known_readings: dict[str, Readings] = {}
-    deadline = Deadline(limits.wait_s, clock)
+    deadline = Deadline(limits.wait, clock)
     begun_s = clock.monotonic_s()
     pause_s = _SHORTEST_PAUSE_S
     while True:

@@ -71,7 +71,7 @@ UNFIT_MAX: Final = 2
 #: Not the case's fault: nothing is known of what was to be measured.
 _WAY_LOST: Final = (DeviceChangedError, AdbUnavailableError, NoDeviceError)
 #: Any state is fit.
-_NO_LIMITS: Final = FitLimits(battery_percent_min=0, battery_heat_c_max=math.inf, thermal_status_max=6, wait_s=0.0)
+_NO_LIMITS: Final = FitLimits(battery_min=0, battery_heat_max=math.inf, thermal_status_max=6, wait=0.0)
 
 
 class CaseRunner:

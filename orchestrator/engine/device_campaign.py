@@ -231,7 +231,7 @@ class DeviceCampaign:
                 runner.leave_out(following(marker, self._runs), lacking)
             elif not runner.is_needless(following(marker, self._runs)):
                 between()
-                run_sustained(runner, marker, self._runs, sustained_s=self._campaign.terms.sustained_s)
+                run_sustained(runner, marker, self._runs, sustained_s=self._campaign.terms.sustained)
         if check is not None and (not runner.time.is_over or self._open_work().reference_check):
             check.end()
 
@@ -258,7 +258,7 @@ class DeviceCampaign:
         is_back = context.rescuer.rescue(
             self._device,
             keep_waiting=lambda: bool(self._others),
-            may_reboot=self._campaign.terms.may_reboot,
+            may_reboot=self._campaign.terms.reboot,
             on_note=self._note,
             cancelled=context.cancelled,
         )

@@ -194,7 +194,7 @@ def request_of(
         model_path=placed.model_path,
         program_path=placed.program_path,
         file_paths=placed.file_paths,
-        timeout_s=context.campaign.terms.timeout_s + 2 * case.max_secs,
+        timeout_s=context.campaign.terms.timeout + 2 * case.max_secs,
         known_flags=context.known_flags.get(case.build_sha256, frozenset()),
         variant=pass_of(run_pass).variant(number, context.campaign.terms),
         cache_folder=cache_folder,

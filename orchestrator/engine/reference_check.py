@@ -159,7 +159,7 @@ class ReferenceCheck:
         self._cool()
         verdict = self._ask()
         tried = "after cooling"
-        if verdict.moved and self._context.campaign.terms.may_reboot and self._device.kind is DeviceKind.ANDROID:
+        if verdict.moved and self._context.campaign.terms.reboot and self._device.kind is DeviceKind.ANDROID:
             self._note(f"the reference workload is still {_change(verdict)}; the phone is rebooted")
             self._reboot()
             verdict = self._ask()
@@ -192,8 +192,8 @@ class ReferenceCheck:
         limits = self._context.campaign.terms.limits
         baseline = baseline_of(self._runs)
         heat_c = baseline.battery_heat_c if baseline is not None else None
-        most_c = limits.battery_heat_c_max if heat_c is None else min(limits.battery_heat_c_max, heat_c + _WARMER_C)
-        fitness = self._runner.rest(replace(limits, battery_heat_c_max=most_c, thermal_status_max=0))
+        most_c = limits.battery_heat_max if heat_c is None else min(limits.battery_heat_max, heat_c + _WARMER_C)
+        fitness = self._runner.rest(replace(limits, battery_heat_max=most_c, thermal_status_max=0))
         if fitness.reason:
             self._note(f"didn't cool to what it was: {fitness.reason}")
 

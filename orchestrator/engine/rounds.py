@@ -56,7 +56,7 @@ def open_work(
     return OpenWork(
         planned=planned,
         added=added,
-        sustained=_open_sustained(mine, runs, terms.sustained_s),
+        sustained=_open_sustained(mine, runs, terms.sustained),
         reference_check=_open_reference(mine, runs),
     )
 
@@ -68,7 +68,7 @@ def done_count(campaign: Campaign, runs: Sequence[RunRecord], serial: Serial) ->
     """
     stored = sum(run.outcome is not Outcome.UNFIT and not pass_of(run.run_pass).is_open_ended for run in runs)
     markers = [item for item in campaign.invocations if item.case.serial == serial and goes_on(item)]
-    return stored + len(markers) - len(_open_sustained(markers, runs, campaign.terms.sustained_s))
+    return stored + len(markers) - len(_open_sustained(markers, runs, campaign.terms.sustained))
 
 
 def open_works(campaign: Campaign, runs: Iterable[RunRecord], tools: Mapping[ToolName, Tool]) -> dict[Serial, OpenWork]:

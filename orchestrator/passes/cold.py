@@ -52,7 +52,7 @@ def _numbers(plan: Plan, case: Case, program: Program) -> tuple[int, ...]:
     """
     if case.tool.is_session or case.tool in IMPORTED_TOOLS:
         return ()
-    rounds = plan.invocations if plan.stopping is None else min(plan.invocations, _ROUNDS)
+    rounds = plan.invocations.first if plan.stopping is None else min(plan.invocations.first, _ROUNDS)
     caches = DELEGATES[case.delegate].cache_flags is not None and program.is_benchmark_model
     wanted = START_STAGES if caches else (StartStage.PROCESS_COLD,)
     return tuple(len(START_STAGES) * turn + START_STAGES.index(stage) for turn in range(rounds) for stage in wanted)

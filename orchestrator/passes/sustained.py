@@ -23,7 +23,7 @@ def _as_run(case: Case) -> Case:
 
 
 def _least_s(case: Case, terms: PlanTerms) -> float:
-    return terms.sustained_s
+    return terms.sustained
 
 
 PASS = PassSpec(

@@ -102,10 +102,10 @@ def bounds_s(plan: Plan, queue: Sequence[Invocation]) -> tuple[float, float]:
         most += duration_s
     if plan.stopping is None:
         return least, most
-    beyond = plan.stopping.most - plan.invocations
+    beyond = plan.stopping.most - plan.invocations.first
     first = (item for item in queue if item.run_pass is FIGURE_PASS and item.number == 0)
     added = sum(beyond * least_duration_s(item, plan) for item in first)
-    return least, max(least, min(most + added, plan.budget_s or math.inf))
+    return least, max(least, min(most + added, plan.budget or math.inf))
 
 
 def least_duration_s(invocation: Invocation, terms: PlanTerms) -> float:
@@ -136,7 +136,7 @@ def order_invocations(plan: Plan, serial: Serial, cases: Sequence[Case]) -> tupl
     others = [pass_of(name) for name in plan.passes if name is not FIGURE_PASS]
     others.sort(key=lambda own: own.is_open_ended)
     further = [item for own in others for item in _further(plan, own, cases)]
-    rounds = range(plan.invocations) if FIGURE_PASS in plan.passes else range(0)
+    rounds = range(plan.invocations.first) if FIGURE_PASS in plan.passes else range(0)
     if plan.order is Order.SEQUENTIAL:
         timing = [Invocation(case=case, run_pass=FIGURE_PASS, number=number) for case in cases for number in rounds]
         return (*timing, *further)

@@ -72,9 +72,9 @@ def choose(
             chosen.append(facts)
     lacking = ""
     phones = sum(facts.kind is not DeviceKind.HOST for facts in chosen)
-    if selection.most is not None and phones < selection.most:
+    if selection.any is not None and phones < selection.any:
         each = f" of different {selection.one_of_each}" if selection.one_of_each else ""
-        lacking = f"the plan asks for {selection.most} phones{each}, and {phones} fit"
+        lacking = f"the plan asks for {selection.any} phones{each}, and {phones} fit"
     return Choice(
         chosen=tuple(sorted(facts.serial for facts in chosen)), unneeded=unneeded, unfit=unfit, lacking=lacking
     )
@@ -99,7 +99,7 @@ def missed(
         labels: The inventory.
         known: What phones were when they were seen last.
     """
-    if selection.most is not None or selection.one_of_each:
+    if selection.any is not None or selection.one_of_each:
         return {}
     expected = selection.serials or (labels if selection.pools or selection.tags or selection.where else ())
     reasons = {serial: "is not attached" for serial in expected if serial not in here} | dict(left_out)
@@ -140,8 +140,8 @@ def _unneeded(selection: DeviceSelection, facts: DeviceFacts, chosen: Sequence[D
         for other in phones:
             if group_of(selection, other) == group:
                 return f"{other.serial} has the same {selection.one_of_each}, {group}"
-    if selection.most is not None and len(phones) >= selection.most:
-        return f"{selection.most} {'phone is' if selection.most == 1 else 'phones are'} enough for the plan"
+    if selection.any is not None and len(phones) >= selection.any:
+        return f"{selection.any} {'phone is' if selection.any == 1 else 'phones are'} enough for the plan"
     return ""
 
 

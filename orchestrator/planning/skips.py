@@ -44,7 +44,7 @@ def delegates_for(plan: Plan, kind: DeviceKind, tool: ToolName) -> tuple[Delegat
     offered = program(tool).delegates(kind)
     is_usual = plan.matrix.delegates == (USUAL_DELEGATE,) and USUAL_DELEGATE not in offered
     if plan.matrix.choice is None and not (tool.is_declared and is_usual):
-        return plan.matrix.delegates
+        return plan.matrix.named
     if plan.matrix.choice is DelegateChoice.ALL:
         return tuple(name for name, own in DELEGATES.items() if name in offered and not own.is_named_by_flag)
     if tool.is_declared:

@@ -57,7 +57,7 @@ def cut_to_time(
         unit_of: what cases have in common that one process measures; empty for a case that is run alone.
         reference_check: whether the reference workload will bracket it, and takes its part of the time.
     """
-    total_s = left_s(plan.until, plan.budget_s, now)
+    total_s = left_s(plan.until, plan.budget, now)
     if total_s is None:
         return expansion
     skips: dict[CaseKey, Skip] = {}
@@ -178,7 +178,7 @@ class TimeLeft:
         #: What the last run of a series took, in one pass.
         self._taken_s: dict[tuple[SeriesKey, Pass], float] = {}
         self._reserve_s = CHECK_S if any(is_around_others(item) for item in campaign.invocations) else 0.0
-        budget_s = None if terms.budget_s is None else max(0.0, terms.budget_s - busy_s(terms, runs))
+        budget_s = None if terms.budget is None else max(0.0, terms.budget - busy_s(terms, runs))
         seconds = left_s(terms.until, budget_s, clock.now())
         if seconds is None:
             return
@@ -226,6 +226,6 @@ def busy_s(terms: Terms, runs: Sequence[RunRecord]) -> float:
         pause_s = 0.0 if ended_at is None else (run.started_at - ended_at).total_seconds()
         end = run.started_at + timedelta(seconds=run.duration_s)
         if ended_at is None or end > ended_at:
-            total_s += run.duration_s + (pause_s if 0 < pause_s <= terms.limits.wait_s + 60.0 else 0.0)
+            total_s += run.duration_s + (pause_s if 0 < pause_s <= terms.limits.wait + 60.0 else 0.0)
             ended_at = end
     return total_s

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.pairing import Pairing
-from orchestrator.records.plan import PlanTerms
+from orchestrator.records.plan import PlanTerms, StoppingRule
 from orchestrator.records.workload import FIGURE_PASS, Case, Pass, RunKey, SkippedCase
 
 
@@ -55,6 +55,8 @@ class Origin:
 class Terms(PlanTerms):
     """What running a campaign needs beside its cases: what its plan says, and what was so when it began."""
 
+    #: None: the planned invocations, no more and no less.
+    stopping: StoppingRule | None = None
     #: sha256 of a model or program -> where its file is on the computer that began the campaign.
     files: Mapping[str, str] = field(default_factory=dict)
     #: An A/B comparison: two cases in turns, as many pairs as its pilot shows to be needed.

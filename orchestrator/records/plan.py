@@ -1,15 +1,142 @@
-"""A plan as read and checked: what is to be measured, on what, how often. Nothing here has met a device yet."""
+"""A plan: each key once, with its type and bounds, its default, its help and its option.
+
+These records are what a plan file is checked against, what a command's options and a Python call's keywords are made
+from, what the JSON schema and the table of keys are written from, and what a campaign keeps. What a key needs to know
+beyond its own text (files, programs, facts of phones) is a rule that the reader of the file gives (``config.plan``).
+"""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin, get_type_hints
 
-from orchestrator.records.contention import USUAL_LOADS
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    GetJsonSchemaHandler,
+    TypeAdapter,
+    ValidationInfo,
+    WithJsonSchema,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from orchestrator.fields import (
+    NO_KEY,
+    AnyText,
+    Celsius,
+    OneOrMany,
+    Percent,
+    Seconds,
+    Sha256,
+    Short,
+    Text,
+    is_written,
+    unique,
+)
+from orchestrator.records.build_spec import OWNED_FLAGS
+from orchestrator.records.contention import USUAL_LOADS, load_of
 from orchestrator.records.workload import FIGURE_PASS, USUAL_DELEGATE, DelegateName, Pass, ProcessMode, ToolName
+
+#: What a plan is made of without a file: values by the names of its keys. A list may also be one text with commas.
+PlanOptions: TypeAlias = dict[str, Any]
+DEVICES: Final = "Devices"
+MEASURING: Final = "Measuring"
+ADVANCED: Final = "Advanced"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What a key says of itself beside its type and default."""
+
+    #: Its line of help.
+    about: str
+    #: Its option's names; empty: no command has it as an option.
+    option: str = ""
+    #: The group of options that its option stands in.
+    panel: str = ""
+    #: Its name as a keyword of Python, where that isn't the key's own.
+    keyword: str = ""
+    #: Its meaning in the table of keys (Markdown), where the line of help is too short.
+    means: str = ""
+    #: Its default in words, where the value alone doesn't say it.
+    default: str = ""
+    #: Whether one text may hold several values, joined by commas.
+    commas: bool = False
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {**handler(schema), "description": self.about}
+
+
+@dataclass(frozen=True, slots=True)
+class PlanKey:
+    """A key with its place in a plan."""
+
+    #: ``("matrix", "threads")``.
+    at: tuple[str, ...]
+    kind: Any
+    key: Key
+    default: object
+
+    @property
+    def keyword(self) -> str:
+        """Its name as a keyword of Python."""
+        return self.key.keyword or self.at[-1]
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it takes several values."""
+        return any(get_origin(part) is tuple for part in _parts(self.kind))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a whole number."""
+        return int in _parts(self.kind)
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it is true or false."""
+        return bool in _parts(self.kind)
+
+
+def _parts(kind: Any) -> Iterator[Any]:  # noqa: ANN401 - any type expression
+    """Yield a type without Annotated, or the types of a union."""
+    if get_origin(kind) is Annotated:
+        yield from _parts(get_args(kind)[0])
+    elif get_origin(kind) is tuple or not get_args(kind):
+        yield kind
+    else:
+        yield from (part for item in get_args(kind) for part in _parts(item))
+
+
+def keys_of(model: type, at: tuple[str, ...] = ()) -> Iterator[PlanKey]:
+    """Yield the keys of a plan's record, those of its sections among them, its own before those that it inherits."""
+    hints = get_type_hints(model, include_extras=True)
+    for item in sorted(fields(model), key=lambda item: item.name not in model.__annotations__):
+        hint = hints[item.name]
+        key = next((part for part in getattr(hint, "__metadata__", ()) if isinstance(part, Key)), None)
+        if key is not None:
+            default = item.default_factory() if callable(item.default_factory) else item.default
+            yield PlanKey((*at, item.name), hint, key, default)
+        elif is_dataclass(hint):
+            assert isinstance(hint, type), "a section's type is its record"
+            yield from keys_of(hint, (*at, item.name))
+
+
+def _by(rule: str) -> BeforeValidator:
+    """Return what checks a value by a rule of the file's reader."""
+
+    def check(value: object, info: ValidationInfo) -> object:
+        given: Callable[[object], object] | None = (info.context or {}).get(rule)
+        return value if given is None else given(value)
+
+    return BeforeValidator(check)
 
 
 class Order(enum.StrEnum):
@@ -21,34 +148,6 @@ class Order(enum.StrEnum):
     SEQUENTIAL = "sequential"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanModel:
-    """A model that the plan names."""
-
-    name: str
-    path: Path
-    #: The content that the plan's author meant; None when any content will do.
-    sha256: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceSelection:
-    """Which devices; a device must fit every rule that is given. An empty selection takes every usable phone."""
-
-    serials: tuple[str, ...] = ()
-    profiles: tuple[str, ...] = ()
-    pools: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    #: Predicates on facts, all of which must hold: ``android >= 13``, ``soc = "sm8*"``, ``virtual = false``.
-    where: tuple[str, ...] = ()
-    #: Also measure on this computer.
-    host: bool = False
-    #: A fact by its name in predicates: of the phones that fit, one for each of its values. Empty: all.
-    one_of_each: str = ""
-    #: At most N phones of those that fit; None: all.
-    most: int | None = None
-
-
 class DelegateChoice(enum.StrEnum):
     """Words that stand in place of delegates' names."""
 
@@ -58,47 +157,324 @@ class DelegateChoice(enum.StrEnum):
     ALL = "all"
 
 
+class Screen(enum.StrEnum):
+    """What the screen is to be while measuring."""
+
+    ON = "on"
+    OFF = "off"
+
+
+def _delegates(words: tuple[DelegateName | DelegateChoice, ...]) -> tuple[DelegateName | DelegateChoice, ...]:
+    choice = next((word for word in words if isinstance(word, DelegateChoice)), None)
+    if choice is not None and len(words) > 1:
+        raise ValueError(f"{choice.value!r} stands for several delegates; leave out the other names")
+    return unique(words)
+
+
+_TEXTS_SCHEMA: Final = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
+_FLAG_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_FLAG_TEXTS: Final = TypeAdapter(dict[str, Annotated[AnyText, _by("flag")]])
+
+
+def _flags(value: object, info: ValidationInfo) -> object:
+    return list(_FLAG_TEXTS.validate_python(value, context=info.context).items()) if is_written(info) else value
+
+
+def _flag_set(flags: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Return one set of flags in the order of their names."""
+    for name, text in flags:
+        if not _FLAG_NAME.fullmatch(name):
+            bare = name.lstrip("-")
+            hint = f"; write {bare}" if bare != name and _FLAG_NAME.fullmatch(bare) else ""
+            raise ValueError(f"{name!r} isn't the name of a flag{hint}")
+        if name in OWNED_FLAGS:
+            raise ValueError(f"the flag {name} can't be set here: {OWNED_FLAGS[name]}")
+        if "\0" in text or "\n" in text:
+            raise ValueError(f"the value of {name} must not hold line ends or NUL")
+    return tuple(sorted(flags))
+
+
+def _campaign_name(text: str) -> str:
+    if len(text) > _NAME_MAX:
+        raise ValueError(f"has {len(text)} characters; at most {_NAME_MAX} are possible")
+    if not text.isprintable():
+        raise ValueError("must be of printable characters")
+    return text
+
+
+#: Characters of a campaign's name.
+_NAME_MAX: Final = 100
+
+
+def _affinity(text: str) -> str:
+    if text in {"big", "all"}:
+        return text
+    mask = text.lower().removeprefix("0x")
+    if not re.fullmatch(r"[0-9a-f]{1,32}", mask) or int(mask, 16) == 0:
+        raise ValueError(f"{text!r} isn't big, all or a mask of cores in hexadecimal digits such as f0")
+    return f"{int(mask, 16):x}"
+
+
+#: PowerManager's words for its thermal status.
+THERMAL_STATUS: Final = ("none", "light", "moderate", "severe", "critical", "emergency", "shutdown")
+
+
+def _thermal_status(value: object) -> object:
+    return THERMAL_STATUS.index(value) if value in THERMAL_STATUS else value
+
+
+def _screen(value: object) -> object:
+    # YAML's own words for true and false are read as they are written; people mean these.
+    return {"true": "on", "false": "off"}.get(value, value) if isinstance(value, str) else value
+
+
+def _load(text: str) -> str:
+    load_of(text)
+    return text
+
+
+_Words: TypeAlias = OneOrMany[tuple[Text, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanModel:
+    """A model that the plan names; in a file its path may be a pattern of several."""
+
+    #: In a file empty: the file's name.
+    name: Annotated[Text, Field(description="Its name in reports (default: the file's name)")] = ""
+    path: Annotated[Path, _by("model"), Field(description="A .tflite file, or a pattern of several")]
+    #: The content that the plan's author meant; None when any content will do.
+    sha256: Annotated[Sha256 | None, Field(description="Refuse any other content")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSelection:
+    """Which devices; a device must fit every rule that is given. An empty selection takes every usable phone."""
+
+    serials: Annotated[
+        _Words,
+        Key(
+            "Serial number, or host. Repeat for several.", "--device -s", DEVICES, "devices",
+            "serial numbers, the adb server's names, or `host` for this computer", "all usable phones",
+        ),
+    ] = ()  # fmt: skip
+    profiles: Annotated[
+        _Words,
+        Key(
+            "Device profile, for example pixel-4.", "--profile", DEVICES, "",
+            "names of [device profiles](profiles.md); of phones and [iPhones](../guides/iphone.md)", "any",
+        ),
+    ] = ()  # fmt: skip
+    pools: Annotated[_Words, Key("Pools of phones.", means="names given to phones, any of them", default="any")] = ()
+    tags: Annotated[_Words, Key("Tags of phones.", means="names given to phones, all of them", default="any")] = ()
+    #: Predicates on facts, all of which must hold: ``android >= 13``, ``soc = "sm8*"``, ``virtual = false``.
+    where: Annotated[
+        OneOrMany[tuple[Annotated[Text, _by("predicate")], ...]],
+        Key(
+            "Rule on device facts, for example 'android >= 13'.", "--where", DEVICES, "",
+            "[claims about a device](#claims-about-a-device); all must hold", "none",
+        ),
+    ] = ()  # fmt: skip
+    host: Annotated[bool, Key("Include this computer.", "--host", DEVICES)] = False
+    one_of_each: Annotated[
+        Text,
+        _by("fact"),
+        Key(
+            "One matching phone for each value of a fact: profile, soc ...", "--one-of-each", DEVICES, "",
+            "a fact (`profile`, `model`, `soc`, any of those [below](#claims-about-a-device)): of the phones that fit, "
+            "one for each of its values",
+            "all that fit",
+        ),
+    ] = ""  # fmt: skip
+    any: Annotated[
+        Annotated[int, Field(ge=1, le=10_000)] | None,
+        Key(
+            "Use at most N matching phones (default: all).", "--any", DEVICES, "at_most",
+            "at most so many of the phones that fit", "all that fit",
+        ),
+    ] = None  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
     """The axes; every combination that isn't excluded is a case."""
 
-    #: Empty where ``choice`` says it.
-    delegates: tuple[DelegateName, ...] = (USUAL_DELEGATE,)
-    choice: DelegateChoice | None = None
+    #: Names, or one word for several.
+    delegates: Annotated[
+        OneOrMany[
+            tuple[
+                Annotated[
+                    DelegateName | DelegateChoice,
+                    _by("delegate"),
+                    WithJsonSchema({"enum": [*DelegateName, *DelegateChoice]}),
+                ],
+                ...,
+            ]
+        ],
+        Field(min_length=1),
+        AfterValidator(_delegates),
+        Key(
+            "cpu, xnnpack, gpu, nnapi, hexagon ... (a,b,c), or all (default: try what is there).", "--delegate -d", "",
+            "",
+            "`cpu` (builtin kernels), `xnnpack`, `gpu`, `nnapi`, `hexagon`, `npu`, `coreml`, `external`, in any case; "
+            "or `auto`: what a device and its program usually have, on the CPU with 1 thread and with 4; or `all` of "
+            "the program",
+            commas=True,
+        ),
+    ] = (USUAL_DELEGATE,)  # fmt: skip
     #: Empty: 4, or as many as a device with fewer cores has; with ``auto`` also 1.
-    threads: tuple[int, ...] = ()
-    #: Empty: each device's usual program, ``native`` on phones and ``litert`` on this computer.
-    tools: tuple[ToolName, ...] = ()
-    #: Sets of further flags; each set is a configuration of its own.
-    flags: tuple[tuple[tuple[str, str], ...], ...] = ((),)
-    #: As what the program runs. Empty: as each program usually does.
-    modes: tuple[ProcessMode, ...] = ()
+    threads: Annotated[
+        OneOrMany[tuple[Annotated[int, Field(ge=1, le=128)], ...]],
+        Field(min_length=1),
+        AfterValidator(unique),
+        Key(
+            "Thread counts (1,4).", "--threads -t", "", "", "numbers from 1 to 128",
+            "4, or as many as a device with fewer cores has", commas=True,
+        ),
+    ] = ()  # fmt: skip
     #: Whether also a delegate that takes all operators, and so uses no threads, is measured with each number of them.
-    every_thread_count: bool = False
+    every_thread_count: Annotated[
+        bool,
+        Key(
+            "Use each thread count also where the delegate takes all operators.", "--every-thread-count", "", "",
+            "whether a delegate that takes all operators (`gpu`, `nnapi`, `hexagon`, `npu`) is measured with each "
+            "number of threads; else only the first number is, and the others are stored as skipped "
+            "(`threads-unused`) once it is known that the delegate takes all",
+        ),
+    ] = False  # fmt: skip
+    #: Empty: each device's usual program, ``native`` on phones and ``litert`` on this computer.
+    tools: Annotated[
+        OneOrMany[tuple[Annotated[ToolName, _by("program"), WithJsonSchema({"type": "string"})], ...]],
+        Field(min_length=1),
+        AfterValidator(unique),
+        Key(
+            "native, apk, litert, perf-options, litert-native, litert-lm, litert-ios (a,b).", "--tool", ADVANCED, "",
+            "`native`, `apk`, `litert`, `perf-options`, `litert-native`, `litert-lm`, `litert-ios` "
+            "(see [below](#programs))",
+            "each device's usual one", commas=True,
+        ),
+    ] = ()  # fmt: skip
+    #: Sets of further flags; each set is a configuration of its own.
+    flags: Annotated[
+        OneOrMany[
+            tuple[
+                Annotated[
+                    tuple[tuple[str, str], ...],
+                    BeforeValidator(_flags),
+                    AfterValidator(_flag_set),
+                    WithJsonSchema(_TEXTS_SCHEMA),
+                ],
+                ...,
+            ]
+        ],
+        Field(min_length=1),
+        AfterValidator(lambda sets: tuple(dict.fromkeys(sets))),
+        Key(
+            "Flag of the program, name=value. Repeat for several.", "--flag", ADVANCED, "",
+            "one set of flags or a list of sets; each set is a configuration of its own", "one empty set",
+        ),
+    ] = ((),)  # fmt: skip
+    #: As what the program runs. Empty: as each program usually does.
+    modes: Annotated[
+        OneOrMany[tuple[ProcessMode, ...]],
+        Field(min_length=1),
+        AfterValidator(unique),
+        Key(
+            "Run as foreground (apk), shell, top-app (native) (a,b).", "--mode", ADVANCED, "",
+            "as what the program runs: `foreground` (an app on the screen), `shell` (a child of adb's shell), "
+            "`top-app` (the same with the task profiles of the app on the screen)",
+            "`foreground` for `apk`, `shell` for the others", commas=True,
+        ),
+    ] = ()  # fmt: skip
+
+    @property
+    def choice(self) -> DelegateChoice | None:
+        """The word for several delegates; None where they are named."""
+        return next((word for word in self.delegates if isinstance(word, DelegateChoice)), None)
+
+    @property
+    def named(self) -> tuple[DelegateName, ...]:
+        """The delegates that are named; none where a word stands for several."""
+        return tuple(word for word in self.delegates if isinstance(word, DelegateName))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
     """How one invocation measures; the names are the benchmark programs' own."""
 
-    num_runs: int = 50
-    min_secs: float = 1.0
-    max_secs: float = 150.0
-    warmup_runs: int = 1
-    warmup_min_secs: float = 0.5
-    affinity: str = "big"
+    num_runs: Annotated[
+        int,
+        Field(ge=1, le=1_000_000),
+        Key("Inferences per process, at least (default: 50).", "--num-runs", MEASURING),
+    ] = 50
+    min_secs: Annotated[
+        Seconds,
+        Field(ge=0, le=86_400),
+        Key("Seconds per process, at least (default: 1).", "--min-secs", MEASURING, default="`1 s`"),
+    ] = 1.0
+    max_secs: Annotated[
+        Seconds,
+        Field(gt=0, le=86_400),
+        Key(
+            "Seconds per process, at most (default: 150).", "--max-secs", MEASURING, "",
+            "time of the warm-up, and of the measurement, at most", "`150 s`",
+        ),
+    ] = 150.0  # fmt: skip
+    warmup_runs: Annotated[int, Field(ge=0, le=1_000_000), Key("Inferences of warm-up, at least.")] = 1
+    warmup_min_secs: Annotated[
+        Seconds,
+        Field(ge=0, le=86_400),
+        Key("Seconds of warm-up, at least.", default="`0.5 s`"),
+    ] = 0.5
+    affinity: Annotated[
+        Text,
+        AfterValidator(_affinity),
+        Key(
+            "Cores to use: big (the default), all, or a hexadecimal mask.", "--affinity", ADVANCED, "",
+            "`big` (all clusters but the slowest), `all`, or a mask of cores in hexadecimal digits",
+        ),
+    ] = "big"  # fmt: skip
+
+    def __post_init__(self) -> None:
+        for name in ("min_secs", "warmup_min_secs"):
+            if getattr(self, name) > self.max_secs:
+                raise ValueError(f"{name} ({getattr(self, name):g} s) is more than max_secs ({self.max_secs:g} s)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitLimits:
     """What a device must be like before an invocation starts."""
 
-    battery_percent_min: int = 20
-    battery_heat_c_max: float = 40.0
+    #: Percent.
+    battery_min: Annotated[
+        Percent,
+        Field(ge=0, le=100),
+        Key("A phone with less isn't fit, in percent.", default="`20 %`"),
+    ] = 20.0
+    #: Degrees Celsius.
+    battery_heat_max: Annotated[
+        Celsius,
+        Field(ge=0, le=100),
+        Key("A phone whose battery is hotter isn't fit, in degrees Celsius.", default="`40 C`"),
+    ] = 40.0
     #: PowerManager's thermal status, 0 to 6.
-    thermal_status_max: int = 0
-    #: How long to wait for it.
-    wait_s: float = 300.0
+    thermal_status_max: Annotated[
+        int,
+        Field(ge=0, le=6),
+        BeforeValidator(_thermal_status),
+        WithJsonSchema({"enum": [*range(7), *THERMAL_STATUS]}),
+        Key(
+            "The highest thermal status of a fit phone.",
+            means="`none`, `light`, `moderate`, `severe`, `critical`, `emergency`, `shutdown`, or 0 to 6",
+            default="`none`",
+        ),
+    ] = 0
+    #: Seconds.
+    wait: Annotated[
+        Seconds,
+        Field(ge=0, le=86_400),
+        Key("How long to wait for a phone to become fit.", default="`5 min`"),
+    ] = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,31 +489,69 @@ class StoppingRule:
     most: int = 40
 
 
-class Screen(enum.StrEnum):
-    """What the screen is to be while measuring."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocations:
+    """How many processes each case gets in the timing pass: as many as its noise needs, within these bounds."""
 
-    ON = "on"
-    OFF = "off"
+    first: Annotated[int, Field(ge=1, le=10_000)] = StoppingRule().first
+    most: Annotated[int, Field(ge=1, le=10_000)] = StoppingRule().most
+
+    def __post_init__(self) -> None:
+        if self.first > self.most:
+            raise ValueError(f"first ({self.first}) is more than most ({self.most})")
+        if self.first == 1 < self.most:
+            raise ValueError("first (1) is too small; the minimum is 2")
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether every case gets the same number."""
+        return self.first == self.most
+
+
+def fixed(count: int) -> Invocations:
+    """Return as many invocations for every case."""
+    return Invocations(first=count, most=count)
+
+
+def _bounds(given: object) -> object:
+    """Return the bounds that a number, ``8-40`` or a first round alone means."""
+    if isinstance(given, str):
+        first, dash, most = given.partition("-")
+        if dash and first.strip():
+            given = {"first": first.strip(), "most": most.strip()}
+    if isinstance(given, str | int):
+        try:
+            count = int(given)
+        except ValueError:
+            raise ValueError(f"{given!r} isn't a whole number") from None
+        if not 1 <= count <= 10_000:
+            raise ValueError(f"{count} isn't between 1 and 10000")
+        return {"first": count, "most": count}
+    # A larger first round raises the bound.
+    if isinstance(given, dict) and "most" not in given and str(given.get("first", "")).isdecimal():
+        return {**given, "most": max(int(given["first"]), StoppingRule().most)}
+    return given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quiet:
     """How a phone is brought to rest; None leaves a setting as it is."""
 
-    screen: Screen = Screen.ON
-    airplane: bool | None = None
-    #: Doze is kept off.
-    no_doze: bool | None = None
-    animations_off: bool | None = None
-    sync_off: bool | None = None
+    screen: Annotated[Screen, BeforeValidator(_screen), Key("`on` or `off` while measuring.")] = Screen.ON
+    airplane: Annotated[bool | None, Key("Airplane mode.", default="as it is")] = None
+    no_doze: Annotated[bool | None, Key("Keep Doze off.", default="as it is")] = None
+    animations_off: Annotated[bool | None, Key("Switch animations off.", default="as it is")] = None
+    sync_off: Annotated[bool | None, Key("Switch synchronisation off.", default="as it is")] = None
     #: ``cmd power set-fixed-performance-mode-enabled``.
-    fixed_performance: bool | None = None
-    #: As root: governor ``performance``, smallest clock = largest clock.
-    pin_clocks: bool | None = None
-    #: As root: the GPU's devfreq at its maximum.
-    pin_gpu: bool | None = None
-    #: As root: the vendor's own thermal services stopped; never tuned, because the phone may get too hot.
-    thermal_control_off: bool | None = None
+    fixed_performance: Annotated[bool | None, Key("Android's fixed performance mode.", default="as it is")] = None
+    pin_clocks: Annotated[
+        bool | None, Key("With root: hold the CPU's clocks at their maximum.", default="as it is")
+    ] = None
+    pin_gpu: Annotated[bool | None, Key("With root: hold the GPU's clock at its maximum.", default="as it is")] = None
+    thermal_control_off: Annotated[
+        bool | None,
+        Key("With root: stop the vendor's thermal services; the phone may get too hot.", default="as it is"),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,44 +559,177 @@ class PlanTerms:
     """What a plan says of the work beside its cases; a campaign keeps it, and it changes no case's identity."""
 
     limits: FitLimits = field(default_factory=FitLimits)
-    #: None: the planned invocations, no more and no less.
-    stopping: StoppingRule | None = None
-    #: The time of the whole campaign on each device; None is no limit.
-    budget_s: float | None = None
-    #: Nothing begins that would end later.
-    until: datetime | None = None
-    quiet: Quiet = field(default_factory=Quiet)
-    #: Whether a phone whose reference workload moved may be rebooted.
-    may_reboot: bool = False
-    #: How long the pass ``sustained`` goes on.
-    sustained_s: float = 1800.0
+    #: The time of the whole campaign on each device, in seconds; None is no limit.
+    budget: Annotated[
+        Annotated[Seconds, Field(gt=0, le=604_800)] | None,
+        Key(
+            "Time of the whole campaign on each device (2h). Cases that don't fit are left out.", "--budget", MEASURING,
+            "",
+            "the most time that the whole campaign may take on each device (see [below](#when-the-time-is-short))",
+            "no limit",
+        ),
+    ] = None  # fmt: skip
+    #: Seconds of the pass ``sustained``.
+    sustained: Annotated[
+        Seconds,
+        Field(ge=10, le=86_400),
+        Key(
+            "Run processes without a pause for this time (30m).", "--sustained", MEASURING, "",
+            "how long the pass [`sustained`](../guides/sustained.md) goes on for each case", "`30 min`",
+        ),
+    ] = 1800.0  # fmt: skip
     #: The loads of the pass ``contention`` (records/contention.py).
-    contention: tuple[str, ...] = USUAL_LOADS
-    #: For one invocation, beyond what max_secs allows for warm-up and measurement.
-    timeout_s: float = 120.0
+    contention: Annotated[
+        OneOrMany[tuple[Annotated[Text, AfterValidator(_load)], ...]],
+        Field(min_length=1, max_length=16),
+        AfterValidator(unique),
+        Key(
+            "Loads of the pass contention.",
+            means="the loads of the pass [`contention`](../guides/contention.md): `cpu=N`, `memory=N`, `gpu=1`, or "
+            "several joined by `+`",
+        ),
+    ] = USUAL_LOADS
+    #: Whether a phone whose reference workload moved may be rebooted.
+    reboot: Annotated[bool, Key("Reboot a phone whose reference check moved.", "--reboot", ADVANCED)] = False
+    quiet: Quiet = field(default_factory=Quiet)
+    #: Seconds for one invocation, beyond what max_secs allows for warm-up and measurement.
+    timeout: Annotated[
+        Seconds,
+        Field(gt=0, le=86_400),
+        Key(
+            "Seconds per process beyond --max-secs (default: 120).", "--timeout", ADVANCED, "",
+            "of one invocation, beyond its own `max_secs`", "`120 s`",
+        ),
+    ] = 120.0  # fmt: skip
+    #: Nothing begins that would end later.
+    until: Annotated[datetime | None, NO_KEY] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(PlanTerms):
     """A whole plan."""
 
-    name: str
-    models: tuple[PlanModel, ...]
+    name: Annotated[
+        Text,
+        AfterValidator(_campaign_name),
+        Key(
+            "Name of the campaign (default: the models' names).", "--name", "Output", "", "what the campaign is called",
+            "the file's name",
+        ),
+    ] = ""  # fmt: skip
+    models: Annotated[
+        OneOrMany[
+            tuple[
+                Annotated[
+                    PlanModel,
+                    Short(
+                        lambda value: {"path": value} if isinstance(value, str | Path) else value,
+                        lambda _: {"type": "string"},
+                    ),
+                ],
+                ...,
+            ]
+        ],
+        Field(min_length=1),
+        Key(
+            "Model files (.tflite).", "--model -m", "", "", "paths, patterns, or `path` with `name` and `sha256`",
+            "needed",
+        ),
+    ]  # fmt: skip
     matrix: Matrix = field(default_factory=Matrix)
     devices: DeviceSelection = field(default_factory=DeviceSelection)
     settings: RunSettings = field(default_factory=RunSettings)
-    passes: tuple[Pass, ...] = (FIGURE_PASS,)
-    #: Invocations of each case that the timing pass begins with; the other passes have one.
-    invocations: int = 3
+    passes: Annotated[
+        OneOrMany[
+            tuple[
+                Annotated[
+                    Pass,
+                    _by("pass"),
+ WithJsonSchema({"type": "string"}),
+                ],
+                ...,
+            ]
+        ],
+        Field(min_length=1),
+        AfterValidator(unique),
+        Key(
+            "Passes (a,b).",
+            "--pass", "", "",
+"names of [passes](#passes); a latency comes from `timing` only",
+            commas=True,
+        ),
+    ] = (FIGURE_PASS,)  # fmt: skip
+    #: Of each case in the timing pass; the other passes have one.
+    invocations: Annotated[
+        Invocations,
+        Short(_bounds, lambda _: {"type": ["integer", "string"]}),
+        Key(
+            "Processes per case: N, or FIRST-MOST (default: 8-40).", "--invocations -n", MEASURING, "",
+            "a number: so many processes for every case in the timing pass. With `invocations.first` and "
+            "`invocations.most`, or `8-40`, a case gets as many as its figure needs "
+            "(see [below](#how-many-invocations))",
+            "`first: 8`, `most: 40`",
+        ),
+    ] = Invocations()  # fmt: skip
+    #: Percent of the estimate.
+    precision: Annotated[
+        Percent,
+        Field(ge=0.1, lt=100),
+        Key(
+            "Stop a case at this half width of its 95 % interval (2%).", "--precision", MEASURING, "",
+            "a case has enough when half its 95 % interval is under this share of the figure", "`2 %`",
+        ),
+    ] = 100 * StoppingRule().half_width  # fmt: skip
     #: Whether the reference workload is run before, after and between on each device; None: when it costs little.
-    reference_check: bool | None = None
+    reference_check: Annotated[
+        bool | None,
+        Key(
+            "Measure a reference workload before and after: ~30 s per phone.", "--reference-check", ADVANCED, "",
+            "whether a reference workload is run before, between and after (see [below](#the-reference-workload))",
+            "on when a device has 10 minutes of work",
+        ),
+    ] = None  # fmt: skip
     #: Folder with inputs for the pass ``parity``, ``<model>.<number>.bin`` each; None: made from a seed.
-    parity_inputs: Path | None = None
-    order: Order = Order.INTERLEAVED
-    seed: int = 0
-    #: Tool -> name of a build in apk_builds/ or path of a file; empty means the default.
-    builds: Mapping[ToolName, str] = field(default_factory=dict)
+    parity_inputs: Annotated[
+        Annotated[Path, _by("folder")] | None,
+        Key(
+            "Folder with inputs for parity: MODEL.0.bin ...", "--parity-inputs", ADVANCED, "",
+            "a folder with inputs for the pass [`parity`](../guides/parity.md), `<model>.<number>.bin` each, raw",
+            "made from a seed",
+        ),
+    ] = None  # fmt: skip
+    order: Annotated[
+        Order,
+        Key(
+            "interleaved or sequential.",
+            means="`interleaved` (each case once, in seeded order, then each again) or `sequential`",
+        ),
+    ] = Order.INTERLEAVED
+    seed: Annotated[
+        int,
+        Field(ge=0, lt=2**63),
+        Key("Seed for the order of invocations (default: 0).", "--seed", ADVANCED),
+    ] = 0
+    #: Program -> name of a build in apk_builds/ or path of a file; empty means the default.
+    builds: Annotated[
+        dict[Annotated[ToolName, _by("program")], Annotated[Text, _by("build")]],
+        WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}}),
+        Key(
+            "Program to use: TOOL=NAME or TOOL=FILE, or NAME or FILE for a single tool. Repeat for several.",
+            "--build", ADVANCED, "",
+            "tool: name, sha256 or path of a [build](../guides/builds.md); what has a slash is a path",
+            "the default build",
+        ),
+    ] = field(default_factory=dict)  # fmt: skip
     #: The text that it was read from, byte for byte.
-    text: str = ""
+    text: Annotated[str, NO_KEY] = ""
     #: Where relative paths in it start; not part of what it means.
-    folder: Path | None = field(default=None, compare=False)
+    folder: Annotated[Path | None, NO_KEY] = field(default=None, compare=False)
+
+    @property
+    def stopping(self) -> StoppingRule | None:
+        """When a case has enough invocations; None: the planned ones, no more and no less."""
+        if self.invocations.is_fixed:
+            return None
+        bounds = self.invocations
+        return StoppingRule(first=bounds.first, half_width=self.precision / 100, most=bounds.most)

@@ -171,7 +171,7 @@ def sustained_rows(runs: Iterable[RunRecord], campaigns: Mapping[str, Campaign])
     """
     own = (run for run in runs if truth_of(run) not in NOT_WHAT_WAS_ASKED)
     named = grouped(own, lambda run: str(run.campaign_id))
-    planned_s = {name: campaigns[name].terms.sustained_s if name in campaigns else 0.0 for name in named}
+    planned_s = {name: campaigns[name].terms.sustained if name in campaigns else 0.0 for name in named}
     return tuple(
         SustainedRow(
             campaign_id=campaign_id,

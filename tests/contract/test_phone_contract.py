@@ -20,7 +20,7 @@ from tests.samples.meanwhile import when
 from tests.samples.phones import BODIES, PhoneBody, body_of
 from tests.samples.places import MODELS
 
-ANY = FitLimits(battery_percent_min=0, battery_heat_c_max=200.0, thermal_status_max=6, wait_s=0.0)
+ANY = FitLimits(battery_min=0, battery_heat_max=200.0, thermal_status_max=6, wait=0.0)
 QUIET = Quiet(airplane=True, no_doze=True, animations_off=True, sync_off=True, fixed_performance=True)
 
 

@@ -87,7 +87,7 @@ def test_rounds_that_would_be_added_and_curves_that_are_cut_are_abandoned_too(st
         Invocation(case=timing, run_pass=Pass.TIMING, number=1),
         Invocation(case=curve, run_pass=Pass.SUSTAINED, number=0),
     )
-    terms = Terms(stopping=StoppingRule(first=2, half_width=0.001, most=40), sustained_s=600.0)
+    terms = Terms(stopping=StoppingRule(first=2, half_width=0.001, most=40), sustained=600.0)
     campaign = interrupted(store, samples, invocations=planned, terms=terms)
     rough = replace(samples.run(1, campaign_id=campaign.campaign_id), report=samples.report(9000.0))
     cut = samples.run(campaign_id=campaign.campaign_id, case=curve, run_pass=Pass.SUSTAINED, run_id=RunId("curve"))

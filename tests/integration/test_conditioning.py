@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from benchfarm_lab.phone import Phone
 
 STAY_ON = "settings get global stay_on_while_plugged_in"
-ANY = FitLimits(battery_percent_min=0, battery_heat_c_max=200.0, thermal_status_max=6, wait_s=0.0)
+ANY = FitLimits(battery_min=0, battery_heat_max=200.0, thermal_status_max=6, wait=0.0)
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_a_hot_phone_is_waited_for_and_unfit_when_it_stays_hot(
 ) -> None:
     phone.faults.add(parse_fault("overheat", ["heat_c=85"]))
     clock = ManualClock()
-    fitness = LadderConditioner(tmp_path, clock=clock).prepare(device, FitLimits(wait_s=30.0))
+    fitness = LadderConditioner(tmp_path, clock=clock).prepare(device, FitLimits(wait=30.0))
     assert "thermal status" in fitness.reason or "battery at" in fitness.reason
     assert fitness.waited_s == pytest.approx(30.0)
     assert fitness.state is not None
@@ -144,7 +144,7 @@ def test_a_phone_that_cools_down_in_time_is_fit(device: AdbDevice, phone: "Phone
             return super().wait(seconds, cancelled)
 
     phone.faults.add(parse_fault("overheat", ["heat_c=85"]))
-    fitness = LadderConditioner(tmp_path, clock=CoolingClock()).prepare(device, FitLimits(wait_s=30.0))
+    fitness = LadderConditioner(tmp_path, clock=CoolingClock()).prepare(device, FitLimits(wait=30.0))
     assert fitness.reason == ""
     assert 0 < fitness.waited_s < 30.0
 
@@ -163,7 +163,7 @@ def test_a_battery_in_danger_is_waited_for_by_nobody(
     phone.faults.add(parse_fault(kind, [setting]))
     conditioner = LadderConditioner(tmp_path)
     with pytest.raises(DeviceSetAsideError, match=said):
-        conditioner.prepare(device, FitLimits(wait_s=3600.0))
+        conditioner.prepare(device, FitLimits(wait=3600.0))
     phone.faults.clear()
     phone.faults.add(parse_fault("overheat", ["heat_c=25"]))
     assert conditioner.prepare(device, ANY).reason == ""
@@ -174,7 +174,7 @@ def test_waiting_for_a_hot_phone_can_be_cancelled(device: AdbDevice, phone: "Pho
     phone.faults.add(parse_fault("overheat", ["heat_c=85"]))
     cancelled = threading.Event()
     cancelled.set()
-    fitness = LadderConditioner(tmp_path).prepare(device, FitLimits(wait_s=300.0), cancelled=cancelled)
+    fitness = LadderConditioner(tmp_path).prepare(device, FitLimits(wait=300.0), cancelled=cancelled)
     assert fitness.reason.startswith("cancelled")
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from benchfarm_lab.phone import Phone
 
 
-ANY = FitLimits(battery_percent_min=0, battery_heat_c_max=200.0, thermal_status_max=6, wait_s=0.0)
+ANY = FitLimits(battery_min=0, battery_heat_max=200.0, thermal_status_max=6, wait=0.0)
 EVERYTHING = Quiet(
     airplane=True, no_doze=True, animations_off=True, sync_off=True, fixed_performance=True, pin_clocks=True,
     pin_gpu=True, thermal_control_off=True,

@@ -550,7 +550,7 @@ def metrics(settings: Settings, queue: FarmQueue) -> str:
         (DeviceSelection(), {"B", "C"}),
         (DeviceSelection(pools=("nightly",)), {"B"}),
         (DeviceSelection(serials=(Serial("A"), Serial("C"))), {"C"}),
-        (DeviceSelection(most=1), set()),
+        (DeviceSelection(any=1), set()),
     ],
     ids=["all", "pool", "named", "any"],
 )

@@ -72,7 +72,7 @@ def test_a_phone_that_another_command_uses_is_left_out_and_its_facts_are_not_ask
         with pytest.raises(DeviceBusyError, match="S1: in use by process"):
             farm.open_devices(DeviceSelection(serials=("S1",)))
         # "Any one of these" takes one that is free.
-        some = farm.open_devices(DeviceSelection(serials=("S1", "S2"), most=1))
+        some = farm.open_devices(DeviceSelection(serials=("S1", "S2"), any=1))
         assert [facts.serial for facts in some.facts] == ["S2"]
         with (
             other.lease.acquire(Serial("S0")),

@@ -9,7 +9,7 @@ from orchestrator.planning.expansion import Expansion, HostFiles, expand, refere
 from orchestrator.planning.skips import tools_for
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
-from orchestrator.records.plan import DelegateChoice, Matrix, Order, Plan, PlanModel, RunSettings, StoppingRule
+from orchestrator.records.plan import DelegateChoice, Invocations, Matrix, Order, Plan, PlanModel, RunSettings, fixed
 from orchestrator.records.workload import Build, Companion, DelegateName, Model, Pass, ProcessMode, Skip, ToolName
 
 PHONE = DeviceFacts(
@@ -41,9 +41,10 @@ WITH_HEXAGON = replace(
 LITERT = Build(name="litert", tool=ToolName.LITERT, sha256=BuildSha("d" * 64), abi="")
 
 
-def plan(**changes: object) -> Plan:
+def plan(*, invocations: int | Invocations = 3, **changes: object) -> Plan:
+    bounds = fixed(invocations) if isinstance(invocations, int) else invocations
     models = tuple(PlanModel(name=model.name, path=Path(f"{model.name}.tflite")) for model in MODELS)
-    return replace(Plan(name="p", models=models), **changes)  # type: ignore[arg-type]
+    return replace(Plan(name="p", models=models, invocations=bounds), **changes)  # type: ignore[arg-type]
 
 
 def expanded(
@@ -176,15 +177,15 @@ def test_the_estimate_is_that_of_the_busiest_device() -> None:
 
 
 def test_the_estimate_of_an_adaptive_plan_ends_at_the_rules_most_or_the_budget() -> None:
-    rule = plan(invocations=4, stopping=StoppingRule(first=4, most=12))
+    rule = plan(invocations=Invocations(first=4, most=12))
     least, most = expanded(rule).estimate_s(rule)
     assert most == pytest.approx(3 * least)
-    tight = replace(rule, budget_s=least + 7.0)
+    tight = replace(rule, budget=least + 7.0)
     assert expanded(tight).estimate_s(tight) == pytest.approx((least, least + 7.0))
 
 
 def test_sustained_comes_last_and_takes_its_time_for_each_case() -> None:
-    the_plan = plan(invocations=1, passes=(Pass.SUSTAINED, Pass.TIMING, Pass.MEMORY), sustained_s=600.0)
+    the_plan = plan(invocations=1, passes=(Pass.SUSTAINED, Pass.TIMING, Pass.MEMORY), sustained=600.0)
     queue = expanded(the_plan).invocations[PHONE.serial]
     assert [item.run_pass for item in queue] == [Pass.TIMING] * 2 + [Pass.MEMORY] * 2 + [Pass.SUSTAINED] * 2
     assert expanded(the_plan).estimate_s(the_plan)[0] > 1200.0
@@ -327,14 +328,14 @@ def test_modes_are_an_axis_and_the_usual_one_changes_no_case() -> None:
 
 
 def test_auto_tries_what_a_phone_has_and_says_nothing_of_what_it_lacks() -> None:
-    auto = plan(matrix=Matrix(delegates=(), choice=DelegateChoice.AUTO))
+    auto = plan(matrix=Matrix(delegates=(DelegateChoice.AUTO,)))
     found = expanded(auto)
     # Of this phone's programs none has an NPU's libraries.
     assert {(case.delegate.value, case.threads) for case in found.cases} == {
         (name, threads) for name in ("cpu", "xnnpack", "gpu") for threads in (1, 4)
     }
     assert found.skipped == ()
-    every = expanded(plan(matrix=Matrix(delegates=(), choice=DelegateChoice.ALL)))
+    every = expanded(plan(matrix=Matrix(delegates=(DelegateChoice.ALL,))))
     assert {case.delegate.value for case in every.cases} == {"cpu", "xnnpack", "gpu", "nnapi"}
     assert {skip.reason_code for skip in every.skipped} == {"hexagon-libraries-missing"}
 

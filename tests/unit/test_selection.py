@@ -47,8 +47,8 @@ def chosen(**selection: object) -> list[str]:
         ({"where": ("pool != nightly",)}, ["C", "D", "E"]),
         ({"where": ("android >= 15",)}, ["D"]),
         ({"one_of_each": "profile"}, ["A", "B"]),
-        ({"most": 2}, ["A", "B"]),
-        ({"one_of_each": "profile", "most": 1}, ["A"]),
+        ({"any": 2}, ["A", "B"]),
+        ({"one_of_each": "profile", "any": 1}, ["A"]),
         ({"one_of_each": "android", "where": ("profile = pixel-9",)}, ["B", "D"]),
     ],
 )
@@ -57,7 +57,7 @@ def test_a_selection_takes_the_first_phones_that_it_needs(selection: dict[str, o
 
 
 def test_every_phone_that_isnt_taken_has_its_reason() -> None:
-    choice = choose(DeviceSelection(one_of_each="profile", most=1, where=("android < 15",)), PHONES, LABELS)
+    choice = choose(DeviceSelection(one_of_each="profile", any=1, where=("android < 15",)), PHONES, LABELS)
     assert choice.unfit == {"D": "'android < 15' doesn't hold"}
     assert choice.unneeded == {
         "B": "1 phone is enough for the plan",
@@ -67,18 +67,18 @@ def test_every_phone_that_isnt_taken_has_its_reason() -> None:
 
 
 def test_a_phone_that_comes_later_takes_nobodys_place() -> None:
-    assert choose(DeviceSelection(most=1), PHONES, {}, kept={Serial("D")}).chosen == ("D",)
+    assert choose(DeviceSelection(any=1), PHONES, {}, kept={Serial("D")}).chosen == ("D",)
     assert choose(DeviceSelection(one_of_each="profile"), PHONES, {}, kept={Serial("C")}).chosen == ("B", "C")
 
 
 def test_too_few_phones_are_told() -> None:
-    assert choose(DeviceSelection(most=6), PHONES, {}).lacking == "the plan asks for 6 phones, and 5 fit"
-    assert choose(DeviceSelection(most=5), PHONES, {}).lacking == ""
+    assert choose(DeviceSelection(any=6), PHONES, {}).lacking == "the plan asks for 6 phones, and 5 fit"
+    assert choose(DeviceSelection(any=5), PHONES, {}).lacking == ""
 
 
 def test_this_computer_is_none_of_the_phones_that_are_counted() -> None:
     computer = replace(PHONES[0], serial=HOST_SERIAL, kind=DeviceKind.HOST)
-    assert choose(DeviceSelection(most=1, host=True), [*PHONES, computer], {}).chosen == ("A", "host")
+    assert choose(DeviceSelection(any=1, host=True), [*PHONES, computer], {}).chosen == ("A", "host")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_this_computer_is_none_of_the_phones_that_are_counted() -> None:
         ({"where": ("android = 15 or pool = nightly",)}, ["B"]),
         ({"profiles": ("pixel-8",)}, []),
         # Any two of those that fit: a plan that gets fewer says so.
-        ({"most": 2}, []),
+        ({"any": 2}, []),
         ({"one_of_each": "profile"}, []),
     ],
 )

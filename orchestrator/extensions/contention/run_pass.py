@@ -117,7 +117,7 @@ def _runner(services: PassServices) -> RunProgram:
 
 
 def _numbers(plan: Plan, case: Case, program: Program) -> range:
-    rounds = plan.invocations if plan.stopping is None else _ROUNDS
+    rounds = plan.invocations.first if plan.stopping is None else _ROUNDS
     return range(rounds * (1 + len(plan.contention)))
 
 

@@ -29,7 +29,7 @@ def _runner(services: PassServices) -> RunProgram:
 
 
 def _numbers(plan: Plan, case: Case, program: Program) -> range:
-    return range(plan.invocations if plan.stopping is None else _ROUNDS)
+    return range(plan.invocations.first if plan.stopping is None else _ROUNDS)
 
 
 def _least_s(case: Case, terms: PlanTerms) -> float:

@@ -9,11 +9,10 @@ from typing import Final, TypeVar
 
 from pydantic import ValidationError
 
-from orchestrator.config.fields import affinity_word, free_flags, predicate_text
 from orchestrator.documents import adapter_of, describe
-from orchestrator.errors import NewerPlanError, PlanError
+from orchestrator.errors import NewerPlanError, PlanError, UsageError
 from orchestrator.passes import pass_names
-from orchestrator.predicates import Labels
+from orchestrator.predicates import Labels, parse_predicate
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan
 from orchestrator.records.workload import Build
@@ -145,18 +144,15 @@ def read_manifest(document: str) -> Manifest:
             hint="install the submitter's benchfarm, and what brings the pass, on this host",
         )
     try:
-        for flags in plan.matrix.flags:
-            free_flags(dict(flags))
         for text in plan.devices.where:
-            predicate_text(text)
-        affinity_word(plan.settings.affinity)
+            parse_predicate(text)
         for model in plan.models:
             _check_content(str(model.path), model.sha256 or "")
         if "" not in found.payloads:
             raise ValueError("it names nothing for other kinds of phones")
         for payload in found.payloads.values():
             _check(payload)
-    except ValueError as error:
+    except (ValueError, UsageError) as error:
         raise PlanError(f"a plan from the queue: {error}") from error
     return found
 

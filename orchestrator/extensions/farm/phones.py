@@ -63,7 +63,7 @@ def away_meant(queue: FarmQueue, wanted: DeviceSelection, inventory: Mapping[Ser
 
     None when any few of several are wanted. Raises PlanError for what can't be read.
     """
-    if wanted.most is not None or wanted.one_of_each:
+    if wanted.any is not None or wanted.one_of_each:
         return {}
     rows = {row["serial"]: row for row in queue.away()}
     facts, labels = facts_and_labels(rows, inventory)
@@ -158,7 +158,7 @@ class Newcomers:
             and not misfit(wanted, item, labels.get(item.serial))
         ]
         # Whatever is said of them now: those that have their jobs keep their places.
-        counted = DeviceSelection(one_of_each=wanted.one_of_each, most=wanted.most)
+        counted = DeviceSelection(one_of_each=wanted.one_of_each, any=wanted.any)
         present = [read_facts(document) for document in kept.values() if document]
         choice = choose(counted, [*present, *fitting], {}, kept=[Serial(serial) for serial in kept])
         return {

@@ -23,7 +23,7 @@ SCHEMA: Final = "benchfarm_queue"
 #: The version of the tables.
 VERSION: Final = 4
 #: The version of a submission's document: a worker does the jobs of its own, and never sees others.
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 #: Seconds.
 _CONNECT_S: Final = 5
 #: How long a connection is waited for, and tried to be had.

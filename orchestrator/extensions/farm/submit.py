@@ -98,7 +98,7 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str, once: bo
         away=away,
         without_program=packed.missing,
         overlaps=overlaps,
-        is_whole=not away and (plan.devices.most is not None or not left_out.keys() & set(plan.devices.serials)),
+        is_whole=not away and (plan.devices.any is not None or not left_out.keys() & set(plan.devices.serials)),
     )
 
 

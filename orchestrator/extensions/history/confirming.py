@@ -8,7 +8,6 @@ from typing import Final
 
 from orchestrator.app.pairing import AbRequest, measure, pair_comparison, pairing_of, prepare
 from orchestrator.artifacts.archive import sha256_of
-from orchestrator.config.plan_keys import PlanOptions
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import ArtifactError, BenchfarmError, InterruptedByUserError, UsageError
 from orchestrator.extensions.history.regressions import FoundChange
@@ -16,6 +15,7 @@ from orchestrator.plugins import Farm
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.history import Confirmation, ConfirmationStatus
 from orchestrator.records.identity import BuildSha
+from orchestrator.records.plan import PlanOptions
 from orchestrator.records.verdict import ComparisonOutcome
 from orchestrator.units import format_change
 

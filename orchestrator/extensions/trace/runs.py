@@ -125,7 +125,7 @@ def traced_runs(farm: Farm, measured: MeasuredCampaign, folder: Path, *, has_sum
 
 def _plan(request: TraceRequest, model: Path) -> Plan:
     """Return one run of one case in the pass ``trace``; raises PlanError naming the options at fault."""
-    from orchestrator.config.plan_options import plan_from_options
+    from orchestrator.config.plan import plan_from_options
 
     plan = plan_from_options(
         models=[model],

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.app.pairing import KINDS
 from orchestrator.cli.result import share_of
-from orchestrator.config.plan_keys import builds_of
+from orchestrator.config.plan import builds_of
 from orchestrator.errors import UsageError
 from tests.samples.command import Cli
 from tests.samples.places import MODELS

@@ -21,9 +21,9 @@ PLAN = Plan(name="p", models=(PlanModel(name="m", path=Path("m.tflite")),))
 
 
 def test_a_budget_narrows_a_plans_time_and_never_widens_it() -> None:
-    assert limited(PLAN, budget="2h", until="", now=NOW).budget_s == 7200
-    own = replace(PLAN, budget_s=60.0)
-    assert limited(own, budget="2h", until="", now=NOW).budget_s == 60
+    assert limited(PLAN, budget="2h", until="", now=NOW).budget == 7200
+    own = replace(PLAN, budget=60.0)
+    assert limited(own, budget="2h", until="", now=NOW).budget == 60
     assert limited(own, budget="", until="", now=NOW) == own
 
 

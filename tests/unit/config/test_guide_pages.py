@@ -5,9 +5,10 @@ import re
 import pytest
 
 from orchestrator.config.builds import BuildSection, load_build
-from orchestrator.config.plan import PlanSection, load_plan, parse_plan
+from orchestrator.config.plan import load_plan, parse_plan
 from orchestrator.config.profiles import ProfileSection, load_inventory, load_profile
 from orchestrator.predicates import FIELDS
+from orchestrator.records.plan import Plan, keys_of
 from tests.samples.places import REPO
 
 
@@ -33,10 +34,7 @@ def test_plans_page_shows_the_example_and_the_smallest_plan(tmp_path):
 
 def test_plans_page_describes_every_key_and_every_fact():
     described = words("reference/plans.md")
-    for name, field in PlanSection.model_fields.items():
-        inner = getattr(field.annotation, "model_fields", {})
-        for key in [f"{name}.{part}" for part in inner] or [name]:
-            assert key in described
+    assert {".".join(key.at) for key in keys_of(Plan)} <= described
     assert set(FIELDS) <= described
 
 

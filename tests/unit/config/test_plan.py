@@ -10,10 +10,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.config.plan import PlanSection, load_plan, parse_plan, plan_json_schema
-from orchestrator.config.plan_options import plan_from_options
+from orchestrator.config.plan import load_plan, parse_plan, plan_from_options, plan_json_schema
 from orchestrator.errors import PlanError
-from orchestrator.records.plan import DeviceSelection, Order, Screen, StoppingRule
+from orchestrator.records.plan import DeviceSelection, Invocations, Order, Plan, Screen, StoppingRule, fixed, keys_of
 from orchestrator.records.workload import DelegateName, Pass, ProcessMode, ToolName
 from tests.samples.places import REPO
 
@@ -41,19 +40,20 @@ def test_example_holds_every_key_and_loads():
     assert plan.matrix.delegates == (DelegateName.CPU, DelegateName.XNNPACK, DelegateName.GPU)
     assert plan.matrix.flags == ((), (("gpu_backend", "cl"), ("gpu_precision_loss_allowed", "false")))
     assert plan.devices.host
-    assert (plan.settings.warmup_min_secs, plan.limits.wait_s, plan.limits.battery_heat_c_max) == (0.5, 300.0, 40.0)
+    assert (plan.settings.warmup_min_secs, plan.limits.wait, plan.limits.battery_heat_max) == (0.5, 300.0, 40.0)
     assert plan.matrix.modes == (ProcessMode.SHELL, ProcessMode.TOP_APP)
     assert plan.passes == (Pass.TIMING, Pass.MEMORY, Pass.PARITY, Pass.SUSTAINED, Pass("contention"))
     assert plan.contention == ("cpu=2", "memory=1+cpu=1")
-    assert (plan.stopping, plan.invocations, plan.order) == (StoppingRule(), 8, Order.INTERLEAVED)
-    assert (plan.budget_s, plan.sustained_s, plan.reference_check, plan.may_reboot) == (18000.0, 600.0, True, False)
+    assert (plan.stopping, plan.invocations, plan.order) == (StoppingRule(), Invocations(), Order.INTERLEAVED)
+    assert (plan.budget, plan.sustained, plan.reference_check, plan.reboot) == (18000.0, 600.0, True, False)
     assert (plan.quiet.screen, plan.quiet.airplane, plan.quiet.pin_gpu) == (Screen.ON, True, False)
-    assert (plan.seed, plan.timeout_s, plan.builds) == (7, 120.0, {ToolName.NATIVE: "benchmark_model"})
+    assert (plan.seed, plan.timeout, plan.builds) == (7, 120.0, {ToolName.NATIVE: "benchmark_model"})
     assert plan.text == EXAMPLE.read_text()
     written = yaml.safe_load(plan.text)
-    assert set(written) == set(PlanSection.model_fields)
-    for key in ("matrix", "settings", "limits", "quiet"):
-        assert set(written[key]) == set(PlanSection.model_fields[key].annotation.model_fields)
+    keys = {key.at for key in keys_of(Plan)}
+    assert set(written) == {at[0] for at in keys}
+    for section in ("matrix", "settings", "limits", "quiet"):
+        assert {(section, key) for key in written[section]} == {at for at in keys if at[0] == section}
 
 
 def test_five_mistakes_are_told_at_once_with_line_column_and_key(folder):
@@ -139,13 +139,13 @@ def test_models_are_found_from_the_plans_folder_sorted_and_once(folder, monkeypa
 def test_units_are_read(folder):
     text = "models: a.tflite\nlimits: {wait: 1.5 min, battery_heat_max: 38 °C, thermal_status_max: light}\n"
     limits = parse_plan(text + "timeout: 2 min\n", folder=folder).limits
-    assert (limits.wait_s, limits.battery_heat_c_max, limits.thermal_status_max) == (90.0, 38.0, 1)
+    assert (limits.wait, limits.battery_heat_max, limits.thermal_status_max) == (90.0, 38.0, 1)
     assert parse_plan("models: a.tflite\nsettings: {affinity: 0xF0}\n", folder=folder).settings.affinity == "f0"
 
 
 def test_schema_for_editors_takes_the_example_and_names_every_key():
     schema = plan_json_schema()
-    assert set(schema["properties"]) == set(PlanSection.model_fields)
+    assert set(schema["properties"]) == {key.at[0] for key in keys_of(Plan)}
     assert schema["required"] == ["models"]
     assert schema["additionalProperties"] is False
     assert {"type": "string"} in schema["properties"]["models"]["anyOf"][0]["anyOf"]
@@ -175,10 +175,10 @@ def test_options_make_the_same_plan_as_the_file_that_they_are_written_to(folder)
     assert plan.matrix.delegates == (DelegateName.XNNPACK, DelegateName.GPU)
     assert plan.matrix.threads == (1, 4)
     assert plan.devices == DeviceSelection(
-        serials=("0123", "emulator-5554"), where=("android >= 9",), one_of_each="soc", most=2, host=True
+        serials=("0123", "emulator-5554"), where=("android >= 9",), one_of_each="soc", any=2, host=True
     )
     assert plan.settings.min_secs == 0.2
-    assert (plan.invocations, plan.order, plan.timeout_s) == (2, Order.SEQUENTIAL, 120.0)
+    assert (plan.invocations, plan.order, plan.timeout) == (fixed(2), Order.SEQUENTIAL, 120.0)
     assert parse_plan(plan.text, folder=Path("/nowhere")) == plan
     # Numbers and truth values stand there as a person would write them.
     assert "- 1\n" in plan.text
@@ -201,7 +201,7 @@ def test_delegates_are_known_in_any_case_and_a_word_for_several_stands_alone(fol
         return plan_from_options(models=[folder / "a.tflite"], delegates=words).matrix
 
     assert matrix("GPU", "Xnnpack").delegates == (DelegateName.GPU, DelegateName.XNNPACK)
-    assert (matrix("ALL").delegates, matrix("ALL").choice) == ((), "all")
+    assert (matrix("ALL").named, matrix("ALL").choice) == ((), "all")
     with pytest.raises(PlanError, match="'all' stands for several delegates"):
         matrix("gpu", "all")
 
@@ -244,10 +244,11 @@ def test_a_plain_number_of_invocations_is_fixed_and_bounds_adapt(folder):
     def read(text):
         return parse_plan(f"models: a.tflite\n{text}", folder=folder, label="p.yaml")
 
-    fixed = read("invocations: 5\n")
-    assert (fixed.invocations, fixed.stopping) == (5, None)
+    plain = read("invocations: 5\n")
+    assert (plain.invocations, plain.stopping) == (fixed(5), None)
+    assert read("invocations: 6-20\n").invocations == Invocations(first=6, most=20)
     rule = read("invocations: {first: 4}\nprecision: 5 %\nbudget: 30m\n")
-    assert (rule.invocations, rule.budget_s) == (4, 1800.0)
+    assert (rule.invocations.first, rule.budget) == (4, 1800.0)
     assert rule.stopping == StoppingRule(first=4, half_width=0.05, most=40)
     assert read("invocations: {first: 50}\n").stopping is None
 
@@ -274,7 +275,7 @@ def test_options_mean_the_same_as_the_plans_keys(folder):
         sustained="2 min", reference_check=False, reboot=True,
     )  # fmt: skip
     assert plan.stopping == StoppingRule(first=6, half_width=0.01, most=20)
-    assert (plan.budget_s, plan.sustained_s, plan.reference_check, plan.may_reboot) == (600.0, 120.0, False, True)
+    assert (plan.budget, plan.sustained, plan.reference_check, plan.reboot) == (600.0, 120.0, False, True)
     again = parse_plan(plan.text, folder=folder, label="bench")
     assert dataclasses.replace(again, text=plan.text) == plan
 

@@ -90,7 +90,7 @@ def test_what_is_measured_is_counted_without_checks_and_curves_that_were_cut() -
     planned = replace(
         planned,
         invocations=(*planned.invocations, curve, check),
-        terms=replace(planned.terms, sustained_s=20.0),
+        terms=replace(planned.terms, sustained=20.0),
     )
     timing = planned.invocations[0]
     measured = [run(timing), run(timing, outcome=Outcome.UNFIT), run(check, 1)]
@@ -102,7 +102,7 @@ def test_what_is_measured_is_counted_without_checks_and_curves_that_were_cut() -
 def test_the_budget_goes_on_while_a_phone_is_away() -> None:
     ends = iter(["ok", "lost"])
     begun = of(SERIAL, count=3)
-    begun = replace(begun, terms=replace(begun.terms, budget_s=100.0))
+    begun = replace(begun, terms=replace(begun.terms, budget=100.0))
     rig = Rig(campaign=begun, end=lambda request: next(ends, "ok"), comes_back=True, away_s=90.0)
     assert rig.measure() == DeviceResult()
     assert rig.stored(case(1)) == [(0, Outcome.COMPLETED), (1, Outcome.COMPLETED), (2, Outcome.COMPLETED)]

@@ -11,7 +11,7 @@ from orchestrator.planning.expansion import Expansion, expand
 from orchestrator.programs.flags.book import FlagBook
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
-from orchestrator.records.plan import Matrix, Plan, PlanModel
+from orchestrator.records.plan import Matrix, Plan, PlanModel, fixed
 from orchestrator.records.workload import Build, DelegateName, Model, Pass, ToolName
 from tests.samples.places import NATIVE
 
@@ -33,9 +33,8 @@ def checked(
 ) -> Expansion:  # fmt: skip
     names = tuple(DelegateName(name) for name in delegates.split(","))
     matrix = Matrix(delegates=names, threads=(1,), flags=tuple(tuple(sorted(one.items())) for one in flags) or ((),))
-    plan = Plan(
-        name="p", models=(PlanModel(name="m", path=Path("m")),), matrix=matrix, passes=tuple(passes), invocations=1
-    )  # fmt: skip
+    models = (PlanModel(name="m", path=Path("m")),)
+    plan = Plan(name="p", models=models, matrix=matrix, passes=tuple(passes), invocations=fixed(1))
     expansion = expand(plan, [PHONE], [MODEL], {(PHONE.serial, ToolName.NATIVE): BUILD})
     return check_flags(expansion, delegates=names, builds=[BUILD], book=book)
 

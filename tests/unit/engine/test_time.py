@@ -116,7 +116,7 @@ def test_a_resumed_campaign_has_what_is_left_of_its_budget() -> None:
     runs = [run(0, 0), run(1, 30), run(2, 40_000)]
     assert busy_s(Terms(), runs) == 50
     clock = ManualClock(START + timedelta(seconds=50_000))
-    time = TimeLeft(campaign(budget_s=60.0), runs, clock, CASE.serial, MemoryStore().recent_runs)
+    time = TimeLeft(campaign(budget=60.0), runs, clock, CASE.serial, MemoryStore().recent_runs)
     clock.advance(9)
     assert not time.is_over
     clock.advance(2)
@@ -145,13 +145,13 @@ def test_a_plan_without_limits_is_left_whole_and_one_with_is_cut_with_reasons() 
     cut = partial(cut_to_time, recent_of=MemoryStore().recent_runs, unit_of=lambda case: "")
     assert cut(PLAN, expansion, START, reference_check=False) is expansion
     # Each invocation is thought to take 1.5 times 4.5 s.
-    plan = replace(PLAN, budget_s=30.0)
+    plan = replace(PLAN, budget=30.0)
     kept = cut(plan, expansion, START, reference_check=False)
     assert len(kept.cases) == 2
     (skip,) = kept.skipped
     assert skip.reason_code == OUT_OF_TIME
     # The reference workload takes its part.
-    plan = replace(PLAN, budget_s=50.0)
+    plan = replace(PLAN, budget=50.0)
     assert len(cut(plan, expansion, START, reference_check=False).cases) == 3
     assert len(cut(plan, expansion, START, reference_check=True).cases) == 1
 
