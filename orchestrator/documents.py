@@ -73,12 +73,12 @@ def _lenient(kind: Hashable) -> TypeAdapter[Any]:
 
 
 def _bounded(schema: Any) -> Any:  # noqa: ANN401 - pydantic's description of a type
-    """Return what pydantic checks a type by, with bounds for every value, and without what reads people's texts."""
+    """Return what pydantic checks a type by, with bounds for every value; the rules for people's texts aside."""
     if isinstance(schema, list | tuple):
         return type(schema)(_bounded(item) for item in schema)
     if not isinstance(schema, dict):
         return schema
-    if schema.get("type") == "function-before":
+    if schema.get("type") in {"function-before", "function-after"}:
         return _bounded(schema["schema"])
     inner = {
         name: item if name in {"default", "metadata", "serialization"} else _bounded(item)

@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import BeforeValidator, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationInfo,
+    WithJsonSchema,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
@@ -32,6 +39,16 @@ def _no_key(value: object, info: ValidationInfo) -> object:
 
 #: A field of a record that no file can set.
 NO_KEY: Final = BeforeValidator(_no_key)
+
+
+def _some(value: ItemT, info: ValidationInfo) -> ItemT:
+    if not value and is_written(info):
+        raise PydanticCustomError("too_short", "must not be empty")
+    return value
+
+
+#: A list that isn't written empty, though empty is its default.
+SOME: Final = AfterValidator(_some)
 
 
 class Short:

@@ -105,7 +105,6 @@ DEBTS = {
         "app": "a change is confirmed by an A/B measurement; the live page shows the board of a farm's queue",
         "artifacts": "old and new builds are made again to be compared",
         "cli": "progress, and formats by endings",
-        "config": "a confirmation's plan",
         "engine": "events of a confirmation",
     },
     "interop": {

@@ -99,7 +99,7 @@ def unfit(state: DeviceState, limits: FitLimits, zone_limits: Mapping[str, float
     percent, heat_c, status = state.battery_percent, state.battery_heat_c, state.thermal_status
     least, most_c, most = limits.battery_min, limits.battery_heat_max, limits.thermal_status_max
     rows: list[tuple[str, str, float | None, float, str]] = [
-        ("battery-low", "battery", percent, least, f"battery at {percent} %, at least {least} %"),
+        ("battery-low", "battery", percent, least, f"battery at {percent} %, at least {least:g} %"),
         ("battery-hot", "battery heat", heat_c, most_c, f"battery at {heat_c or 0:.1f} C, at most {most_c:g} C"),
         ("thermal-status", "thermal status", status, most, f"thermal status {status}, at most {most}"),
     ]

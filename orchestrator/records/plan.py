@@ -29,6 +29,7 @@ from pydantic_core import CoreSchema
 
 from orchestrator.fields import (
     NO_KEY,
+    SOME,
     AnyText,
     Celsius,
     OneOrMany,
@@ -325,7 +326,7 @@ class Matrix:
     #: Empty: 4, or as many as a device with fewer cores has; with ``auto`` also 1.
     threads: Annotated[
         OneOrMany[tuple[Annotated[int, Field(ge=1, le=128)], ...]],
-        Field(min_length=1),
+        SOME,
         AfterValidator(unique),
         Key(
             "Thread counts (1,4).", "--threads -t", "", "", "numbers from 1 to 128",
@@ -345,7 +346,7 @@ class Matrix:
     #: Empty: each device's usual program, ``native`` on phones and ``litert`` on this computer.
     tools: Annotated[
         OneOrMany[tuple[Annotated[ToolName, _by("program"), WithJsonSchema({"type": "string"})], ...]],
-        Field(min_length=1),
+        SOME,
         AfterValidator(unique),
         Key(
             "native, apk, litert, perf-options, litert-native, litert-lm, litert-ios (a,b).", "--tool", ADVANCED, "",
@@ -367,7 +368,7 @@ class Matrix:
                 ...,
             ]
         ],
-        Field(min_length=1),
+        SOME,
         AfterValidator(lambda sets: tuple(dict.fromkeys(sets))),
         Key(
             "Flag of the program, name=value. Repeat for several.", "--flag", ADVANCED, "",
@@ -377,7 +378,7 @@ class Matrix:
     #: As what the program runs. Empty: as each program usually does.
     modes: Annotated[
         OneOrMany[tuple[ProcessMode, ...]],
-        Field(min_length=1),
+        SOME,
         AfterValidator(unique),
         Key(
             "Run as foreground (apk), shell, top-app (native) (a,b).", "--mode", ADVANCED, "",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Final, TypeVar
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.documents import adapter_of, describe
 from orchestrator.errors import NewerPlanError, PlanError, UsageError
@@ -135,6 +135,8 @@ def read_manifest(document: str) -> Manifest:
     """
     try:
         found = adapter_of(Manifest).validate_json(document, strict=True, extra="forbid")
+        # As a file's plan is checked: another host may have written anything.
+        TypeAdapter(Plan).validate_python(asdict(found.plan))
     except ValidationError as error:
         raise _fault("a plan", error) from error
     plan = found.plan

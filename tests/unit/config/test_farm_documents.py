@@ -125,6 +125,22 @@ def parts(hint: object) -> Iterator[type]:
         yield from parts(inner)
 
 
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        ({"matrix": {"flags": [[["graph", "/x"]]]}}, "the flag graph can't be set here"),
+        ({"matrix": {"threads": [4, 4]}}, "names '4' twice"),
+        ({"settings": {"affinity": "; reboot"}}, "isn't big, all or a mask"),
+        ({"timeout": 1e9}, "less than or equal to 86400"),
+    ],
+)
+def test_a_plan_from_the_queue_is_checked_as_one_from_a_file(section: dict[str, object], told: str) -> None:
+    document = json.loads(dump(manifest()))
+    document["plan"] |= section
+    with pytest.raises(PlanError, match=re.escape(told)):
+        read_manifest(json.dumps(document))
+
+
 @pytest.mark.parametrize("name", ["../x", "a/b", "..", "", "a\nb", "a\\b", "x" * 201])
 def test_a_name_that_is_no_bare_file_name_is_refused(name: str) -> None:
     for payload in (

@@ -1,0 +1,244 @@
+"""Each key of a plan changes something that can be seen, and a new key is one line."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import pytest
+import yaml
+from pydantic import Field
+
+from orchestrator.analysis.rounds import decide
+from orchestrator.app.beginning import terms_of, wants_reference_check
+from orchestrator.cli.frame import PlanKeys
+from orchestrator.config.faults import checked
+from orchestrator.config.plan import keys_table, parse_plan, plan_json_schema, plan_keys
+from orchestrator.config.yaml_file import parse_yaml
+from orchestrator.devices.fitness import unfit, wait_until_fit
+from orchestrator.devices.quiet_steps import steps_for
+from orchestrator.documents import dump_document, load_document
+from orchestrator.errors import PlanError
+from orchestrator.fields import Seconds
+from orchestrator.planning.expansion import Expansion, expand
+from orchestrator.planning.selection import choose
+from orchestrator.planning.skips import tools_for
+from orchestrator.predicates import NoLabels
+from orchestrator.records.campaign import Terms
+from orchestrator.records.device import DeviceState
+from orchestrator.records.identity import ModelSha, Serial
+from orchestrator.records.plan import MEASURING, Key, Plan, PlanTerms, keys_of
+from orchestrator.records.workload import Model
+from tests.samples.places import REPO
+from tests.unit.devices.test_cooling import Phone
+from tests.unit.engine.test_case_runner import NOW, Rig
+from tests.unit.test_planning import COMPUTER, NATIVE, PHONE
+
+ROOTED = replace(PHONE, is_rooted=True, profile="pixel-8")
+PHONES = (ROOTED, replace(ROOTED, serial=Serial("PHONE2"), profile="pixel-9"), COMPUTER)
+LABELS = {PHONES[1].serial: NoLabels(pools=("nightly",), tags=("new",))}
+WARM = DeviceState(at=NOW, battery_percent=15, battery_heat_c=42.0, thermal_status=1)
+
+
+def expanded(plan: Plan) -> Expansion:
+    models = [Model(name=item.name, sha256=ModelSha(item.name * 64), size_bytes=1) for item in plan.models]
+    builds = {(PHONE.serial, tool): replace(NATIVE, tool=tool) for tool in tools_for(plan, PHONE.kind)}
+    return expand(plan, [PHONE], models, builds, {})
+
+
+def planned(plan: Plan) -> object:
+    """Return the cases, skips and invocations that ``plan show`` counts, in the order in which they are run."""
+    found = expanded(plan)
+    return found.cases, found.skipped, found.invocations
+
+
+def estimated(plan: Plan) -> object:
+    return expanded(plan).estimate_s(plan)
+
+
+def devices(plan: Plan) -> object:
+    found = choose(plan.devices, PHONES if plan.devices.host else PHONES[:2], LABELS)
+    return found.chosen, found.lacking
+
+
+def steps(plan: Plan) -> object:
+    return [(step.name, step.apply) for step in steps_for(plan.quiet, ROOTED, over_network=False)]
+
+
+def reasons(plan: Plan) -> object:
+    return [item.text for item in unfit(WARM, plan.limits, {})]
+
+
+def waited_s(plan: Plan) -> object:
+    phone = Phone(lambda s: 45.0 - s / 40)
+    wait_until_fit(phone.state, plan.limits, {}, phone.clock)
+    return phone.clock.monotonic_s()
+
+
+def stops_after(plan: Plan) -> object:
+    assert plan.stopping is not None
+    return decide([1000.0 + 60 * (number % 3) for number in range(12)], plan.stopping)
+
+
+def campaign_of(plan: Plan) -> Rig:
+    rig = Rig()
+    rig.campaign = replace(rig.campaign, terms=replace(terms_of(plan, [], {}), stopping=None))
+    return rig
+
+
+def asked_of_the_program(plan: Plan) -> object:
+    rig = campaign_of(plan)
+    rig.measure()
+    return [item.timeout_s for item in rig.asked]
+
+
+@dataclass
+class LostOnce(Rig):
+    """A phone whose connection is lost; who gets it back is told whether it may reboot it."""
+
+    told_rescuer: list[object] = field(default_factory=list)
+
+    def _rescue(self, *arguments: object, **others: object) -> bool:
+        self.told_rescuer.append(others["may_reboot"])
+        return False
+
+
+def rescued(plan: Plan) -> object:
+    rig = LostOnce(end=lambda request: "lost")
+    rig.campaign = replace(rig.campaign, terms=replace(terms_of(plan, [], {}), stopping=None))
+    rig.measure()
+    assert rig.told_rescuer
+    return rig.told_rescuer
+
+
+Effect = Callable[[Plan], object]
+#: Key -> what is written of it, what else the plan says before and after, and what differs.
+EFFECTS: dict[str, tuple[object, dict[str, Any], Effect]] = {
+    "name": ("other", {}, lambda plan: plan.name),
+    "models": ("b.tflite", {}, planned),
+    "matrix.delegates": ("gpu", {}, planned),
+    "matrix.threads": ([1, 2], {}, planned),
+    "matrix.every_thread_count": (True, {"matrix": {"delegates": "gpu", "threads": [1, 2]}}, estimated),
+    "matrix.tools": ("apk", {}, planned),
+    "matrix.flags": ({"allow_fp16": "true"}, {}, planned),
+    "matrix.modes": ("top-app", {}, planned),
+    "devices.profiles": ("pixel-9", {}, devices),
+    "devices.pools": ("nightly", {}, devices),
+    "devices.tags": ("new", {}, devices),
+    "devices.where": ("profile = pixel-8", {}, devices),
+    "devices.host": (True, {}, devices),
+    "devices.one_of_each": ("soc", {}, devices),
+    "devices.any": (1, {}, devices),
+    "settings.num_runs": (7, {}, planned),
+    "settings.min_secs": (2, {}, planned),
+    "settings.max_secs": (99, {}, planned),
+    "settings.warmup_runs": (9, {}, planned),
+    "settings.warmup_min_secs": ("3 s", {}, planned),
+    "settings.affinity": ("all", {}, planned),
+    "limits.battery_min": ("10 %", {}, reasons),
+    "limits.battery_heat_max": ("43 C", {}, reasons),
+    "limits.thermal_status_max": ("light", {}, reasons),
+    "limits.wait": ("1 min", {}, waited_s),
+    "passes": ("memory", {}, planned),
+    "invocations": (2, {}, planned),
+    "precision": ("20 %", {}, stops_after),
+    "budget": ("1 s", {}, estimated),
+    "sustained": ("20 min", {"passes": ["timing", "sustained"]}, estimated),
+    "contention": (["cpu=1"], {"passes": ["timing", "contention"]}, planned),
+    "reference_check": (True, {}, lambda plan: wants_reference_check(plan, expanded(plan))),
+    "reboot": (True, {}, rescued),
+    "quiet.screen": ("off", {}, steps),
+    **{
+        f"quiet.{key}": (True, {}, steps)
+        for key in ("airplane", "no_doze", "animations_off", "sync_off", "pin_clocks", "pin_gpu", "thermal_control_off")
+    },
+    "quiet.fixed_performance": (True, {}, steps),
+    "order": ("sequential", {"matrix": {"threads": [1, 2]}, "invocations": 2}, planned),
+    "seed": (5, {"matrix": {"threads": [1, 2, 3, 4]}, "invocations": 3}, planned),
+    "timeout": ("7 min", {}, asked_of_the_program),
+}
+#: Keys whose effect takes programs and files: the end-to-end test that shows it.
+SHOWN_BY = {
+    "devices.serials": (
+        "integration/test_opening_phones.py",
+        "test_a_phone_that_another_command_uses_is_left_out_and_its_facts_are_not_asked_for",
+    ),
+    "builds": ("e2e/test_declared_programs.py", "test_a_file_of_ones_own_measures_on_this_computer"),
+    "parity_inputs": ("e2e/test_parity.py", "test_given_inputs_are_used_and_must_have_the_right_size"),
+}
+KEYS = {".".join(key.at) for key in keys_of(Plan)}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("a.tflite", "b.tflite"):
+        (tmp_path / name).write_bytes(name.encode())
+    return tmp_path
+
+
+def test_every_key_has_an_effect_or_a_test_that_shows_it() -> None:
+    assert EFFECTS.keys() | SHOWN_BY.keys() == KEYS
+    for path, name in SHOWN_BY.values():
+        assert f"def {name}(" in (REPO / "tests" / path).read_text("utf-8")
+
+
+@pytest.mark.parametrize("key", EFFECTS)
+def test_a_changed_key_changes_what_is_done(key: str, folder: Path) -> None:
+    value, others, effect = EFFECTS[key]
+    written = {"models": "a.tflite", "matrix": {"threads": 4}} | others
+
+    def read(**keys: object) -> Plan:
+        return parse_plan(yaml.safe_dump(written | keys), folder=folder)
+
+    section, _, name = key.rpartition(".")
+    inner = {name: value} if not section else {section: {**written.get(section, {}), name: value}}
+    before, after = read(), read(**inner)
+    assert effect(before) == effect(before)
+    assert effect(before) != effect(after)
+
+
+def test_a_campaign_keeps_what_its_plan_says_of_the_work(folder: Path) -> None:
+    text = (
+        "models: a.tflite\nlimits: {wait: 9 s}\nbudget: 5 h\nsustained: 20 s\ncontention: cpu=1\nreboot: true\n"
+        "quiet: {airplane: true}\ntimeout: 7 s\npasses: [sustained, contention]\n"
+    )
+    plan = replace(parse_plan(text, folder=folder), until=NOW)
+    terms = terms_of(plan, [], {})
+    for item in fields(PlanTerms):
+        assert getattr(plan, item.name) != getattr(Plan(models=()), item.name), f"{item.name} isn't changed here"
+        assert getattr(terms, item.name) == getattr(plan, item.name)
+    assert load_document(Terms, dump_document(terms), where="here") == terms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cooler(Plan):
+    """A plan with one more key, which is this one line."""
+
+    cooldown: Annotated[Seconds, Field(ge=0), Key("Pause between processes.", "--cooldown", MEASURING)] = 0.0
+
+
+def test_a_new_key_is_one_line(folder: Path) -> None:
+    schema = plan_json_schema(Cooler)["properties"]["cooldown"]
+    assert (schema["description"], schema["default"]) == ("Pause between processes.", 0.0)
+    assert ("cooldown", "Pause between processes", "`0`") in list(keys_table(Cooler))
+    hint, default = PlanKeys(model=Cooler).parameters["cooldown"]
+    (option,) = hint.__metadata__
+    assert (option.names, option.about, default) == (("--cooldown",), "Pause between processes.", None)
+    assert plan_keys(Cooler)["cooldown"].at == ("cooldown",)
+    plan = checked(parse_yaml("models: a.tflite\ncooldown: 5 s\n", label="p"), Cooler)
+    assert plan.cooldown == 5.0
+    assert load_document(Cooler, dump_document(plan), where="here") == plan
+    with pytest.raises(PlanError) as raised:
+        checked(parse_yaml("models: a.tflite\ncooldwn: 5\n", label="p"), Cooler)
+    assert raised.value.faults == ("p:2:1: cooldwn: unknown key; did you mean 'cooldown'?",)
+
+
+def test_bench_takes_every_key_that_has_an_option() -> None:
+    from orchestrator.cli.measuring import bench
+
+    (keys,) = get_type_hints(bench, include_extras=True)["options"].__metadata__
+    assert set(keys.parameters) == {name for name, key in plan_keys().items() if key.key.option}
+    assert inspect.signature(bench).parameters.keys() == {"settings", "options", "out", "wait"}
