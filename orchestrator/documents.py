@@ -72,19 +72,23 @@ def _lenient(kind: Hashable) -> TypeAdapter[Any]:
     return TypeAdapter(cast("type[Any]", kind))
 
 
-def _bounded(schema: Any) -> Any:  # noqa: ANN401 - pydantic's description of a type
-    """Return what pydantic checks a type by, with bounds for every value; the rules for people's texts aside."""
+def _bounded(schema: Any, *, is_standard: bool = False) -> Any:  # noqa: ANN401 - pydantic's description of a type
+    """Return what pydantic checks a type by, with bounds for every value; our own rules for people's texts aside.
+
+    ``is_standard``: the reading of a type of Python's own, such as a path, which stays.
+    """
     if isinstance(schema, list | tuple):
-        return type(schema)(_bounded(item) for item in schema)
+        return type(schema)(_bounded(item, is_standard=is_standard) for item in schema)
     if not isinstance(schema, dict):
         return schema
-    if schema.get("type") in {"function-before", "function-after"}:
+    kind = schema.get("type")
+    if kind in {"function-before", "function-after"} and not is_standard:
         return _bounded(schema["schema"])
+    is_standard = is_standard or kind == "lax-or-strict"
     inner = {
-        name: item if name in {"default", "metadata", "serialization"} else _bounded(item)
+        name: item if name in {"default", "metadata", "serialization"} else _bounded(item, is_standard=is_standard)
         for name, item in schema.items()
     }
-    kind = schema.get("type")
     return {**inner, **_BOUNDS.get(kind, {})} if isinstance(kind, str) else inner
 
 
