@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from datetime import UTC, datetime
@@ -78,12 +79,15 @@ def zone_of(name: str) -> ZoneInfo | None:
 
 def own_timezone() -> str:
     """Return the name of this computer's time zone, empty where that isn't known."""
+    name = os.environ.get("TZ", "").removeprefix(":")
+    if zone_of(name) is not None:
+        return name
     try:
         name = str(Path("/etc/localtime").readlink()).rpartition("zoneinfo/")[2]
     except OSError:
         return ""
     zone = zone_of(name)
     moments = [datetime(datetime.now(UTC).year, month, 1, tzinfo=UTC) for month in (1, 7)]
-    # $TZ may say otherwise.
+    # $TZ may say otherwise in a form that names no zone.
     is_own = zone is not None and all(at.astimezone(zone).utcoffset() == at.astimezone().utcoffset() for at in moments)
     return name if is_own else ""

@@ -40,7 +40,7 @@ def find_campaigns(store: Store, word: str) -> list[Campaign]:
     if Path(word).suffix in {".tflite", ".litertlm", ".task"} or is_foreign(Path(word)):
         raise UsageError(
             f"{word!r} is a model, and compare is for what is stored",
-            hint=f"measure two models in turns: benchfarm ab model:{word} model:OTHER",
+            hint=f"measure two models in turns: benchfarm ab model:{word} model:OTHER.tflite",
         )
     jobs = [] if store.campaign(CampaignId(word)) is not None else _jobs_of(store, word)
     return jobs or [find_campaign(store, word)]

@@ -262,6 +262,9 @@ class BuildLibrary:
         fitting = [release for release in named if release.tool is tool and fits(release.built_for, wanted)]
         pins = {sha for spec in self.specs if spec.name == name_or_path for sha in spec.sha256s}
         usable = [r for r in fitting if not pins or r.program.sha256 in pins]
+        if not usable and name_or_path and Path(name_or_path).is_file():
+            # No build has the name, and a file of the working directory has.
+            return self._from_path(Path(name_or_path), tool, wanted)
         if not usable:
             raise self._missing(tool, wanted, name_or_path, named)
         build = self._with_companions(self._in_use(usable, wanted, name_or_path))

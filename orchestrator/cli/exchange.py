@@ -37,7 +37,7 @@ def export(settings: Settings, request: ExportRequest) -> CommandResult:
 def import_results(settings: Settings, request: ImportRequest) -> CommandResult:
     """Import a bundle, or results of other labs and apps.
 
-    Example: benchfarm import lab.bundle.json
+    Example: benchfarm import benchfarm-bundle.zip
     """
     format_of("", request.out, ("html",), default="html")
     if missing := next((path for path in request.files if not path.exists()), None):

@@ -119,7 +119,7 @@ class Root(typer.core.TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - as above
         """Write one block a section."""
-        width = max(map(len, _abouts()))
+        width = max(map(len, _abouts()), default=0)
         for section, words in sections().items():
             with formatter.section(section):
                 formatter.write_dl([(word.ljust(width), about) for word, about in words.items()])

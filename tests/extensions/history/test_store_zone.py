@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from datetime import date
+from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history.regressions import read_nights
-from orchestrator.store.opening import Store
+from orchestrator.store.opening import Store, open_store
 
 
 def test_a_night_has_one_date_whoever_reads_it(
@@ -36,3 +38,13 @@ def test_a_night_has_one_date_whoever_reads_it(
 def test_what_is_no_time_zone_is_refused(store: Store, name: str) -> None:
     with pytest.raises(UsageError, match="isn't a time zone"):
         store.set_zone(name)
+
+
+def test_a_new_store_keeps_the_zone_that_tz_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for zone in ("Europe/Berlin", "UTC"):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        with closing(open_store(f"sqlite:///{tmp_path}/store.sqlite")) as store:
+            assert str(store.zone) == "Europe/Berlin"
+    monkeypatch.undo()
+    time.tzset()
