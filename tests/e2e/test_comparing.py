@@ -122,7 +122,7 @@ def test_the_result_is_shown_again_from_the_store_in_every_form(bench: Bench, sl
     assert any(line.startswith("1 slower; overall +1") for line in text.stdout.splitlines())
     assert "[virtual]" in text.stdout
     markdown = bench.cli("compare", campaign, "--format", "markdown").stdout
-    assert "| **SLOWER** |" in markdown
+    assert "| SLOWER |" in markdown
     annotations = bench.cli("compare", campaign, "--format", "github").stdout
     assert annotations.startswith("::error title=SLOWER%3A ")
     page = bench.folder / "compared.html"
