@@ -102,8 +102,8 @@ MATRIX = {
 FOR_EVER = datetime.max.replace(tzinfo=UTC)
 #: A fault that comes too late for its run, because this test was too slow, is given again in another campaign.
 CAMPAIGNS = 3
-#: Only a pass for parity looks at outputs: test_parity; only one for energy at the cable: test_energy. A phone that refuses
-#: settings refuses them all the time: test_restricted_phones.
+#: Only a pass for parity looks at outputs: test_parity; only one for energy at the cable: test_energy. A phone that
+#: refuses settings refuses them all the time: test_restricted_phones.
 ELSEWHERE = {FaultKind.DELEGATE_WRONG, FaultKind.CABLE_OUT, FaultKind.SHELL_RESTRICTED}
 #: What may be stored of a run that such a fault hit, beside its completion.
 ENDINGS = {

@@ -71,8 +71,8 @@ def serials(queue: FarmQueue, name: str = "night") -> list[str]:
     ("devices", "wanted"),
     [
         ({}, ["B", "C"]),
-        ({"most": 2}, ["B"]),
-        ({"most": 1}, []),
+        ({"any": 2}, ["B"]),
+        ({"any": 1}, []),
         ({"one_of_each": "model"}, ["C"]),
         ({"where": ("model = 'Pixel 8'",)}, ["C"]),
         ({"serials": ("A", "C")}, ["C"]),
@@ -97,7 +97,7 @@ def test_what_the_submitter_says_of_a_phone_wins(queue: FarmQueue) -> None:
 def test_it_is_added_once_by_hosts_that_all_see_it_and_told_of_once(
     queue: FarmQueue, postgresql: Any, connect_again: Callable[[], FarmQueue]
 ) -> None:
-    submit(queue, most=3)
+    submit(queue, any=3)
     phones = told(phone("B"), phone("C"), phone("D"))
     said = at_once([partial(comes, connect_again(), phones, f"h{number}") for number in range(6)])
     assert serials(queue) == ["A", "B", "C"]

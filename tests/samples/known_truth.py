@@ -19,6 +19,7 @@ from benchfarm_lab.samples import write_benchmark_elf
 from orchestrator.analysis.outcome import ending_of
 from orchestrator.analysis.quality import Surroundings, judge
 from orchestrator.devices.adb import AdbDevice
+from orchestrator.passes import pass_of
 from orchestrator.ports import InvocationRequest
 from orchestrator.programs.native import NativeTool
 from orchestrator.records.identity import BuildSha, ModelSha, RunId
@@ -114,7 +115,7 @@ class WatchedPhone:
         report = self._tool.parse(raw, case)
         verdict = judge(
             report, ending_of(report, exit_code=raw.exit_code, timed_out=raw.timed_out), case=case,
-            run_pass=Pass.TIMING, facts=self.device.facts(), before=before, after=after,
+            of_pass=pass_of(Pass.TIMING).findings, facts=self.device.facts(), before=before, after=after,
             around=Surroundings(samples=raw.data(SAMPLES_FILE)),
         )  # fmt: skip
         return self.phone.hardware.throttled_s() > throttled_s, verdict

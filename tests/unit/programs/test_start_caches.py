@@ -51,7 +51,7 @@ def test_the_number_of_a_cold_invocation_means_its_stage() -> None:
 
 def test_each_round_has_each_stage_and_without_a_cache_only_the_cold_process() -> None:
     def numbers(case: Case, rounds: int) -> tuple[int, ...]:
-        return tuple(PASS.numbers(Plan(name="p", models=(), invocations=rounds), case, program(case.tool)))
+        return tuple(PASS.numbers(Plan(name="p", models=(), invocations=fixed(rounds)), case, program(case.tool)))
 
     assert numbers(CASE, 2) == (0, 1, 2, 3, 4, 5)
     assert numbers(replace(CASE, delegate=DelegateName.CPU), 2) == (1, 4)
