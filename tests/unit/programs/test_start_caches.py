@@ -18,7 +18,7 @@ from orchestrator.programs.flags.arguments import benchmark_flags
 from orchestrator.programs.native import NativeTool
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import RunId
-from orchestrator.records.plan import Plan, fixed
+from orchestrator.records.plan import Plan, PlanTerms, fixed
 from orchestrator.records.run import ToolReport
 from orchestrator.records.start import StartStage, stage_of
 from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
