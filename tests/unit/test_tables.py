@@ -42,7 +42,11 @@ KINDS: Table[tuple[Any, ...]] = Table(
 #: Each form, as far as it can be read: of a page what it holds folded, of a frame its CSV.
 READ = {
     Form.HTML: lambda page: json.dumps(folded(page, "kinds"), indent=1),
-    Form.FRAME: lambda frame: f"{frame.dtypes.to_string()}\n{frame.to_csv(index=False)}",
+    # Versions of pandas call a text's type differently: string, string[python].
+    Form.FRAME: lambda frame: (
+        "\n".join(f"{name}: {str(kind).partition('[')[0]}" for name, kind in frame.dtypes.items())
+        + f"\n{frame.to_csv(index=False)}"
+    ),
 }
 
 
