@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import time
 from collections.abc import Callable, Generator
 from datetime import datetime
@@ -29,8 +30,14 @@ from orchestrator.records.identity import Serial
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _POLL_S: Final = 0.05
-#: Who asks whether a lock is held has it for a moment: that mustn't look like a holder.
+#: Where the system can't only be asked (no Linux), who asks whether a lock is held has it for a
+#: moment: that mustn't look like a holder.
 _SHORTEST_WAIT_S: Final = 0.25
+#: Linux locks for an open file, as flock's are (fcntl(2), "open file description locks"), which can
+#: be asked for without being taken.
+_OPEN_FILE_LOCKS: Final = hasattr(fcntl, "F_OFD_GETLK")
+#: `struct flock` of 64-bit offsets: type, whence, start, length, pid.
+_FLOCK: Final = "hhqqi"
 #: The system's own estimate of a process's start moves by so much.
 _START_S: Final = 2.0
 #: How long killed processes may take to be gone.
@@ -150,7 +157,10 @@ def _locked(path: Path) -> int | None:
     """Return a file that is locked for this process, None when another has the lock; raises OSError."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _OPEN_FILE_LOCKS:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        else:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(descriptor).st_nlink:
             return descriptor
     except BlockingIOError:
@@ -164,11 +174,22 @@ def _locked(path: Path) -> int | None:
 
 def _holder(path: Path) -> str:
     with contextlib.suppress(OSError), path.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if _is_locked(file.fileno()):
             return _who(file.read(_LONGEST_NOTE_BYTES))
     return ""
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Whether another has an open file's lock now; raises OSError."""
+    if _OPEN_FILE_LOCKS:
+        asked = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+        told: int = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked))[0]
+        return told != fcntl.F_UNLCK
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
 
 
 def _who(note: bytes) -> str:
